@@ -1,0 +1,61 @@
+# This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test test-fast lint format bench dev wheel asan clean
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+CPP := $(shell find src include tests -name '*.cpp' -o -name '*.h')
+
+help:
+	@echo "Commands (demo and test set up everything they need on Debian 12; each later run starts in seconds):"
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+
+setup:
+	@tools/setup.sh
+
+build: setup
+	@test -f build/release/build.ninja || cmake --preset release
+	@cmake --build --preset release
+	@tools/setup.sh link
+
+demo: build ## train the digit classifier on the device `xla`
+	python examples/train_digits.py
+
+test: build ## all tests: C++, then Python
+	ctest --preset release
+	python -m pytest
+
+test-fast: build ## the C++ tests and the Python tests not marked slow, up to the first failure
+	ctest --preset release
+	python -m pytest -x -m "not slow"
+
+lint: setup ## formatters in check mode, ruff, codespell, direction of includes
+	clang-format-19 --dry-run -Werror $(CPP)
+	ruff check .
+	ruff format --check .
+	codespell
+	tools/check_includes.py
+
+format: setup ## format all C++ and Python files
+	clang-format-19 -i $(CPP)
+	ruff check --fix --exit-zero .
+	ruff format .
+
+bench: build ## the benchmark against PyTorch eager
+	python bench/compare.py --impls xla,eager
+
+dev: build ## build in place, so that `import torch_xla` in .venv uses this source tree
+	@echo "ready: . .venv/bin/activate"
+
+wheel: setup ## build a wheel into dist/
+	python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist .
+
+asan: setup ## the C++ tests and a short training run under AddressSanitizer
+	@test -f build/asan/build.ninja || cmake --preset asan
+	@cmake --build --preset asan
+	ctest --preset asan
+	cmake --install build/asan --prefix build/asan/stage >/dev/null
+	PYTHONPATH=build/asan/stage LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	  ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 python examples/train_digits.py --epochs 1
+
+clean: ## remove everything built; .venv stays
+	rm -rf build dist torch_xla/lib torch_xla/_XLAC*.so

@@ -1,0 +1,33 @@
+# Finds torch beside the Python interpreter and defines the imported targets torch::cpu and torch::python.
+# find_package(Torch) is not used: it looks for CUDA, MKL and protobuf and adds flags that are not wanted here.
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+  OUTPUT_VARIABLE torch_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT torch_dir)
+  message(FATAL_ERROR "torch is not installed for ${Python_EXECUTABLE}; install torch ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} "
+                      "first and pass --no-build-isolation to pip")
+endif()
+
+# torch has no stable C++ ABI: one build of this package serves one minor version.
+file(STRINGS ${torch_dir}/version.py torch_version_line REGEX "^__version__ = ")
+string(REGEX MATCH "[0-9]+\\.[0-9]+" torch_version "${torch_version_line}")
+if(NOT torch_version STREQUAL "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+  message(FATAL_ERROR "torch ${torch_version} is installed, but torch_xla ${PROJECT_VERSION} "
+                      "needs ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+endif()
+
+set(TORCH_LIB_DIR ${torch_dir}/lib)
+# torch's own OpenMP runtime, so that a process never has two.
+file(GLOB torch_gomp ${TORCH_LIB_DIR}/libgomp*.so*)
+
+add_library(torch::cpu INTERFACE IMPORTED)
+# IMPORTED include directories are system directories: no warnings from torch's headers.
+target_include_directories(torch::cpu INTERFACE ${torch_dir}/include ${torch_dir}/include/torch/csrc/api/include)
+target_compile_definitions(torch::cpu INTERFACE AT_PER_OPERATOR_HEADERS)
+target_compile_options(torch::cpu INTERFACE -fopenmp)
+target_link_libraries(torch::cpu INTERFACE ${TORCH_LIB_DIR}/libtorch_cpu.so ${TORCH_LIB_DIR}/libc10.so ${torch_gomp})
+
+# pybind11 comes from torch's own headers, so that torch's type casters and ours are of one version.
+add_library(torch::python INTERFACE IMPORTED)
+target_link_libraries(torch::python INTERFACE torch::cpu ${TORCH_LIB_DIR}/libtorch_python.so)
+message(STATUS "torch ${torch_version}: ${torch_dir}")

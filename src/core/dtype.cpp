@@ -1,0 +1,93 @@
+// Names of element types and rounding of host numbers to them.
+#include "core/dtype.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+namespace torch_xla {
+namespace {
+
+struct Named {
+  DType dtype;
+  const char* name;
+};
+constexpr Named kNames[] = {
+    {DType::U8, "ui8"},
+    {DType::I8, "i8"},
+    {DType::I16, "i16"},
+    {DType::I32, "i32"},
+    {DType::I64, "i64"},
+    {DType::F16, "f16"},
+    {DType::F32, "f32"},
+    {DType::F64, "f64"},
+    {DType::C32, "c32"},
+    {DType::C64, "c64"},
+    {DType::C128, "c128"},
+    {DType::Bool, "pred"},
+    {DType::BF16, "bf16"},
+};
+
+// Nearest float with `digits` significant bits and normal exponents from min_exponent up, ties to even; over `max` it is infinite.
+double round_small_float(double v, int digits, int min_exponent, double max) {
+  if (v == 0 || !std::isfinite(v)) {
+    return v;
+  }
+  int quantum = std::max(std::ilogb(v), min_exponent) - (digits - 1);
+  double r = std::ldexp(std::nearbyint(std::ldexp(v, -quantum)), quantum);
+  return std::fabs(r) > max ? std::copysign(std::numeric_limits<double>::infinity(), v) : r;
+}
+
+} // namespace
+
+const char* dtype_name(DType t) {
+  for (const Named& n : kNames) {
+    if (n.dtype == t) {
+      return n.name;
+    }
+  }
+  return "undefined";
+}
+
+DType find_dtype(const char* name, size_t length) {
+  for (const Named& n : kNames) {
+    if (std::string_view(name, length) == n.name) {
+      return n.dtype;
+    }
+  }
+  return DType::Undefined;
+}
+
+double round_to(DType t, double v) {
+  // The 16-bit types round by way of float32, as ATen's conversions do.
+  switch (t) {
+    case DType::F32:
+      return static_cast<float>(v);
+    case DType::F16:
+      return round_small_float(static_cast<float>(v), 11, -14, 65504.0);
+    case DType::BF16:
+      return round_small_float(static_cast<float>(v), 8, -126, 0x1.fep127);
+    default:
+      return v;
+  }
+}
+
+int64_t wrap_to(DType t, int64_t v) {
+  switch (t) {
+    case DType::U8:
+      return static_cast<uint8_t>(v);
+    case DType::I8:
+      return static_cast<int8_t>(v);
+    case DType::I16:
+      return static_cast<int16_t>(v);
+    case DType::I32:
+      return static_cast<int32_t>(v);
+    case DType::Bool:
+      return v != 0;
+    default:
+      return v;
+  }
+}
+
+} // namespace torch_xla

@@ -1,0 +1,79 @@
+// Element types of values; the numeric codes are c10::ScalarType's, so that converting is a cast.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace torch_xla {
+
+enum class DType : int8_t {
+  U8 = 0,
+  I8 = 1,
+  I16 = 2,
+  I32 = 3,
+  I64 = 4,
+  F16 = 5,
+  F32 = 6,
+  F64 = 7,
+  C32 = 8,
+  C64 = 9,
+  C128 = 10,
+  Bool = 11,
+  BF16 = 15,
+  Undefined = -1,
+};
+
+// True for the ten types that native rows compute on; all others go to the CPU fallback.
+constexpr bool is_native(DType t) {
+  return (t >= DType::U8 && t <= DType::F64) || t == DType::Bool || t == DType::BF16;
+}
+constexpr bool is_reduced_float(DType t) {
+  return t == DType::F16 || t == DType::BF16;
+}
+constexpr bool is_float(DType t) {
+  return t == DType::F32 || t == DType::F64 || is_reduced_float(t);
+}
+constexpr bool is_integral(DType t, bool include_bool) {
+  return (t >= DType::U8 && t <= DType::I64) || (include_bool && t == DType::Bool);
+}
+// Type in which ATen's CPU kernels compute: float32 for the 16-bit floats, else the type itself.
+constexpr DType compute_type(DType t) {
+  return is_reduced_float(t) ? DType::F32 : t;
+}
+
+// Bytes of one element; 0 for types that have no native storage here.
+constexpr size_t item_size(DType t) {
+  switch (t) {
+    case DType::U8:
+    case DType::I8:
+    case DType::Bool:
+      return 1;
+    case DType::I16:
+    case DType::F16:
+    case DType::BF16:
+      return 2;
+    case DType::I32:
+    case DType::F32:
+    case DType::C32:
+      return 4;
+    case DType::I64:
+    case DType::F64:
+    case DType::C64:
+      return 8;
+    case DType::C128:
+      return 16;
+    default:
+      return 0;
+  }
+}
+
+// Short names of the text form: f32, bf16, i64, pred (StableHLO's words with pred for bool).
+const char* dtype_name(DType t);
+// Inverse of dtype_name; Undefined for an unknown name.
+DType find_dtype(const char* name, size_t length);
+// The nearest value of a floating type; v itself for the others.
+double round_to(DType t, double v);
+// The value modulo the width of an integer type; 0 or 1 for Bool.
+int64_t wrap_to(DType t, int64_t v);
+
+} // namespace torch_xla

@@ -1,0 +1,86 @@
+// Allocators: device memory as storage cells that cost nothing until they hold a value, and host memory for pin_memory().
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include "core/errors.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "tensor/api.h"
+
+namespace torch_xla {
+namespace {
+
+using c10::CachingDeviceAllocator::DeviceStats;
+
+void fill(c10::CachingAllocator::StatArray& stats, int64_t current, int64_t peak) {
+  auto& all = stats[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+  all.current = current;
+  all.peak = peak;
+}
+
+struct XlaAllocator final : c10::DeviceAllocator {
+  c10::DataPtr allocate(size_t nbytes) override {
+    return allocate_cell(nbytes, current_device());
+  }
+  // Cells need their own context, so there is no raw_alloc().
+  c10::DeleterFnPtr raw_deleter() const override {
+    return nullptr;
+  }
+  void copy_data(void* /*dest*/, const void* /*src*/, std::size_t /*count*/) const override {
+    XLA_CHECK_KIND(NotImplemented, false, "the memory of an xla tensor has no address; copy the tensor instead");
+  }
+  bool initialized() override {
+    return true;
+  }
+  void emptyCache(c10::MempoolId_t /*pool*/) override {} // the pool keeps its pages: first touch of fresh memory costs more
+  void recordStream(const c10::DataPtr& /*ptr*/, c10::Stream /*stream*/) override {} // all streams run in one order
+  DeviceStats getDeviceStats(c10::DeviceIndex /*device*/) override {
+    const EngineMemoryInfo info = cpu_engine().memory_info();
+    DeviceStats stats;
+    for (auto* bytes : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
+      fill(*bytes, info.bytes_used, info.peak_bytes_used);
+    }
+    fill(stats.allocation, live_cells(), live_cells());
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
+  void resetPeakStats(c10::DeviceIndex /*device*/) override {}
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex /*device*/) override {
+    const EngineMemoryInfo info = cpu_engine().memory_info();
+    const int64_t free = info.bytes_limit > info.bytes_used ? info.bytes_limit - info.bytes_used : 0;
+    return {static_cast<size_t>(free), static_cast<size_t>(info.bytes_limit)};
+  }
+};
+
+// The device reads all host memory, so pinned memory is plain memory.
+struct XlaHostAllocator final : at::HostAllocator {
+  c10::DataPtr allocate(size_t nbytes) override {
+    return c10::GetCPUAllocator()->allocate(nbytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return c10::GetCPUAllocator()->raw_deleter();
+  }
+  void copy_data(void* dest, const void* src, std::size_t count) const override {
+    default_copy_data(dest, src, count);
+  }
+  bool record_event(void* /*ptr*/, void* /*ctx*/, c10::Stream /*stream*/) override {
+    return true;
+  }
+  void empty_cache() override {}
+  at::HostStats get_stats() override {
+    return {};
+  }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
+};
+
+} // namespace
+
+void register_allocators() {
+  // Both live as long as the process: PyTorch keeps the pointers.
+  c10::SetAllocator(kXlaType, new XlaAllocator());
+  at::setHostAllocator(kXlaType, new XlaHostAllocator());
+}
+
+} // namespace torch_xla

@@ -1,0 +1,29 @@
+// The device as PyTorch sees it: registration of hooks, guard, allocators, and what they share.
+#pragma once
+
+#include <c10/core/Device.h>
+
+namespace torch_xla {
+
+constexpr c10::DeviceType kXlaType = c10::DeviceType::PrivateUse1;
+
+// Registers the device with PyTorch under the name "xla": kernels, hooks, guard, allocators, profiler. The first call does it, others
+// return.
+void register_device();
+
+c10::DeviceIndex device_count() noexcept;
+// The calling thread's device; set_current_device throws UserError for an index that does not exist.
+c10::DeviceIndex current_device() noexcept;
+void set_current_device(c10::DeviceIndex index);
+
+// True in a process that was forked from one that had used the device: here tensors may be freed, and nothing may run.
+bool in_bad_fork();
+
+// One of each, called by register_device().
+void register_hooks();
+void register_guard();
+void register_allocators();
+void register_profiler();
+void register_fork_handlers();
+
+} // namespace torch_xla

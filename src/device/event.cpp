@@ -1,0 +1,70 @@
+// An event: a mark in the device's queue that carries the time at which the device reached it.
+#include "device/event.h"
+
+#include <chrono>
+
+#include "core/errors.h"
+#include "runtime/executor.h"
+#include "tensor/api.h"
+
+namespace torch_xla {
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// A program without inputs and outputs that notes when it runs.
+class MarkProgram final : public Executable {
+ public:
+  explicit MarkProgram(std::shared_ptr<EventMark> mark) : mark_(std::move(mark)) {}
+  void run(RunArgs& /*args*/) override {
+    mark_->reached_ns = now_ns();
+  }
+  int64_t scratch_bytes() const override {
+    return 0;
+  }
+  std::string text() const override {
+    return "event";
+  }
+
+ private:
+  std::shared_ptr<EventMark> mark_;
+};
+
+void queue_mark(std::shared_ptr<EventMark> mark) {
+  Run run;
+  run.executable = std::make_shared<MarkProgram>(std::move(mark));
+  run.name = "event";
+  Executor::get().enqueue(std::move(run));
+}
+
+} // namespace
+
+void Event::record(int device) {
+  sync(device, false);
+  mark_ = std::make_shared<EventMark>();
+  if (Executor::get().idle()) {
+    mark_->reached_ns = now_ns();
+  } else {
+    queue_mark(mark_);
+  }
+}
+
+bool Event::query() const {
+  return mark_ == nullptr || mark_->reached_ns != 0;
+}
+
+void Event::wait() const {
+  if (!query()) {
+    wait_device_ops();
+  }
+}
+
+double Event::elapsed_ms(const Event& end) const {
+  XLA_CHECK(mark_ != nullptr && end.mark_ != nullptr, "elapsed_time needs two events that were recorded");
+  XLA_CHECK(query() && end.query(), "elapsed_time needs two events that the device has reached; call synchronize() first");
+  return static_cast<double>(end.mark_->reached_ns - mark_->reached_ns) / 1e6;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,113 @@
+// Device guard with streams and events. All streams of a device run in one order, so a stream is only a name.
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <atomic>
+
+#include "device/device.h"
+#include "device/event.h"
+#include "runtime/executor.h"
+#include "tensor/api.h"
+
+namespace torch_xla {
+namespace {
+
+thread_local c10::StreamId tls_stream = 0;
+std::atomic<c10::StreamId> next_stream{1};
+
+c10::Device device_at(c10::DeviceIndex index) {
+  return {kXlaType, index < 0 ? current_device() : index};
+}
+
+c10::Stream make_stream(c10::Device device, c10::StreamId id) {
+  return c10::Stream(c10::Stream::UNSAFE, device_at(device.index()), id);
+}
+
+const Event& event_of(void* event) {
+  static const Event never_recorded;
+  return event == nullptr ? never_recorded : *static_cast<const Event*>(event);
+}
+
+struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override {
+    return kXlaType;
+  }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    const c10::Device previous = getDevice();
+    setDevice(device);
+    return previous;
+  }
+  c10::Device getDevice() const override {
+    return {kXlaType, current_device()};
+  }
+  void setDevice(c10::Device device) const override {
+    if (device.index() >= 0 && device.index() != current_device()) {
+      set_current_device(device.index());
+    }
+  }
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    if (device.index() >= 0 && device.index() < device_count()) {
+      set_current_device(device.index());
+    }
+  }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return device_count();
+  }
+
+  c10::Stream getStream(c10::Device device) const override {
+    return make_stream(device, tls_stream);
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return make_stream(device, 0);
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high_priority*/) const override {
+    return getNewStream(device, 0);
+  }
+  c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
+    return make_stream(device, next_stream++);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    const c10::StreamId previous = tls_stream;
+    tls_stream = stream.id();
+    return make_stream(stream.device(), previous);
+  }
+  bool queryStream(const c10::Stream& stream) const override {
+    sync(stream.device_index(), false);
+    return Executor::get().idle();
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    synchronizeDevice(stream.device_index());
+  }
+  void synchronizeDevice(const c10::DeviceIndex index) const override {
+    sync(device_at(index).index(), true);
+    wait_device_ops();
+  }
+
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/, const c10::EventFlag /*flag*/) const override {
+    if (*event == nullptr) {
+      *event = new Event(); // destroyEvent deletes it
+    }
+    static_cast<Event*>(*event)->record(stream.device_index());
+  }
+  void destroyEvent(void* event, const c10::DeviceIndex /*index*/) const noexcept override {
+    delete static_cast<Event*>(event);
+  }
+  void block(void* /*event*/, const c10::Stream& /*stream*/) const override {} // one order: nothing to wait for
+  bool queryEvent(void* event) const override {
+    return event_of(event).query();
+  }
+  void synchronizeEvent(void* event) const override {
+    event_of(event).wait();
+  }
+  double elapsedTime(void* start, void* end, const c10::DeviceIndex /*index*/) const override {
+    return event_of(start).elapsed_ms(event_of(end));
+  }
+};
+
+} // namespace
+
+void register_guard() {
+  // The registry keeps the pointer for the life of the process.
+  static const c10::impl::DeviceGuardImplRegistrar registrar(kXlaType, new XlaGuard());
+}
+
+} // namespace torch_xla

@@ -1,0 +1,67 @@
+// PrivateUse1 hooks: what PyTorch asks of a device outside of its kernels.
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "device/device.h"
+#include "tensor/api.h"
+#include "tensor/generator.h"
+
+namespace torch_xla {
+namespace {
+
+struct XlaHooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override {
+    return true;
+  }
+  bool isAvailable() const override {
+    return true;
+  }
+  bool hasPrimaryContext(c10::DeviceIndex /*index*/) const override {
+    return true;
+  }
+  c10::DeviceIndex deviceCount() const override {
+    return device_count();
+  }
+  void setCurrentDevice(c10::DeviceIndex index) const override {
+    set_current_device(index);
+  }
+  c10::DeviceIndex getCurrentDevice() const override {
+    return current_device();
+  }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
+    const c10::DeviceIndex previous = current_device();
+    set_current_device(index);
+    return previous;
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return index < 0 ? current_device() : exchangeDevice(index);
+  }
+  // Memory that the device reads directly is all memory of the process: nothing needs to be pinned.
+  bool isPinnedPtr(const void* /*data*/) const override {
+    return false;
+  }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    return c10::GetCPUAllocator();
+  }
+  c10::Device getDeviceFromPtr(void* /*data*/) const override {
+    return {kXlaType, 0};
+  }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    return default_generator(index < 0 ? current_device() : index);
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    return at::make_generator<XlaGenerator>(index < 0 ? current_device() : index);
+  }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
+    resize_storage_bytes(storage, nbytes);
+  }
+};
+
+} // namespace
+
+void register_hooks() {
+  // PyTorch keeps the pointer for the life of the process.
+  at::RegisterPrivateUse1HooksInterface(new XlaHooks());
+}
+
+} // namespace torch_xla

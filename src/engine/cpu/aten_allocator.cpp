@@ -1,0 +1,62 @@
+// A c10 allocator that asks the pool on threads inside a PoolRedirect and the allocator that was there before on all others.
+#include "engine/cpu/aten_allocator.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "engine/cpu/pool.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+thread_local bool redirected = false;
+c10::Allocator* before_us = nullptr;
+
+void release_to_pool(void* data) {
+  Pool::get().release(data);
+}
+
+// c10 wants one deleter for everything that raw_allocate gave.
+void release_any(void* data) {
+  if (Pool::get().contains(data)) {
+    release_to_pool(data);
+  } else {
+    before_us->raw_deleter()(data);
+  }
+}
+
+class RedirectAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    if (!redirected) {
+      return before_us->allocate(bytes);
+    }
+    void* data = bytes ? Pool::get().allocate(bytes) : nullptr;
+    return {data, data, &release_to_pool, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return before_us->raw_deleter() ? &release_any : nullptr;
+  }
+  void copy_data(void* dest, const void* src, std::size_t count) const override {
+    default_copy_data(dest, src, count);
+  }
+};
+
+void install() {
+  before_us = c10::GetCPUAllocator();
+  c10::SetCPUAllocator(new RedirectAllocator, /*priority=*/100);
+}
+
+} // namespace
+
+PoolRedirect::PoolRedirect() : before_(redirected) {
+  static bool installed = (install(), true);
+  (void)installed;
+  redirected = true;
+}
+
+PoolRedirect::~PoolRedirect() {
+  redirected = before_;
+}
+
+} // namespace torch_xla::cpu

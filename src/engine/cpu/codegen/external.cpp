@@ -1,0 +1,132 @@
+// Generated code has no access to the process's symbols, as Python loads libraries privately: addresses are looked up here.
+#include "engine/cpu/codegen/external.h"
+
+#include <dlfcn.h>
+
+#include <llvm/IR/Module.h>
+
+#include "core/errors.h"
+
+namespace torch_xla::cpu {
+
+namespace {
+
+struct External {
+  Prim prim;
+  const char* name; // in libm, for double
+  const char* accuracy; // suffix of Sleef's name
+};
+
+constexpr External kExternals[] = {
+    {Prim::kExp, "exp", "_u10"},     {Prim::kExpm1, "expm1", "_u10"}, {Prim::kLog, "log", "_u10"},   {Prim::kLog1p, "log1p", "_u10"},
+    {Prim::kSin, "sin", "_u10"},     {Prim::kCos, "cos", "_u10"},     {Prim::kTan, "tan", "_u10"},   {Prim::kTanh, "tanh", "_u10"},
+    {Prim::kAsin, "asin", "_u10"},   {Prim::kAcos, "acos", "_u10"},   {Prim::kAtan, "atan", "_u10"}, {Prim::kSinh, "sinh", "_u10"},
+    {Prim::kCosh, "cosh", "_u10"},   {Prim::kErf, "erf", "_u10"},     {Prim::kErfc, "erfc", "_u15"}, {Prim::kPow, "pow", "_u10"},
+    {Prim::kAtan2, "atan2", "_u10"}, {Prim::kRem, "fmod", ""},
+};
+
+const External& get_external(Prim prim) {
+  for (const External& e : kExternals) {
+    if (e.prim == prim) {
+      return e;
+    }
+  }
+  throw InternalError(str("code generation: no function for ", prim_name(prim)));
+}
+
+std::string libm_name(const External& e, DType t) {
+  return t == DType::F32 ? std::string(e.name) + "f" : e.name;
+}
+
+std::string sleef_name(const External& e, DType t, int lanes) {
+  return str("Sleef_", e.name, t == DType::F32 ? "f" : "d", lanes, e.accuracy);
+}
+
+void* open_loaded(const char* library) {
+  return dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+Value* call(const Vec& v, const std::string& name, llvm::ArrayRef<Value*> args) {
+  llvm::Type* type = args[0]->getType();
+  llvm::SmallVector<llvm::Type*, 2> types(args.size(), type);
+  auto callee = v.ir.GetInsertBlock()->getModule()->getOrInsertFunction(name, llvm::FunctionType::get(type, types, false));
+  auto* result = v.ir.CreateCall(callee, args);
+  result->setDoesNotAccessMemory();
+  result->setDoesNotThrow();
+  result->addFnAttr(llvm::Attribute::WillReturn);
+  return result;
+}
+
+Value* call_by_lanes(const Vec& v, const std::string& name, llvm::ArrayRef<Value*> args) {
+  Value* result = llvm::PoisonValue::get(args[0]->getType());
+  for (int i = 0; i < v.width; ++i) {
+    llvm::SmallVector<Value*, 2> lane;
+    for (Value* a : args) {
+      lane.push_back(v.ir.CreateExtractElement(a, i));
+    }
+    result = v.ir.CreateInsertElement(result, call(v, name, lane), i);
+  }
+  return result;
+}
+
+llvm::SmallVector<int, 16> lane_range(int first, int count) {
+  llvm::SmallVector<int, 16> lanes;
+  for (int i = 0; i < count; ++i) {
+    lanes.push_back(first + i);
+  }
+  return lanes;
+}
+
+// In one call, or two for vectors of double that take two registers.
+Value* call_sleef(const Vec& v, const External& e, DType t, llvm::ArrayRef<Value*> args) {
+  if (t == DType::F32) {
+    return call(v, sleef_name(e, t, v.width), args);
+  }
+  int half = v.width / 2;
+  Value* parts[2];
+  for (int p = 0; p < 2; ++p) {
+    llvm::SmallVector<Value*, 2> part;
+    for (Value* a : args) {
+      part.push_back(v.ir.CreateShuffleVector(a, lane_range(p * half, half)));
+    }
+    parts[p] = call(v, sleef_name(e, t, half), part);
+  }
+  return v.ir.CreateShuffleVector(parts[0], parts[1], lane_range(0, v.width));
+}
+
+} // namespace
+
+bool sleef_loaded() {
+  void* torch = open_loaded("libtorch_cpu.so");
+  return torch && dlsym(torch, "Sleef_powf16_u10");
+}
+
+std::vector<std::pair<std::string, void*>> external_symbols() {
+  std::vector<std::pair<std::string, void*>> symbols;
+  void* libm = dlopen("libm.so.6", RTLD_LAZY);
+  void* torch = open_loaded("libtorch_cpu.so");
+  auto add = [&](void* library, const std::string& name) {
+    void* address = library ? dlsym(library, name.c_str()) : nullptr;
+    if (address) {
+      symbols.emplace_back(name, address);
+    }
+  };
+  for (const External& e : kExternals) {
+    for (DType t : {DType::F32, DType::F64}) {
+      add(libm, libm_name(e, t));
+      add(torch, sleef_name(e, t, t == DType::F32 ? 16 : 8));
+      add(torch, sleef_name(e, t, t == DType::F32 ? 8 : 4));
+    }
+  }
+  return symbols;
+}
+
+Value* call_external(const Vec& v, Prim prim, DType dtype, llvm::ArrayRef<Value*> args) {
+  const External& e = get_external(prim);
+  if (v.width == 1) {
+    return call(v, libm_name(e, dtype), args);
+  }
+  return v.isa.sleef ? call_sleef(v, e, dtype, args) : call_by_lanes(v, libm_name(e, dtype), args);
+}
+
+} // namespace torch_xla::cpu

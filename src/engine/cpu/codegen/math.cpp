@@ -1,0 +1,215 @@
+// The polynomials are our own minimax fits (relative error below 0.3 ulp); errors in the comments are measured maxima over all of float.
+#include "engine/cpu/codegen/math.h"
+
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include "core/errors.h"
+#include "engine/cpu/codegen/external.h"
+
+namespace torch_xla::cpu {
+
+namespace {
+
+constexpr double kLn2Hi = 0.693145751953125; // 16 significant bits: n * kLn2Hi is exact
+constexpr double kLn2Lo = 1.42860682030941723e-6;
+constexpr double kLog2E = 1.44269504088896340736;
+constexpr double kRound = 12582912.0; // 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits
+constexpr int32_t kRoundBits = 0x4b400000;
+constexpr double kInf = __builtin_inf();
+
+// x = n * ln 2 + r, |r| <= ln 2 / 2.
+struct Reduced {
+  Value* n; // float
+  Value* n_int;
+  Value* r;
+};
+
+Reduced reduce_exp(const Vec& v, Value* x) {
+  Value* shifted = v.fma(x, v.f32(kLog2E), v.f32(kRound));
+  Value* n = v.ir.CreateFSub(shifted, v.f32(kRound));
+  Value* r = v.fma(n, v.f32(-kLn2Hi), x);
+  return {n, v.ir.CreateSub(v.bits(shifted, DType::I32), v.i32(kRoundBits)), v.fma(n, v.f32(-kLn2Lo), r)};
+}
+
+// 2^n for n in [-126, 127].
+Value* power_of_two(const Vec& v, Value* n) {
+  return v.bits(v.ir.CreateShl(v.ir.CreateAdd(n, v.i32(127)), v.i32(23)), DType::F32);
+}
+
+// (e^r - 1 - r) / r^2
+Value* exp_tail(const Vec& v, Value* r) {
+  return v.poly(r, {0.0001984595728572458, 0.001394165214151144, 0.008333391509950161, 0.04166634753346443, 0.1666666567325592, 0.5});
+}
+
+// y * 2^n where the result may be subnormal or overflow.
+Value* scale(const Vec& v, Value* y, const Reduced& x) {
+  if (v.isa.avx512 && v.width == 16) {
+    Value* all = v.ir.getInt16(0xffff);
+    Value* args[] = {y, x.n, y, all, v.ir.getInt32(4 /* current rounding mode */)};
+    return v.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {}, args);
+  }
+  Value* half = v.ir.CreateAShr(x.n_int, v.i32(1));
+  Value* rest = v.ir.CreateSub(x.n_int, half);
+  return v.ir.CreateFMul(v.ir.CreateFMul(y, power_of_two(v, half)), power_of_two(v, rest));
+}
+
+// e^x for x that is NaN or in [-104, 89].
+Value* exp_bounded(const Vec& v, Value* x) {
+  Reduced reduced = reduce_exp(v, x);
+  Value* r = reduced.r;
+  Value* tail = v.fma(v.ir.CreateFMul(r, r), exp_tail(v, r), r);
+  return scale(v, v.ir.CreateFAdd(tail, v.f32(1)), reduced);
+}
+
+Value* emit_exp(const Vec& v, Value* x) {
+  return exp_bounded(v, v.at_least(v.at_most(x, v.f32(89)), v.f32(-104)));
+}
+
+// 2^n * (e^r - 1) + (2^n - 1), computed at half the size so that n = 128 does not overflow too early.
+Value* emit_expm1(const Vec& v, Value* x) {
+  Reduced reduced = reduce_exp(v, v.at_least(v.at_most(x, v.f32(89)), v.f32(-18)));
+  Value* r = reduced.r;
+  Value* q = v.fma(v.ir.CreateFMul(r, r), exp_tail(v, r), r);
+  Value* half = power_of_two(v, v.ir.CreateSub(reduced.n_int, v.i32(1)));
+  Value* sum = v.fma(half, q, v.ir.CreateFSub(half, v.f32(0.5)));
+  return v.copysign(v.ir.CreateFAdd(sum, sum), x);
+}
+
+// e * ln 2 + log(1 + f) for f in [-1/3, 1/3].
+Value* log_sum(const Vec& v, Value* e, Value* f) {
+  Value* p = v.poly(
+      f,
+      {-0.12893007695674896,
+       0.1398579478263855,
+       -0.12183987349271774,
+       0.14005617797374725,
+       -0.16680504381656647,
+       0.20010419189929962,
+       -0.24999797344207764,
+       0.3333321511745453});
+  Value* square = v.ir.CreateFMul(f, f);
+  Value* low = v.fma(v.fma(f, p, v.f32(-0.5)), square, v.ir.CreateFMul(e, v.f32(kLn2Lo)));
+  return v.fma(e, v.f32(kLn2Hi), v.ir.CreateFAdd(f, low));
+}
+
+// The exponent e that puts x / 2^e in [2/3, 4/3).
+Value* exponent_near_one(const Vec& v, Value* bits) {
+  return v.ir.CreateAShr(v.ir.CreateSub(bits, v.i32(0x3f2aaaab)), v.i32(23));
+}
+
+// `result` where 0 < u < inf; else the logarithm of 0, of a negative number, of inf or NaN. x is what is returned for the last two.
+Value* with_log_specials(const Vec& v, Value* result, Value* u, Value* x) {
+  auto& ir = v.ir;
+  Value* special = ir.CreateSelect(ir.CreateFCmpOLT(u, v.f32(0)), v.f32(__builtin_nan("")), x);
+  special = ir.CreateSelect(ir.CreateFCmpOEQ(u, v.f32(0)), v.f32(-kInf), special);
+  Value* usual = ir.CreateAnd(ir.CreateFCmpOGT(u, v.f32(0)), ir.CreateFCmpOLT(u, v.f32(kInf)));
+  return ir.CreateSelect(usual, result, special);
+}
+
+Value* emit_log(const Vec& v, Value* x) {
+  auto& ir = v.ir;
+  Value* tiny = ir.CreateFCmpOLT(x, v.f32(0x1p-126));
+  Value* scaled = v.bits(ir.CreateSelect(tiny, ir.CreateFMul(x, v.f32(0x1p23)), x), DType::I32);
+  Value* e = exponent_near_one(v, scaled);
+  Value* m = v.bits(ir.CreateSub(scaled, ir.CreateShl(e, v.i32(23))), DType::F32);
+  Value* e_all = ir.CreateAdd(e, ir.CreateSelect(tiny, v.i32(-23), v.i32(0)));
+  Value* sum = log_sum(v, ir.CreateSIToFP(e_all, v.type(DType::F32)), ir.CreateFSub(m, v.f32(1)));
+  return with_log_specials(v, sum, x, x);
+}
+
+// With 2^-e * (1 + x) near 1: f = 2^-e * x + (2^-e - 1), rounded once. The factor 4 keeps 2^-e normal.
+Value* emit_log1p(const Vec& v, Value* x) {
+  auto& ir = v.ir;
+  Value* u = ir.CreateFAdd(x, v.f32(1));
+  Value* e = exponent_near_one(v, v.bits(u, DType::I32));
+  Value* s4 = v.bits(ir.CreateShl(ir.CreateSub(v.i32(129), e), v.i32(23)), DType::F32);
+  Value* s_less_1 = v.fma(s4, v.f32(0.25), v.f32(-1));
+  Value* f = v.fma(ir.CreateFMul(x, v.f32(0.25)), s4, s_less_1);
+  Value* sum = log_sum(v, ir.CreateSIToFP(e, v.type(DType::F32)), f);
+  Value* result = with_log_specials(v, sum, u, x);
+  return ir.CreateSelect(ir.CreateFCmpOLT(v.abs(x), v.f32(0x1p-26)), x, result);
+}
+
+Value* emit_tanh(const Vec& v, Value* x) {
+  auto& ir = v.ir;
+  Value* t = v.abs(x);
+  Value* e = exp_bounded(v, v.at_most(ir.CreateFAdd(t, t), v.f32(89)));
+  Value* large = ir.CreateFSub(v.f32(1), ir.CreateFDiv(v.f32(2), ir.CreateFAdd(e, v.f32(1))));
+  Value* z = ir.CreateFMul(x, x);
+  Value* p = v.poly(
+      z, {-0.005697384011000395, 0.0206325463950634, -0.05373779684305191, 0.13331420719623566, -0.3333328068256378});
+  Value* small = v.fma(ir.CreateFMul(t, z), p, t);
+  return v.copysign(ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.625)), small, large), x);
+}
+
+Value* emit_logistic(const Vec& v, Value* x) {
+  Value* e = emit_exp(v, v.ir.CreateFNeg(x));
+  return v.ir.CreateFDiv(v.f32(1), v.ir.CreateFAdd(e, v.f32(1)));
+}
+
+// |x| < 0.92: x + x * P(x^2);  else 1 - exp(-Q(|x|)).
+Value* emit_erf(const Vec& v, Value* x) {
+  auto& ir = v.ir;
+  Value* t = v.at_most(v.abs(x), v.f32(4.05));
+  Value* q = v.poly(
+      t,
+      {-0.0002145949547411874,
+       0.0032199749257415533,
+       -0.022906029596924782,
+       0.1052868515253067,
+       0.6356993913650513,
+       0.1285199522972107});
+  Value* e = exp_bounded(v, ir.CreateFNeg(v.fma(t, q, t)));
+  Value* large = v.copysign(ir.CreateFSub(v.f32(1), e), x);
+  Value* p = v.poly(
+      ir.CreateFMul(x, x),
+      {-0.0005976615357212722,
+       0.004990418907254934,
+       -0.0267647597938776,
+       0.1128176599740982,
+       -0.37612488865852356,
+       0.12837915122509003});
+  return ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.921875)), v.fma(x, p, x), large);
+}
+
+Value* emit_float(const Vec& v, Prim prim, Value* x) {
+  switch (prim) {
+    case Prim::kExp:
+      return emit_exp(v, x);
+    case Prim::kExpm1:
+      return emit_expm1(v, x);
+    case Prim::kLog:
+      return emit_log(v, x);
+    case Prim::kLog1p:
+      return emit_log1p(v, x);
+    case Prim::kTanh:
+      return emit_tanh(v, x);
+    case Prim::kLogistic:
+      return emit_logistic(v, x);
+    case Prim::kErf:
+      return emit_erf(v, x);
+    default:
+      return call_external(v, prim, DType::F32, {x});
+  }
+}
+
+Value* emit_double(const Vec& v, Prim prim, Value* x) {
+  if (prim == Prim::kLogistic) {
+    Value* e = call_external(v, Prim::kExp, DType::F64, {v.ir.CreateFNeg(x)});
+    return v.ir.CreateFDiv(v.f64(1), v.ir.CreateFAdd(e, v.f64(1)));
+  }
+  return call_external(v, prim, DType::F64, {x});
+}
+
+} // namespace
+
+Value* emit_math(const Vec& v, Prim prim, DType dtype, Value* x) {
+  if (prim == Prim::kSqrt || prim == Prim::kRsqrt) {
+    Value* root = v.ir.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+    return prim == Prim::kSqrt ? root : v.ir.CreateFDiv(v.like(x, 1), root);
+  }
+  XLA_ASSERT(dtype == DType::F32 || dtype == DType::F64, "code generation: ", prim_name(prim), " of ", dtype_name(dtype));
+  return dtype == DType::F32 ? emit_float(v, prim, x) : emit_double(v, prim, x);
+}
+
+} // namespace torch_xla::cpu

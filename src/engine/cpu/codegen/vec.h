@@ -1,0 +1,67 @@
+// An IR builder for values of one vector width: the code generator writes every operation once, for 16 or 8 lanes and for scalars.
+#pragma once
+
+#include <initializer_list>
+
+#include <llvm/IR/IRBuilder.h>
+
+#include "core/dtype.h"
+
+namespace torch_xla::cpu {
+
+using llvm::Value;
+
+// What code is generated for.
+struct Isa {
+  bool avx512 = false;
+  bool sleef = false; // libtorch_cpu.so is in the process, so that its vector functions can be called
+  int lanes() const {
+    return avx512 ? 16 : 8;
+  }
+};
+
+// Values of `width` lanes; width 1 means plain scalars. In registers Bool is i1, and the 16-bit floats are float.
+class Vec {
+ public:
+  Vec(llvm::IRBuilder<>& builder, const Isa& target, int lanes) : ir(builder), isa(target), width(lanes) {}
+
+  llvm::Type* lane_type(DType t) const;
+  llvm::Type* type(DType t) const;
+  // As `lane`, in all lanes.
+  llvm::Type* widen(llvm::Type* lane) const;
+  llvm::Type* i32() const {
+    return type(DType::I32);
+  }
+
+  Value* f32(double v) const;
+  Value* f64(double v) const;
+  Value* i32(int64_t v) const;
+  Value* number(DType t, double v) const;
+  Value* integer(DType t, int64_t v) const;
+  // A constant of x's type.
+  Value* like(Value* x, double v) const;
+  // The value itself if it has this width already.
+  Value* splat(Value* x) const;
+  // 0, step, 2 * step, ... as I64 or I32.
+  Value* ramp(DType t, int64_t step) const;
+  // True in the lanes below `count` (i64).
+  Value* first_lanes(Value* count) const;
+
+  Value* fma(Value* a, Value* b, Value* c) const;
+  Value* abs(Value* x) const;
+  Value* copysign(Value* magnitude, Value* sign) const;
+  Value* bits(Value* x, DType t) const {
+    return ir.CreateBitCast(x, type(t));
+  }
+  // x if it is NaN, else the nearer of x and the bound.
+  Value* at_most(Value* x, Value* bound) const;
+  Value* at_least(Value* x, Value* bound) const;
+  // Horner's scheme, highest power first.
+  Value* poly(Value* x, std::initializer_list<double> coefficients) const;
+
+  llvm::IRBuilder<>& ir;
+  const Isa& isa;
+  const int width;
+};
+
+} // namespace torch_xla::cpu

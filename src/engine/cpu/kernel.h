@@ -1,0 +1,96 @@
+// A fused kernel as data: the contract between the fusion pass, which writes it, and the LLVM code generator, which compiles it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/hash.h"
+#include "core/inline_vec.h"
+#include "ir/prim.h"
+
+namespace torch_xla::cpu {
+
+// The loop nest of a kernel is  outer... x mid... x inner, the innermost loop being vectorized.
+//   kPointwise  no reduction; mid is empty.
+//   kRow        every reduction runs over (mid..., inner); its result is one value per outer index ("row value"). Element values may use
+//               row values of reductions before them: the generator splits the body into stages, one sweep over the row each.
+//   kColumn     every reduction runs over mid; its result is one value per (outer, inner) index ("column value"). Element values never use
+//               column values; column values may be computed further and stored.
+enum class KernelForm : uint8_t { kPointwise, kRow, kColumn };
+
+// Elements [0, kColumnBlock) of the inner loop are one unit of work of a kColumn kernel.
+constexpr int64_t kColumnBlock = 64;
+
+// An affine address: element index = offset + sum(strides[d] * loop index d), d over outer, mid, inner in this order.
+struct Access {
+  int64_t offset = 0;
+  Dims strides;
+};
+
+struct KernelBuffer {
+  DType dtype = DType::F32; // Bool is one byte, 0 or 1
+  Access access;
+};
+
+// One value of the kernel's body, in SSA order. Operands are indices of earlier instructions.
+struct Instr {
+  Prim prim = Prim::kNone;
+  DType dtype = DType::F32; // of the result; for kStore that of the buffer. 16-bit floats appear in loads, stores and converts only
+  InlineVec<int32_t, 3> args;
+  // kLoad, kStore: index into buffers. kScalar: index into the scalar block. kIota: index into indices.
+  // kRandomBits: index into indices (the linear element index, counter word 0); args = {seed, offset} (I64 row values); see also lane.
+  int32_t index = -1;
+  // kRandomBits: which of the four words of the philox block, 0 to 3.
+  int32_t lane = 0;
+  // kConstant: the bits of a double (floating types) or of an int64 (integers, Bool).
+  uint64_t imm = 0;
+};
+
+// Sums are float32 for float32 operands, as ATen's CPU kernels; the generator splits long sums (cascade), so that the error stays that of
+// pairwise summation. Reductions of an empty range give the neutral element.
+struct KernelSpec {
+  KernelForm form = KernelForm::kPointwise;
+  Dims outer; // extents of the parallel loops, slowest first; may be empty
+  Dims mid; // extents of the sequential loops
+  int64_t inner = 1; // extent of the vectorized loop
+  std::vector<KernelBuffer> buffers; // read and written
+  std::vector<DType> scalars; // the 8-byte slots hold a double for floating types, an int64 for the others
+  std::vector<Access> indices; // for kIota and kRandomBits
+  std::vector<Instr> body;
+
+  // Units of work that run() divides among threads:
+  //   kPointwise with empty outer: elements of inner; kPointwise, kRow: product of outer; kColumn: product of outer * blocks of inner.
+  int64_t units() const;
+  // Canonical text: equal text means equal code. Used as the cache key and in dumps.
+  std::string text() const;
+};
+
+// buffers[i] points to the memory of KernelSpec::buffers[i] (its element 0; offsets are in the code). The function runs units [begin, end).
+// In-place is allowed when a stored buffer has the same address function as a loaded one.
+using KernelFn = void (*)(void* const* buffers, const uint64_t* scalars, int64_t begin, int64_t end);
+
+// Compiles, or finds in the in-memory or on-disk object cache. Thread-safe. Never returns null; throws InternalError with LLVM's message.
+// The code lives until the process ends.
+KernelFn compile_kernel(const KernelSpec& spec);
+
+// LLVM IR and assembly of a kernel as text, for the debug ladder; not cached.
+struct KernelListing {
+  std::string llvm_ir;
+  std::string assembly;
+};
+KernelListing list_kernel(const KernelSpec& spec);
+
+// Directory of the object cache; empty switches the disk cache off. Files are keyed by code text, CPU features, and LLVM version; written by
+// atomic rename with mode 0600 in a directory of mode 0700; a damaged file is a miss.
+void set_kernel_cache_dir(const std::string& path);
+
+struct KernelStats {
+  int64_t compiled = 0; // by LLVM
+  int64_t disk_hits = 0;
+  int64_t memory_hits = 0;
+};
+KernelStats kernel_stats();
+
+} // namespace torch_xla::cpu

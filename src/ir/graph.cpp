@@ -1,0 +1,40 @@
+// Building up a graph's lists of values and nodes.
+#include "ir/graph.h"
+
+namespace torch_xla {
+
+ValueId Graph::add_parameter(Type type, Dims strides) {
+  auto id = static_cast<ValueId>(values.size());
+  values.push_back({std::move(type), ValueKind::kParameter, static_cast<int32_t>(parameters.size())});
+  parameters.push_back(id);
+  parameter_strides.push_back(std::move(strides));
+  return id;
+}
+
+ValueId Graph::add_scalar(DType dtype) {
+  auto id = static_cast<ValueId>(values.size());
+  values.push_back({{dtype, {}}, ValueKind::kScalar, static_cast<int32_t>(scalars.size())});
+  scalars.push_back(id);
+  return id;
+}
+
+ValueId Graph::add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results, int32_t location) {
+  auto first = static_cast<ValueId>(values.size());
+  auto index = static_cast<int32_t>(nodes.size());
+  for (const Type& type : results) {
+    values.push_back({type, ValueKind::kResult, index});
+  }
+  nodes.push_back({&op, std::move(operands), std::move(attrs), first, static_cast<int32_t>(results.size()), location});
+  return first;
+}
+
+void Graph::clear() {
+  nodes.clear();
+  values.clear();
+  parameters.clear();
+  scalars.clear();
+  outputs.clear();
+  parameter_strides.clear();
+}
+
+} // namespace torch_xla

@@ -1,0 +1,92 @@
+// Graph: nodes in topological order over typed values. A trace is a graph of ATen rows; lowering turns it into one of primitives and library calls.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/hash.h"
+#include "ir/attr.h"
+#include "ir/op.h"
+#include "ir/type.h"
+
+namespace torch_xla {
+
+using ValueId = int32_t;
+constexpr ValueId kNoValue = -1; // an optional operand that is None
+
+enum class ValueKind : uint8_t {
+  kResult, // index = node
+  kParameter, // index = position among Graph::parameters; memory that exists before the run
+  kScalar, // index = position among Graph::scalars; a number given at each run. dims are empty; dtype F64, I64 or Bool
+};
+
+struct Value {
+  Type type;
+  ValueKind kind = ValueKind::kResult;
+  int32_t index = 0;
+};
+
+struct Node {
+  const Op* op = nullptr;
+  InlineVec<ValueId, 4> operands;
+  Attrs attrs;
+  ValueId first_result = 0;
+  int32_t num_results = 1;
+  int32_t location = -1; // index into the recorder's table of source lines; no part of any key
+
+  ValueId result(int32_t i = 0) const {
+    return first_result + i;
+  }
+};
+
+// Attributes of kView and kViewUpdate, by position. The operand (for kViewUpdate: operand 0) is seen as memory with base_strides; the view has the
+// node's result dims (kViewUpdate: operand 1's dims) with strides and offset on that memory, in elements.
+enum ViewAttr { kViewBaseStrides = 0, kViewStrides = 1, kViewOffset = 2 };
+
+class Graph {
+ public:
+  std::vector<Node> nodes;
+  std::vector<Value> values;
+  std::vector<ValueId> parameters;
+  std::vector<ValueId> scalars;
+  std::vector<ValueId> outputs;
+  // Memory order of parameters, in elements, where it is not row-major contiguous; empty Dims stands for contiguous. Parallel to parameters.
+  std::vector<Dims> parameter_strides;
+
+  ValueId add_parameter(Type type, Dims strides = {});
+  ValueId add_scalar(DType dtype);
+  // Appends a node; its results get consecutive ids. Returns the first result.
+  ValueId add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results, int32_t location = -1);
+
+  const Type& type(ValueId v) const {
+    return values[v].type;
+  }
+  // The node that makes v, or null for parameters and scalars.
+  const Node* find_producer(ValueId v) const {
+    return values[v].kind == ValueKind::kResult ? &nodes[values[v].index] : nullptr;
+  }
+  void clear();
+};
+
+// Text form, one node a line:
+//   graph(%0: f32[64,10], %1: f64 scalar) {
+//     %2: f32[64,10] = aten::add.Tensor(%0, %0, %1)
+//     return %2
+//   }
+std::string print_graph(const Graph& graph);
+// Inverse of print_graph. Throws UserError(Value) naming line and column.
+Graph parse_graph(const std::string& text);
+// Throws InternalError naming the first node that breaks a rule: operands defined before use, result types as the op's rule says, attributes of
+// the kinds that views need, outputs in range.
+void verify_graph(const Graph& graph);
+
+// Row by name, or null. Looks in the tables of ops/ and in the primitives.
+const Op* find_op(std::string_view name);
+// The row of a primitive; for each Prim but the kernel-only ones.
+const Op& prim_op(Prim prim);
+extern const Op kViewOp; // "view"
+extern const Op kViewUpdateOp; // "view_update"
+
+} // namespace torch_xla

@@ -1,0 +1,56 @@
+// What is known of one operation: a row of the op tables. Passes ask traits and kinds, never names.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ir/attr.h"
+#include "ir/prim.h"
+#include "ir/type.h"
+
+namespace torch_xla {
+
+class Builder;
+class BodyArgs;
+class Ex;
+class InferContext;
+class ExpandContext;
+
+enum class OpKind : uint8_t {
+  kPrim, // a primitive: pointwise, iota, constant, random bits or a reduction (keeps reduced dims as 1)
+  kView, // aten::as_strided semantics on the operand's geometry; never copies by itself
+  kViewUpdate, // operand 0 with the elements that a view addresses replaced by operand 1
+  kPointwise, // ATen row: a scalar body over broadcast operands
+  kComposite, // ATen row: an expansion into other nodes
+  kLibrary, // ATen row: one call of ATen's CPU kernel (StableHLO form by `expand`, where it has one)
+};
+
+// How the result type of a pointwise row follows from its operands (at::result_type's categories), and the type its body computes in.
+enum class TypeRule : uint8_t {
+  kPromote, // result_type of all operands; computes in it
+  kPromoteFloat, // as kPromote, integers become the default float type
+  kCompare, // computes in result_type, gives Bool
+  kSelf, // the first operand's type; computes in it
+  kTail, // result_type of the operands after the first (where); the first stays as it is
+  kBool, // operands as they are, gives Bool (logical_and, isnan)
+};
+
+enum OpTrait : uint32_t {
+  kNoTraits = 0,
+  kRandom = 1u << 0, // draws from a generator; operands end with seed and offset
+  kIntToBool = 1u << 1, // reserved for rules that treat Bool apart: refuses Bool (neg, sub), as ATen does
+  kHeavy = 1u << 2, // worth running beside others: GEMM, convolution, LSTM
+};
+
+struct Op {
+  const char* name = nullptr; // "aten::add.Tensor"; primitives have StableHLO's name
+  OpKind kind = OpKind::kPrim;
+  TypeRule rule = TypeRule::kPromote;
+  uint32_t traits = kNoTraits;
+  Prim prim = Prim::kNone;
+  Ex (*body)(const BodyArgs& args) = nullptr; // kPointwise
+  void (*infer)(InferContext& context) = nullptr; // kComposite, kLibrary: result types; throws UserError for bad arguments
+  void (*expand)(ExpandContext& context) = nullptr; // kComposite; optional for kLibrary
+};
+
+} // namespace torch_xla

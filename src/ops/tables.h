@@ -1,0 +1,28 @@
+// The op tables: one row per ATen operation, one file per family.
+#pragma once
+
+#include <span>
+
+#include "ir/builder.h"
+#include "ir/op.h"
+
+namespace torch_xla {
+
+std::span<const Op> unary_ops(); // pointwise, one tensor operand
+std::span<const Op> binary_ops(); // pointwise, two or more operands, comparisons, where, lerp, addcmul
+std::span<const Op> activation_ops(); // relu, gelu, ... and their backward forms
+std::span<const Op> reduce_ops(); // sum, mean, amax, any, var, norms, argmax
+std::span<const Op> norm_ops(); // softmax, layer_norm, batch_norm, forward and backward
+std::span<const Op> loss_ops(); // nll_loss, mse_loss, ...
+std::span<const Op> matmul_ops(); // mm, addmm, bmm, baddbmm, ...
+std::span<const Op> conv_ops(); // convolution, pooling, forward and backward
+std::span<const Op> index_ops(); // embedding, gather, scatter, index, cat, ...
+std::span<const Op> random_ops(); // uniform, normal, bernoulli, dropout
+std::span<const Op> create_ops(); // full, arange, eye
+std::span<const Op> rnn_ops(); // mkldnn_rnn_layer
+std::span<const Op> attention_ops(); // scaled dot product attention
+
+// All rows, each table in the order above.
+std::span<const std::span<const Op>> op_tables();
+
+} // namespace torch_xla

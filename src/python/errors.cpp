@@ -1,0 +1,41 @@
+// Our errors as Python exceptions, for the functions of this module. (Errors in ATen ops pass through PyTorch's own translation.)
+#include "core/errors.h"
+
+#include "python/bindings.h"
+
+namespace torch_xla {
+namespace {
+
+PyObject* exception_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::Value:
+      return PyExc_ValueError;
+    case ErrorKind::Type:
+      return PyExc_TypeError;
+    case ErrorKind::Index:
+      return PyExc_IndexError;
+    case ErrorKind::NotImplemented:
+      return PyExc_NotImplementedError;
+    case ErrorKind::Runtime:
+      break;
+  }
+  return PyExc_RuntimeError;
+}
+
+void translate(std::exception_ptr error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const UserError& user) {
+    PyErr_SetString(exception_of(user.kind()), user.what());
+  } catch (const InternalError& ours) {
+    PyErr_SetString(PyExc_RuntimeError, ours.what());
+  }
+}
+
+} // namespace
+
+void init_errors(py::module_& /*m*/) {
+  py::register_local_exception_translator(&translate);
+}
+
+} // namespace torch_xla

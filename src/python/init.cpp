@@ -1,0 +1,15 @@
+// The Python module _XLAC: the device for `import torch_xla`. Nothing but the list of its parts.
+#include "device/device.h"
+#include "python/bindings.h"
+
+PYBIND11_MODULE(_XLAC, m) {
+  m.doc() = "Bindings of libtorch_xla; use the modules of torch_xla instead.";
+  torch_xla::register_device();
+  torch_xla::init_errors(m);
+  torch_xla::init_metrics(m);
+  torch_xla::init_sync(m);
+  torch_xla::init_device(m);
+  torch_xla::init_random(m);
+  torch_xla::init_debug(m);
+  torch_xla::init_source_lines(m);
+}

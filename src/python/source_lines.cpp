@@ -1,0 +1,260 @@
+// The user's source line of each recorded op, read from the recording thread's own Python frames without the GIL.
+//
+// A thread's frames stand still while the thread is in C++, and all that is read here of their code objects never changes, so no lock is
+// needed. Ids are interned texts ("train.py:12 in forward") and stay valid for ever.
+#include "python/bindings.h"
+
+#include <chrono>
+
+#include "tensor/api.h"
+
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
+#define Py_BUILD_CORE 1
+#include <internal/pycore_frame.h>
+
+#include <internal/pycore_code.h>
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+namespace torch_xla {
+namespace {
+
+// Whose code it is: torch's own frames are skipped; a library's line is taken only when no user's frame is below it.
+enum class Owner : uint8_t { kUser, kLibrary, kTorch };
+
+struct Prefixes {
+  std::vector<std::string> torch; // folders of torch and torch_xla
+  std::string stdlib;
+};
+std::atomic<const Prefixes*> prefixes{nullptr}; // replaced at import only, never freed
+
+void append_utf8(std::string& out, Py_UCS4 c) {
+  if (c < 0x80) {
+    out += static_cast<char>(c);
+  } else if (c < 0x800) {
+    out += static_cast<char>(0xC0 | (c >> 6));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    out += static_cast<char>(0xE0 | (c >> 12));
+    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  } else {
+    out += static_cast<char>(0xF0 | (c >> 18));
+    out += static_cast<char>(0x80 | ((c >> 12) & 0x3F));
+    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  }
+}
+
+// PyUnicode_AsUTF8 would write a cache into the object, which needs the GIL.
+std::string text_of(PyObject* unicode) {
+  std::string out;
+  if (unicode == nullptr || !PyUnicode_IS_READY(unicode)) {
+    return "?";
+  }
+  const Py_ssize_t length = PyUnicode_GET_LENGTH(unicode);
+  out.reserve(static_cast<size_t>(length));
+  for (Py_ssize_t i = 0; i < length; ++i) {
+    append_utf8(out, PyUnicode_READ_CHAR(unicode, i));
+  }
+  return out;
+}
+
+Owner owner_of_file(const std::string& file) {
+  if (file.starts_with("<frozen") || file.starts_with("<__array_function__")) {
+    return Owner::kTorch;
+  }
+  for (const std::string& folder : prefixes.load()->torch) {
+    if (file.starts_with(folder)) {
+      return Owner::kTorch;
+    }
+  }
+  const bool installed = file.find("/site-packages/") != std::string::npos || file.find("/dist-packages/") != std::string::npos;
+  return installed || file.starts_with(prefixes.load()->stdlib) ? Owner::kLibrary : Owner::kUser;
+}
+
+// All texts by id. The mutex guards both members; it is a leaf lock, taken once per new line and thread.
+struct Lines {
+  std::mutex mutex;
+  std::unordered_map<std::string, int64_t> ids;
+  std::deque<std::string> texts;
+};
+
+Lines& lines() {
+  static auto* all = new Lines();
+  return *all;
+}
+
+int64_t intern(std::string text) {
+  Lines& all = lines();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto [it, is_new] = all.ids.try_emplace(text, static_cast<int64_t>(all.texts.size()));
+  if (is_new) {
+    all.texts.push_back(std::move(text));
+  }
+  return it->second;
+}
+
+int64_t line_id(PyCodeObject* code, int lasti) {
+  const int line = PyCode_Addr2Line(code, lasti * static_cast<int>(sizeof(_Py_CODEUNIT)));
+  return intern(text_of(code->co_filename) + ":" + std::to_string(line) + " in " + text_of(code->co_qualname));
+}
+
+// Identifies a code object. The line table and first line tell a new object from a dead one that had the same address.
+struct CodeKey {
+  const PyCodeObject* code = nullptr;
+  const PyObject* linetable = nullptr;
+  int first_line = 0;
+
+  explicit CodeKey() = default;
+  explicit CodeKey(const PyCodeObject* c) : code(c), linetable(c->co_linetable), first_line(c->co_firstlineno) {}
+  bool operator==(const CodeKey&) const = default;
+  size_t hash() const {
+    return (reinterpret_cast<uintptr_t>(code) >> 4) * 0x9E3779B97F4A7C15ULL >> 40;
+  }
+};
+
+// What one thread has seen; direct-mapped, so an entry may be pushed out and is then made again.
+struct ThreadCache {
+  struct CodeSlot {
+    CodeKey key;
+    Owner owner = Owner::kUser;
+  };
+  struct LineSlot {
+    CodeKey key;
+    int lasti = -1;
+    int64_t id = -1;
+  };
+  std::array<CodeSlot, 512> codes;
+  std::array<LineSlot, 1024> lines;
+
+  Owner owner_of(const CodeKey& key) {
+    CodeSlot& slot = codes[key.hash() % codes.size()];
+    if (slot.key != key) [[unlikely]] {
+      slot = {key, owner_of_file(text_of(key.code->co_filename))};
+    }
+    return slot.owner;
+  }
+  int64_t id_of(const CodeKey& key, PyCodeObject* code, int lasti) {
+    LineSlot& slot = lines[(key.hash() + static_cast<size_t>(lasti) * 7) % lines.size()];
+    if (slot.key != key || slot.lasti != lasti) [[unlikely]] {
+      slot = {key, lasti, line_id(code, lasti)};
+    }
+    return slot.id;
+  }
+};
+
+ThreadCache& thread_cache() {
+  thread_local std::unique_ptr<ThreadCache> cache;
+  if (cache == nullptr) [[unlikely]] {
+    cache = std::make_unique<ThreadCache>();
+  }
+  return *cache;
+}
+
+// A frame that is being set up has no line yet.
+bool is_complete(const _PyInterpreterFrame* frame) {
+  return frame->owner == FRAME_OWNED_BY_GENERATOR || frame->prev_instr >= _PyCode_CODE(frame->f_code) + frame->f_code->_co_firsttraceable;
+}
+
+int64_t current_line() {
+  const PyThreadState* state = PyGILState_GetThisThreadState();
+  if (state == nullptr || state->cframe == nullptr || state->cframe->current_frame == nullptr) {
+    return -1;
+  }
+  ThreadCache& cache = thread_cache();
+  const _PyInterpreterFrame* library = nullptr;
+  for (const _PyInterpreterFrame* frame = state->cframe->current_frame; frame != nullptr; frame = frame->previous) {
+    if (!is_complete(frame)) {
+      continue;
+    }
+    const CodeKey key(frame->f_code);
+    const Owner owner = cache.owner_of(key);
+    if (owner == Owner::kUser) [[likely]] {
+      return cache.id_of(key, frame->f_code, _PyInterpreterFrame_LASTI(frame));
+    }
+    if (owner == Owner::kLibrary && library == nullptr) {
+      library = frame;
+    }
+  }
+  return library == nullptr ? -1 : cache.id_of(CodeKey(library->f_code), library->f_code, _PyInterpreterFrame_LASTI(library));
+}
+
+std::string line_text(int64_t id) {
+  Lines& all = lines();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  return id < 0 || id >= static_cast<int64_t>(all.texts.size()) ? std::string() : all.texts[static_cast<size_t>(id)];
+}
+
+std::string folder_of(const char* module) {
+  return py::module_::import("os").attr("path").attr("dirname")(py::module_::import(module).attr("__file__")).cast<std::string>() + "/";
+}
+
+void install() {
+  auto* made = new Prefixes();
+  made->torch = {folder_of("torch")};
+  made->stdlib = folder_of("os");
+  prefixes = made;
+  set_location_hooks(&current_line, &line_text);
+}
+
+// The package's own folder; called by torch_xla itself, which is still being imported when this module is loaded.
+void add_torch_folder(const std::string& folder) {
+  auto* made = new Prefixes(*prefixes.load()); // readers may hold the old one
+  made->torch.push_back(folder + "/");
+  prefixes = made;
+}
+
+} // namespace
+} // namespace torch_xla
+
+#else
+
+namespace torch_xla {
+namespace {
+
+// Other Python versions lay out their frames differently: ops have no lines there.
+int64_t current_line() {
+  return -1;
+}
+std::string line_text(int64_t /*id*/) {
+  return {};
+}
+void install() {}
+void add_torch_folder(const std::string& /*folder*/) {}
+
+} // namespace
+} // namespace torch_xla
+
+#endif
+
+namespace torch_xla {
+namespace {
+
+// Nanoseconds per look-up, for the benchmark of recording.
+double time_source_line(int count) {
+  const auto start = std::chrono::steady_clock::now();
+  int64_t sum = 0;
+  for (int i = 0; i < count; ++i) {
+    sum += current_line();
+    asm volatile("" : : "g"(&sum) : "memory");
+  }
+  const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
+  return elapsed.count() / count;
+}
+
+} // namespace
+
+void init_source_lines(py::module_& m) {
+  install();
+  m.def("_add_torch_folder", &add_torch_folder, py::arg("folder"));
+  m.def("_source_line", [] { return line_text(current_line()); });
+  m.def("_time_source_line", &time_source_line, py::arg("count"));
+}
+
+} // namespace torch_xla

@@ -1,0 +1,60 @@
+// Buffer: a value that exists or is on its way; what cells and queued runs share.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+
+#include "engine/engine.h"
+
+namespace torch_xla {
+
+// States go kQueued -> kReady | kFailed, once. A ready buffer that a later run took by donation is only ever seen by that run.
+class Buffer {
+ public:
+  enum class State : uint8_t { kQueued, kReady, kFailed };
+
+  Buffer(Type type, Dims strides) : type_(std::move(type)), strides_(std::move(strides)) {}
+  explicit Buffer(EngineBufferRef payload);
+
+  const Type& type() const {
+    return type_;
+  }
+  // Memory order of the payload, known before the run; empty: row-major.
+  const Dims& strides() const {
+    return strides_;
+  }
+  State state() const {
+    return state_.load(std::memory_order_acquire);
+  }
+  // Blocks until ready, without the recording lock and polling for signals (see set_interrupt_check). Throws the run's error if it failed.
+  const EngineBufferRef& wait();
+  // For the executor, which runs in order: payload without waiting. Throws the run's error if the buffer failed.
+  const EngineBufferRef& get() const;
+
+  void set_ready(EngineBufferRef payload);
+  void set_failed(std::exception_ptr error);
+  // Gives the payload away (donation). Executor thread only.
+  EngineBufferRef take();
+
+  // Slot used by the recorder to find the parameter of the current trace that stands for this buffer; guarded by the recording lock.
+  uint64_t trace_generation = 0;
+  int32_t trace_value = -1;
+  // Lazy values and exports that refer to this buffer, queued runs not counted: 0 or 1 when a run may take the memory. Atomic, any thread.
+  std::atomic<int32_t> owners{0};
+
+ private:
+  Type type_;
+  Dims strides_;
+  std::atomic<State> state_{State::kQueued};
+  EngineBufferRef payload_;
+  std::exception_ptr error_;
+};
+using BufferRef = std::shared_ptr<Buffer>;
+
+// Called about every 50 ms by threads that wait; throws to end the wait (KeyboardInterrupt). Set once by the Python layer.
+void set_interrupt_check(void (*check)());
+
+} // namespace torch_xla

@@ -1,0 +1,45 @@
+// What the device layer, the Python bindings and C++ users may ask of the recorder.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/Storage.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace at {
+class Tensor;
+}
+
+namespace torch_xla {
+
+// Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run. Any thread; call without the GIL.
+void sync(int device = 0, bool wait = false);
+// Waits until all queued runs have ended; rethrows the first error that nobody has seen. Pending nodes stay pending.
+void wait_device_ops();
+// True for plain tensors of this device.
+bool is_xla_tensor(const at::Tensor& tensor);
+
+// Storage for nbytes on the device: a unique address that nothing may read, and a cell as context. No memory is used until a value is there.
+c10::DataPtr allocate_cell(size_t nbytes, int device);
+// untyped_storage().resize_(): keeps the bytes that fit.
+void resize_storage_bytes(const c10::Storage& storage, size_t nbytes);
+
+// Source lines. The provider gives an id of the user's current line, or -1; it is called at each recorded node without the GIL.
+using LocationProvider = int64_t (*)();
+// "train.py:12 in forward"; may take the GIL.
+using LocationResolver = std::string (*)(int64_t id);
+void set_location_hooks(LocationProvider provider, LocationResolver resolver);
+
+// The pending trace as text, for dumps.
+std::string pending_graph_text();
+
+// Leak counters: recorded nodes that are still held, cells alive, buffers that cells hold.
+int64_t live_nodes();
+int64_t live_cells();
+
+// Registers kernels, fallback and allocator with PyTorch; called once when the library is loaded by Python or by a C++ program.
+void register_tensor_kernels();
+
+} // namespace torch_xla

@@ -1,0 +1,185 @@
+// Kernels that make tensors or only change how they see their storage: empty, views, resize_, set_, fill_.
+#include "tensor/basic.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/InferSize.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
+#include <torch/library.h>
+
+#include "tensor/errors.h"
+#include "tensor/recorder.h"
+
+namespace torch_xla {
+namespace {
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+at::Tensor empty_memory_format(c10::SymIntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                               std::optional<c10::Device> device, std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "the XLA device has strided tensors only");
+  TORCH_CHECK(device.value_or(c10::Device(c10::DeviceType::PrivateUse1)).index() <= 0, "there is only one XLA device, xla:0");
+  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), c10::GetAllocator(c10::DeviceType::PrivateUse1), kKeys,
+                                   c10::dtype_or_default(dtype), format);
+}
+
+at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::ScalarType> dtype,
+                         std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> /*device*/, std::optional<bool> /*pin_memory*/) {
+  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+                                           c10::GetAllocator(c10::DeviceType::PrivateUse1), kKeys, c10::dtype_or_default(dtype));
+}
+
+at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
+  std::optional<int64_t> at_offset = offset ? std::optional<int64_t>(offset->expect_int()) : std::nullopt;
+  return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride), at_offset);
+}
+
+at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef size) {
+  return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
+}
+
+at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
+}
+
+void grow_storage(const at::Tensor& self) {
+  auto needed = at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
+  if (self.numel() > 0 && self.storage().nbytes() < needed) {
+    resize_storage_bytes(self.storage(), needed);
+  }
+}
+
+const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<c10::MemoryFormat> format) {
+  if (self.sizes() != C10_AS_INTARRAYREF_SLOW(size)) {
+    self.unsafeGetTensorImpl()->set_sizes_contiguous(C10_AS_INTARRAYREF_SLOW(size));
+    grow_storage(self);
+  }
+  if (format) {
+    TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format", *format);
+    self.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+  }
+  return self;
+}
+
+at::Tensor& set_storage(at::Tensor& self, c10::Storage source) {
+  int64_t items = static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
+  self.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(source));
+  self.unsafeGetTensorImpl()->set_storage_offset(0);
+  self.unsafeGetTensorImpl()->set_sizes_contiguous({items});
+  return self;
+}
+
+at::Tensor& set_storage_offset(at::Tensor& self, c10::Storage source, c10::SymInt offset, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  at::native::checkSetStorage(self, source, offset, size, stride);
+  self.unsafeGetTensorImpl()->set_storage_offset(offset.expect_int());
+  c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
+  if (C10_AS_INTARRAYREF_SLOW(stride).data() && stride.size() == size.size()) {
+    self.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, C10_AS_INTARRAYREF_SLOW(stride));
+  } else {
+    self.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  }
+  grow_storage(self);
+  return self;
+}
+
+at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
+  if (self.unsafeGetTensorImpl() != source.unsafeGetTensorImpl()) {
+    return set_storage_offset(self, source.storage(), source.storage_offset(), source.sym_sizes(), source.sym_strides());
+  }
+  return self;
+}
+
+at::Tensor& set_nothing(at::Tensor& self) {
+  c10::Storage storage(c10::Storage::use_byte_size_t(), 0, c10::GetAllocator(c10::DeviceType::PrivateUse1), true);
+  set_storage(self, std::move(storage));
+  return self;
+}
+
+at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
+  if (self.numel() == 0) {
+    return self;
+  }
+  if (value.isComplex() || !is_native(to_dtype(self.scalar_type()))) {
+    at::Tensor cpu = read_on_cpu(self).clone();
+    return self.copy_(cpu.fill_(value));
+  }
+  at::assert_no_internal_overlap(self);
+  Recording recording;
+  recording.write(self, recording.full(to_dtype(self.scalar_type()), to_dims(self.sizes()), recording.scalar(value)));
+  return self;
+}
+
+at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  if (!is_xla_tensor(value)) {
+    return fill_number(self, value.item());
+  }
+  return self.copy_(value.expand(self.sizes()));
+}
+
+at::Tensor& zero_(at::Tensor& self) {
+  return fill_number(self, 0);
+}
+
+// Compatible: plain strided tensors of the CPU and this device, so that module.to(device) keeps Parameter objects and tied weights.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  auto plain = [](const at::Tensor& t) {
+    return t.layout() == c10::kStrided && (t.device().type() == c10::DeviceType::PrivateUse1 || t.device().type() == c10::DeviceType::CPU);
+  };
+  return plain(self) && plain(from);
+}
+
+at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
+  static const Op& op = get_op("xla::arange");
+  double count = std::ceil((end.toDouble() - start.toDouble()) / step.toDouble());
+  if (start.isIntegral(false) && end.isIntegral(false) && step.isIntegral(false) && step.toLong() != 0) {
+    int64_t s = step.toLong();
+    count = static_cast<double>((end.toLong() - start.toLong() + s - (s > 0 ? 1 : -1)) / s);
+  }
+  TORCH_CHECK(step.toDouble() != 0, "step must be nonzero");
+  TORCH_CHECK(count >= 0, "upper bound and lower bound inconsistent with step sign");
+  auto n = static_cast<int64_t>(count);
+  at::native::resize_output(out, {n});
+  if (n == 0) {
+    return out;
+  }
+  Recording recording;
+  DType dtype = to_dtype(out.scalar_type());
+  InlineVec<ValueId, 4> operands{recording.scalar(start), recording.scalar(step)};
+  recording.write(out, recording.node(op, operands, {static_cast<int64_t>(dtype), n}, Type{dtype, {n}}));
+  return out;
+}
+
+} // namespace
+
+void register_basic_kernels(torch::Library& m) {
+  m.impl("empty.memory_format", TORCH_FN(empty_memory_format));
+  m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("as_strided", TORCH_FN(as_strided));
+  m.impl("view", TORCH_FN(view));
+  m.impl("_reshape_alias", TORCH_FN(reshape_alias));
+  m.impl("unfold", TORCH_FN(at::native::unfold));
+  m.impl("resize_", TORCH_FN(resize_));
+  m.impl("set_.source_Storage", TORCH_FN(set_storage));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
+  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
+  m.impl("set_", TORCH_FN(set_nothing));
+  m.impl("fill_.Scalar", TORCH_FN(fill_number));
+  m.impl("fill_.Tensor", TORCH_FN(fill_tensor));
+  m.impl("zero_", TORCH_FN(zero_));
+  m.impl("arange.start_out", TORCH_FN(arange_out));
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
+  m.impl("copy_", TORCH_FN(copy_kernel));
+  m.impl("_copy_from", TORCH_FN(copy_from_kernel));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize_kernel));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense_kernel));
+}
+
+} // namespace torch_xla

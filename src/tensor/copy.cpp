@@ -1,0 +1,263 @@
+// Upload, download, materialization and copy_.
+#include "tensor/copy.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
+
+#include "core/metrics.h"
+#include "runtime/executor.h"
+#include "tensor/api.h"
+#include "tensor/errors.h"
+#include "tensor/recorder.h"
+#include "tensor/sync.h"
+
+namespace torch_xla {
+namespace {
+
+metrics::Metric& upload_time() {
+  static metrics::Metric metric("TransferToDeviceTime", metrics::Unit::kTime);
+  return metric;
+}
+metrics::Metric& download_time() {
+  static metrics::Metric metric("TransferFromDeviceTime", metrics::Unit::kTime);
+  return metric;
+}
+
+void count_bytes(const char* direction, int64_t bytes) {
+  static metrics::Metric outbound("OutboundData", metrics::Unit::kBytes);
+  static metrics::Metric inbound("InboundData", metrics::Unit::kBytes);
+  (direction[0] == 'o' ? outbound : inbound).add(static_cast<double>(bytes));
+}
+
+// Keeps a buffer from donation as long as a CPU tensor shows its memory.
+class Export {
+ public:
+  explicit Export(BufferRef buffer, EngineBufferRef payload) : buffer_(std::move(buffer)), payload_(std::move(payload)) {
+    if (buffer_) {
+      buffer_->owners.fetch_add(1, std::memory_order_acq_rel);
+    }
+  }
+  ~Export() {
+    if (buffer_) {
+      buffer_->owners.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+  const EngineBufferRef& payload() const {
+    return payload_;
+  }
+
+ private:
+  BufferRef buffer_;
+  EngineBufferRef payload_;
+};
+
+struct Source {
+  BufferRef buffer; // null: nobody has written the storage
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  Dims dims;
+  Dims strides;
+  int64_t nbytes = 0;
+};
+
+// The buffer of the tensor's storage, after a sync if the value is pending.
+Source find_source(const at::Tensor& t) {
+  RecorderState& state = recorder();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  Cell* cell = find_cell(t);
+  TORCH_CHECK(cell, "the tensor has no storage on the XLA device");
+  if (!cell->value) {
+    return {nullptr, t.scalar_type(), {}, {}, static_cast<int64_t>(cell->nbytes)};
+  }
+  if (!cell->value->buffer()) {
+    sync_locked(SyncCause::kRead);
+  }
+  return {cell->value->buffer(), to_scalar_type(cell->dtype), cell->dims, cell->strides, static_cast<int64_t>(cell->nbytes)};
+}
+
+at::Tensor wrap_host(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, std::shared_ptr<Export> keep) {
+  return at::for_blob(data, sizes)
+      .strides(strides)
+      .deleter([keep = std::move(keep)](void*) {})
+      .options(at::TensorOptions().dtype(dtype).device(at::kCPU))
+      .make_tensor();
+}
+
+// The storage's content in the cell's memory order, whatever the engine's order is.
+at::Tensor storage_on_cpu(const Source& source) {
+  EngineBufferRef payload = source.buffer->wait();
+  auto keep = std::make_shared<Export>(source.buffer, payload);
+  at::Tensor whole = wrap_host(payload->host_pointer(), to_ref(source.dims), to_ref(payload->strides()), source.dtype, std::move(keep));
+  if (payload->strides() == source.strides) {
+    return whole;
+  }
+  return at::empty_strided(to_ref(source.dims), to_ref(source.strides), whole.options()).copy_(whole);
+}
+
+at::Tensor uninitialized_on_cpu(const at::Tensor& t) {
+  return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU)).zero_();
+}
+
+Type type_of(const at::Tensor& t) {
+  return {to_dtype(t.scalar_type()), to_dims(t.sizes())};
+}
+
+// A buffer with a copy of the CPU tensor's elements, in its memory order when that is dense.
+BufferRef upload(const at::Tensor& cpu, Dims* strides) {
+  metrics::Timed timed(upload_time());
+  at::Tensor dense = cpu.is_non_overlapping_and_dense() ? cpu : cpu.contiguous();
+  bool contiguous = dense.is_contiguous();
+  *strides = contiguous ? Dims() : to_dims(dense.strides());
+  Type type = type_of(dense);
+  TORCH_CHECK(item_size(type.dtype) == static_cast<size_t>(dense.element_size()), "the XLA device cannot hold elements of type ", cpu.scalar_type());
+  EngineBufferRef payload = cpu_engine().allocate(type, *strides);
+  std::memcpy(payload->host_pointer(), dense.const_data_ptr(), dense.nbytes());
+  count_bytes("out", static_cast<int64_t>(dense.nbytes()));
+  return std::make_shared<Buffer>(std::move(payload));
+}
+
+void record_device_copy(const at::Tensor& destination, const at::Tensor& source) {
+  Recording recording;
+  if (!recording.share(destination, source)) {
+    recording.write_converted(destination, recording.read(source));
+  }
+}
+
+void download(const at::Tensor& destination, const at::Tensor& source) {
+  metrics::Timed timed(download_time());
+  destination.copy_(read_on_cpu(source));
+  count_bytes("in", static_cast<int64_t>(source.numel() * source.element_size()));
+}
+
+bool fills_storage(const at::Tensor& t) {
+  return t.storage_offset() == 0 && t.is_non_overlapping_and_dense() && t.storage().nbytes() == static_cast<size_t>(t.numel()) * t.element_size();
+}
+
+} // namespace
+
+at::Tensor read_on_cpu(const at::Tensor& t) {
+  if (t.numel() == 0) {
+    return uninitialized_on_cpu(t);
+  }
+  Source source = find_source(t);
+  Executor::get().wait_for_room();
+  if (!source.buffer) {
+    return uninitialized_on_cpu(t);
+  }
+  at::Tensor whole = storage_on_cpu(source);
+  // The same memory, seen through the tensor's own dtype and strides.
+  auto* keep = new at::Tensor(whole);
+  auto base = static_cast<char*>(const_cast<void*>(whole.const_data_ptr()));
+  void* data = base + t.storage_offset() * static_cast<int64_t>(t.element_size());
+  return at::for_blob(data, t.sizes())
+      .strides(t.strides())
+      .context(keep, [](void* context) { delete static_cast<at::Tensor*>(context); })
+      .options(at::TensorOptions().dtype(t.scalar_type()).device(at::kCPU))
+      .make_tensor();
+}
+
+at::Tensor upload_adopted(at::Tensor cpu) {
+  if (!cpu.is_non_overlapping_and_dense() || cpu.storage_offset() != 0 || cpu.storage().use_count() != 1 || cpu.numel() == 0 ||
+      item_size(to_dtype(cpu.scalar_type())) != static_cast<size_t>(cpu.element_size())) {
+    Dims strides;
+    BufferRef buffer = upload(cpu, &strides);
+    return wrap_buffer(std::move(buffer), strides);
+  }
+  Dims strides = cpu.is_contiguous() ? Dims() : to_dims(cpu.strides());
+  void* data = cpu.mutable_data_ptr();
+  EngineBufferRef payload = cpu_engine().adopt(type_of(cpu), strides, data, [cpu] {});
+  return wrap_buffer(std::make_shared<Buffer>(std::move(payload)), strides);
+}
+
+void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu) {
+  if (destination.numel() == 0) {
+    return;
+  }
+  at::Tensor source = cpu.scalar_type() == destination.scalar_type() ? cpu : cpu.to(destination.scalar_type());
+  source = source.sizes() == destination.sizes() ? source : source.expand(destination.sizes());
+  if (!fills_storage(destination)) {
+    record_device_copy(destination, upload_adopted(source.is_same(cpu) ? source.clone() : source));
+    return;
+  }
+  // In the destination's memory order, so that its geometry and the buffer's agree.
+  if (source.strides() != destination.strides()) {
+    source = at::empty_strided(destination.sizes(), destination.strides(), source.options()).copy_(source);
+  }
+  Dims strides;
+  write_buffer(destination, upload(source, &strides));
+}
+
+at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_blocking*/) {
+  TORCH_CHECK(self.defined() && source.defined(), "copy_ needs two defined tensors");
+  try {
+    at::Tensor from = source.sizes() == self.sizes() ? source : source.expand(self.sizes());
+    if (self.numel() == 0) {
+      return self;
+    }
+    bool native = is_native(to_dtype(self.scalar_type())) && is_native(to_dtype(from.scalar_type()));
+    if (!is_xla_tensor(self)) {
+      download(self, from);
+    } else if (!is_xla_tensor(from)) {
+      write_from_cpu(self, from);
+    } else if (native) {
+      record_device_copy(self, from);
+    } else {
+      write_from_cpu(self, read_on_cpu(from));
+    }
+  } catch (const UserError& error) {
+    throw_as_torch_error(error);
+  }
+  return self;
+}
+
+at::Tensor copy_from_kernel(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
+  at::Tensor target = destination;
+  copy_kernel(target, self, non_blocking);
+  return destination;
+}
+
+at::Tensor copy_from_and_resize_kernel(const at::Tensor& self, const at::Tensor& destination) {
+  at::Tensor target = destination;
+  target.resize_(self.sizes());
+  copy_kernel(target, self, false);
+  return destination;
+}
+
+at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
+  static metrics::Counter& count = metrics::find_or_create_counter("aten::_local_scalar_dense");
+  count.add();
+  metrics::Timed timed(download_time());
+  count_bytes("in", static_cast<int64_t>(self.element_size()));
+  try {
+    return read_on_cpu(self).item();
+  } catch (const UserError& error) {
+    throw_as_torch_error(error);
+  }
+}
+
+void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
+  std::lock_guard<std::mutex> lock(recorder().mutex);
+  Cell* old = find_cell(storage);
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  Cell* grown = nullptr;
+  c10::DataPtr data = make_cell(nbytes, 0, &grown);
+  if (old && old->value && old->nbytes > 0 && nbytes > 0) {
+    if (!old->value->buffer()) {
+      sync_locked(SyncCause::kRead);
+    }
+    Source source{old->value->buffer(), to_scalar_type(old->dtype), old->dims, old->strides, static_cast<int64_t>(old->nbytes)};
+    at::Tensor bytes = storage_on_cpu(source);
+    EngineBufferRef payload = cpu_engine().allocate({DType::U8, {static_cast<int64_t>(nbytes)}}, {});
+    size_t kept = std::min(nbytes, old->nbytes);
+    std::memcpy(payload->host_pointer(), bytes.const_data_ptr(), kept);
+    std::memset(static_cast<char*>(payload->host_pointer()) + kept, 0, nbytes - kept);
+    grown->dtype = DType::U8;
+    grown->dims = {static_cast<int64_t>(nbytes)};
+    grown->strides = {1};
+    grown->set_value(LazyValue::ready(std::make_shared<Buffer>(std::move(payload))));
+  }
+  impl->set_data_ptr_noswap(std::move(data));
+  impl->set_nbytes(nbytes);
+}
+
+} // namespace torch_xla

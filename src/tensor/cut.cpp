@@ -1,0 +1,97 @@
+// Cuts a trace that grows without a sync, always at the same place of its loop.
+#include "core/env.h"
+#include "runtime/executor.h"
+#include "tensor/recorder.h"
+#include "tensor/sync.h"
+
+namespace torch_xla {
+namespace {
+
+// A trace longer than this, in nodes, or holding more than this, in bytes, is cut as soon as it repeats itself.
+constexpr size_t kMaxNodes = 4096;
+constexpr int64_t kMaxHeldBytes = int64_t{4} << 30;
+// A trace that never repeats is cut here all the same.
+constexpr size_t kHardMaxNodes = 1 << 18;
+
+int64_t alive_bytes(Trace& trace) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < trace.lazies().size(); ++i) {
+    LazyValue* value = trace.lazies()[i];
+    if (value && value->refs() > 1) {
+      bytes += trace.graph().values[i].type.nbytes();
+    }
+  }
+  return bytes;
+}
+
+// Length of the longest common prefix of the reversed hashes and their suffix from i, for all i (Z-function).
+std::vector<size_t> reversed_matches(const std::vector<uint64_t>& hashes) {
+  size_t n = hashes.size();
+  auto at = [&](size_t i) { return hashes[n - 1 - i]; };
+  std::vector<size_t> z(n, 0);
+  for (size_t i = 1, left = 0, right = 0; i < n; ++i) {
+    if (i < right) {
+      z[i] = std::min(right - i, z[i - left]);
+    }
+    while (i + z[i] < n && at(z[i]) == at(i + z[i])) {
+      ++z[i];
+    }
+    if (i + z[i] > right) {
+      left = i;
+      right = i + z[i];
+    }
+  }
+  return z;
+}
+
+// How many nodes after now the trace should be cut: 0 now, or the nodes missing to whole turns when the trace is nothing but the loop.
+// SIZE_MAX when the end of the trace does not repeat.
+size_t nodes_until_cut(const std::vector<uint64_t>& hashes) {
+  size_t n = hashes.size();
+  std::vector<size_t> z = reversed_matches(hashes);
+  for (size_t period = 1; period <= n / 2; ++period) {
+    if (z[period] >= period) {
+      bool whole = z[period] == n - period;
+      return whole ? (period - n % period) % period : 0;
+    }
+  }
+  return SIZE_MAX;
+}
+
+bool wants_cut_now(RecorderState& state) {
+  size_t n = state.trace.graph().nodes.size();
+  if (!env::lazy() || n >= kHardMaxNodes) {
+    return true;
+  }
+  if (n < state.next_check) {
+    return false;
+  }
+  if (state.cut_planned) {
+    return true;
+  }
+  if (n < kMaxNodes && alive_bytes(state.trace) < kMaxHeldBytes) {
+    state.next_check = n + kFirstTraceCheck;
+    return false;
+  }
+  size_t wait = nodes_until_cut(state.trace.node_hashes());
+  state.cut_planned = wait != SIZE_MAX;
+  state.next_check = state.cut_planned ? n + wait : n * 2;
+  return wait == 0;
+}
+
+} // namespace
+
+void cut_long_trace() {
+  RecorderState& state = recorder();
+  {
+    std::lock_guard<std::mutex> lock(state.mutex);
+    if (!wants_cut_now(state)) {
+      state.wants_cut.store(state.trace.graph().nodes.size() >= state.next_check, std::memory_order_relaxed);
+      return;
+    }
+    sync_locked(env::lazy() ? SyncCause::kCut : SyncCause::kEager);
+  }
+  Executor::get().wait_for_room();
+}
+
+} // namespace torch_xla

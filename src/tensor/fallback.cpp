@@ -1,0 +1,180 @@
+// The CPU fallback: an operation without a row runs ATen's CPU kernel on the same memory; counted by name, with its reason at XLA_DEBUG=1.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty_strided.h>
+#include <torch/library.h>
+
+#include "core/env.h"
+#include "core/metrics.h"
+#include "tensor/api.h"
+#include "tensor/copy.h"
+#include "tensor/errors.h"
+#include "tensor/recorder.h"
+#include "tensor/rows.h"
+
+namespace torch_xla {
+
+namespace {
+
+// One device tensor of a call and its stand-in on the CPU.
+struct Exchange {
+  at::Tensor device;
+  at::Tensor cpu;
+  bool written = false;
+};
+
+class FallbackCall {
+ public:
+  FallbackCall(const c10::OperatorHandle& op, torch::jit::Stack* stack) : op_(op), stack_(stack) {
+    base_ = stack->size() - op.schema().arguments().size();
+  }
+
+  void run() {
+    for (size_t i = 0; i < op_.schema().arguments().size(); ++i) {
+      const c10::AliasInfo* alias = op_.schema().arguments()[i].alias_info();
+      replace((*stack_)[base_ + i], alias && alias->isWrite());
+    }
+    TORCH_CHECK(!view_op(), "the XLA device has no kernel for the view operation ", op_.schema().operator_name(),
+                ", which cannot run on the CPU because its result shares memory with its input");
+    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+    for (Exchange& exchange : exchanges_) {
+      if (exchange.written) {
+        write_back(exchange);
+      }
+    }
+    for (size_t i = stack_->size() - op_.schema().returns().size(); i < stack_->size(); ++i) {
+      restore((*stack_)[i]);
+    }
+  }
+
+ private:
+  bool view_op() const {
+    for (const c10::Argument& result : op_.schema().returns()) {
+      if (result.alias_info() && !result.alias_info()->isWrite()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void replace(c10::IValue& value, bool written) {
+    if (value.isTensor()) {
+      value = to_cpu(value.toTensor(), written);
+    } else if (value.isDevice() && value.toDevice().type() == c10::DeviceType::PrivateUse1) {
+      value = c10::Device(c10::DeviceType::CPU);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& t : value.toTensorVector()) {
+        list.push_back(to_cpu(t, written));
+      }
+      value = list;
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& t : value.toOptionalTensorVector()) {
+        list.push_back(t ? std::optional<at::Tensor>(to_cpu(*t, written)) : t);
+      }
+      value = list;
+    } else if (value.isGenerator() && value.toGenerator().device().type() == c10::DeviceType::PrivateUse1) {
+      value = c10::IValue();
+    }
+  }
+
+  at::Tensor to_cpu(const at::Tensor& t, bool written) {
+    if (!is_xla_tensor(t)) {
+      return t;
+    }
+    for (Exchange& exchange : exchanges_) {
+      if (exchange.device.is_same(t)) {
+        exchange.written |= written;
+        return exchange.cpu;
+      }
+    }
+    at::Tensor cpu = read_on_cpu(t);
+    if (written) {
+      at::Tensor own = at::empty_strided(cpu.sizes(), cpu.strides(), cpu.options());
+      cpu = own.copy_(cpu);
+    }
+    exchanges_.push_back({t, cpu, written});
+    return cpu;
+  }
+
+  static void write_back(Exchange& exchange) {
+    if (exchange.device.sizes() != exchange.cpu.sizes()) {
+      exchange.device.resize_(exchange.cpu.sizes());
+    }
+    write_from_cpu(exchange.device, exchange.cpu);
+  }
+
+  at::Tensor to_device(const at::Tensor& t) {
+    if (!t.defined() || t.device().type() != c10::DeviceType::CPU) {
+      return t;
+    }
+    for (const Exchange& exchange : exchanges_) {
+      if (exchange.cpu.is_same(t)) {
+        return exchange.device;
+      }
+    }
+    return upload_adopted(t);
+  }
+
+  void restore(c10::IValue& value) {
+    if (value.isTensor()) {
+      value = to_device(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& t : value.toTensorVector()) {
+        list.push_back(to_device(t));
+      }
+      value = list;
+    }
+  }
+
+  const c10::OperatorHandle& op_;
+  torch::jit::Stack* stack_;
+  size_t base_ = 0;
+  std::vector<Exchange> exchanges_;
+};
+
+// Eager's error for a call that mixes the device with CPU tensors; numbers (0-d) may mix, index tensors of the CPU too.
+void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  bool indexing = op.schema().name().find("index") != std::string::npos;
+  for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i) {
+    if (!stack[i].isTensor() || !stack[i].toTensor().defined()) {
+      continue;
+    }
+    const at::Tensor& t = stack[i].toTensor();
+    TORCH_CHECK(is_xla_tensor(t) || t.dim() == 0 || indexing,
+                "Expected all tensors to be on the same device, but found at least two devices, xla:0 and ", t.device(), "! (when checking ",
+                op.schema().name(), ")");
+  }
+}
+
+} // namespace
+
+void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& reason) {
+  metrics::find_or_create_counter(op.schema().name()).add();
+  if (env::debug_level() >= 1) {
+    env::debug_print("fallback", str(c10::toString(op.operator_name()), " runs on the CPU: ", reason));
+  }
+  try {
+    check_devices(op, *stack);
+    FallbackCall(op, stack).run();
+  } catch (const UserError& error) {
+    throw_as_torch_error(error);
+  }
+}
+
+namespace {
+
+void boxed_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  run_fallback(op, stack, "there is no row for it");
+}
+
+} // namespace
+
+void register_fallback() {
+  static auto* library = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  library->fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>());
+}
+
+} // namespace torch_xla

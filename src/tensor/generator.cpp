@@ -1,0 +1,122 @@
+// Random numbers of the device: a philox seed and an offset that moves when a random op is recorded.
+#include "tensor/generator.h"
+
+#include <ATen/Utils.h>
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+#include <mutex>
+
+#include "core/errors.h"
+
+namespace torch_xla {
+namespace {
+
+constexpr int64_t kStateBytes = 2 * sizeof(uint64_t);
+
+c10::Device device_of(c10::DeviceIndex index) {
+  return {c10::DeviceType::PrivateUse1, index < 0 ? c10::DeviceIndex{0} : index};
+}
+
+XlaGenerator& default_impl() {
+  return *default_generator().get<XlaGenerator>();
+}
+
+} // namespace
+
+XlaGenerator::XlaGenerator(c10::DeviceIndex device, uint64_t seed)
+    : c10::GeneratorImpl(device_of(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)), seed_(seed) {}
+
+void XlaGenerator::set_current_seed(uint64_t seed) {
+  seed_ = seed;
+  offset_ = 0;
+}
+
+void XlaGenerator::set_offset(uint64_t offset) {
+  offset_ = offset;
+}
+
+uint64_t XlaGenerator::get_offset() const {
+  return offset_;
+}
+
+uint64_t XlaGenerator::current_seed() const {
+  return seed_;
+}
+
+uint64_t XlaGenerator::seed() {
+  // 53 bits, as on CUDA: a float64 holds such a seed exactly.
+  set_current_seed(c10::detail::getNonDeterministicRandom(true));
+  return seed_;
+}
+
+void XlaGenerator::set_state(const c10::TensorImpl& new_state) {
+  at::detail::check_rng_state(new_state);
+  XLA_CHECK(new_state.numel() == kStateBytes, "RNG state has ", new_state.numel(), " bytes when it should have ", kStateBytes);
+  uint64_t words[2];
+  std::memcpy(words, new_state.data(), kStateBytes);
+  seed_ = words[0];
+  offset_ = words[1];
+}
+
+c10::intrusive_ptr<c10::TensorImpl> XlaGenerator::get_state() const {
+  at::Tensor state = at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+  const uint64_t words[2] = {seed_, offset_};
+  std::memcpy(state.mutable_data_ptr(), words, kStateBytes);
+  return state.getIntrusivePtr();
+}
+
+std::pair<uint64_t, uint64_t> XlaGenerator::take(uint64_t increment) {
+  const uint64_t offset = offset_;
+  offset_ += increment;
+  return {seed_, offset};
+}
+
+XlaGenerator* XlaGenerator::clone_impl() const {
+  auto* copy = new XlaGenerator(device().index(), seed_);
+  copy->set_offset(offset_);
+  return copy;
+}
+
+const at::Generator& default_generator(int /*device*/) {
+  static const auto* generator = [] {
+    auto* made = new at::Generator(at::make_generator<XlaGenerator>(c10::DeviceIndex{0}));
+    made->seed();
+    return made;
+  }();
+  return *generator;
+}
+
+std::pair<uint64_t, uint64_t> next_philox(const std::optional<at::Generator>& generator, uint64_t increment) {
+  at::Generator used = generator.has_value() && generator->defined() ? *generator : default_generator();
+  XLA_CHECK(
+      used.device().is_privateuseone(),
+      "expected a generator on device xla, but got one on device ",
+      used.device().str(),
+      "; make it with torch.Generator(device='xla')");
+  const std::lock_guard<std::mutex> lock(used.mutex());
+  return used.get<XlaGenerator>()->take(increment);
+}
+
+void set_seed(uint64_t seed) {
+  set_rng_state(seed, 0);
+}
+
+uint64_t get_seed() {
+  return get_rng_state().first;
+}
+
+void set_rng_state(uint64_t seed, uint64_t offset) {
+  XlaGenerator& generator = default_impl();
+  const std::lock_guard<std::mutex> lock(generator.mutex_);
+  generator.set_current_seed(seed);
+  generator.set_offset(offset);
+}
+
+std::pair<uint64_t, uint64_t> get_rng_state() {
+  XlaGenerator& generator = default_impl();
+  const std::lock_guard<std::mutex> lock(generator.mutex_);
+  return {generator.current_seed(), generator.get_offset()};
+}
+
+} // namespace torch_xla

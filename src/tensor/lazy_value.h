@@ -1,0 +1,60 @@
+// LazyValue: a value that cells refer to, first as a node of the pending trace, after a sync as a buffer.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "runtime/buffer.h"
+
+namespace torch_xla {
+
+// Reference counted by hand: the pending trace holds one reference, each cell another, so that a value is alive when the count is above one.
+// Deleters only decrement, on any thread. All other members are guarded by the recording lock.
+class LazyValue {
+ public:
+  static LazyValue* pending(int32_t id) {
+    return new LazyValue(id);
+  }
+  static LazyValue* ready(BufferRef buffer) {
+    auto* value = new LazyValue(-1);
+    value->set_buffer(std::move(buffer));
+    return value;
+  }
+
+  void ref() {
+    refs_.fetch_add(1, std::memory_order_relaxed);
+  }
+  void unref() {
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      delete this;
+    }
+  }
+  int32_t refs() const {
+    return refs_.load(std::memory_order_acquire);
+  }
+  // Position in the pending trace; only meaningful while there is no buffer.
+  int32_t id() const {
+    return id_;
+  }
+  const BufferRef& buffer() const {
+    return buffer_;
+  }
+  void set_buffer(BufferRef buffer) {
+    buffer_ = std::move(buffer);
+    buffer_->owners.fetch_add(1, std::memory_order_relaxed);
+  }
+
+ private:
+  explicit LazyValue(int32_t id) : id_(id) {}
+  ~LazyValue() {
+    if (buffer_) {
+      buffer_->owners.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+
+  std::atomic<int32_t> refs_{1};
+  int32_t id_;
+  BufferRef buffer_;
+};
+
+} // namespace torch_xla

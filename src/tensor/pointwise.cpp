@@ -1,0 +1,263 @@
+// Promotion, broadcasting, strides and the three calling conventions of pointwise rows.
+#include "tensor/pointwise.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+#include <c10/core/DefaultDtype.h>
+
+#include "core/errors.h"
+#include "tensor/api.h"
+#include "tensor/recorder.h"
+
+namespace torch_xla {
+namespace {
+
+using c10::ScalarType;
+
+// at::result_type's three categories: tensors with dims, 0-d tensors, numbers.
+class Promotion {
+ public:
+  void add(const at::Tensor& t) {
+    ScalarType type = t.scalar_type();
+    if (t.unsafeGetTensorImpl()->is_wrapped_number()) {
+      merge(number_, c10::isFloatingType(type) ? c10::get_default_dtype_as_scalartype() : type);
+    } else {
+      merge(t.dim() > 0 ? dims_ : zero_, type);
+    }
+  }
+  void add(const at::Scalar& s) {
+    merge(number_, s.isFloatingPoint() ? c10::get_default_dtype_as_scalartype() : s.type());
+  }
+  ScalarType result() const {
+    return combine(dims_, combine(zero_, number_));
+  }
+
+ private:
+  static void merge(ScalarType& into, ScalarType type) {
+    into = into == ScalarType::Undefined || into == type ? type : c10::promoteTypes(into, type);
+  }
+  static int kind(ScalarType t) {
+    return c10::isFloatingType(t) ? 2 : t == ScalarType::Bool ? 0 : 1;
+  }
+  static ScalarType combine(ScalarType higher, ScalarType lower) {
+    if (higher == ScalarType::Undefined) {
+      return lower;
+    }
+    bool lifts = lower != ScalarType::Undefined && kind(lower) > kind(higher);
+    return lifts ? c10::promoteTypes(higher, lower) : higher;
+  }
+
+  ScalarType dims_ = ScalarType::Undefined;
+  ScalarType zero_ = ScalarType::Undefined;
+  ScalarType number_ = ScalarType::Undefined;
+};
+
+ScalarType promoted_type(std::span<const PointwiseArg> args) {
+  Promotion promotion;
+  int tensors = 0;
+  for (const PointwiseArg& arg : args) {
+    if (arg.tensor && arg.tensor->defined()) {
+      promotion.add(*arg.tensor);
+      ++tensors;
+    }
+  }
+  // Numbers take part only where they stand for the second operand (eq.Scalar, clamp), not as alpha or weight.
+  for (const PointwiseArg& arg : args) {
+    if (arg.scalar && tensors <= 1) {
+      promotion.add(*arg.scalar);
+    }
+  }
+  return promotion.result();
+}
+
+ScalarType result_dtype(const Op& op, std::span<const PointwiseArg> args) {
+  switch (op.rule) {
+    case TypeRule::kCompare:
+    case TypeRule::kBool:
+      return ScalarType::Bool;
+    case TypeRule::kSelf:
+      return args[0].tensor->scalar_type();
+    case TypeRule::kTail:
+      return promoted_type(args.subspan(1));
+    case TypeRule::kPromote:
+      return promoted_type(args);
+    case TypeRule::kPromoteFloat: {
+      ScalarType type = promoted_type(args);
+      return c10::isIntegralType(type, true) ? c10::get_default_dtype_as_scalartype() : type;
+    }
+  }
+  return ScalarType::Undefined;
+}
+
+Dims broadcast_dims(std::span<const PointwiseArg> args) {
+  const at::Tensor* first = nullptr;
+  Dims dims;
+  for (const PointwiseArg& arg : args) {
+    if (!arg.tensor || !arg.tensor->defined()) {
+      continue;
+    }
+    if (!first) {
+      first = arg.tensor;
+      dims = to_dims(first->sizes());
+    } else if (arg.tensor->sizes() != to_ref(dims)) {
+      auto merged = at::infer_size_dimvector(to_ref(dims), arg.tensor->sizes());
+      dims = Dims(merged.data(), merged.size());
+    }
+  }
+  return dims;
+}
+
+// Operand strides over the result's dims, 0 where the operand is broadcast.
+Dims expanded_strides(const at::Tensor& t, const Dims& dims) {
+  Dims strides(dims.size(), 0);
+  size_t lead = dims.size() - static_cast<size_t>(t.dim());
+  for (int64_t i = 0; i < t.dim(); ++i) {
+    size_t d = lead + static_cast<size_t>(i);
+    strides[d] = t.size(i) == 1 && dims[d] != 1 ? 0 : t.stride(i);
+  }
+  return strides;
+}
+
+// 1: dim a should lie outside dim b, -1: inside, 0: no operand tells.
+int compare_dims(size_t a, size_t b, const Dims& dims, const std::vector<Dims>& operands) {
+  for (const Dims& strides : operands) {
+    int64_t sa = strides[a];
+    int64_t sb = strides[b];
+    if (sa == 0 || sb == 0) {
+      continue;
+    }
+    if (sa != sb) {
+      return sa < sb ? -1 : 1;
+    }
+    if (dims[a] > dims[b]) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+// Dims from the innermost outwards: TensorIterator's insertion sort, which starts from row-major.
+std::vector<size_t> memory_order(const Dims& dims, const std::vector<Dims>& operands) {
+  std::vector<size_t> order(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    order[i] = dims.size() - 1 - i;
+  }
+  for (size_t i = 1; i < order.size(); ++i) {
+    size_t moving = i;
+    for (size_t j = i; j-- > 0;) {
+      int comparison = compare_dims(order[j], order[moving], dims, operands);
+      if (comparison > 0) {
+        std::swap(order[j], order[moving]);
+        moving = j;
+      } else if (comparison < 0) {
+        break;
+      }
+    }
+  }
+  return order;
+}
+
+bool all_contiguous(const Dims& dims, std::span<const PointwiseArg> args) {
+  for (const PointwiseArg& arg : args) {
+    if (arg.tensor && arg.tensor->defined() && arg.tensor->dim() > 0 && !(arg.tensor->sizes() == to_ref(dims) && arg.tensor->is_contiguous())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void check_writable(const at::Tensor& out, std::span<const PointwiseArg> args) {
+  at::assert_no_internal_overlap(out);
+  for (const PointwiseArg& arg : args) {
+    if (arg.tensor && arg.tensor->defined() && !arg.tensor->is_same(out) && arg.tensor->device() == out.device()) {
+      at::assert_no_partial_overlap(out, *arg.tensor);
+    }
+  }
+}
+
+void check_cast(const PointwiseResult& result, const at::Tensor& out) {
+  ScalarType from = to_scalar_type(result.type.dtype);
+  TORCH_CHECK(c10::canCast(from, out.scalar_type()), "result type ", from, " can't be cast to the desired output type ", out.scalar_type());
+}
+
+ValueId record_node(Recording& recording, const Op& op, const PointwiseResult& result, std::span<const PointwiseArg> args, Attrs attrs) {
+  InlineVec<ValueId, 4> operands;
+  for (const PointwiseArg& arg : args) {
+    if (arg.scalar) {
+      operands.push_back(recording.scalar(*arg.scalar));
+    } else {
+      operands.push_back(arg.tensor && arg.tensor->defined() ? recording.read_operand(*arg.tensor) : kNoValue);
+    }
+  }
+  return recording.node(op, std::move(operands), std::move(attrs), result.type);
+}
+
+} // namespace
+
+bool is_native_call(std::span<const PointwiseArg> args) {
+  for (const PointwiseArg& arg : args) {
+    if (arg.tensor && arg.tensor->defined() && !is_native_tensor(*arg.tensor)) {
+      return false;
+    }
+    if (arg.scalar && arg.scalar->isComplex()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args) {
+  if (all_contiguous(dims, args)) {
+    return {};
+  }
+  std::vector<Dims> operands;
+  for (const PointwiseArg& arg : args) {
+    if (arg.tensor && arg.tensor->defined() && arg.tensor->dim() > 0) {
+      operands.push_back(expanded_strides(*arg.tensor, dims));
+    }
+  }
+  Dims strides(dims.size(), 1);
+  int64_t step = 1;
+  for (size_t d : memory_order(dims, operands)) {
+    strides[d] = step;
+    step *= std::max<int64_t>(dims[d], 1);
+  }
+  return strides;
+}
+
+PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args) {
+  PointwiseResult result;
+  result.type.dims = broadcast_dims(args);
+  result.type.dtype = to_dtype(result_dtype(op, args));
+  result.strides = iterator_strides(result.type.dims, args);
+  return result;
+}
+
+at::Tensor record_functional(const Op& op, std::span<const PointwiseArg> args, Attrs attrs) {
+  PointwiseResult result = infer_pointwise(op, args);
+  Recording recording;
+  return recording.wrap(record_node(recording, op, result, args, std::move(attrs)), result.strides);
+}
+
+void record_inplace(const Op& op, const at::Tensor& self, std::span<const PointwiseArg> args, Attrs attrs) {
+  PointwiseResult result = infer_pointwise(op, args);
+  TORCH_CHECK(to_ref(result.type.dims) == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
+              to_ref(result.type.dims));
+  check_cast(result, self);
+  check_writable(self, args);
+  Recording recording;
+  recording.write_converted(self, record_node(recording, op, result, args, std::move(attrs)));
+}
+
+void record_out(const Op& op, const at::Tensor& out, std::span<const PointwiseArg> args, Attrs attrs) {
+  PointwiseResult result = infer_pointwise(op, args);
+  TORCH_CHECK(is_xla_tensor(out), "Expected out tensor to be on the xla device, but got ", out.device());
+  check_cast(result, out);
+  at::native::resize_output(out, to_ref(result.type.dims));
+  check_writable(out, args);
+  Recording recording;
+  recording.write_converted(out, record_node(recording, op, result, args, std::move(attrs)));
+}
+
+} // namespace torch_xla

@@ -1,0 +1,43 @@
+// Recording of pointwise rows: type promotion, broadcasting and strides as ATen's TensorIterator gives them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+
+#include "core/metrics.h"
+#include "ir/op.h"
+#include "ir/type.h"
+
+namespace torch_xla {
+
+// One argument of a pointwise call: a tensor or a number.
+struct PointwiseArg {
+  PointwiseArg(const at::Tensor& t) : tensor(&t) {}
+  PointwiseArg(const at::Scalar& s) : scalar(&s) {}
+  PointwiseArg() = default; // None
+  const at::Tensor* tensor = nullptr;
+  const at::Scalar* scalar = nullptr;
+};
+
+struct PointwiseResult {
+  Type type;
+  Dims strides; // empty: contiguous
+};
+
+// False when an argument is of a dtype or on a device that rows do not compute on: the CPU fallback takes the call then (and raises for
+// tensors on two devices).
+bool is_native_call(std::span<const PointwiseArg> args);
+// Result type by the row's rule, broadcast dims, and the strides that eager's result would have.
+PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args);
+
+at::Tensor record_functional(const Op& op, std::span<const PointwiseArg> args, Attrs attrs = {});
+// Writes into self. Throws eager's errors for shapes that do not fit, types that cannot be cast, memory that overlaps.
+void record_inplace(const Op& op, const at::Tensor& self, std::span<const PointwiseArg> args, Attrs attrs = {});
+// Writes into out, resized first.
+void record_out(const Op& op, const at::Tensor& out, std::span<const PointwiseArg> args, Attrs attrs = {});
+
+// Strides of a new result of these dims, as TensorIterator chooses them from the arguments' memory orders; empty: contiguous.
+Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args);
+
+} // namespace torch_xla

@@ -1,0 +1,39 @@
+// Lookup of programs by key and output set.
+#include "tensor/program_cache.h"
+
+namespace torch_xla {
+
+ProgramEntry& ProgramCache::entry(const Hash128& key) {
+  auto found = index_.find(key);
+  if (found != index_.end()) {
+    items_.splice(items_.begin(), items_, found->second);
+    return items_.front().second;
+  }
+  items_.emplace_front(key, ProgramEntry());
+  index_[key] = items_.begin();
+  if (items_.size() > kCapacity) {
+    index_.erase(items_.back().first);
+    items_.pop_back();
+  }
+  return items_.front().second;
+}
+
+void ProgramCache::clear() {
+  items_.clear();
+  index_.clear();
+}
+
+const Program* find_program(const ProgramEntry& entry, const ValueBits& wanted) {
+  for (const Program& program : entry.programs) {
+    uint64_t missing = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      missing |= wanted[i] & ~program.output_bits[i];
+    }
+    if (!missing) {
+      return &program;
+    }
+  }
+  return nullptr;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,48 @@
+// Program cache: compiled programs by trace key, with the sets of values they output.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace torch_xla {
+
+// One bit per value of a trace.
+using ValueBits = std::vector<uint64_t>;
+
+struct Program {
+  std::shared_ptr<Executable> executable;
+  std::vector<ValueId> outputs; // ascending
+  ValueBits output_bits;
+};
+
+// All programs of one trace key and the union of the output sets that were ever asked for.
+struct ProgramEntry {
+  std::vector<Program> programs;
+  ValueBits wanted;
+};
+
+// Least recently used entries are dropped beyond the capacity. Guarded by the recording lock.
+class ProgramCache {
+ public:
+  static constexpr size_t kCapacity = 2048;
+
+  ProgramEntry& entry(const Hash128& key);
+  size_t size() const {
+    return index_.size();
+  }
+  void clear();
+
+ private:
+  using Item = std::pair<Hash128, ProgramEntry>;
+  std::list<Item> items_; // most recent first
+  std::unordered_map<Hash128, std::list<Item>::iterator> index_;
+};
+
+// The program of the entry whose outputs include all wanted values, or null.
+const Program* find_program(const ProgramEntry& entry, const ValueBits& wanted);
+
+} // namespace torch_xla

@@ -1,0 +1,264 @@
+// Reading and writing cells, and making tensors.
+#include "tensor/recorder.h"
+
+#include <bit>
+
+#include "core/errors.h"
+#include "core/metrics.h"
+#include "tensor/api.h"
+#include "tensor/sync.h"
+
+namespace torch_xla {
+namespace {
+
+std::atomic<LocationProvider> location_provider{nullptr};
+std::atomic<LocationResolver> location_resolver{nullptr};
+
+bool covers_storage(const at::Tensor& t, const Cell& cell) {
+  return t.storage_offset() == 0 && static_cast<size_t>(t.numel()) * t.element_size() == cell.nbytes && t.is_non_overlapping_and_dense();
+}
+
+bool same_geometry(const at::Tensor& t, const Cell& cell) {
+  return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && t.sizes() == to_ref(cell.dims) && t.strides() == to_ref(cell.strides);
+}
+
+Cell& device_cell(const at::Tensor& t) {
+  XLA_CHECK(t.device().type() == c10::DeviceType::PrivateUse1,
+            "Expected all tensors to be on the same device, but found at least two devices, xla:0 and ", t.device().str(),
+            "! (move the tensor or its module with .to('xla'))");
+  Cell* cell = find_cell(t);
+  XLA_CHECK(cell, "the tensor has no storage on the XLA device");
+  return *cell;
+}
+
+c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes, Cell** cell) {
+  c10::DataPtr data = make_cell(nbytes, 0, cell);
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(data),
+                                               c10::GetAllocator(c10::DeviceType::PrivateUse1), /*resizable=*/true);
+}
+
+at::Tensor make_tensor(const Type& type, const Dims& strides, LazyValue* value) {
+  Cell* cell = nullptr;
+  auto storage = make_storage(static_cast<size_t>(type.nbytes()), &cell);
+  cell->set_value(value);
+  cell->dtype = type.dtype;
+  cell->dims = type.dims;
+  cell->strides = strides.empty() && !type.dims.empty() ? contiguous_strides(type.dims) : strides;
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                         c10::scalarTypeToTypeMeta(to_scalar_type(type.dtype)));
+  if (strides.empty()) {
+    tensor.unsafeGetTensorImpl()->set_sizes_contiguous(to_ref(type.dims));
+  } else {
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(type.dims), to_ref(strides));
+  }
+  return tensor;
+}
+
+} // namespace
+
+void set_location_hooks(LocationProvider provider, LocationResolver resolver) {
+  location_provider = provider;
+  location_resolver = resolver;
+}
+
+std::string location_text(int64_t id) {
+  LocationResolver resolve = location_resolver;
+  return id < 0 || !resolve ? std::string() : resolve(id);
+}
+
+RecorderState& recorder() {
+  static auto* state = new RecorderState; // leaked: cells may outlive static destruction
+  return *state;
+}
+
+const Op& get_op(const char* name) {
+  const Op* op = find_op(name);
+  XLA_ASSERT(op, "no row for ", name);
+  return *op;
+}
+
+bool is_xla_tensor(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
+}
+
+bool is_native_tensor(const at::Tensor& t) {
+  return is_native(to_dtype(t.scalar_type())) && (t.device().type() == c10::DeviceType::PrivateUse1 || t.dim() == 0);
+}
+
+Recording::Recording() : trace_(recorder().trace) {
+  RecorderState& state = recorder();
+  if (state.wants_cut.load(std::memory_order_relaxed)) {
+    cut_long_trace();
+  }
+  lock_ = std::unique_lock<std::mutex>(state.mutex);
+  LocationProvider provide = location_provider.load(std::memory_order_relaxed);
+  location_ = provide ? provide() : -1;
+}
+
+ValueId Recording::content(Cell& cell) {
+  if (!cell.value) {
+    set_content(cell, zeros(cell.dtype, cell.dims));
+  }
+  const BufferRef& buffer = cell.value->buffer();
+  return buffer ? trace_.add_parameter(buffer) : cell.value->id();
+}
+
+void Recording::set_content(Cell& cell, ValueId v) {
+  cell.set_value(trace_.lazy(v));
+}
+
+// Gives a storage that nobody wrote yet, or whose content has another type, a flat geometry of the wanted type.
+void Recording::ensure_base(Cell& cell, DType dtype) {
+  if (cell.value && cell.dtype == dtype) {
+    return;
+  }
+  XLA_CHECK(item_size(dtype) > 0, "the XLA device cannot hold elements of this type");
+  Dims flat{static_cast<int64_t>(cell.nbytes / item_size(dtype))};
+  if (cell.value) {
+    reinterpret_content_locked(cell, {dtype, flat});
+  }
+  cell.dtype = dtype;
+  cell.dims = flat;
+  cell.strides = {1};
+}
+
+ValueId Recording::read(const at::Tensor& t) {
+  Cell& cell = device_cell(t);
+  if (t.numel() == 0) {
+    return zeros(to_dtype(t.scalar_type()), to_dims(t.sizes()));
+  }
+  if (cell.value && same_geometry(t, cell)) {
+    return content(cell);
+  }
+  ensure_base(cell, to_dtype(t.scalar_type()));
+  ValueId base = content(cell);
+  return node(kViewOp, {base}, {cell.strides.vec(), t.strides().vec(), t.storage_offset()}, Type{cell.dtype, to_dims(t.sizes())});
+}
+
+ValueId Recording::read_operand(const at::Tensor& t) {
+  if (t.device().type() == c10::DeviceType::CPU && t.dim() == 0) {
+    ValueId number = scalar(t.item());
+    bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
+    return wrapped ? number : full(to_dtype(t.scalar_type()), {}, number);
+  }
+  return read(t);
+}
+
+ValueId Recording::scalar(const at::Scalar& value) {
+  if (value.isBoolean()) {
+    return trace_.add_scalar(DType::Bool, value.toBool());
+  }
+  return value.isIntegral(false) ? scalar_int(value.toLong()) : scalar_double(value.toDouble());
+}
+
+ValueId Recording::scalar_double(double value) {
+  return trace_.add_scalar(DType::F64, std::bit_cast<uint64_t>(value));
+}
+
+ValueId Recording::scalar_int(int64_t value) {
+  return trace_.add_scalar(DType::I64, static_cast<uint64_t>(value));
+}
+
+ValueId Recording::node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results) {
+  RecorderState& state = recorder();
+  if (trace_.graph().nodes.size() + 1 >= state.next_check) {
+    state.wants_cut.store(true, std::memory_order_relaxed);
+  }
+  return trace_.add_node(op, std::move(operands), std::move(attrs), results, location_);
+}
+
+ValueId Recording::convert(ValueId v, DType dtype) {
+  static const Op& op = get_op("xla::convert");
+  if (type(v).dtype == dtype) {
+    return v;
+  }
+  Type result{dtype, type(v).dims};
+  return node(op, {v}, {static_cast<int64_t>(dtype)}, result);
+}
+
+ValueId Recording::broadcast(ValueId v, const Dims& dims) {
+  Dims from = type(v).dims;
+  if (from == dims) {
+    return v;
+  }
+  Dims base = contiguous_strides(from);
+  Dims strides(dims.size(), 0);
+  size_t lead = dims.size() - from.size();
+  for (size_t i = 0; i < from.size(); ++i) {
+    strides[lead + i] = from[i] == 1 ? 0 : base[i];
+  }
+  return node(kViewOp, {v}, {base.vec(), strides.vec(), int64_t{0}}, Type{type(v).dtype, dims});
+}
+
+ValueId Recording::full(DType dtype, const Dims& dims, ValueId value) {
+  static const Op& op = get_op("xla::full");
+  return node(op, {value}, {static_cast<int64_t>(dtype), dims.vec()}, Type{dtype, dims});
+}
+
+ValueId Recording::zeros(DType dtype, const Dims& dims) {
+  return full(dtype, dims, scalar_int(0));
+}
+
+void Recording::write(const at::Tensor& t, ValueId v) {
+  Cell& cell = device_cell(t);
+  if (t.numel() == 0) {
+    return;
+  }
+  if (covers_storage(t, cell)) {
+    set_content(cell, v);
+    cell.dtype = to_dtype(t.scalar_type());
+    cell.dims = to_dims(t.sizes());
+    cell.strides = to_dims(t.strides());
+    return;
+  }
+  ensure_base(cell, to_dtype(t.scalar_type()));
+  ValueId base = content(cell);
+  Type result = type(base);
+  set_content(cell, node(kViewUpdateOp, {base, v}, {cell.strides.vec(), t.strides().vec(), t.storage_offset()}, result));
+}
+
+void Recording::write_converted(const at::Tensor& t, ValueId v) {
+  write(t, broadcast(convert(v, to_dtype(t.scalar_type())), to_dims(t.sizes())));
+}
+
+at::Tensor Recording::wrap(ValueId v, const Dims& strides) {
+  Type result = type(v);
+  if (trace_.graph().values[v].kind == ValueKind::kParameter) {
+    return make_tensor(result, strides, LazyValue::ready(trace_.inputs()[trace_.graph().values[v].index]));
+  }
+  return make_tensor(result, strides, trace_.lazy(v));
+}
+
+bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
+  Cell& from = device_cell(source);
+  Cell& to = device_cell(destination);
+  if (!from.value || !same_geometry(source, from) || !covers_storage(destination, to)) {
+    return false;
+  }
+  if (destination.sizes() != source.sizes() || destination.scalar_type() != source.scalar_type()) {
+    return false;
+  }
+  from.value->ref();
+  to.set_value(from.value);
+  to.dtype = from.dtype;
+  to.dims = to_dims(destination.sizes());
+  to.strides = to_dims(destination.strides());
+  return true;
+}
+
+at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides) {
+  Type type = buffer->type();
+  return make_tensor(type, strides, LazyValue::ready(std::move(buffer)));
+}
+
+void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
+  std::lock_guard<std::mutex> lock(recorder().mutex);
+  Cell& cell = device_cell(tensor);
+  XLA_ASSERT(covers_storage(tensor, cell));
+  cell.set_value(LazyValue::ready(std::move(buffer)));
+  cell.dtype = to_dtype(tensor.scalar_type());
+  cell.dims = to_dims(tensor.sizes());
+  cell.strides = to_dims(tensor.strides());
+}
+
+} // namespace torch_xla

@@ -1,0 +1,87 @@
+// Recorder: appends one node per ATen call to the pending trace and moves values in and out of cells.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <mutex>
+
+#include "tensor/cell.h"
+#include "tensor/trace.h"
+
+namespace torch_xla {
+
+// The one pending trace and its lock. Lock order: the recording lock is taken before any other lock and never inside one.
+struct RecorderState {
+  std::mutex mutex;
+  Trace trace; // guarded by mutex
+  size_t next_check = 1024; // nodes at which cut_long_trace looks again; guarded by mutex
+  bool cut_planned = false; // next_check is the place of the cut; guarded by mutex
+  std::atomic<bool> wants_cut{false};
+};
+RecorderState& recorder();
+
+// The recording of one ATen call: holds the recording lock from construction to destruction. Never call the dispatcher while it lives.
+class Recording {
+ public:
+  Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  // The elements that the device tensor shows, as a value of its dims. Throws UserError naming both devices for a CPU tensor.
+  ValueId read(const at::Tensor& tensor);
+  // As read; a 0-d CPU tensor becomes a number of the program's parameters.
+  ValueId read_operand(const at::Tensor& tensor);
+  ValueId scalar(const at::Scalar& value);
+  ValueId scalar_double(double value);
+  ValueId scalar_int(int64_t value);
+  ValueId node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results);
+  ValueId node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, const Type& result) {
+    return node(op, std::move(operands), std::move(attrs), std::span<const Type>(&result, 1));
+  }
+  ValueId convert(ValueId v, DType dtype);
+  // Numpy broadcasting to dims.
+  ValueId broadcast(ValueId v, const Dims& dims);
+  ValueId full(DType dtype, const Dims& dims, ValueId value);
+  ValueId zeros(DType dtype, const Dims& dims);
+
+  const Type& type(ValueId v) const {
+    return trace_.graph().type(v);
+  }
+  // Makes the value the content of the tensor: v has the tensor's dims and dtype.
+  void write(const at::Tensor& tensor, ValueId v);
+  // As write, after conversion and broadcasting.
+  void write_converted(const at::Tensor& tensor, ValueId v);
+  // A new tensor with the value; strides empty means contiguous.
+  at::Tensor wrap(ValueId v, const Dims& strides = {});
+  // The content of the tensor's whole storage as another tensor's: no node, no copy until one of them is written.
+  bool share(const at::Tensor& destination, const at::Tensor& source);
+
+ private:
+  ValueId content(Cell& cell);
+  void ensure_base(Cell& cell, DType dtype);
+  void set_content(Cell& cell, ValueId v);
+
+  std::unique_lock<std::mutex> lock_;
+  Trace& trace_;
+  int64_t location_;
+};
+
+// A device tensor over a buffer that exists or is queued.
+at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides = {});
+// Makes the buffer the content of the tensor, which covers its storage.
+void write_buffer(const at::Tensor& tensor, BufferRef buffer);
+// Syncs if the tensor's value is pending; waits; then returns the memory of the tensor's whole storage with the cell's geometry. Takes the recording lock.
+struct HostView {
+  EngineBufferRef buffer;
+  DType dtype;
+  Dims base_dims;
+  Dims base_strides; // as the tensor's numbers mean it
+};
+HostView materialize(const at::Tensor& tensor);
+// A CPU tensor that shows the device tensor's elements without a copy where the memory allows it: read only, valid as long as it lives.
+at::Tensor read_on_cpu(const at::Tensor& tensor);
+
+const Op& get_op(const char* name); // InternalError when there is no such row
+bool is_native_tensor(const at::Tensor& tensor); // device tensor or CPU number of a dtype that rows compute on
+
+} // namespace torch_xla

@@ -1,0 +1,25 @@
+// Registration of all kernels of the device, in one place.
+#include <torch/library.h>
+
+#include "tensor/api.h"
+#include "tensor/basic.h"
+#include "tensor/rows.h"
+
+namespace torch_xla {
+
+void register_tensor_kernels() {
+  // Never destroyed: the dispatcher is used until the process ends.
+  static auto* kernels = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* autograd = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
+  static bool once = [] {
+    register_basic_kernels(*kernels);
+    register_special_kernels(*kernels);
+    register_rows(*kernels);
+    register_composite_autograd(*autograd);
+    register_fallback();
+    return true;
+  }();
+  (void)once;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,106 @@
+// Finds the overloads that belong to a row by the dispatcher's schemas and registers a kernel for each.
+#include "tensor/rows.h"
+
+#include <torch/library.h>
+
+#include <unordered_map>
+
+#include "ops/tables.h"
+
+namespace torch_xla {
+namespace {
+
+using Overloads = std::unordered_map<std::string, std::vector<c10::OperatorHandle>>;
+
+// All ATen overloads by their name without the overload part.
+Overloads list_overloads() {
+  Overloads result;
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (auto handle = dispatcher.findSchema(name)) {
+      result[name.name].push_back(*handle);
+    }
+  }
+  return result;
+}
+
+bool same_arguments(const c10::FunctionSchema& a, const c10::FunctionSchema& b, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (a.arguments()[i].name() != b.arguments()[i].name() || *a.arguments()[i].type() != *b.arguments()[i].type()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+size_t count_outs(const c10::FunctionSchema& schema) {
+  size_t outs = 0;
+  for (const c10::Argument& argument : schema.arguments()) {
+    outs += argument.is_out();
+  }
+  return outs;
+}
+
+bool is_out_form(const c10::FunctionSchema& functional, const c10::FunctionSchema& candidate) {
+  size_t n = functional.arguments().size();
+  size_t outs = count_outs(candidate);
+  return outs > 0 && candidate.arguments().size() == n + outs && same_arguments(functional, candidate, n);
+}
+
+bool is_inplace_form(const c10::FunctionSchema& functional, const c10::FunctionSchema& candidate) {
+  size_t n = functional.arguments().size();
+  return candidate.arguments().size() == n && candidate.overload_name() == functional.overload_name() && same_arguments(functional, candidate, n);
+}
+
+metrics::Counter* counter_of(const std::string& aten_name) {
+  return &metrics::find_or_create_counter("xla::" + aten_name.substr(aten_name.find("::") + 2));
+}
+
+void register_overload(torch::Library& library, const Op& op, Convention convention, const c10::OperatorHandle& handle) {
+  RowOverload overload{&op, convention, handle, counter_of(handle.schema().name())};
+  if (op.kind != OpKind::kPointwise || !register_typed(library, overload)) {
+    register_boxed(library, overload);
+  }
+}
+
+void register_row(torch::Library& library, const Op& op, const Overloads& overloads) {
+  c10::OperatorName name = torch::jit::parseName(op.name);
+  auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
+  const c10::FunctionSchema& schema = handle.schema();
+  bool inplace = name.name.back() == '_';
+  register_overload(library, op, inplace ? Convention::kInplace : Convention::kFunctional, handle);
+  if (inplace) {
+    return;
+  }
+  for (const c10::OperatorHandle& candidate : overloads.at(name.name)) {
+    if (is_out_form(schema, candidate.schema())) {
+      register_overload(library, op, Convention::kOut, candidate);
+    }
+  }
+  auto mutating = overloads.find(name.name + "_");
+  for (const c10::OperatorHandle& candidate : mutating == overloads.end() ? std::vector<c10::OperatorHandle>() : mutating->second) {
+    if (is_inplace_form(schema, candidate.schema())) {
+      register_overload(library, op, Convention::kInplace, candidate);
+    }
+  }
+}
+
+// Rows that a kernel of its own records: see special.cpp.
+bool has_own_kernel(std::string_view name) {
+  return name == "aten::native_batch_norm";
+}
+
+} // namespace
+
+void register_rows(torch::Library& library) {
+  Overloads overloads = list_overloads();
+  for (std::span<const Op> table : op_tables()) {
+    for (const Op& op : table) {
+      if (std::string_view(op.name).starts_with("aten::") && !has_own_kernel(op.name)) {
+        register_row(library, op, overloads);
+      }
+    }
+  }
+}
+
+} // namespace torch_xla

@@ -1,0 +1,36 @@
+// Registration of the op tables' rows with the dispatcher: functional, in-place and out= forms of each.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+
+#include "core/metrics.h"
+#include "ir/op.h"
+
+namespace torch {
+class Library;
+}
+
+namespace torch_xla {
+
+enum class Convention : uint8_t { kFunctional, kInplace, kOut };
+
+// One overload of a row.
+struct RowOverload {
+  const Op* op = nullptr;
+  Convention convention = Convention::kFunctional;
+  std::optional<c10::OperatorHandle> handle;
+  metrics::Counter* counter = nullptr; // "xla::add"
+};
+
+// Registers every row and the overloads derived from it.
+void register_rows(torch::Library& library);
+// A kernel with an unboxed signature for this overload, if its class has one: tensors and numbers only.
+bool register_typed(torch::Library& library, const RowOverload& overload);
+// A boxed kernel, for any row.
+void register_boxed(torch::Library& library, const RowOverload& overload);
+// Runs the call on the CPU: see fallback.cpp.
+void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& reason);
+
+} // namespace torch_xla

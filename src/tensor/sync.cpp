@@ -1,0 +1,213 @@
+// The sync: alive values, program lookup, compile, enqueue.
+#include "tensor/sync.h"
+
+#include "core/env.h"
+#include "core/errors.h"
+#include "core/metrics.h"
+#include "passes/passes.h"
+#include "runtime/executor.h"
+#include "tensor/api.h"
+#include "tensor/program_cache.h"
+#include "tensor/recorder.h"
+
+namespace torch_xla {
+namespace {
+
+const char* cause_text(SyncCause cause) {
+  switch (cause) {
+    case SyncCause::kUser:
+      return "user torch_xla.sync";
+    case SyncCause::kRead:
+      return "user code read a value";
+    case SyncCause::kFallback:
+      return "an operation without a row ran on the CPU";
+    case SyncCause::kCut:
+      return "the trace was cut at a repeat of its loop";
+    case SyncCause::kEager:
+      return "XLA_LAZY=0";
+  }
+  return "";
+}
+
+ProgramCache& program_cache() {
+  static auto* cache = new ProgramCache;
+  return *cache;
+}
+
+// Bits of the values that a cell refers to.
+ValueBits alive_values(Trace& trace, bool* any) {
+  const std::vector<LazyValue*>& lazies = trace.lazies();
+  ValueBits bits((lazies.size() + 63) / 64, 0);
+  *any = false;
+  for (size_t i = 0; i < lazies.size(); ++i) {
+    if (lazies[i] && lazies[i]->refs() > 1) {
+      bits[i / 64] |= uint64_t{1} << (i % 64);
+      *any = true;
+    }
+  }
+  return bits;
+}
+
+std::vector<ValueId> list_values(const ValueBits& bits) {
+  std::vector<ValueId> values;
+  for (size_t word = 0; word < bits.size(); ++word) {
+    for (uint64_t rest = bits[word]; rest; rest &= rest - 1) {
+      values.push_back(static_cast<ValueId>(word * 64 + static_cast<size_t>(__builtin_ctzll(rest))));
+    }
+  }
+  return values;
+}
+
+void explain_compile(const Trace& trace, const ProgramEntry& entry, SyncCause cause) {
+  std::string why = entry.programs.empty() ? "this trace was not seen before" : "the trace is known, but other values are alive at its end";
+  env::debug_print("compile", str(why, "\n  cause of the sync: ", cause_text(cause), "\n  nodes: ", trace.graph().nodes.size(),
+                                  ", parameters: ", trace.graph().parameters.size(), ", key: ", trace.key().hex()));
+}
+
+const Program& compile(const Trace& trace, ProgramEntry& entry, SyncCause cause) {
+  static metrics::Metric time("CompileTime", metrics::Unit::kTime);
+  static metrics::Counter count("UncachedCompile");
+  metrics::Timed timed(time);
+  count.add();
+  if (env::debug_level() >= 1) {
+    explain_compile(trace, entry, cause);
+  }
+  Graph graph = trace.graph();
+  graph.outputs = list_values(entry.wanted);
+  Program program{nullptr, graph.outputs, entry.wanted};
+  program.executable = cpu_engine().compile(run_passes(graph));
+  entry.programs.push_back(std::move(program));
+  return entry.programs.back();
+}
+
+const Program& find_or_compile(const Trace& trace, const ValueBits& alive, SyncCause cause) {
+  static metrics::Counter hits("CachedCompile");
+  ProgramEntry& entry = program_cache().entry(trace.key());
+  if (const Program* program = find_program(entry, alive)) {
+    hits.add();
+    return *program;
+  }
+  entry.wanted.resize(alive.size(), 0);
+  for (size_t i = 0; i < alive.size(); ++i) {
+    entry.wanted[i] |= alive[i];
+  }
+  return compile(trace, entry, cause);
+}
+
+bool is_set(const ValueBits& bits, ValueId v) {
+  return (bits[static_cast<size_t>(v) / 64] >> (v % 64)) & 1;
+}
+
+// A buffer for each output that is alive; null for the program's extra ones.
+std::vector<BufferRef> make_outputs(Trace& trace, const std::vector<ValueId>& outputs, const ValueBits& alive) {
+  std::vector<BufferRef> buffers(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (is_set(alive, outputs[i])) {
+      buffers[i] = std::make_shared<Buffer>(trace.graph().type(outputs[i]), Dims());
+      trace.lazies()[outputs[i]]->set_buffer(buffers[i]);
+    }
+  }
+  return buffers;
+}
+
+void fail_outputs(Trace& trace, const ValueBits& alive, std::exception_ptr error) {
+  for (const BufferRef& buffer : make_outputs(trace, list_values(alive), alive)) {
+    buffer->set_failed(error);
+  }
+}
+
+// A buffer that no lazy value refers to any more is the run's alone.
+std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
+  std::vector<bool> donated(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    donated[i] = inputs[i]->owners.load(std::memory_order_acquire) == 0;
+  }
+  return donated;
+}
+
+void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
+  static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
+  static metrics::Counter executed("ExecuteComputation");
+  Run run;
+  run.executable = program.executable;
+  run.outputs = make_outputs(trace, program.outputs, alive);
+  run.scalars = std::move(trace.scalars());
+  run.inputs = std::move(trace.inputs());
+  run.donated = find_donated(run.inputs);
+  run.describe = [locations = std::move(trace.locations())](int32_t node) {
+    return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
+  };
+  aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
+  executed.add();
+  Executor::get().enqueue(std::move(run));
+}
+
+} // namespace
+
+void sync_locked(SyncCause cause) {
+  static metrics::Metric size("TensorsGraphSize", metrics::Unit::kNumber);
+  RecorderState& state = recorder();
+  Trace& trace = state.trace;
+  state.next_check = kFirstTraceCheck;
+  state.cut_planned = false;
+  state.wants_cut.store(!env::lazy(), std::memory_order_relaxed);
+  bool any = false;
+  ValueBits alive = alive_values(trace, &any);
+  if (!any) {
+    trace.clear();
+    return;
+  }
+  if (env::debug_level() >= 2) {
+    env::debug_print("trace", print_graph(trace.graph()));
+  }
+  size.add(static_cast<double>(trace.graph().nodes.size()));
+  try {
+    enqueue(trace, find_or_compile(trace, alive, cause), alive);
+  } catch (...) {
+    fail_outputs(trace, alive, std::current_exception());
+    trace.clear();
+    throw;
+  }
+  trace.clear();
+}
+
+void reinterpret_content_locked(Cell& cell, const Type& type) {
+  if (!cell.value->buffer()) {
+    sync_locked(SyncCause::kRead);
+  }
+  BufferRef old = cell.value->buffer();
+  EngineBufferRef payload = old->wait();
+  XLA_CHECK(payload->strides() == cell.strides || payload->type().numel() <= 1, "a view of another dtype needs a contiguous tensor");
+  EngineBufferRef alias = cpu_engine().adopt(type, {}, payload->host_pointer(), [payload, old] {});
+  old->owners.fetch_add(1); // the alias shares the memory: never donate it
+  cell.set_value(LazyValue::ready(std::make_shared<Buffer>(std::move(alias))));
+}
+
+void sync(int /*device*/, bool wait) {
+  static metrics::Counter count("MarkStep");
+  {
+    std::lock_guard<std::mutex> lock(recorder().mutex);
+    count.add();
+    sync_locked(SyncCause::kUser);
+  }
+  Executor::get().wait_for_room();
+  if (wait) {
+    wait_device_ops();
+  }
+}
+
+void wait_device_ops() {
+  Executor::get().drain();
+}
+
+std::string pending_graph_text() {
+  std::lock_guard<std::mutex> lock(recorder().mutex);
+  return print_graph(recorder().trace.graph());
+}
+
+int64_t live_nodes() {
+  std::lock_guard<std::mutex> lock(recorder().mutex);
+  return static_cast<int64_t>(recorder().trace.graph().nodes.size());
+}
+
+} // namespace torch_xla

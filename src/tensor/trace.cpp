@@ -1,0 +1,123 @@
+// Recording of nodes and their hashes.
+#include "tensor/trace.h"
+
+namespace torch_xla {
+namespace {
+
+uint64_t next_generation() {
+  static uint64_t generation = 0;
+  return ++generation;
+}
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  unsigned __int128 m = static_cast<unsigned __int128>(a ^ b ^ 0x9e3779b97f4a7c15ULL) * 0xd6e8feb86659fd93ULL;
+  return static_cast<uint64_t>(m) ^ static_cast<uint64_t>(m >> 64);
+}
+
+// Order matters: mix(a, b) is symmetric, so that a running hash is rotated before each step.
+uint64_t step(uint64_t hash, uint64_t v) {
+  return mix((hash << 7) | (hash >> 57), v);
+}
+
+uint64_t type_hash(const Type& type) {
+  uint64_t h = static_cast<uint64_t>(type.dtype) * 64 + type.dims.size();
+  for (int64_t d : type.dims) {
+    h = step(h, static_cast<uint64_t>(d));
+  }
+  return h;
+}
+
+} // namespace
+
+Trace::Trace() : generation_(next_generation()) {}
+
+ValueId Trace::add_parameter(const BufferRef& buffer) {
+  if (buffer->trace_generation == generation_) {
+    return buffer->trace_value;
+  }
+  const Type& type = buffer->type();
+  const Dims& strides = buffer->strides();
+  key_.add(step(0x1001, type_hash(type)));
+  for (int64_t s : strides) {
+    key_.add(static_cast<uint64_t>(s));
+  }
+  ValueId id = graph_.add_parameter(type, strides);
+  inputs_.push_back(buffer);
+  lazies_.push_back(nullptr);
+  buffer->trace_generation = generation_;
+  buffer->trace_value = id;
+  return id;
+}
+
+ValueId Trace::add_scalar(DType dtype, uint64_t bits) {
+  key_.add(0x2002 + static_cast<uint64_t>(dtype));
+  ValueId id = graph_.add_scalar(dtype);
+  scalars_.push_back(bits);
+  lazies_.push_back(nullptr);
+  return id;
+}
+
+ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results, int64_t location) {
+  uint64_t local = reinterpret_cast<uintptr_t>(&op);
+  auto here = static_cast<ValueId>(graph_.values.size());
+  uint64_t wiring = 0;
+  for (ValueId v : operands) {
+    wiring = step(wiring, static_cast<uint64_t>(v));
+    if (v == kNoValue) {
+      local = step(local, 3);
+    } else if (graph_.values[v].kind == ValueKind::kResult) {
+      local = step(local, static_cast<uint64_t>(here - v) << 2);
+    } else {
+      local = step(local, type_hash(graph_.values[v].type) * 4 + static_cast<uint64_t>(graph_.values[v].kind));
+    }
+  }
+  if (!attrs.empty()) {
+    Hash128 h;
+    for (const Attr& a : attrs) {
+      hash_attr(a, h);
+    }
+    local = step(local, h.lo);
+    wiring = step(wiring, h.hi);
+  }
+  for (const Type& type : results) {
+    local = step(local, type_hash(type));
+  }
+  key_.add(local);
+  key_.add(wiring);
+  node_hashes_.push_back(local);
+  locations_.push_back(location);
+  // The graph's own location is the node's number, by which a run finds the line of the trace it belongs to.
+  auto number = static_cast<int32_t>(graph_.nodes.size());
+  ValueId id = graph_.add_node(op, std::move(operands), std::move(attrs), results, number);
+  lazies_.resize(graph_.values.size(), nullptr);
+  return id;
+}
+
+LazyValue* Trace::lazy(ValueId id) {
+  LazyValue*& slot = lazies_[id];
+  if (!slot) {
+    slot = LazyValue::pending(id);
+    held_bytes_ += graph_.type(id).nbytes();
+  }
+  slot->ref();
+  return slot;
+}
+
+void Trace::clear() {
+  for (LazyValue* value : lazies_) {
+    if (value) {
+      value->unref();
+    }
+  }
+  graph_.clear();
+  lazies_.clear();
+  inputs_.clear();
+  scalars_.clear();
+  locations_.clear();
+  node_hashes_.clear();
+  held_bytes_ = 0;
+  key_ = Hash128();
+  generation_ = next_generation();
+}
+
+} // namespace torch_xla

@@ -1,0 +1,69 @@
+// Trace: the nodes recorded since the last sync, with the key by which their program is found.
+#pragma once
+
+#include <vector>
+
+#include "core/hash.h"
+#include "ir/graph.h"
+#include "tensor/lazy_value.h"
+
+namespace torch_xla {
+
+// All members are guarded by the recording lock.
+class Trace {
+ public:
+  Trace();
+
+  ValueId add_parameter(const BufferRef& buffer);
+  ValueId add_scalar(DType dtype, uint64_t bits);
+  // Appends a node and folds it into the key. Returns the first result.
+  ValueId add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results, int64_t location);
+  // The lazy value of a result, made at first use; the trace keeps one reference, the caller gets another.
+  LazyValue* lazy(ValueId id);
+
+  bool empty() const {
+    return graph_.nodes.empty();
+  }
+  const Graph& graph() const {
+    return graph_;
+  }
+  const Hash128& key() const {
+    return key_;
+  }
+  uint64_t generation() const {
+    return generation_;
+  }
+  std::vector<LazyValue*>& lazies() {
+    return lazies_;
+  }
+  std::vector<BufferRef>& inputs() {
+    return inputs_;
+  }
+  std::vector<uint64_t>& scalars() {
+    return scalars_;
+  }
+  std::vector<int64_t>& locations() {
+    return locations_;
+  }
+  const std::vector<uint64_t>& node_hashes() const {
+    return node_hashes_;
+  }
+  int64_t held_bytes() const {
+    return held_bytes_;
+  }
+  // Starts again, empty; memory is kept for the next trace.
+  void clear();
+
+ private:
+  Graph graph_;
+  Hash128 key_;
+  uint64_t generation_;
+  std::vector<LazyValue*> lazies_; // parallel to graph_.values; null where no cell ever referred to the value
+  std::vector<BufferRef> inputs_; // parallel to graph_.parameters
+  std::vector<uint64_t> scalars_; // parallel to graph_.scalars
+  std::vector<int64_t> locations_; // parallel to graph_.nodes
+  std::vector<uint64_t> node_hashes_; // of each node by itself: position-independent, for loop detection
+  int64_t held_bytes_ = 0; // of results that cells referred to at some time
+};
+
+} // namespace torch_xla

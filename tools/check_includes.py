@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Checks that includes point one way, that few files see torch and LLVM, and that each source file opens in words.
+
+Prints each offender as file:line and exits with 1 if there is one.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A folder of src/ may include itself and what stands before it. distributed stands beside device and may use it.
+ORDER = ["core", "ir", "ops", "passes", "engine", "runtime", "tensor", "device", "distributed", "python"]
+
+# Who may include headers of ATen, c10 and torch; LLVM; Python and pybind11.
+TORCH_ALLOWED = re.compile(r"src/(tensor|device|distributed|python)/|src/engine/cpu/(library|aten_)|include/|tests/")
+LLVM_ALLOWED = re.compile(r"src/engine/cpu/codegen/")
+PYTHON_ALLOWED = re.compile(r"src/python/")
+
+TORCH_HEADER = re.compile(r"(ATen|c10|torch|caffe2)/")
+LLVM_HEADER = re.compile(r"llvm(-c)?/")
+PYTHON_HEADER = re.compile(r"Python\.h|pybind11/|torch/csrc/utils/pybind\.h|torch/csrc/autograd/python_")
+# Sixteen seconds and more to compile, for nothing that smaller headers do not give.
+FORBIDDEN = {"torch/extension.h", "torch/torch.h", "torch/all.h"}
+
+INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')
+CPP_SUFFIXES = {".cpp", ".h"}
+SOURCE_FOLDERS = ["src", "include", "tests", "torch_xla", "torch_xla_py", "examples", "tools", "bench"]
+
+
+def source_files() -> Iterator[Path]:
+    for folder in SOURCE_FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in CPP_SUFFIXES | {".py"} and "__pycache__" not in path.parts:
+                yield path
+
+
+def layer(name: str) -> int | None:
+    """The position of an include's or a file's folder in ORDER, or None for what is no part of src/."""
+    folder = name.split("/", 1)[0]
+    return ORDER.index(folder) if "/" in name and folder in ORDER else None
+
+
+def opening_problem(path: Path, lines: list[str]) -> str | None:
+    code = [line for line in lines if line.strip() and not line.startswith("#!")]
+    if not code:
+        return None
+    opens_well = ("//", "/*") if path.suffix in CPP_SUFFIXES else ('"""', "#", 'r"""')
+    return None if code[0].startswith(opens_well) else "does not open with a comment that says what the file is for"
+
+
+def include_problem(name: str, header: str) -> str | None:
+    """What is wrong with the file `name` (relative to the root) including `header`, or None."""
+    if header in FORBIDDEN:
+        return f"{header} is forbidden: include the few headers that are needed"
+    if PYTHON_HEADER.match(header):
+        return None if PYTHON_ALLOWED.match(name) else f"{header}: only src/python sees Python"
+    if TORCH_HEADER.match(header):
+        may = "tensor, device, distributed, python and engine/cpu/{library*,aten_*}"
+        return None if TORCH_ALLOWED.match(name) else f"{header}: only {may} see torch"
+    if LLVM_HEADER.match(header):
+        return None if LLVM_ALLOWED.match(name) else f"{header}: only engine/cpu/codegen sees LLVM"
+    own = layer(name.removeprefix("src/")) if name.startswith("src/") else None
+    other = layer(header)
+    if own is not None and other is not None and other > own:
+        return f"{header}: {ORDER[own]} may not include {ORDER[other]}"
+    return None
+
+
+def main() -> int:
+    problems = []
+    for path in source_files():
+        name = path.relative_to(ROOT).as_posix()
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if problem := opening_problem(path, lines):
+            problems.append(f"{name}:1: {problem}")
+        if path.suffix not in CPP_SUFFIXES:
+            continue
+        for number, line in enumerate(lines, start=1):
+            if (match := INCLUDE.match(line)) and (problem := include_problem(name, match[1])):
+                problems.append(f"{name}:{number}: {problem}")
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""torch_xla: the lazy device `xla` for PyTorch. After `import torch_xla`, `device="xla"` works everywhere."""
+
+
+def _autoload() -> None:
+    """Entry point of `torch.backends`: `import torch` calls it, and loading this module has done everything.
+
+    It stands before `import torch` because torch calls it while this module is still being imported.
+    """
+
+
+import torch  # noqa: E402
+
+from .version import __version__  # noqa: E402
+
+
+def _check_torch_version(installed: str) -> None:
+    wanted = __version__.split(".")[:2]
+    if installed.split("+")[0].split(".")[:2] != wanted:
+        raise ImportError(
+            f"torch_xla {__version__} needs torch {'.'.join(wanted)}.x, but torch {installed} is installed; "
+            f"install torch=={'.'.join(wanted)}.* or the torch_xla release that has torch's version number"
+        )
+
+
+_check_torch_version(torch.__version__)
+
+from . import _XLAC  # noqa: E402
+from . import _setup as _setup  # noqa: E402
+from ._api import (  # noqa: E402
+    compile,
+    device,
+    device_count,
+    devices,
+    manual_seed,
+    real_devices,
+    step,
+    sync,
+)
+from ._auto_sync import auto_sync, set_auto_sync  # noqa: E402
+
+__all__ = [
+    "_XLAC",
+    "__version__",
+    "auto_sync",
+    "compile",
+    "device",
+    "device_count",
+    "devices",
+    "manual_seed",
+    "real_devices",
+    "set_auto_sync",
+    "step",
+    "sync",
+]

@@ -1,0 +1,84 @@
+"""The functions of the top level: devices, sync, step, compile, seeds."""
+
+import contextlib
+import os
+from collections.abc import Callable
+
+import torch
+
+from . import _XLAC, _closures
+
+
+def device(index: int | None = None) -> torch.device:
+    """The device `xla:index`, by default the current one.
+
+    Raises RuntimeError if there is no such device.
+    """
+    if index is None:
+        return torch.device(_XLAC._xla_get_default_device())
+    if not 0 <= index < device_count():
+        raise RuntimeError(f"device index {index} does not exist: there are {device_count()} xla devices")
+    return torch.device("xla", index)
+
+
+def devices() -> list[torch.device]:
+    """All devices of this process."""
+    return [torch.device("xla", index) for index in range(device_count())]
+
+
+def real_devices() -> list[str]:
+    """The hardware behind the devices, as `["CPU:0"]`."""
+    return _XLAC._xla_get_devices()
+
+
+def device_count() -> int:
+    """How many devices this process has."""
+    return _XLAC._xla_num_devices()
+
+
+def sync(wait: bool = False, reset_scope: bool = True) -> None:
+    """Runs everything that is pending on the device, then the step closures.
+
+    Args:
+        wait: also wait until it has run. Without it the next step is recorded while this one runs.
+        reset_scope: accepted for the original's sake.
+
+    Raises RuntimeError if compiling failed, or a run that nobody has waited for yet.
+    """
+    del reset_scope
+    wait = wait or os.environ.get("XLA_SYNC_WAIT", "0") not in ("0", "", "false", "False")
+    _XLAC._xla_step_marker("", [], wait)
+    _closures.run()
+
+
+@contextlib.contextmanager
+def step():
+    """Context manager of one step: syncs before its body and after it."""
+    sync()
+    try:
+        yield
+    finally:
+        sync()
+
+
+def compile(
+    f: Callable | None = None,
+    full_graph: bool = False,
+    name: str | None = None,
+    max_different_graphs: int | None = None,
+    custom_compile_options: dict | None = None,
+):
+    """Runs the function, or the body of the `with` statement, as programs of its own: it syncs before and after.
+
+    Args:
+        f: the function to wrap; without it a context manager (which is also a decorator) is returned.
+        full_graph, name, max_different_graphs, custom_compile_options: accepted for the original's sake.
+    """
+    del full_graph, name, max_different_graphs, custom_compile_options
+    return step() if f is None else step()(f)
+
+
+def manual_seed(seed: int, device=None) -> None:
+    """Sets the seed of the device's default generator. Seeds are no part of a program: a new one compiles nothing."""
+    del device
+    _XLAC._xla_set_rng_seed(seed & (2**64 - 1))

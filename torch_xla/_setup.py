@@ -1,0 +1,51 @@
+"""Makes PyTorch know the device: its name, `torch.xla`, methods, the automatic sync, a clean exit."""
+
+import atexit
+import os
+
+import torch
+from torch.utils import backend_registration
+
+from . import _XLAC, _auto_sync, _device_module
+
+NAME = "xla"
+
+
+def _is_xla(self: torch.Tensor) -> bool:
+    """True if the tensor is on the device `xla`."""
+    if torch.overrides.has_torch_function_unary(self):
+        return torch.overrides.handle_torch_function(torch.Tensor.is_xla.__get__, (self,), self)
+    return self.device.type == NAME
+
+
+def _to_xla(self: torch.Tensor, device=None, non_blocking: bool = False, **kwargs) -> torch.Tensor:
+    """Returns the tensor on the device `xla`: itself if it is there, else a copy of the same shape and dtype."""
+    if torch.overrides.has_torch_function_unary(self):
+        return torch.overrides.handle_torch_function(
+            _to_xla, (self,), self, device=device, non_blocking=non_blocking, **kwargs
+        )
+    index = _device_module._get_device_index(device)
+    return self.to(device=torch.device(NAME, index), non_blocking=non_blocking, **kwargs)
+
+
+def _add_methods() -> None:
+    """As torch.utils.generate_methods_for_privateuse1_backend, which refuses because `Tensor.is_xla` exists."""
+    torch.Tensor.is_xla = property(_is_xla)
+    torch.Tensor.xla = _to_xla
+    backend_registration._generate_module_methods_for_privateuse1_backend(NAME)
+    backend_registration._generate_packed_sequence_methods_for_privateuse1_backend(NAME)
+    backend_registration._generate_storage_methods_for_privateuse1_backend(NAME)
+
+
+def register() -> None:
+    """Called once, when torch_xla is imported."""
+    _XLAC._add_torch_folder(os.path.dirname(os.path.abspath(__file__)))
+    torch.utils.rename_privateuse1_backend(NAME)
+    torch._register_device_module(NAME, _device_module)
+    _add_methods()
+    torch.set_autocast_dtype(NAME, torch.bfloat16)
+    _auto_sync.install()
+    atexit.register(_XLAC._prepare_to_exit)
+
+
+register()

@@ -1,0 +1,1 @@
+"""The classic API: torch_xla.core.xla_model."""

@@ -1,0 +1,265 @@
+"""The classic API (`xm`): devices, steps, random state, saving, progress."""
+
+import contextlib
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+
+from .. import _XLAC, _api, _closures
+from .. import runtime as _runtime
+from ..utils.utils import for_each_instance_rewrite
+
+REDUCE_SUM = "sum"
+REDUCE_MUL = "mul"
+REDUCE_AND = "and"
+REDUCE_OR = "or"
+REDUCE_MIN = "min"
+REDUCE_MAX = "max"
+
+
+# ---- Devices ----
+def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device:
+    """The n-th device, by default the current one.
+
+    Args:
+        n: index of the device.
+        devkind: kind of hardware; only "CPU" exists.
+
+    Raises RuntimeError if there is no such device.
+    """
+    if devkind is not None and not get_xla_supported_devices(devkind):
+        raise RuntimeError(f"there is no device of kind {devkind!r}; expected 'CPU'")
+    return _api.device(n)
+
+
+def get_xla_supported_devices(devkind: str | None = None, max_devices: int | None = None) -> list[str]:
+    """Names of the devices, as `["xla:0"]`; empty if there is none of the kind `devkind`."""
+    if devkind is not None and devkind != _runtime.device_type():
+        return []
+    return [str(device) for device in _api.devices()[:max_devices]]
+
+
+def xla_real_devices(devices: Sequence | None = None) -> list[str]:
+    """The hardware behind `devices` (strings or torch.device; by default all), as `["CPU:0"]`."""
+    real = _api.real_devices()
+    if devices is None:
+        return real
+    return [real[torch.device(device).index or 0] for device in devices]
+
+
+def xla_device_hw(device) -> str:
+    """Kind of hardware behind `device` (string or torch.device): "CPU"."""
+    device = torch.device(device)
+    return "CPU" if device.type == "cpu" else _runtime.device_type()
+
+
+def xla_device_kind(device=None) -> str:
+    """Model of the hardware: "cpu"."""
+    return xla_device_hw(xla_device() if device is None else device).lower()
+
+
+def is_xla_tensor(tensor: torch.Tensor) -> bool:
+    """True if the tensor is on the device `xla`."""
+    return tensor.device.type == "xla"
+
+
+def get_memory_info(device=None) -> dict[str, int]:
+    """`bytes_used`, `bytes_limit` and `peak_bytes_used` of the device."""
+    return _XLAC._xla_memory_info("" if device is None else str(device))
+
+
+# ---- This process among others ----
+def xrt_world_size(defval: int = 1) -> int:
+    """How many devices take part in a replicated run."""
+    return _runtime.world_size()
+
+
+def get_ordinal(defval: int = 0) -> int:
+    """This thread's number among them."""
+    return _runtime.global_ordinal()
+
+
+def get_local_ordinal(defval: int = 0) -> int:
+    """This thread's number on this machine."""
+    return _runtime.local_ordinal()
+
+
+def is_master_ordinal(local: bool = True) -> bool:
+    """True in the process that prints and saves."""
+    return (get_local_ordinal() if local else get_ordinal()) == 0
+
+
+def master_print(*args, fd=None, local: bool = False, flush: bool = False) -> None:
+    """print() in the master process only; `fd` is the stream, by default stdout."""
+    if is_master_ordinal(local=local):
+        print(*args, file=sys.stdout if fd is None else fd, flush=flush)
+
+
+# ---- Steps ----
+def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
+    """Runs everything that is pending, then the step closures. The same as torch_xla.sync()."""
+    _api.sync(wait, reset_scope)
+
+
+def wait_device_ops(devices: Sequence = ()) -> None:
+    """Waits until all queued runs have ended. What is pending stays pending."""
+    _XLAC._xla_wait_device_ops([str(device) for device in devices])
+
+
+def unlazy(tensors: Sequence[torch.Tensor]) -> None:
+    """Computes the tensors now (and whatever else is pending)."""
+    if any(is_xla_tensor(tensor) for tensor in tensors):
+        _XLAC._xla_sync(True)
+
+
+def add_step_closure(closure: Callable, args: Sequence = (), run_async: bool = False) -> None:
+    """Calls `closure(*args)` after the next step, when the tensors in `args` have been computed.
+
+    Args:
+        run_async: on a thread of its own; an exception is raised by a later sync.
+    """
+    _closures.add(closure, args, run_async)
+
+
+def reduce_gradients(optimizer: torch.optim.Optimizer, groups: list | None = None, pin_layout: bool = True) -> None:
+    """Averages the gradients over the devices of the run; with one device there is nothing to do."""
+
+
+def optimizer_step(
+    optimizer: torch.optim.Optimizer,
+    barrier: bool = False,
+    optimizer_args: dict | None = None,
+    groups: list | None = None,
+    pin_layout: bool = True,
+):
+    """Reduces the gradients over the devices of the run and calls `optimizer.step(**optimizer_args)`.
+
+    Args:
+        barrier: also run the step now. A parallel loader does that by itself.
+        groups, pin_layout: for several devices.
+
+    Returns what `optimizer.step` returned.
+    """
+    reduce_gradients(optimizer, groups=groups, pin_layout=pin_layout)
+    loss = optimizer.step(**(optimizer_args or {}))
+    if barrier:
+        mark_step()
+    return loss
+
+
+def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """The gradients of all parameters that have one."""
+    return [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+
+
+# ---- Random numbers ----
+def set_rng_state(seed: int, device=None) -> None:
+    """Sets the seed, or a state that get_rng_state() returned."""
+    _XLAC._xla_set_rng_state(seed & (2**64 - 1), (seed >> 64) & (2**64 - 1))
+
+
+def get_rng_state(device=None) -> int:
+    """The random state as one number, for set_rng_state(): the seed, if nothing was drawn since it was set."""
+    seed, offset = _XLAC._xla_get_rng_state()
+    return offset << 64 | seed
+
+
+@contextlib.contextmanager
+def fork_rng(device=None, enabled: bool = True):
+    """Context manager that restores the random state at its end."""
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        if enabled:
+            set_rng_state(state)
+
+
+# ---- Moving and saving data ----
+def _maybe_convert_to_cpu(data, convert: bool = True):
+    """Copy of `data` (nested lists, tuples, dicts, sets) with its xla tensors on the CPU.
+
+    `convert=False` returns it as it is.
+    """
+    if not convert:
+        return data
+    return for_each_instance_rewrite(
+        data, lambda value: type(value) is torch.Tensor and is_xla_tensor(value), lambda tensor: tensor.cpu()
+    )
+
+
+def send_cpu_data_to_device(datas, device, input_sharding=None):
+    """Copy of `datas` (nested lists, tuples, dicts, sets) with its CPU tensors on `device`."""
+    if input_sharding is not None:
+        raise NotImplementedError("input_sharding: SPMD sharding is not supported")
+    return for_each_instance_rewrite(
+        datas, lambda value: isinstance(value, torch.Tensor) and value.device.type == "cpu", lambda t: t.to(device)
+    )
+
+
+def save(data, file_or_path, master_only: bool = True, global_master: bool = False) -> None:
+    """torch.save of `data` with its xla tensors moved to the CPU, so that it loads anywhere.
+
+    Args:
+        master_only: only the master process writes.
+        global_master: the master of the whole run, not of each machine.
+    """
+    cpu_data = _maybe_convert_to_cpu(data)
+    if not master_only or is_master_ordinal(local=not global_master):
+        torch.save(cpu_data, file_or_path)
+
+
+# ---- Progress ----
+class RateTracker:
+    """Items per second: `rate()` since the last call, smoothed; `global_rate()` since the beginning.
+
+    Args:
+        smooth_factor: weight of the older rate in rate(), from 0 to 1.
+    """
+
+    def __init__(self, smooth_factor: float | None = None):
+        self._smooth_factor = 0.4 if smooth_factor is None else smooth_factor
+        self._start = time.time()
+        self._partial_time = self._start
+        self._partial_count = 0.0
+        self._partial_rate: float | None = None
+        self._count = 0.0
+
+    def add(self, count: float) -> None:
+        """Counts `count` more items."""
+        self._count += count
+
+    def update(self, count: float) -> None:
+        """Sets the number of items so far."""
+        self._count = count
+
+    def rate(self) -> float:
+        """Items per second since the last call, mixed with the rate before it."""
+        now = time.time()
+        rate = (self._count - self._partial_count) / max(now - self._partial_time, 1e-9)
+        if self._partial_rate is not None:
+            rate = (1 - self._smooth_factor) * rate + self._smooth_factor * self._partial_rate
+        self._partial_time, self._partial_count, self._partial_rate = now, self._count, rate
+        return rate
+
+    def global_rate(self) -> float:
+        """Items per second since the beginning."""
+        return self._count / max(time.time() - self._start, 1e-9)
+
+
+def check_view_sharing(obj) -> None:
+    """Warns about tensors in `obj` that share memory: `.to(device)` would make them independent copies."""
+    seen: dict[int, torch.Tensor] = {}
+
+    def check(tensor):
+        other = seen.setdefault(tensor.untyped_storage()._cdata, tensor)
+        if other is not tensor:
+            warnings.warn(
+                f"two tensors of shapes {list(other.shape)} and {list(tensor.shape)} share memory", stacklevel=3
+            )
+        return tensor
+
+    for_each_instance_rewrite(obj, lambda value: isinstance(value, torch.Tensor), check)

@@ -1,0 +1,1 @@
+"""Metrics: what compiled, what ran, what fell back."""

@@ -1,0 +1,117 @@
+"""What this process is among others and what hardware it has. One process with one device is the whole world here."""
+
+import os
+
+from . import _XLAC
+from ._api import devices as _devices
+
+
+def device_type() -> str:
+    """The kind of hardware: "CPU"."""
+    return _XLAC._xla_get_devices()[0].split(":")[0]
+
+
+def set_device_type(pjrt_device: str) -> None:
+    """Chooses the kind of hardware. Only "CPU" exists; raises ValueError for others."""
+    if pjrt_device != "CPU":
+        raise ValueError(f"device type {pjrt_device!r} is not supported; expected 'CPU'")
+    os.environ["PJRT_DEVICE"] = pjrt_device
+
+
+def using_pjrt() -> bool:
+    """True; kept for old programs."""
+    return True
+
+
+def is_bf16_supported() -> bool:
+    """True."""
+    return True
+
+
+def xla_device(n: int | None = None, devkind: str | None = None):
+    """As torch_xla.core.xla_model.xla_device."""
+    from .core import xla_model
+
+    return xla_model.xla_device(n, devkind)
+
+
+def world_size() -> int:
+    """Devices that take part in a replicated run."""
+    return 1
+
+
+def global_ordinal() -> int:
+    """This thread's number among all devices of the run."""
+    return 0
+
+
+def local_ordinal() -> int:
+    """This thread's number among the devices of this machine."""
+    return 0
+
+
+def local_process_count() -> int:
+    """Processes of the run on this machine."""
+    return 1
+
+
+def process_count() -> int:
+    """Processes of the run."""
+    return 1
+
+
+def process_index() -> int:
+    """This process's number."""
+    return 0
+
+
+def host_index() -> int:
+    """This machine's number."""
+    return 0
+
+
+def local_device_count() -> int:
+    """Devices of this machine."""
+    return len(_devices())
+
+
+global_device_count = local_device_count
+addressable_device_count = local_device_count
+addressable_runtime_device_count = local_device_count
+global_runtime_device_count = local_device_count
+
+
+def runtime_device_attributes(device: str) -> dict:
+    """Attributes of the hardware behind the device."""
+    return {"name": _XLAC._xla_get_devices()[int(str(device).rpartition(":")[2])]}
+
+
+def global_runtime_device_attributes() -> list[dict]:
+    """Attributes of all devices."""
+    return [runtime_device_attributes(str(device)) for device in _devices()]
+
+
+def get_master_ip() -> str:
+    """Address of the run's first machine."""
+    return "127.0.0.1"
+
+
+def use_spmd(auto: bool = False) -> None:
+    """Sharding over several devices. Raises NotImplementedError."""
+    raise NotImplementedError("SPMD sharding is not supported")
+
+
+def is_spmd() -> bool:
+    """False."""
+    return False
+
+
+def initialize_cache(path: str, readonly: bool = False) -> None:
+    """Keeps compiled programs in the folder `path`. Call it before the first sync."""
+    os.environ["XLA_PERSISTENT_CACHE_PATH"] = path
+    os.environ["XLA_PERSISTENT_CACHE_READ_ONLY"] = "1" if readonly else "0"
+
+
+def get_num_cached_compilation_graph() -> int:
+    """Programs compiled so far."""
+    return _XLAC._xla_counter_value("UncachedCompile") or 0

@@ -1,0 +1,1 @@
+"""Helpers that programs for the original import."""

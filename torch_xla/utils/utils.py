@@ -1,0 +1,167 @@
+"""Small helpers: nested data, synthetic data, environment variables, timing."""
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+_FALSE_WORDS = ("0", "false", "no", "off", "")
+
+
+def eprint(*args, **kwargs) -> None:
+    """print() to stderr."""
+    print(*args, file=sys.stderr, **kwargs)
+
+
+def getenv_as(name: str, type: Callable, defval=None):
+    """The environment variable `name` as a `type`; `defval` if it is not set. "0", "false", "no", "off" are False."""
+    value = os.environ.get(name)
+    if value is None:
+        return defval
+    return value.lower() not in _FALSE_WORDS if type is bool else type(value)
+
+
+def as_list(value) -> list:
+    """A list of it: lists and tuples as they are, anything else as the only item."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def for_each_instance(value, select_fn: Callable, fn: Callable) -> None:
+    """Calls `fn` on each part of the nested `value` that `select_fn` picks."""
+    for_each_instance_rewrite(value, select_fn, lambda part: (fn(part), part)[1])
+
+
+def for_each_instance_rewrite(value, select_fn: Callable, fn: Callable, rwmap: dict | None = None):
+    """Copy of the nested `value` (lists, tuples, sets, dicts) with `fn(part)` for each part that `select_fn` picks.
+
+    A part that occurs twice is rewritten once. Other objects stay as they are.
+    """
+    rwmap = {} if rwmap is None else rwmap
+    if id(value) in rwmap:
+        return rwmap[id(value)]
+
+    def rewrite(part):
+        return for_each_instance_rewrite(part, select_fn, fn, rwmap)
+
+    if select_fn(value):
+        result = fn(value)
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        result = type(value)(*(rewrite(part) for part in value))
+    elif isinstance(value, (list, tuple, set)):
+        result = type(value)(rewrite(part) for part in value)
+    elif isinstance(value, dict):
+        result = type(value)()
+        result.update((rewrite(key), rewrite(part)) for key, part in value.items())
+    else:
+        return value
+    rwmap[id(value)] = result
+    return result
+
+
+class SampleGenerator:
+    """Iterates over the same `data` `sample_count` times: synthetic data in place of a DataLoader."""
+
+    def __init__(self, data, sample_count: int):
+        self._data = data
+        self._sample_count = sample_count
+        self._count = 0
+
+    def __iter__(self):
+        return SampleGenerator(self._data, self._sample_count)
+
+    def __len__(self) -> int:
+        return self._sample_count
+
+    def __next__(self):
+        if self._count >= self._sample_count:
+            raise StopIteration
+        self._count += 1
+        return self._data
+
+
+class FnDataGenerator:
+    """Iterates `count` times over `(data, func(data))` with `data = gen_tensor(batch_size, *dims)`."""
+
+    def __init__(self, func: Callable, batch_size: int, gen_tensor, dims=None, count: int = 1):
+        self._func = func
+        self._batch_size = batch_size
+        self._gen_tensor = gen_tensor
+        self._dims = list(dims) if dims else [1]
+        self._count = count
+        self._emitted = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self):
+        return FnDataGenerator(self._func, self._batch_size, self._gen_tensor, self._dims, self._count)
+
+    def __next__(self):
+        if self._emitted >= self._count:
+            raise StopIteration
+        self._emitted += 1
+        data = self._gen_tensor(self._batch_size, *self._dims)
+        return data, self._func(data)
+
+
+class DataWrapper:
+    """Base of data with parts on a device: override get_tensors() and from_tensors()."""
+
+    def get_tensors(self) -> list:
+        """The tensors to move."""
+        raise NotImplementedError("get_tensors() must be overridden")
+
+    def from_tensors(self, tensors: list):
+        """The same data around moved tensors."""
+        raise NotImplementedError("from_tensors() must be overridden")
+
+
+class LazyProperty:
+    """A value that is computed at first use."""
+
+    def __init__(self, gen_fn: Callable):
+        self._gen_fn = gen_fn
+
+    @property
+    def value(self):
+        """The value."""
+        if self._gen_fn is not None:
+            self._value = self._gen_fn()
+            self._gen_fn = None
+        return self._value
+
+
+class TimedScope:
+    """Context manager that prints how long its body took: `{msg}{seconds:.3f}s`."""
+
+    def __init__(self, msg: str = "", printfn: Callable = eprint):
+        self._msg = msg
+        self._printfn = printfn
+
+    def __enter__(self):
+        self._start = time.perf_counter()
+        return self
+
+    def __exit__(self, *exc):
+        if exc[0] is None:
+            self._printfn(f"{self._msg}{time.perf_counter() - self._start:.3f}s")
+        return False
+
+
+def timed(fn: Callable, msg: str = "", printfn: Callable = eprint):
+    """Calls `fn` in a TimedScope and returns its result."""
+    if not printfn:
+        return fn()
+    with TimedScope(msg=msg, printfn=printfn):
+        return fn()
+
+
+def get_free_tcp_ports(n: int = 1) -> list[int]:
+    """`n` ports that are free now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) for _ in range(n)]
+        for each in sockets:
+            each.bind(("", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,27 @@
+"""The name that torch_xla's Python part had in its first releases; each module here is the present one of torch_xla."""
+
+import importlib
+import importlib.util
+import sys
+
+import torch_xla  # noqa: F401 (registers the device)
+
+_MODULES = {
+    "data_parallel": "torch_xla.distributed.data_parallel",
+    "parallel_loader": "torch_xla.distributed.parallel_loader",
+    "utils": "torch_xla.utils.utils",
+    "xla_model": "torch_xla.core.xla_model",
+    "xla_multiprocessing": "torch_xla.distributed.xla_multiprocessing",
+}
+
+
+def _exists(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # its package does not exist
+        return False
+
+
+for _old, _new in _MODULES.items():
+    if _exists(_new):
+        globals()[_old] = sys.modules[f"{__name__}.{_old}"] = importlib.import_module(_new)
