@@ -41,6 +41,8 @@ format: setup ## format all C++ and Python files
 	ruff format .
 
 bench: build ## the benchmark against PyTorch eager
+	cmake --build --preset release --target record_bench
+	build/release/bench/record_bench
 	python bench/compare.py --impls xla,eager
 
 dev: build ## build in place, so that `import torch_xla` in .venv uses this source tree

@@ -136,13 +136,9 @@ class Stream(torch.Stream):
         return super().__new__(cls, device=torch.device("xla", _get_device_index(device)), priority=priority)
 
 
-class Event(torch.Event):
-    """An event of the device `xla`. Recording it runs what is pending."""
-
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
-        return super().__new__(
-            cls, device="xla", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
-        )
+def Event(enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
+    """An event of the device `xla`. Recording it runs what is pending. (torch.Event refuses subclasses of itself.)"""
+    return torch.Event(device="xla", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 def current_stream(device=None) -> torch.Stream:

@@ -35,8 +35,8 @@ class MarkProgram final : public Executable {
 void queue_mark(std::shared_ptr<EventMark> mark) {
   Run run;
   run.executable = std::make_shared<MarkProgram>(std::move(mark));
-  run.name = "event";
   Executor::get().enqueue(std::move(run));
+  Executor::get().wait_for_room();
 }
 
 } // namespace

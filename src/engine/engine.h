@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/errors.h"
 #include "ir/graph.h"
 
 namespace torch_xla {
@@ -50,6 +51,18 @@ struct RunArgs {
   std::vector<uint64_t> scalars; // parallel to Graph::scalars: double or int64 bits
   RunOptions options;
   std::vector<EngineBufferRef> outputs; // filled by the run, parallel to Graph::outputs
+};
+
+// A step of a run failed; location() is its node's in the graph that was compiled.
+class StepError : public UserError {
+ public:
+  StepError(ErrorKind kind, const std::string& what, int32_t location) : UserError(kind, what), location_(location) {}
+  int32_t location() const {
+    return location_;
+  }
+
+ private:
+  int32_t location_;
 };
 
 class Executable {

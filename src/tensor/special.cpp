@@ -8,6 +8,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <torch/library.h>
 
 #include <limits>
@@ -108,7 +109,7 @@ LstmResult lstm_direction(const at::Tensor& input, at::TensorList weights, const
   at::Tensor bias_ih = config.has_biases ? weights[2] : at::zeros({weights[0].size(0)}, weights[0].options());
   at::Tensor bias_hh = config.has_biases ? weights[3] : bias_ih;
   auto results = at::mkldnn_rnn_layer(input, weights[0], weights[1], bias_ih, bias_hh, hx, cx, reverse, at::IntArrayRef(), kLstmMode, hx.size(-1),
-                                      config.num_layers, config.has_biases, config.bidirectional, config.batch_first, config.train);
+                                      config.num_layers, config.has_biases, config.bidirectional, config.batch_first, /*train=*/false);
   return {std::get<0>(results), std::get<1>(results), std::get<2>(results)};
 }
 
@@ -135,11 +136,16 @@ LstmResult run_layers(at::Tensor input, at::TensorList hx, at::TensorList params
   return {input, at::stack(last_h, 0), at::stack(last_c, 0)};
 }
 
-// oneDNN's layer handles float32 LSTMs without projection; all others are recorded cell by cell.
+bool needs_grad(const at::Tensor& input, at::TensorList hx, at::TensorList params) {
+  auto any = [](at::TensorList list) { return std::any_of(list.begin(), list.end(), [](const at::Tensor& t) { return t.requires_grad(); }); };
+  return c10::GradMode::is_enabled() && (input.requires_grad() || any(hx) || any(params));
+}
+
+// oneDNN's layer handles float32 LSTMs without projection; all others, and training, are recorded cell by cell.
 bool can_run_layers(const at::Tensor& input, at::TensorList hx, at::TensorList params, const LstmConfig& config) {
   size_t per_layer = config.has_biases ? 4 : 2;
   size_t layers = static_cast<size_t>(config.num_layers) * (config.bidirectional ? 2 : 1);
-  bool plain = hx.size() == 2 && params.size() == per_layer * layers && hx[0].size(2) == hx[1].size(2);
+  bool plain = !needs_grad(input, hx, params) && hx.size() == 2 && params.size() == per_layer * layers && hx[0].size(2) == hx[1].size(2);
   return plain && input.dim() == 3 && input.scalar_type() == c10::ScalarType::Float && input.numel() > 0;
 }
 

@@ -82,7 +82,9 @@ const Program& compile(const Trace& trace, ProgramEntry& entry, SyncCause cause)
 
 const Program& find_or_compile(const Trace& trace, const ValueBits& alive, SyncCause cause) {
   static metrics::Counter hits("CachedCompile");
-  ProgramEntry& entry = program_cache().entry(trace.key());
+  Hash128 key = trace.key();
+  key.add(env::fusion());
+  ProgramEntry& entry = program_cache().entry(key);
   if (const Program* program = find_program(entry, alive)) {
     hits.add();
     return *program;

@@ -30,8 +30,8 @@ struct Plan {
   std::vector<std::vector<int>> row_values; // by stage
   std::vector<std::vector<int>> row_stores;
   std::vector<Sweep> sweeps; // by stage
-  std::vector<int> scratch_slot; // by instruction: number of its scratch array, or -1
-  int scratch_count = 0;
+  std::vector<int> scratch_slot; // by instruction: its index in scratch_types, or -1
+  std::vector<DType> scratch_types; // one array of mid * inner elements each
 };
 
 Plan make_plan(const KernelSpec& spec);

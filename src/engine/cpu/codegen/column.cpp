@@ -1,0 +1,109 @@
+// Kernels that reduce columns: blocks of 64 inner elements are accumulated in registers over the mid loops.
+#include "engine/cpu/codegen/emitter.h"
+
+namespace torch_xla::cpu {
+
+namespace {
+
+// Bodies up to this size are written out for all vectors of a block; others loop over them.
+constexpr size_t kSmallBody = 12;
+
+class ColumnEmitter : public Emitter {
+ public:
+  using Emitter::Emitter;
+
+  void emit() {
+    emit_fixed();
+    int64_t blocks = (inner_ + kColumnBlock - 1) / kColumnBlock;
+    emit_loop(ir_, function_->getArg(2), function_->getArg(3), 1, {}, [&](Value* unit, llvm::ArrayRef<Value*>) {
+      auto saved = save();
+      enter_row(ir_.CreateUDiv(unit, i64(blocks)));
+      emit_block(ir_.CreateMul(ir_.CreateURem(unit, i64(blocks)), i64(kColumnBlock)));
+      restore(saved);
+      return Carried();
+    });
+    ir_.CreateRetVoid();
+  }
+
+ private:
+  void emit_block(Value* first) {
+    int64_t whole_end = inner_ / kColumnBlock * kColumnBlock;
+    if (whole_end == inner_) {
+      emit_whole_block(first);
+    } else if (whole_end == 0) {
+      emit_partial_block(first);
+    } else {
+      Value* whole = ir_.CreateICmpULT(first, i64(whole_end));
+      emit_if(ir_, whole, [&] { emit_whole_block(first); });
+      emit_if(ir_, ir_.CreateNot(whole), [&] { emit_partial_block(first); });
+    }
+  }
+
+  void emit_whole_block(Value* first) {
+    int vectors = static_cast<int>(kColumnBlock / wide_.width);
+    const Sweep& sweep = plan_.sweeps[0];
+    if (sweep.values.size() + sweep.reduces.size() <= kSmallBody && vectors * sweep.reduces.size() <= 16) {
+      return emit_group(first, vectors, nullptr);
+    }
+    emit_loop(ir_, first, ir_.CreateAdd(first, i64(kColumnBlock)), wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
+      emit_group(index, 1, nullptr);
+      return Carried();
+    });
+  }
+
+  void emit_partial_block(Value* first) {
+    emit_loop(ir_, first, i64(inner_), wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
+      emit_group(index, 1, wide_.first_lanes(ir_.CreateSub(i64(inner_), index)));
+      return Carried();
+    });
+  }
+
+  // `vectors` neighbouring vectors from inner index `first` on.
+  void emit_group(Value* first, int vectors, Value* mask) {
+    Accumulators acc{plan_.sweeps[0].reduces, vectors};
+    Carried totals = over_mid(acc, neutral_values(acc), [&](llvm::ArrayRef<Value*> carried) {
+      return emit_step(acc, first, mask, carried);
+    });
+    if (plan_.sweeps.size() < 2) {
+      return;
+    }
+    for (int n = 0; n < vectors; ++n) {
+      Position p = position(first, n, mask);
+      for (size_t r = 0; r < acc.reduces.size(); ++r) {
+        values_[acc.reduces[r]] = totals[r * vectors + n];
+      }
+      emit_values(plan_.sweeps[1].values, p);
+      emit_stores(plan_.sweeps[1].stores, p);
+    }
+  }
+
+  Carried emit_step(const Accumulators& acc, Value* first, Value* mask, llvm::ArrayRef<Value*> carried) {
+    const Sweep& sweep = plan_.sweeps[0];
+    Vec one = scalar();
+    emit_values(sweep.mid_values, {one, nullptr, nullptr});
+    emit_stores(sweep.mid_stores, {one, nullptr, nullptr});
+    Carried next(carried.begin(), carried.end());
+    for (int n = 0; n < acc.copies; ++n) {
+      Position p = position(first, n, mask);
+      emit_values(sweep.values, p);
+      for (size_t r = 0; r < acc.reduces.size(); ++r) {
+        size_t slot = r * acc.copies + n;
+        next[slot] = reduced(acc.reduces[r], carried[slot], p);
+      }
+      emit_stores(sweep.stores, p);
+    }
+    return next;
+  }
+
+  Position position(Value* first, int n, Value* mask) {
+    return {wide_, ir_.CreateAdd(first, i64(n * wide_.width)), mask};
+  }
+};
+
+} // namespace
+
+void emit_columns(const KernelSpec& spec, const Isa& isa, llvm::Function* function) {
+  ColumnEmitter(spec, isa, function).emit();
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,260 @@
+// Values are emitted in SSA order at the outermost loop that they vary with; splats of scalars are left to LICM.
+#include "engine/cpu/codegen/emitter.h"
+
+#include <bit>
+
+#include <llvm/IR/Module.h>
+
+#include "core/errors.h"
+#include "engine/cpu/codegen/convert.h"
+#include "engine/cpu/codegen/memory.h"
+#include "engine/cpu/codegen/philox.h"
+#include "engine/cpu/codegen/primitive.h"
+
+namespace torch_xla::cpu {
+
+namespace {
+
+constexpr int64_t kShortLoop = 64; // iterations that may share accumulators with the loop around them
+constexpr int64_t kLongLoop = 512; // more are split into blocks with accumulators of their own
+
+llvm::Function* add_function(llvm::Module& module, const std::string& name) {
+  auto& context = module.getContext();
+  llvm::Type* pointer = llvm::PointerType::getUnqual(context);
+  llvm::Type* i64 = llvm::Type::getInt64Ty(context);
+  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), {pointer, pointer, i64, i64}, false);
+  auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+  function->addFnAttr("prefer-vector-width", "512");
+  function->addFnAttr("min-legal-vector-width", "512");
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  return function;
+}
+
+// About the square root of the number of iterations, so that both levels of the sum are as long.
+int64_t block_length(int64_t iterations) {
+  int64_t length = 256;
+  while (length * length < iterations) {
+    length *= 2;
+  }
+  return length;
+}
+
+} // namespace
+
+void emit_kernel(const KernelSpec& spec, const Isa& isa, llvm::Module& module, const std::string& name) {
+  llvm::Function* function = add_function(module, name);
+  switch (spec.form) {
+    case KernelForm::kPointwise:
+      return emit_pointwise(spec, isa, function);
+    case KernelForm::kRow:
+      return emit_rows(spec, isa, function);
+    case KernelForm::kColumn:
+      return emit_columns(spec, isa, function);
+  }
+}
+
+Emitter::Emitter(const KernelSpec& spec, const Isa& isa, llvm::Function* function)
+    : spec_(spec),
+      isa_(isa),
+      plan_(make_plan(spec)),
+      function_(function),
+      ir_(llvm::BasicBlock::Create(function->getContext(), "entry", function)),
+      wide_(ir_, isa_, isa.lanes()),
+      inner_(spec.inner),
+      values_(spec.body.size()) {}
+
+void Emitter::emit_fixed() {
+  Vec one = scalar();
+  for (size_t i = 0; i < spec_.buffers.size(); ++i) {
+    const KernelBuffer& b = spec_.buffers[i];
+    Value* slot = ir_.CreateConstGEP1_64(ir_.getPtrTy(), function_->getArg(0), i);
+    Value* base = ir_.CreateLoad(ir_.getPtrTy(), slot);
+    origin_.addresses.push_back(element_address(one, b.dtype, base, i64(b.access.offset)));
+  }
+  for (const Access& a : spec_.indices) {
+    origin_.indices.push_back(i64(a.offset));
+  }
+  emit_values(plan_.fixed, {one, nullptr, nullptr});
+  emit_stores(plan_.fixed_stores, {one, nullptr, nullptr});
+}
+
+// Advances all addresses to `index` of a loop, numbered in the order outer, mid, inner.
+void Emitter::move(size_t loop, Value* index) {
+  for (size_t i = 0; i < origin_.addresses.size(); ++i) {
+    const KernelBuffer& b = spec_.buffers[i];
+    if (int64_t stride = b.access.strides[loop]) {
+      origin_.addresses[i] = element_address(scalar(), b.dtype, origin_.addresses[i], ir_.CreateMul(index, i64(stride)));
+    }
+  }
+  for (size_t i = 0; i < origin_.indices.size(); ++i) {
+    if (int64_t stride = spec_.indices[i].strides[loop]) {
+      origin_.indices[i] = ir_.CreateAdd(origin_.indices[i], ir_.CreateMul(index, i64(stride)));
+    }
+  }
+}
+
+void Emitter::enter_row(Value* row) {
+  for (size_t d = spec_.outer.size(); d-- > 0;) {
+    if (spec_.outer[d] > 1) {
+      move(d, d ? ir_.CreateURem(row, i64(spec_.outer[d])) : row);
+      row = d ? ir_.CreateUDiv(row, i64(spec_.outer[d])) : row;
+    }
+  }
+  emit_scalars(0);
+}
+
+void Emitter::emit_scalars(int stage) {
+  Vec one = scalar();
+  emit_values(plan_.row_values[stage], {one, nullptr, nullptr});
+  emit_stores(plan_.row_stores[stage], {one, nullptr, nullptr});
+}
+
+void Emitter::emit_values(const std::vector<int>& ids, const Position& p) {
+  for (int id : ids) {
+    values_[id] = emit_value(id, p);
+  }
+}
+
+void Emitter::emit_stores(const std::vector<int>& ids, const Position& p) {
+  for (int id : ids) {
+    const Instr& instr = spec_.body[id];
+    const KernelBuffer& b = spec_.buffers[instr.index];
+    int64_t stride = p.index ? b.access.strides.back() : 0;
+    Value* address = stride ? element_address(p.v, b.dtype, origin_.addresses[instr.index], ir_.CreateMul(p.index, i64(stride)))
+                            : origin_.addresses[instr.index];
+    emit_store(p.v, b.dtype, operand_type(instr), operand(instr.args[0], p.v), address, stride, p.mask);
+  }
+}
+
+Value* Emitter::operand(int id, const Vec& v) const {
+  XLA_ASSERT(values_[id], "instruction ", id, " (", prim_name(spec_.body[id].prim), ") is used before it is computed");
+  return v.splat(values_[id]);
+}
+
+DType Emitter::operand_type(const Instr& instr) const {
+  return spec_.body[instr.args[instr.prim == Prim::kSelect ? 1 : 0]].dtype;
+}
+
+Value* Emitter::emit_value(int id, const Position& p) {
+  const Instr& instr = spec_.body[id];
+  switch (instr.prim) {
+    case Prim::kConstant:
+      return emit_constant(instr);
+    case Prim::kScalar:
+      return emit_scalar_slot(instr);
+    case Prim::kLoad:
+      return emit_load_at(instr, p);
+    case Prim::kIota:
+      return emit_convert(p.v, DType::I64, instr.dtype, emit_index(instr.index, p));
+    case Prim::kRandomBits:
+      return emit_random(instr, p);
+    default:
+      break;
+  }
+  llvm::SmallVector<Value*, 3> args;
+  for (int32_t a : instr.args) {
+    args.push_back(operand(a, p.v));
+  }
+  return emit_primitive(p.v, instr.prim, operand_type(instr), instr.dtype, args);
+}
+
+Value* Emitter::emit_load_at(const Instr& instr, const Position& p) {
+  const KernelBuffer& b = spec_.buffers[instr.index];
+  int64_t stride = p.index ? b.access.strides.back() : 0;
+  if (stride == 0) {
+    return emit_load(scalar(), b.dtype, origin_.addresses[instr.index], 0, nullptr);
+  }
+  Value* address = element_address(p.v, b.dtype, origin_.addresses[instr.index], ir_.CreateMul(p.index, i64(stride)));
+  return emit_load(p.v, b.dtype, address, stride, p.mask);
+}
+
+// The value of an affine function of the loop indices.
+Value* Emitter::emit_index(int number, const Position& p) {
+  int64_t stride = p.index ? spec_.indices[number].strides.back() : 0;
+  if (stride == 0) {
+    return p.v.splat(origin_.indices[number]);
+  }
+  Value* first = ir_.CreateAdd(origin_.indices[number], ir_.CreateMul(p.index, i64(stride)));
+  return ir_.CreateAdd(p.v.splat(first), p.v.ramp(DType::I64, stride));
+}
+
+// Words of one block come from equal instructions, of which the passes keep one copy.
+Value* Emitter::emit_random(const Instr& instr, const Position& p) {
+  Value* seed = operand(instr.args[0], p.v);
+  Value* offset = operand(instr.args[1], p.v);
+  Value* word = emit_philox(p.v, seed, offset, emit_index(instr.index, p))[instr.lane];
+  return ir_.CreateIntCast(word, p.v.type(instr.dtype), false);
+}
+
+Value* Emitter::emit_constant(const Instr& instr) {
+  Vec one = scalar();
+  return is_float(instr.dtype) ? one.number(instr.dtype, std::bit_cast<double>(instr.imm))
+                               : one.integer(instr.dtype, static_cast<int64_t>(instr.imm));
+}
+
+Value* Emitter::emit_scalar_slot(const Instr& instr) {
+  DType slot_type = is_float(spec_.scalars[instr.index]) ? DType::F64 : DType::I64;
+  Vec one = scalar();
+  Value* slot = ir_.CreateConstGEP1_64(ir_.getInt64Ty(), function_->getArg(1), instr.index);
+  return emit_convert(one, slot_type, instr.dtype, ir_.CreateLoad(one.type(slot_type), slot));
+}
+
+Carried Emitter::neutral_values(const Accumulators& acc) const {
+  Carried values;
+  for (int id : acc.reduces) {
+    values.append(acc.copies, neutral(wide_, spec_.body[id].prim, spec_.body[id].dtype));
+  }
+  return values;
+}
+
+Carried Emitter::combined(const Accumulators& acc, llvm::ArrayRef<Value*> a, llvm::ArrayRef<Value*> b) const {
+  Carried values;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const Instr& instr = spec_.body[acc.reduces[i / acc.copies]];
+    values.push_back(combine(wide_, instr.prim, instr.dtype, a[i], b[i]));
+  }
+  return values;
+}
+
+Value* Emitter::reduced(int id, Value* accumulator, const Position& p) const {
+  const Instr& instr = spec_.body[id];
+  Value* x = operand(instr.args[0], p.v);
+  if (p.mask) {
+    x = ir_.CreateSelect(p.mask, x, neutral(p.v, instr.prim, instr.dtype));
+  }
+  return combine(p.v, instr.prim, instr.dtype, accumulator, x);
+}
+
+Carried Emitter::accumulate(const Accumulators& acc, int64_t last, int64_t step, llvm::ArrayRef<Value*> totals, LoopBody body) {
+  int64_t iterations = (last + step - 1) / step;
+  if (acc.reduces.empty() || iterations <= kShortLoop) {
+    return emit_loop(ir_, i64(0), i64(last), step, totals, body);
+  }
+  if (iterations <= kLongLoop) {
+    return combined(acc, totals, emit_loop(ir_, i64(0), i64(last), step, neutral_values(acc), body));
+  }
+  int64_t length = block_length(iterations) * step;
+  return emit_loop(ir_, i64(0), i64(last), length, totals, [&](Value* first, llvm::ArrayRef<Value*> outer_totals) {
+    Value* end = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, ir_.CreateAdd(first, i64(length)), i64(last));
+    return combined(acc, outer_totals, emit_loop(ir_, first, end, step, neutral_values(acc), body));
+  });
+}
+
+Carried Emitter::over_mid(const Accumulators& acc, llvm::ArrayRef<Value*> totals, CarriedBody body, size_t d) {
+  if (d == spec_.mid.size()) {
+    return body(totals);
+  }
+  Origin origin = save();
+  Value* step = d ? mid_step_ : i64(0);
+  Carried result = accumulate(acc, spec_.mid[d], 1, totals, [&](Value* index, llvm::ArrayRef<Value*> carried) {
+    move(spec_.outer.size() + d, index);
+    mid_step_ = ir_.CreateAdd(ir_.CreateMul(step, i64(spec_.mid[d])), index);
+    Carried next = over_mid(acc, carried, body, d + 1);
+    restore(origin);
+    return next;
+  });
+  mid_step_ = step;
+  return result;
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,103 @@
+// Builds the LLVM function of a kernel: loops, loads, values, reductions, stores.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/cpu/codegen/loops.h"
+#include "engine/cpu/codegen/plan.h"
+#include "engine/cpu/codegen/vec.h"
+
+namespace torch_xla::cpu {
+
+// Adds the function `name` with KernelFn's signature to the module.
+void emit_kernel(const KernelSpec& spec, const Isa& isa, llvm::Module& module, const std::string& name);
+
+// Where in the inner loop values are computed.
+struct Position {
+  const Vec& v;
+  Value* index; // of lane 0 in the inner loop; null outside of it
+  Value* mask; // lanes that exist; null: all
+};
+
+// The accumulators of a sweep's reductions, `copies` of each, in one flat list.
+struct Accumulators {
+  const std::vector<int>& reduces;
+  int copies;
+};
+
+// What the three forms of kernels share. Values of loops that are being emitted are members: they are set on entering a loop and restored
+// on leaving it.
+class Emitter {
+ public:
+  Emitter(const KernelSpec& spec, const Isa& isa, llvm::Function* function);
+
+ protected:
+  // Computes what varies with no loop; to be called first.
+  void emit_fixed();
+  // Sets the outer indices from the number of the row and computes the row's scalars of stage 0.
+  void enter_row(Value* row);
+  void emit_scalars(int stage);
+
+  // Addresses of all buffers and values of all indices at index 0 of the loops that are not entered yet.
+  struct Origin {
+    llvm::SmallVector<Value*, 8> addresses;
+    llvm::SmallVector<Value*, 2> indices;
+  };
+  Origin save() const {
+    return origin_;
+  }
+  void restore(const Origin& origin) {
+    origin_ = origin;
+  }
+
+  void emit_values(const std::vector<int>& ids, const Position& p);
+  void emit_stores(const std::vector<int>& ids, const Position& p);
+  Value* operand(int id, const Vec& v) const;
+
+  // Runs body in all mid loops; its argument and result are the carried accumulators.
+  using CarriedBody = llvm::function_ref<Carried(llvm::ArrayRef<Value*>)>;
+  Carried over_mid(const Accumulators& acc, llvm::ArrayRef<Value*> totals, CarriedBody body, size_t d = 0);
+  // A loop from 0 to last whose iterations accumulate; long ones are split for accuracy, see kernel.h.
+  Carried accumulate(const Accumulators& acc, int64_t last, int64_t step, llvm::ArrayRef<Value*> totals, LoopBody body);
+  Carried neutral_values(const Accumulators& acc) const;
+  // The reduction with one more vector of operands; lanes that do not exist are left out.
+  Value* reduced(int id, Value* accumulator, const Position& p) const;
+
+  Vec scalar() const {
+    return Vec(ir_, isa_, 1);
+  }
+  Value* i64(int64_t v) const {
+    return ir_.getInt64(v);
+  }
+
+  const KernelSpec& spec_;
+  const Isa& isa_;
+  const Plan plan_;
+  llvm::Function* function_;
+  mutable llvm::IRBuilder<> ir_;
+  const Vec wide_;
+  const int64_t inner_;
+  std::vector<Value*> values_; // by instruction, the latest one
+  Value* mid_step_ = nullptr; // linear index of the mid loops
+
+ private:
+  void move(size_t loop, Value* index);
+  Value* emit_value(int id, const Position& p);
+  Value* emit_load_at(const Instr& instr, const Position& p);
+  Value* emit_index(int number, const Position& p);
+  Value* emit_random(const Instr& instr, const Position& p);
+  Value* emit_constant(const Instr& instr);
+  Value* emit_scalar_slot(const Instr& instr);
+  DType operand_type(const Instr& instr) const;
+  Carried combined(const Accumulators& acc, llvm::ArrayRef<Value*> a, llvm::ArrayRef<Value*> b) const;
+
+  Origin origin_;
+};
+
+// The forms; each emits the whole function.
+void emit_pointwise(const KernelSpec& spec, const Isa& isa, llvm::Function* function);
+void emit_rows(const KernelSpec& spec, const Isa& isa, llvm::Function* function);
+void emit_columns(const KernelSpec& spec, const Isa& isa, llvm::Function* function);
+
+} // namespace torch_xla::cpu

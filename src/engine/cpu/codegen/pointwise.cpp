@@ -1,0 +1,65 @@
+// Kernels without reductions: one loop over elements, or one per row.
+#include "engine/cpu/codegen/emitter.h"
+
+namespace torch_xla::cpu {
+
+namespace {
+
+class PointwiseEmitter : public Emitter {
+ public:
+  using Emitter::Emitter;
+
+  void emit() {
+    emit_fixed();
+    Value* begin = function_->getArg(2);
+    Value* end = function_->getArg(3);
+    if (spec_.outer.empty()) {
+      emit_elements(begin, end);
+    } else {
+      emit_loop(ir_, begin, end, 1, {}, [&](Value* row, llvm::ArrayRef<Value*>) {
+        auto saved = save();
+        enter_row(row);
+        emit_elements(i64(0), i64(inner_));
+        restore(saved);
+        return Carried();
+      });
+    }
+    ir_.CreateRetVoid();
+  }
+
+ private:
+  bool has_elements() const {
+    return !plan_.sweeps[0].stores.empty();
+  }
+
+  // Whole vectors, then one masked vector for what remains.
+  void emit_elements(Value* begin, Value* end) {
+    if (!has_elements()) {
+      return;
+    }
+    Value* whole = ir_.CreateAnd(ir_.CreateSub(end, begin), i64(-wide_.width));
+    Value* whole_end = ir_.CreateAdd(begin, whole);
+    emit_loop(ir_, begin, whole_end, wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
+      emit_vector(index, nullptr);
+      return Carried();
+    });
+    emit_loop(ir_, whole_end, end, wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
+      emit_vector(index, wide_.first_lanes(ir_.CreateSub(end, index)));
+      return Carried();
+    });
+  }
+
+  void emit_vector(Value* index, Value* mask) {
+    Position p{wide_, index, mask};
+    emit_values(plan_.sweeps[0].values, p);
+    emit_stores(plan_.sweeps[0].stores, p);
+  }
+};
+
+} // namespace
+
+void emit_pointwise(const KernelSpec& spec, const Isa& isa, llvm::Function* function) {
+  PointwiseEmitter(spec, isa, function).emit();
+}
+
+} // namespace torch_xla::cpu

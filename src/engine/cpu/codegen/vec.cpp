@@ -1,0 +1,117 @@
+// Types, constants and small operations of one vector width.
+#include "engine/cpu/codegen/vec.h"
+
+#include "core/errors.h"
+
+namespace torch_xla::cpu {
+
+using llvm::ConstantFP;
+using llvm::ConstantInt;
+
+llvm::Type* Vec::lane_type(DType t) const {
+  switch (t) {
+    case DType::Bool:
+      return ir.getInt1Ty();
+    case DType::U8:
+    case DType::I8:
+      return ir.getInt8Ty();
+    case DType::I16:
+      return ir.getInt16Ty();
+    case DType::I32:
+      return ir.getInt32Ty();
+    case DType::I64:
+      return ir.getInt64Ty();
+    case DType::F16:
+    case DType::BF16:
+    case DType::F32:
+      return ir.getFloatTy();
+    case DType::F64:
+      return ir.getDoubleTy();
+    default:
+      throw InternalError(str("code generation: no registers for dtype ", static_cast<int>(t)));
+  }
+}
+
+llvm::Type* Vec::widen(llvm::Type* lane) const {
+  return width == 1 ? lane : llvm::FixedVectorType::get(lane, width);
+}
+
+llvm::Type* Vec::type(DType t) const {
+  return widen(lane_type(t));
+}
+
+Value* Vec::f32(double v) const {
+  return ConstantFP::get(type(DType::F32), v);
+}
+
+Value* Vec::f64(double v) const {
+  return ConstantFP::get(type(DType::F64), v);
+}
+
+Value* Vec::i32(int64_t v) const {
+  return integer(DType::I32, v);
+}
+
+Value* Vec::number(DType t, double v) const {
+  return is_float(t) ? ConstantFP::get(type(t), v) : integer(t, static_cast<int64_t>(v));
+}
+
+Value* Vec::integer(DType t, int64_t v) const {
+  llvm::APInt wide(64, static_cast<uint64_t>(v));
+  return ConstantInt::get(type(t), wide.trunc(lane_type(t)->getIntegerBitWidth()));
+}
+
+Value* Vec::like(Value* x, double v) const {
+  return ConstantFP::get(x->getType(), v);
+}
+
+Value* Vec::splat(Value* x) const {
+  return width == 1 || x->getType()->isVectorTy() ? x : ir.CreateVectorSplat(width, x);
+}
+
+Value* Vec::ramp(DType t, int64_t step) const {
+  if (width == 1) {
+    return integer(t, 0);
+  }
+  llvm::SmallVector<llvm::Constant*, 16> lanes;
+  for (int i = 0; i < width; ++i) {
+    lanes.push_back(ConstantInt::getSigned(lane_type(t), i * step));
+  }
+  return llvm::ConstantVector::get(lanes);
+}
+
+Value* Vec::first_lanes(Value* count) const {
+  Value* limited = ir.CreateBinaryIntrinsic(llvm::Intrinsic::umin, count, ir.getInt64(width));
+  return ir.CreateICmpULT(ramp(DType::I32, 1), splat(ir.CreateTrunc(limited, ir.getInt32Ty())));
+}
+
+Value* Vec::fma(Value* a, Value* b, Value* c) const {
+  return ir.CreateIntrinsic(a->getType(), llvm::Intrinsic::fma, {a, b, c});
+}
+
+Value* Vec::abs(Value* x) const {
+  return ir.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+}
+
+Value* Vec::copysign(Value* magnitude, Value* sign) const {
+  return ir.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, sign);
+}
+
+// The order of the operands is that of minps and maxps, which return the second one if either is NaN.
+Value* Vec::at_most(Value* x, Value* bound) const {
+  return ir.CreateSelect(ir.CreateFCmpOLT(bound, x), bound, x);
+}
+
+Value* Vec::at_least(Value* x, Value* bound) const {
+  return ir.CreateSelect(ir.CreateFCmpOGT(bound, x), bound, x);
+}
+
+Value* Vec::poly(Value* x, std::initializer_list<double> coefficients) const {
+  Value* sum = nullptr;
+  for (double c : coefficients) {
+    sum = sum ? fma(sum, x, like(x, c)) : like(x, c);
+  }
+  return sum;
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,269 @@
+// Pointwise rows of two or more operands: arithmetic, comparisons, logic, selection.
+#include "ops/math.h"
+#include "ops/tables.h"
+
+namespace torch_xla {
+namespace {
+
+#define ROW(NAME, RULE, TRAITS, EXPRESSION) \
+  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::RULE, .traits = TRAITS, .body = [](const BodyArgs& a) -> Ex { return EXPRESSION; }}
+#define SAME(NAME, EXPRESSION) ROW(NAME, kPromote, kNoTraits, EXPRESSION)
+#define FLOAT(NAME, EXPRESSION) ROW(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
+#define SELF(NAME, EXPRESSION) ROW(NAME, kSelf, kNoTraits, EXPRESSION)
+#define COMPARE(NAME, OPERATOR) \
+  ROW(NAME ".Tensor", kCompare, kNoTraits, common(a, 0) OPERATOR common(a, 1)), ROW(NAME ".Scalar", kCompare, kNoTraits, common(a, 0) OPERATOR common(a, 1))
+#define LOGIC(NAME, OPERATOR) ROW(NAME, kBool, kNoTraits, truth(a.raw(0)) OPERATOR truth(a.raw(1)))
+#define BITS(NAME, OPERATOR) SAME(NAME ".Tensor", a[0] OPERATOR a[1]), SAME(NAME ".Scalar", a[0] OPERATOR a[1])
+
+bool is_bool(const BodyArgs& a) {
+  return a.compute() == DType::Bool;
+}
+
+// Operand i of two as ATen compares it: rounded to the 16-bit float type that both have in common.
+Ex common(const BodyArgs& a, size_t i) {
+  DType other = a.raw(1 - i).dtype();
+  DType own = a.raw(i).dtype();
+  bool rounds = is_reduced_float(other) && a.compute() == DType::F32 && own != DType::F32 && !is_reduced_float(own);
+  return rounds ? a.raw(i).to(other).to(DType::F32) : a[i];
+}
+
+// x * alpha, which is 1 nearly always; of a Bool result only whether it is zero counts.
+Ex scaled(const BodyArgs& a, size_t x, size_t alpha) {
+  return is_bool(a) ? a[x] & a[alpha] : a[x] * a[alpha];
+}
+
+Ex add(const BodyArgs& a) {
+  return is_bool(a) ? a[0] | scaled(a, 1, 2) : a[0] + scaled(a, 1, 2);
+}
+
+Ex mul(const BodyArgs& a) {
+  return is_bool(a) ? a[0] & a[1] : a[0] * a[1];
+}
+
+Ex maximum(const BodyArgs& a) {
+  return is_bool(a) ? a[0] | a[1] : max(a[0], a[1]);
+}
+
+Ex minimum(const BodyArgs& a) {
+  return is_bool(a) ? a[0] & a[1] : min(a[0], a[1]);
+}
+
+// The number that is not NaN.
+Ex fmax(const BodyArgs& a) {
+  return is_float(a.compute()) ? select(is_nan(a[0]), a[1], select(is_nan(a[1]), a[0], max(a[0], a[1]))) : maximum(a);
+}
+
+Ex fmin(const BodyArgs& a) {
+  return is_float(a.compute()) ? select(is_nan(a[0]), a[1], select(is_nan(a[1]), a[0], min(a[0], a[1]))) : minimum(a);
+}
+
+// Integer division by zero would trap; ATen raises an error for it.
+Ex divisor(Ex y) {
+  return is_float(y.dtype()) ? y : select(y == 0.0, 1.0, y);
+}
+
+Ex differ_in_sign(Ex x, Ex y) {
+  return (x < 0.0) ^ (y < 0.0);
+}
+
+Ex sign_bit(Ex x) {
+  return (x < 0.0) | ((x == 0.0) & (1.0 / x < 0.0));
+}
+
+Ex copysign(Ex x, Ex y) {
+  Ex size = abs(x);
+  return select(sign_bit(y), -size, size);
+}
+
+Ex floor_divide_int(Ex x, Ex y) {
+  Ex d = divisor(y);
+  Ex q = x / d;
+  if (is_unsigned(x.dtype())) {
+    return q;
+  }
+  return select((rem(x, d) != 0.0) & differ_in_sign(x, d), q - 1.0, q);
+}
+
+// Python's //: see c10::div_floor_floating.
+Ex floor_divide_float(Ex x, Ex y) {
+  Ex r = rem(x, y);
+  Ex q = (x - r) / y;
+  q = select((r != 0.0) & differ_in_sign(r, y), q - 1.0, q);
+  Ex whole = floor(q);
+  whole = select(q - whole > 0.5, whole + 1.0, whole);
+  Ex quotient = x / y;
+  return select(y == 0.0, quotient, select(q != 0.0, whole, copysign(q.constant(0), quotient)));
+}
+
+Ex floor_divide(const BodyArgs& a) {
+  return is_float(a.compute()) ? floor_divide_float(a[0], a[1]) : floor_divide_int(a[0], a[1]);
+}
+
+Ex div_mode(const BodyArgs& a) {
+  if (attr_is(a.attr(0), "floor")) {
+    return floor_divide(a);
+  }
+  Ex q = a[0] / divisor(a[1]);
+  return is_float(a.compute()) && attr_is(a.attr(0), "trunc") ? trunc(q) : q;
+}
+
+// Python's %: the sign of the divisor.
+Ex remainder(const BodyArgs& a) {
+  Ex y = divisor(a[1]);
+  Ex r = rem(a[0], y);
+  return is_unsigned(a.compute()) ? r : select((r != 0.0) & differ_in_sign(r, y), r + y, r);
+}
+
+constexpr int kMaxPowBits = 16; // of an integer exponent; larger ones only matter modulo 2^64
+
+// By squaring; negative exponents leave only 1 and -1.
+Ex pow_int(Ex x, Ex y) {
+  Ex odd = (y & y.constant(1)) != 0.0;
+  Ex result = x.constant(1);
+  Ex base = x;
+  int bits = std::min<int>(kMaxPowBits, static_cast<int>(item_size(x.dtype())) * 8 - 1);
+  for (int i = 0; i < bits; ++i) {
+    Ex bit = (y & y.constant(static_cast<double>(int64_t{1} << i))) != 0.0;
+    result = select(bit, result * base, result);
+    base = base * base;
+  }
+  if (is_unsigned(x.dtype())) {
+    return result;
+  }
+  Ex of_unit = select(x == 1.0, 1.0, select(x == -1.0, select(odd, x, 1.0), x.constant(0)));
+  return select(y < 0.0, of_unit, result);
+}
+
+Ex pow(const BodyArgs& a) {
+  if (is_bool(a)) {
+    return a[0] | !a[1];
+  }
+  return is_float(a.compute()) ? pow(a[0], a[1]) : pow_int(a[0], a[1]);
+}
+
+double type_bits(Ex x) {
+  return static_cast<double>(item_size(x.dtype()) * 8);
+}
+
+Ex out_of_range(Ex shift) {
+  Ex large = shift >= type_bits(shift);
+  return is_unsigned(shift.dtype()) ? large : large | (shift < 0.0);
+}
+
+Ex shift_left(Ex x, Ex shift) {
+  Ex out = out_of_range(shift);
+  return select(out, 0.0, x.binary(Prim::kShl, select(out, 0.0, shift)));
+}
+
+Ex shift_right(Ex x, Ex shift) {
+  Prim prim = is_unsigned(x.dtype()) ? Prim::kShrL : Prim::kShrA;
+  Ex out = out_of_range(shift);
+  Ex result = x.binary(prim, select(out, type_bits(shift) - 1, shift));
+  return is_unsigned(x.dtype()) ? select(out, 0.0, result) : result;
+}
+
+Ex lerp(Ex x, Ex end, Ex weight) {
+  Ex d = end - x;
+  return select(abs(weight) < 0.5, x + weight * d, end - d * (1.0 - weight));
+}
+
+Ex xlogy(Ex x, Ex y) {
+  return select(is_nan(y), y, select(x == 0.0, 0.0, x * log(y)));
+}
+
+Ex logaddexp(Ex x, Ex y) {
+  Ex m = max(x, y);
+  Ex sum = m + log1p(exp(-abs(x - y)));
+  return select((x == y) & (abs(x) == kInfinity), x, sum);
+}
+
+Ex hypot(Ex x, Ex y) {
+  Ex large = max(abs(x), abs(y));
+  Ex small = min(abs(x), abs(y));
+  Ex ratio = select(large == 0.0, 0.0, small / large);
+  return select((abs(x) == kInfinity) | (abs(y) == kInfinity), kInfinity, large * sqrt(sq(ratio) + 1.0));
+}
+
+Ex heaviside(Ex x, Ex at_zero) {
+  return select(x == 0.0, at_zero, select(x < 0.0, 0.0, x.constant(1)));
+}
+
+Ex clamp(const BodyArgs& a) {
+  Ex x = a[0];
+  if (a.has(1)) {
+    x = max(x, a[1]);
+  }
+  return a.has(2) ? min(x, a[2]) : x;
+}
+
+constinit const Op kRows[] = {
+    ROW("add.Tensor", kPromote, kNoTraits, add(a)),
+    ROW("sub.Tensor", kPromote, kIntToBool, a[0] - scaled(a, 1, 2)),
+    ROW("rsub.Tensor", kPromote, kIntToBool, a[1] - scaled(a, 0, 2)),
+    ROW("rsub.Scalar", kPromote, kIntToBool, a[1] - scaled(a, 0, 2)),
+    SAME("mul.Tensor", mul(a)),
+    SAME("mul.Scalar", mul(a)),
+    FLOAT("div.Tensor", a[0] / a[1]),
+    FLOAT("div.Scalar", a[0] / a[1]),
+    SAME("div.Tensor_mode", div_mode(a)), // with rounding_mode None a float result: the recorder's div.Tensor
+    SAME("div.Scalar_mode", div_mode(a)),
+    SAME("floor_divide", floor_divide(a)),
+    SAME("floor_divide.Scalar", floor_divide(a)),
+    SAME("remainder.Tensor", remainder(a)),
+    SAME("remainder.Scalar", remainder(a)),
+    SAME("remainder.Scalar_Tensor", remainder(a)),
+    SAME("fmod.Tensor", rem(a[0], divisor(a[1]))),
+    SAME("fmod.Scalar", rem(a[0], divisor(a[1]))),
+    SAME("maximum", maximum(a)),
+    SAME("minimum", minimum(a)),
+    SAME("fmax", fmax(a)),
+    SAME("fmin", fmin(a)),
+    FLOAT("atan2", a[0].binary(Prim::kAtan2, a[1])),
+    SAME("hypot", hypot(a[0], a[1])),
+    FLOAT("copysign.Tensor", copysign(a[0], a[1])),
+    FLOAT("copysign.Scalar", copysign(a[0], a[1])),
+    SAME("heaviside", heaviside(a[0], a[1])),
+    FLOAT("xlogy.Tensor", xlogy(a[0], a[1])),
+    FLOAT("xlogy.Scalar_Self", xlogy(a[0], a[1])),
+    FLOAT("xlogy.Scalar_Other", xlogy(a[0], a[1])),
+    SAME("logaddexp", logaddexp(a[0], a[1])),
+    SAME("pow.Tensor_Tensor", pow(a)),
+    SAME("pow.Scalar", pow(a)),
+    COMPARE("eq", ==),
+    COMPARE("ne", !=),
+    COMPARE("lt", <),
+    COMPARE("le", <=),
+    COMPARE("gt", >),
+    COMPARE("ge", >=),
+    LOGIC("logical_and", &),
+    LOGIC("logical_or", |),
+    LOGIC("logical_xor", ^),
+    BITS("bitwise_and", &),
+    BITS("bitwise_or", |),
+    BITS("bitwise_xor", ^),
+    SAME("bitwise_left_shift.Tensor", shift_left(a[0], a[1])),
+    SAME("bitwise_left_shift.Tensor_Scalar", shift_left(a[0], a[1])),
+    SAME("bitwise_right_shift.Tensor", shift_right(a[0], a[1])),
+    SAME("bitwise_right_shift.Tensor_Scalar", shift_right(a[0], a[1])),
+    ROW("where.self", kTail, kNoTraits, select(truth(a.raw(0)), a[1], a[2])),
+    SELF("lerp.Tensor", lerp(a[0], a[1], a[2])),
+    SELF("lerp.Scalar", lerp(a[0], a[1], a[2])),
+    SAME("addcmul", a[0] + a[3] * a[1] * a[2]),
+    SAME("addcdiv", a[0] + a[3] * a[1] / a[2]),
+    SELF("masked_fill.Scalar", select(truth(a.raw(1)), a[2], a[0])),
+    SELF("masked_fill.Tensor", select(truth(a.raw(1)), a[2], a[0])),
+    SAME("clamp", clamp(a)),
+    SAME("clamp.Tensor", clamp(a)),
+    SAME("clamp_min", max(a[0], a[1])),
+    SAME("clamp_min.Tensor", max(a[0], a[1])),
+    SAME("clamp_max", min(a[0], a[1])),
+    SAME("clamp_max.Tensor", min(a[0], a[1])),
+};
+
+} // namespace
+
+std::span<const Op> binary_ops() {
+  return kRows;
+}
+
+} // namespace torch_xla

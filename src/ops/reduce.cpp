@@ -1,0 +1,336 @@
+// Sums, means, extrema, logical reductions, variances, norms; index-valued reductions and scans are library calls.
+#include "core/errors.h"
+#include "ops/math.h"
+#include "ops/rules.h"
+#include "ops/tables.h"
+
+namespace torch_xla {
+namespace {
+
+// How a row passes its dims and flags: positions among the attributes, -1 where it has none.
+struct Layout {
+  int dims = -1;
+  int keepdim = -1;
+  int dtype = -1;
+};
+constexpr Layout kFull = {};
+constexpr Layout kFullTyped = {.dtype = 0};
+constexpr Layout kDims = {.dims = 0, .keepdim = 1};
+constexpr Layout kDimsTyped = {.dims = 0, .keepdim = 1, .dtype = 2};
+constexpr Layout kVar = {.dims = 0, .keepdim = 2}; // correction between
+constexpr Layout kNorm = {.dims = 1, .keepdim = 2, .dtype = 3}; // order first
+constexpr Layout kNormDims = {.dims = 1, .keepdim = 2};
+constexpr Layout kNormTyped = {.dtype = 1};
+
+Dims reduced(const InferContext& c, Layout layout) {
+  return wrap_dims(layout.dims < 0 ? Dims() : c.get_dims(layout.dims), c.operand(0).dims.size());
+}
+
+void add_reduced(InferContext& c, Layout layout, DType dtype) {
+  c.add_result(dtype, reduced_dims(c.operand(0).dims, reduced(c, layout), layout.keepdim >= 0 && c.get_bool(layout.keepdim)));
+}
+
+DType asked_dtype(const InferContext& c, Layout layout, DType otherwise) {
+  return layout.dtype < 0 ? otherwise : get_dtype(c, layout.dtype, otherwise);
+}
+
+// ---- Sums and products ----
+
+template <const Layout& L>
+void infer_sum(InferContext& c) {
+  DType dtype = c.operand(0).dtype;
+  add_reduced(c, L, asked_dtype(c, L, is_integral(dtype, true) ? DType::I64 : dtype));
+}
+
+Ex summand(ExpandContext& c) {
+  return c.raw(0).to(compute_type(c.result_type(0).dtype));
+}
+
+template <const Layout& L, Prim P>
+void expand_sum(ExpandContext& c) {
+  c.set(0, summand(c).reduce(P, reduced(c, L)));
+}
+
+template <const Layout& L>
+void expand_nansum(ExpandContext& c) {
+  Ex x = c.computed(0);
+  Ex present = is_float(x.dtype()) ? select(is_nan(x), 0.0, x) : x;
+  c.set(0, reduce_sum(present.to(summand(c).dtype()), reduced(c, L)));
+}
+
+template <const Layout& L>
+void infer_mean(InferContext& c) {
+  DType dtype = asked_dtype(c, L, c.operand(0).dtype);
+  if (!is_float(dtype)) {
+    fall_back("mean of integers"); // ATen's error names the dtype
+  }
+  add_reduced(c, L, dtype);
+}
+
+Ex mean_of(Ex x, const Dims& over) {
+  return reduce_sum(x, over) / static_cast<double>(reduced_count(x.type().dims, over));
+}
+
+template <const Layout& L>
+void expand_mean(ExpandContext& c) {
+  c.set(0, mean_of(summand(c), reduced(c, L)));
+}
+
+void infer_count(InferContext& c) {
+  add_reduced(c, {.dims = 0}, DType::I64);
+}
+
+void expand_count(ExpandContext& c) {
+  c.set(0, reduce_sum(truth(c.computed(0)).to(DType::I64), reduced(c, {.dims = 0})));
+}
+
+// ---- Extrema ----
+
+void check_nonempty(const InferContext& c, Layout layout, const char* name) {
+  Dims from = c.operand(0).dims;
+  if (num_elements(from) > 0) {
+    return;
+  }
+  bool named = layout.dims >= 0 && !c.get_dims(layout.dims).empty();
+  XLA_CHECK(named, name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+  for (int64_t d : reduced(c, layout)) {
+    XLA_CHECK_KIND(Index, from[d] != 0, name, "(): Expected reduction dim ", d, " to have non-zero size.");
+  }
+}
+
+constexpr char kAmax[] = "amax";
+constexpr char kAmin[] = "amin";
+constexpr char kMax[] = "max";
+constexpr char kMin[] = "min";
+constexpr char kAminmax[] = "aminmax";
+constexpr char kArgmax[] = "argmax";
+constexpr char kArgmin[] = "argmin";
+
+template <const Layout& L, const char* Name>
+void infer_extremum(InferContext& c) {
+  check_nonempty(c, L, Name);
+  add_reduced(c, L, c.operand(0).dtype);
+}
+
+template <const Layout& L, Ex (*Reduce)(Ex, const Dims&)>
+void expand_extremum(ExpandContext& c) {
+  c.set(0, Reduce(c.raw(0).to(compute_type(c.raw(0).dtype())), reduced(c, L)));
+}
+
+void infer_aminmax(InferContext& c) {
+  check_nonempty(c, kDims, kAminmax);
+  add_reduced(c, kDims, c.operand(0).dtype);
+  add_reduced(c, kDims, c.operand(0).dtype);
+}
+
+void expand_aminmax(ExpandContext& c) {
+  c.set(0, reduce_min(c.computed(0), reduced(c, kDims)));
+  c.set(1, reduce_max(c.computed(0), reduced(c, kDims)));
+}
+
+// ---- any, all ----
+
+template <const Layout& L>
+void infer_logical(InferContext& c) {
+  bool is_byte = c.operand(0).dtype == DType::U8;
+  if (L.dims >= 0 && !c.is_none(L.dims) && c.get_dims(L.dims).empty()) {
+    fall_back("an empty list of dims, which reduces nothing");
+  }
+  add_reduced(c, L, is_byte ? DType::U8 : DType::Bool);
+}
+
+template <const Layout& L, Prim P>
+void expand_logical(ExpandContext& c) {
+  c.set(0, truth(c.computed(0)).reduce(P, reduced(c, L)));
+}
+
+// ---- Variances ----
+
+template <bool WithMean>
+void infer_var(InferContext& c) {
+  require_float(c, 0);
+  add_reduced(c, kVar, c.operand(0).dtype);
+  if (WithMean) {
+    add_reduced(c, kVar, c.operand(0).dtype);
+  }
+}
+
+// In two passes, as the sum of squares alone loses digits.
+template <bool Root>
+void expand_var(ExpandContext& c) {
+  Ex x = c.computed(0);
+  Dims over = reduced(c, kVar);
+  Ex mean = mean_of(x, over);
+  double count = static_cast<double>(reduced_count(x.type().dims, over)) - c.get_double(1, 1);
+  Ex var = reduce_sum(sq(x - mean), over) / std::max(count, 0.0);
+  c.set(0, Root ? sqrt(var) : var);
+  if (c.num_results() > 1) {
+    c.set(1, mean);
+  }
+}
+
+// ---- Norms ----
+
+template <const Layout& L>
+void infer_norm(InferContext& c) {
+  DType dtype = asked_dtype(c, L, c.operand(0).dtype);
+  double order = c.get_double(0, 2);
+  if (!is_float(dtype) || !is_float(c.operand(0).dtype) || (num_elements(c.operand(0).dims) == 0 && (order < 0 || order == kInfinity))) {
+    fall_back("a norm of integers or of nothing");
+  }
+  add_reduced(c, L, dtype);
+}
+
+Ex norm_of(Ex x, double order, const Dims& over) {
+  if (order == kInfinity) {
+    return reduce_max(abs(x), over);
+  }
+  if (order == -kInfinity) {
+    return reduce_min(abs(x), over);
+  }
+  if (order == 0) {
+    return reduce_sum(truth(x).to(x.dtype()), over);
+  }
+  if (order == 1) {
+    return reduce_sum(abs(x), over);
+  }
+  if (order == 2) {
+    return sqrt(reduce_sum(sq(x), over));
+  }
+  Ex sum = reduce_sum(pow(abs(x), x.constant(order)), over);
+  return pow(sum, sum.constant(1 / order));
+}
+
+template <const Layout& L>
+void expand_norm(ExpandContext& c) {
+  c.set(0, norm_of(summand(c), c.get_double(0, 2), reduced(c, L)));
+}
+
+void infer_logsumexp(InferContext& c) {
+  require_float(c, 0);
+  if (num_elements(c.operand(0).dims) == 0) {
+    fall_back("logsumexp of nothing");
+  }
+  add_reduced(c, kDims, c.operand(0).dtype);
+}
+
+void expand_logsumexp(ExpandContext& c) {
+  Ex x = c.computed(0);
+  Dims over = reduced(c, kDims);
+  Ex top = reduce_max(x, over);
+  Ex shift = select(abs(top) == kInfinity, 0.0, top);
+  c.set(0, log(reduce_sum(exp(x - shift), over)) + shift);
+}
+
+// ---- Library calls ----
+
+template <const char* Name>
+void infer_arg(InferContext& c) {
+  bool empty = num_elements(c.operand(0).dims) == 0;
+  XLA_CHECK_KIND(Index, !empty || !c.is_none(0), Name, "(): Expected reduction dim to be specified for input.numel() == 0.");
+  check_nonempty(c, kDims, Name);
+  add_reduced(c, kDims, DType::I64);
+}
+
+// Values and their indices along a dim, attribute Dim.
+template <const Layout& L>
+void infer_values_indices(InferContext& c) {
+  if (num_elements(c.operand(0).dims) == 0) {
+    fall_back("an extremum of nothing");
+  }
+  add_reduced(c, L, c.operand(0).dtype);
+  add_reduced(c, L, DType::I64);
+}
+constexpr Layout kKth = {.dims = 1, .keepdim = 2};
+
+template <int Dim>
+void infer_sorted(InferContext& c) {
+  wrap_dim(c.get_int(Dim, -1), c.operand(0).dims.size());
+  like_operand<0>(c);
+  c.add_result(DType::I64, c.operand(0).dims);
+}
+
+void infer_argsort(InferContext& c) {
+  c.add_result(DType::I64, c.operand(0).dims);
+}
+
+void infer_topk(InferContext& c) {
+  Type type = c.operand(0);
+  int64_t dim = wrap_dim(c.get_int(1, -1), type.dims.size());
+  int64_t k = c.get_int(0);
+  XLA_CHECK(k >= 0 && k <= (type.dims.empty() ? 1 : type.dims[dim]), "selected index k out of range");
+  if (!type.dims.empty()) {
+    type.dims[dim] = k;
+  }
+  c.add_result(type.dtype, type.dims);
+  c.add_result(DType::I64, type.dims);
+}
+
+// cumsum, cumprod: attributes dim, dtype.
+void infer_scan(InferContext& c) {
+  Type type = c.operand(0);
+  wrap_dim(c.get_int(0), type.dims.size());
+  c.add_result(get_dtype(c, 1, is_integral(type.dtype, true) ? DType::I64 : type.dtype), type.dims);
+}
+
+#define COMPOSITE(NAME, INFER, ...) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = __VA_ARGS__}
+#define LIBRARY(NAME, ...) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = __VA_ARGS__}
+
+constinit const Op kRows[] = {
+    COMPOSITE("sum", infer_sum<kFullTyped>, expand_sum<kFullTyped, Prim::kReduceSum>),
+    COMPOSITE("sum.dim_IntList", infer_sum<kDimsTyped>, expand_sum<kDimsTyped, Prim::kReduceSum>),
+    COMPOSITE("prod", infer_sum<kFullTyped>, expand_sum<kFullTyped, Prim::kReduceProd>),
+    COMPOSITE("prod.dim_int", infer_sum<kDimsTyped>, expand_sum<kDimsTyped, Prim::kReduceProd>),
+    COMPOSITE("nansum", infer_sum<kDimsTyped>, expand_nansum<kDimsTyped>),
+    COMPOSITE("mean", infer_mean<kFullTyped>, expand_mean<kFullTyped>),
+    COMPOSITE("mean.dim", infer_mean<kDimsTyped>, expand_mean<kDimsTyped>),
+    COMPOSITE("count_nonzero.dim_IntList", infer_count, expand_count),
+    COMPOSITE("amax", infer_extremum<kDims, kAmax>, expand_extremum<kDims, reduce_max>),
+    COMPOSITE("amin", infer_extremum<kDims, kAmin>, expand_extremum<kDims, reduce_min>),
+    COMPOSITE("max", infer_extremum<kFull, kMax>, expand_extremum<kFull, reduce_max>),
+    COMPOSITE("min", infer_extremum<kFull, kMin>, expand_extremum<kFull, reduce_min>),
+    COMPOSITE("aminmax", infer_aminmax, expand_aminmax),
+    COMPOSITE("any", infer_logical<kFull>, expand_logical<kFull, Prim::kReduceOr>),
+    COMPOSITE("any.dim", infer_logical<kDims>, expand_logical<kDims, Prim::kReduceOr>),
+    COMPOSITE("any.dims", infer_logical<kDims>, expand_logical<kDims, Prim::kReduceOr>),
+    COMPOSITE("all", infer_logical<kFull>, expand_logical<kFull, Prim::kReduceAnd>),
+    COMPOSITE("all.dim", infer_logical<kDims>, expand_logical<kDims, Prim::kReduceAnd>),
+    COMPOSITE("all.dims", infer_logical<kDims>, expand_logical<kDims, Prim::kReduceAnd>),
+    COMPOSITE("var.correction", infer_var<false>, expand_var<false>),
+    COMPOSITE("std.correction", infer_var<false>, expand_var<true>),
+    COMPOSITE("var_mean.correction", infer_var<true>, expand_var<false>),
+    COMPOSITE("std_mean.correction", infer_var<true>, expand_var<true>),
+    COMPOSITE("linalg_vector_norm", infer_norm<kNorm>, expand_norm<kNorm>),
+    COMPOSITE("norm.Scalar", infer_norm<kFull>, expand_norm<kFull>),
+    COMPOSITE("norm.ScalarOpt_dtype", infer_norm<kNormTyped>, expand_norm<kNormTyped>),
+    COMPOSITE("norm.ScalarOpt_dim", infer_norm<kNormDims>, expand_norm<kNormDims>),
+    COMPOSITE("norm.ScalarOpt_dim_dtype", infer_norm<kNorm>, expand_norm<kNorm>),
+    COMPOSITE("logsumexp", infer_logsumexp, expand_logsumexp),
+    LIBRARY("argmax", infer_arg<kArgmax>),
+    LIBRARY("argmin", infer_arg<kArgmin>),
+    LIBRARY("max.dim", infer_values_indices<kDims>),
+    LIBRARY("min.dim", infer_values_indices<kDims>),
+    LIBRARY("median.dim", infer_values_indices<kDims>),
+    LIBRARY("nanmedian.dim", infer_values_indices<kDims>),
+    LIBRARY("mode", infer_values_indices<kDims>),
+    LIBRARY("kthvalue", infer_values_indices<kKth>),
+    LIBRARY("median", infer_extremum<kFull, kMax>),
+    LIBRARY("nanmedian", infer_extremum<kFull, kMax>),
+    LIBRARY("sort", infer_sorted<0>),
+    LIBRARY("sort.stable", infer_sorted<1>),
+    LIBRARY("argsort.stable", infer_argsort),
+    LIBRARY("topk", infer_topk),
+    LIBRARY("cummax", infer_sorted<0>),
+    LIBRARY("cummin", infer_sorted<0>),
+    LIBRARY("cumsum", infer_scan),
+    LIBRARY("cumprod", infer_scan),
+    LIBRARY("_logcumsumexp", like_float_operand<0>),
+};
+
+} // namespace
+
+std::span<const Op> reduce_ops() {
+  return kRows;
+}
+
+} // namespace torch_xla

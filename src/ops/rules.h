@@ -1,0 +1,54 @@
+// Shape rules that rows of several families share. All throw UserError in ATen's words for bad arguments.
+#pragma once
+
+#include <string>
+
+#include "ir/builder.h"
+
+namespace torch_xla {
+
+// Hands the call to the CPU fallback, where ATen computes it or reports what is wrong with it.
+[[noreturn]] void fall_back(const std::string& reason);
+
+// dim in [0, max(rank, 1)).
+int64_t wrap_dim(int64_t dim, size_t rank);
+// Dims of a reduction: none named means all.
+Dims wrap_dims(const Dims& dims, size_t rank);
+Dims all_dims(size_t rank);
+// Extents after a reduction.
+Dims reduced_dims(const Dims& from, const Dims& over, bool keepdim);
+// Extents after a reduction, for the builder's reductions, which keep dims as 1.
+inline Dims kept_dims(const Dims& from, const Dims& over) {
+  return reduced_dims(from, over, true);
+}
+// Number of elements that one result element is made of.
+int64_t reduced_count(const Dims& from, const Dims& over);
+
+std::string dims_text(const Dims& dims); // [2, 3]
+std::string product_text(const Dims& dims); // 2x3
+
+// A dtype attribute; None gives `otherwise`.
+DType get_dtype(const InferContext& context, size_t i, DType otherwise);
+// One flag of a bool[] attribute.
+bool get_flag(const InferContext& context, size_t i, size_t flag);
+// Entry `i` of an int[n] attribute, of which one entry stands for all; empty gives `otherwise`.
+int64_t pick(const Dims& list, size_t i, int64_t otherwise);
+
+// Both operands' dtype; falls back where they differ, as promotion is for pointwise rows.
+DType same_dtype(const InferContext& context, size_t a, size_t b);
+void require_float(const InferContext& context, size_t i);
+void require_rank(const InferContext& context, size_t i, size_t rank, const char* message);
+
+// Result types that many rows share: that of operand I.
+template <size_t I>
+void like_operand(InferContext& c) {
+  Type type = c.operand(I);
+  c.add_result(type.dtype, type.dims);
+}
+template <size_t I>
+void like_float_operand(InferContext& c) {
+  require_float(c, I);
+  like_operand<I>(c);
+}
+
+} // namespace torch_xla

@@ -1,0 +1,149 @@
+// Pointwise rows of one tensor operand.
+#include "ops/math.h"
+#include "ops/tables.h"
+
+namespace torch_xla {
+namespace {
+
+#define ROW(NAME, RULE, TRAITS, EXPRESSION)                                                           \
+  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::RULE, .traits = TRAITS, .body = [](const BodyArgs& a) -> Ex { \
+     Ex x = a[0];                                                                                     \
+     return EXPRESSION;                                                                               \
+   }}
+#define FLOAT(NAME, EXPRESSION) ROW(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
+#define SAME(NAME, EXPRESSION) ROW(NAME, kPromote, kNoTraits, EXPRESSION)
+#define TEST(NAME, EXPRESSION)                                                                         \
+  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::kBool, .body = [](const BodyArgs& a) -> Ex { \
+     Ex x = a.raw(0).to(compute_type(a.raw(0).dtype()));                                              \
+     return EXPRESSION;                                                                               \
+   }}
+
+constexpr double kLn2 = 0.693147180559945309417;
+constexpr double kLn10 = 2.302585092994045684;
+constexpr double kPi = 3.14159265358979323846;
+
+Ex sign(Ex x) {
+  if (x.dtype() == DType::Bool) {
+    return x;
+  }
+  Ex positive = select(x > 0.0, x.constant(1), 0.0); // NaN gives 0, as ATen's does
+  return is_unsigned(x.dtype()) ? positive : select(x < 0.0, x.constant(-1), positive);
+}
+
+// x as x * 2^-28 and over: 1 is lost against x^2, whose square may overflow.
+Ex asinh(Ex x) {
+  Ex u = abs(x);
+  Ex near = log1p(u + sq(u) / (sqrt(sq(u) + 1.0) + 1.0));
+  Ex y = select(u > 268435456.0, log(u) + kLn2, near);
+  return select(x < 0.0, -y, y);
+}
+
+Ex acosh(Ex x) {
+  Ex t = x - 1.0;
+  Ex near = log1p(t + sqrt(t * 2.0 + sq(t)));
+  return select(x > 268435456.0, log(x) + kLn2, near);
+}
+
+// Finite limits of the result type: nan_to_num's defaults.
+double largest(DType t) {
+  switch (t) {
+    case DType::F16:
+      return 65504.0;
+    case DType::BF16:
+      return 3.38953138925153547590e+38;
+    case DType::F32:
+      return 3.40282346638528859812e+38;
+    default:
+      return 1.79769313486231570815e+308;
+  }
+}
+
+Ex nan_to_num(const BodyArgs& a) {
+  Ex x = a[0];
+  if (!is_float(a.compute())) {
+    return x;
+  }
+  double limit = largest(a.result().dtype);
+  Ex finite = select(is_nan(x), attr_double(a.attr(0), 0), x);
+  finite = select(finite == kInfinity, attr_double(a.attr(1), limit), finite);
+  return select(finite == -kInfinity, attr_double(a.attr(2), -limit), finite);
+}
+
+Ex logit(const BodyArgs& a) {
+  Ex x = a[0];
+  double eps = attr_double(a.attr(0), -1);
+  Ex z = eps < 0 ? x : select(x < eps, eps, select(x > 1 - eps, 1 - eps, x));
+  return log(z / (1.0 - z));
+}
+
+Ex round_decimals(const BodyArgs& a) {
+  Ex x = a[0];
+  double decimals = attr_double(a.attr(0), 0);
+  double scale = std::pow(10.0, std::abs(decimals));
+  if (!is_float(a.compute())) {
+    return x;
+  }
+  return decimals < 0 ? (x / scale).unary(Prim::kRoundEven) * scale : (x * scale).unary(Prim::kRoundEven) / scale;
+}
+
+Ex sinc(Ex x) {
+  Ex y = x * kPi;
+  return select(x == 0.0, 1.0, y.unary(Prim::kSin) / y);
+}
+
+constinit const Op kRows[] = {
+    SAME("abs", abs(x)),
+    ROW("neg", kPromote, kIntToBool, -x),
+    SAME("sign", sign(x)),
+    SAME("sgn", sign(x)),
+    SAME("ceil", float_only(x, Prim::kCeil)),
+    SAME("floor", float_only(x, Prim::kFloor)),
+    SAME("trunc", float_only(x, Prim::kTrunc)),
+    SAME("round", float_only(x, Prim::kRoundEven)),
+    SAME("frac", x - float_only(x, Prim::kTrunc)),
+    SAME("bitwise_not", x.unary(Prim::kNot)),
+    FLOAT("exp", exp(x)),
+    FLOAT("exp2", pow(x.constant(2), x)),
+    FLOAT("expm1", expm1(x)),
+    FLOAT("log", log(x)),
+    FLOAT("log2", log(x) / kLn2),
+    FLOAT("log10", log(x) / kLn10),
+    FLOAT("log1p", log1p(x)),
+    FLOAT("sqrt", sqrt(x)),
+    FLOAT("rsqrt", 1.0 / sqrt(x)), // correctly rounded, as ATen's
+    FLOAT("reciprocal", 1.0 / x),
+    FLOAT("sin", x.unary(Prim::kSin)),
+    FLOAT("cos", cos(x)),
+    FLOAT("tan", tan(x)),
+    FLOAT("asin", x.unary(Prim::kAsin)),
+    FLOAT("acos", x.unary(Prim::kAcos)),
+    FLOAT("atan", x.unary(Prim::kAtan)),
+    FLOAT("sinh", x.unary(Prim::kSinh)),
+    FLOAT("cosh", x.unary(Prim::kCosh)),
+    FLOAT("tanh", tanh(x)),
+    FLOAT("asinh", asinh(x)),
+    FLOAT("acosh", acosh(x)),
+    FLOAT("atanh", (log1p(x) - log1p(-x)) * 0.5),
+    FLOAT("erf", erf(x)),
+    FLOAT("erfc", x.unary(Prim::kErfc)),
+    FLOAT("sigmoid", logistic(x)),
+    FLOAT("sinc", sinc(x)),
+    FLOAT("deg2rad", x * (kPi / 180)),
+    FLOAT("rad2deg", x * (180 / kPi)),
+    TEST("logical_not", !truth(x)),
+    TEST("isnan", is_nan(x)),
+    TEST("isinf", is_float(x.dtype()) ? abs(x) == kInfinity : x != x),
+    TEST("isposinf", is_float(x.dtype()) ? x == kInfinity : x != x),
+    TEST("isneginf", is_float(x.dtype()) ? x == -kInfinity : x != x),
+    {.name = "aten::nan_to_num", .kind = OpKind::kPointwise, .rule = TypeRule::kSelf, .body = nan_to_num},
+    {.name = "aten::logit", .kind = OpKind::kPointwise, .rule = TypeRule::kPromoteFloat, .body = logit},
+    {.name = "aten::round.decimals", .kind = OpKind::kPointwise, .rule = TypeRule::kSelf, .body = round_decimals},
+};
+
+} // namespace
+
+std::span<const Op> unary_ops() {
+  return kRows;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,87 @@
+// Waiting for a value, and how its error reaches whoever asks for it.
+#include "runtime/buffer.h"
+
+#include <chrono>
+
+#include "core/errors.h"
+#include "runtime/wait.h"
+
+namespace torch_xla {
+namespace {
+
+std::atomic<void (*)()> interrupt_check{nullptr};
+
+} // namespace
+
+void set_interrupt_check(void (*check)()) {
+  interrupt_check = check;
+}
+
+namespace wait {
+
+std::mutex& mutex() {
+  static auto* m = new std::mutex;
+  return *m;
+}
+
+std::condition_variable& changed() {
+  static auto* c = new std::condition_variable;
+  return *c;
+}
+
+void check_process() {
+  XLA_CHECK(!in_forked_child(), "the XLA device cannot be used in a forked process; use start method 'spawn'");
+}
+
+void poll_interrupt() {
+  if (auto check = interrupt_check.load()) {
+    check();
+  }
+}
+
+} // namespace wait
+
+Buffer::Buffer(EngineBufferRef payload)
+    : type_(payload->type()), strides_(payload->strides()), state_(State::kReady), payload_(std::move(payload)) {}
+
+const EngineBufferRef& Buffer::wait() {
+  if (state() == State::kQueued) {
+    wait::until([this] { return state() != State::kQueued; });
+  }
+  return get();
+}
+
+const EngineBufferRef& Buffer::get() const {
+  State now = state();
+  if (now == State::kFailed) {
+    std::rethrow_exception(error_);
+  }
+  XLA_ASSERT(now == State::kReady, "a buffer was read before the run that fills it");
+  XLA_CHECK(payload_ != nullptr, "the value's memory was given to a run that has failed");
+  return payload_;
+}
+
+void Buffer::set_ready(EngineBufferRef payload) {
+  payload_ = std::move(payload);
+  {
+    std::lock_guard<std::mutex> lock(wait::mutex());
+    state_.store(State::kReady, std::memory_order_release);
+  }
+  wait::changed().notify_all();
+}
+
+void Buffer::set_failed(std::exception_ptr error) {
+  error_ = std::move(error);
+  {
+    std::lock_guard<std::mutex> lock(wait::mutex());
+    state_.store(State::kFailed, std::memory_order_release);
+  }
+  wait::changed().notify_all();
+}
+
+EngineBufferRef Buffer::take() {
+  get();
+  return std::move(payload_);
+}
+
+} // namespace torch_xla

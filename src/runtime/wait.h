@@ -1,0 +1,28 @@
+// The one lock and condition on which user threads wait for the executor, with polling for signals and a check for forked processes.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace torch_xla::wait {
+
+std::mutex& mutex(); // never destroyed
+std::condition_variable& changed(); // a buffer or the executor's queue changed; with mutex()
+bool in_forked_child(); // see executor.cpp
+void check_process(); // throws UserError in a forked child
+void poll_interrupt(); // the check that set_interrupt_check gave; may throw
+
+// Blocks until done() is true; done() is called with mutex() held.
+template <typename Done>
+void until(Done done) {
+  check_process();
+  std::unique_lock<std::mutex> lock(mutex());
+  while (!changed().wait_for(lock, std::chrono::milliseconds(50), done)) {
+    lock.unlock();
+    poll_interrupt();
+    lock.lock();
+  }
+}
+
+} // namespace torch_xla::wait

@@ -1,0 +1,112 @@
+"""Every operator of PyTorch's OpInfo database gives CPU eager's values, dtypes, shapes and gradients on the device.
+
+Operators without a row run on the CPU fallback and are checked all the same. What cannot agree is listed in EXCLUDED with its reason.
+"""
+
+import itertools
+
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+import torch_xla
+
+SAMPLES = 5
+DTYPES = [torch.float32, torch.int64, torch.bfloat16, torch.bool]
+
+EXCLUDED = {
+    "empty": "uninitialized memory",
+    "empty_like": "uninitialized memory",
+    "empty_permuted": "uninitialized memory",
+    "empty_strided": "uninitialized memory",
+    "new_empty": "uninitialized memory",
+    "new_empty_strided": "uninitialized memory",
+    "resize_": "the grown part is uninitialized memory",
+    "resize_as_": "the grown part is uninitialized memory",
+    "bernoulli": "random: another generator than the CPU's",
+    "multinomial": "random: another generator than the CPU's",
+    "normal": "random: another generator than the CPU's",
+    "cauchy": "random: another generator than the CPU's",
+    "exponential": "random: another generator than the CPU's",
+    "geometric": "random: another generator than the CPU's",
+    "log_normal": "random: another generator than the CPU's",
+    "uniform": "random: another generator than the CPU's",
+    "rand_like": "random: another generator than the CPU's",
+    "randint": "random: another generator than the CPU's",
+    "randint_like": "random: another generator than the CPU's",
+    "randn": "random: another generator than the CPU's",
+    "randn_like": "random: another generator than the CPU's",
+    "nn.functional.alpha_dropout": "random: another generator than the CPU's",
+    "nn.functional.dropout": "random: another generator than the CPU's",
+    "nn.functional.dropout2d": "random: another generator than the CPU's",
+    "nn.functional.dropout3d": "random: another generator than the CPU's",
+    "nn.functional.feature_alpha_dropout": "random: another generator than the CPU's",
+    "nn.functional.fractional_max_pool2d": "random: another generator than the CPU's",
+    "nn.functional.fractional_max_pool3d": "random: another generator than the CPU's",
+    "nn.functional.rrelu": "random: another generator than the CPU's",
+    "nn.functional.multi_head_attention_forward": "random: dropout in its samples",
+    "nn.functional.scaled_dot_product_attention": "random: dropout in its samples; tested in test_models.py without",
+    "pca_lowrank": "random: another generator than the CPU's",
+    "svd_lowrank": "random: another generator than the CPU's",
+}
+
+
+def to_device(tree, device):
+    return pytree.tree_map_only(torch.Tensor, lambda t: t.detach().to(device).requires_grad_(t.requires_grad), tree)
+
+
+def tensors_of(tree):
+    return [t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)]
+
+
+def call(op, sample, device):
+    """Result of one sample, or the exception it raises."""
+    arguments = to_device((sample.input, sample.args, sample.kwargs), device)
+    kwargs = {k: device if k == "device" else v for k, v in arguments[2].items()}
+    try:
+        return op(arguments[0], *arguments[1], **kwargs), tensors_of(arguments)
+    except Exception as error:
+        return error, []
+
+
+def gradients(result, inputs):
+    outputs = [t for t in tensors_of(result) if t.requires_grad and t.dtype.is_floating_point]
+    leaves = [t for t in inputs if t.requires_grad]
+    if not outputs or not leaves:
+        return []
+    return torch.autograd.grad([t.sum() for t in outputs], leaves, allow_unused=True)
+
+
+def assert_same(expected, actual, dtype):
+    expected, actual = tensors_of(expected), tensors_of(actual)
+    assert len(expected) == len(actual)
+    for a, b in zip(expected, actual, strict=True):
+        if a.layout != torch.strided:
+            continue
+        tolerance = {torch.bfloat16: (1.6e-2, 1e-2), torch.float32: (1e-4, 1e-4)}.get(dtype, (None, None))
+        torch.testing.assert_close(b.cpu(), a, rtol=tolerance[0], atol=tolerance[1], equal_nan=True, check_device=False)
+
+
+def cases():
+    for op, dtype in itertools.product(op_db, DTYPES):
+        if op.name not in EXCLUDED and dtype in op.supported_dtypes("cpu"):
+            label = f"{op.name}-{op.variant_test_name}" if op.variant_test_name else op.name
+            yield pytest.param(op, dtype, id=f"{label}-{str(dtype).removeprefix('torch.')}")
+
+
+@pytest.mark.parametrize("op,dtype", cases())
+def test_op_agrees_with_eager(op, dtype):
+    torch.manual_seed(0)
+    grad = dtype == torch.float32 and op.supports_autograd
+    for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), SAMPLES):
+        expected, expected_inputs = call(op, sample, "cpu")
+        actual, actual_inputs = call(op, sample, "xla")
+        if isinstance(expected, Exception) or isinstance(actual, Exception):
+            assert type(expected) is type(actual), f"{expected!r} on the CPU, {actual!r} on the device"
+            continue
+        assert_same(expected, actual, dtype)
+        if grad:
+            expected_grads = [g for g in gradients(expected, expected_inputs) if g is not None]
+            assert_same(expected_grads, [g for g in gradients(actual, actual_inputs) if g is not None], dtype)
+    torch_xla.sync()
