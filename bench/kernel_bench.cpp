@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "../tests/cpp/kernel_builder.h"
+#include "../tests/cpp/spec_builder.h"
 
 namespace torch_xla::cpu {
 
@@ -24,7 +24,7 @@ std::vector<float> numbers(int64_t n) {
 }
 
 // The buffers are inputs first; the last one is the output.
-void measure(const char* name, const KernelBuilder& b, std::vector<std::vector<float>> memory) {
+void measure(const char* name, const SpecBuilder& b, std::vector<std::vector<float>> memory) {
   std::vector<void*> buffers;
   for (auto& m : memory) {
     buffers.push_back(m.data());
@@ -42,7 +42,7 @@ void measure(const char* name, const KernelBuilder& b, std::vector<std::vector<f
 }
 
 void elementwise(int64_t n) {
-  KernelBuilder b(KernelForm::kPointwise, {}, {}, n);
+  SpecBuilder b(KernelForm::kPointwise, {}, {}, n);
   int x = b.load(DType::F32, b.dense());
   int two = b.constant(DType::F32, 2);
   int one = b.constant(DType::F32, 1);
@@ -53,7 +53,7 @@ void elementwise(int64_t n) {
 }
 
 void softmax(int64_t rows, int64_t n) {
-  KernelBuilder b(KernelForm::kRow, {rows}, {}, n);
+  SpecBuilder b(KernelForm::kRow, {rows}, {}, n);
   int x = b.load(DType::F32, b.dense());
   int e = b.op(Prim::kExp, {b.op(Prim::kSub, {x, b.op(Prim::kReduceMax, {x})})});
   b.store(b.op(Prim::kDiv, {e, b.op(Prim::kReduceSum, {e})}), DType::F32, b.dense());
@@ -61,7 +61,7 @@ void softmax(int64_t rows, int64_t n) {
 }
 
 void layer_norm(int64_t rows, int64_t n) {
-  KernelBuilder b(KernelForm::kRow, {rows}, {}, n);
+  SpecBuilder b(KernelForm::kRow, {rows}, {}, n);
   int x = b.load(DType::F32, b.dense());
   int scale = b.constant(DType::F32, 1.0 / n);
   int mean = b.op(Prim::kMul, {b.op(Prim::kReduceSum, {x}), scale});
@@ -74,7 +74,7 @@ void layer_norm(int64_t rows, int64_t n) {
 }
 
 void column_sum(int64_t rows, int64_t n) {
-  KernelBuilder b(KernelForm::kColumn, {}, {rows}, n);
+  SpecBuilder b(KernelForm::kColumn, {}, {rows}, n);
   int x = b.load(DType::F32, b.dense());
   b.store(b.op(Prim::kReduceSum, {x}), DType::F32, b.per_column());
   measure("column sum", b, {numbers(rows * n), std::vector<float>(n)});
@@ -82,7 +82,7 @@ void column_sum(int64_t rows, int64_t n) {
 
 // A chain of dependent operations and a reduction: what matters is the time of compiling.
 void long_chain(int length) {
-  KernelBuilder b(KernelForm::kRow, {}, {}, 16);
+  SpecBuilder b(KernelForm::kRow, {}, {}, 16);
   int x = b.load(DType::F32, b.dense());
   int y = x;
   for (int i = 0; i < length; ++i) {

@@ -1,14 +1,15 @@
-"""Trains the convolutional MNIST network of PyTorch's examples on scikit-learn's handwritten digits, on the device `xla`.
+"""Trains the MNIST network of PyTorch's examples on scikit-learn's handwritten digits, on the device `xla`.
 
-The training loop is the single-device loop of the torch_xla documentation. The same training on eager PyTorch follows for comparison.
+The loop is the single-device loop of the torch_xla documentation. The same on eager PyTorch follows for comparison.
 
-    python examples/train_digits.py [--device xla|cpu] [--epochs 10] [--out train_digits.png]
+    python examples/train_digits.py [--device xla|cpu] [--epochs 10] [--out results/train_digits.png]
 """
 
 import argparse
 import statistics
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import matplotlib
 import torch
@@ -24,13 +25,13 @@ import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as met
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 BATCH_SIZE = 64
 
 
 class MNIST(nn.Module):
-    """The network of pytorch/examples/mnist; the convolutions are padded, because the scans have 8x8 pixels and not 28x28."""
+    """The network of pytorch/examples/mnist, with padded convolutions: the scans have 8x8 pixels, not 28x28."""
 
     def __init__(self):
         super().__init__()
@@ -161,6 +162,7 @@ def plot(histories: list[History], path: str) -> None:
     left.set(title="Training loss", xlabel="epoch", ylabel="negative log-likelihood")
     right.set(title="Test accuracy", xlabel="epoch", ylabel="%")
     right.legend()
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
 
@@ -177,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("xla", "cpu"), default="xla", help="cpu trains on eager PyTorch only")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--out", default="train_digits.png", help="where to write the curves")
+    parser.add_argument("--out", default="results/train_digits.png", help="where to write the curves")
     args = parser.parse_args()
 
     histories = []

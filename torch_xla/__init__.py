@@ -24,8 +24,8 @@ def _check_torch_version(installed: str) -> None:
 
 _check_torch_version(torch.__version__)
 
-from . import _XLAC  # noqa: E402
 from . import _setup as _setup  # noqa: E402
+from . import _XLAC  # noqa: E402
 from ._api import (  # noqa: E402
     compile,
     device,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from . import _XLAC, _closures
+from . import _closures, _XLAC
 
 
 def device(index: int | None = None) -> torch.device:

@@ -1,12 +1,11 @@
-"""Makes PyTorch know the device: its name, `torch.xla`, methods, the automatic sync, a clean exit."""
+"""Makes PyTorch know the device: its name, `torch.xla`, methods, the automatic sync."""
 
-import atexit
 import os
 
 import torch
 from torch.utils import backend_registration
 
-from . import _XLAC, _auto_sync, _device_module
+from . import _auto_sync, _device_module, _XLAC
 
 NAME = "xla"
 
@@ -45,7 +44,6 @@ def register() -> None:
     _add_methods()
     torch.set_autocast_dtype(NAME, torch.bfloat16)
     _auto_sync.install()
-    atexit.register(_XLAC._prepare_to_exit)
 
 
 register()

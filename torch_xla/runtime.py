@@ -107,9 +107,13 @@ def is_spmd() -> bool:
 
 
 def initialize_cache(path: str, readonly: bool = False) -> None:
-    """Keeps compiled programs in the folder `path`. Call it before the first sync."""
+    """Keeps compiled code in the folder `path`. Call it before the first sync.
+
+    Args:
+        readonly: accepted for the original's sake.
+    """
+    del readonly
     os.environ["XLA_PERSISTENT_CACHE_PATH"] = path
-    os.environ["XLA_PERSISTENT_CACHE_READ_ONLY"] = "1" if readonly else "0"
 
 
 def get_num_cached_compilation_graph() -> int:

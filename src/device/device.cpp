@@ -2,12 +2,11 @@
 #include "device/device.h"
 
 #include <c10/core/DeviceType.h>
-#include <pthread.h>
 
-#include <atomic>
 #include <mutex>
 
 #include "core/errors.h"
+#include "runtime/wait.h"
 #include "tensor/api.h"
 
 namespace torch_xla {
@@ -15,24 +14,8 @@ namespace {
 
 constexpr c10::DeviceIndex kDeviceCount = 1;
 thread_local c10::DeviceIndex tls_device = 0;
-std::atomic<bool> used_before_fork{false};
-std::atomic<bool> bad_fork{false};
-
-void before_fork() {
-  used_before_fork = live_cells() > 0 || live_nodes() > 0;
-}
-
-void after_fork_in_child() {
-  if (used_before_fork) {
-    bad_fork = true;
-  }
-}
 
 } // namespace
-
-void register_fork_handlers() {
-  pthread_atfork(before_fork, nullptr, after_fork_in_child);
-}
 
 void register_device() {
   static std::once_flag once;
@@ -42,7 +25,6 @@ void register_device() {
     register_guard();
     register_allocators();
     register_profiler();
-    register_fork_handlers();
     register_tensor_kernels();
   });
 }
@@ -62,7 +44,7 @@ void set_current_device(c10::DeviceIndex index) {
 }
 
 bool in_bad_fork() {
-  return bad_fork;
+  return wait::in_forked_child();
 }
 
 } // namespace torch_xla

@@ -24,6 +24,5 @@ void register_hooks();
 void register_guard();
 void register_allocators();
 void register_profiler();
-void register_fork_handlers();
 
 } // namespace torch_xla

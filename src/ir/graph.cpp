@@ -1,4 +1,4 @@
-// Building up a graph's lists of values and nodes.
+// Building up a graph's lists of values and nodes, and which nodes are live.
 #include "ir/graph.h"
 
 namespace torch_xla {
@@ -35,6 +35,26 @@ void Graph::clear() {
   scalars.clear();
   outputs.clear();
   parameter_strides.clear();
+}
+
+std::vector<bool> find_live_nodes(const Graph& graph) {
+  std::vector<bool> live(graph.nodes.size());
+  auto mark = [&](ValueId v) {
+    if (v != kNoValue && graph.values[v].kind == ValueKind::kResult) {
+      live[graph.values[v].index] = true;
+    }
+  };
+  for (ValueId v : graph.outputs) {
+    mark(v);
+  }
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    if (live[i]) {
+      for (ValueId v : graph.nodes[i].operands) {
+        mark(v);
+      }
+    }
+  }
+  return live;
 }
 
 } // namespace torch_xla

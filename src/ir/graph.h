@@ -82,6 +82,9 @@ Graph parse_graph(const std::string& text);
 // the kinds that views need, outputs in range.
 void verify_graph(const Graph& graph);
 
+// By node: whether an output needs it.
+std::vector<bool> find_live_nodes(const Graph& graph);
+
 // Row by name, or null. Looks in the tables of ops/ and in the primitives.
 const Op* find_op(std::string_view name);
 // The row of a primitive; for each Prim but the kernel-only ones.

@@ -1,4 +1,4 @@
-// The broadcasting rule.
+// The broadcasting rule and the text of types.
 #include "ir/type.h"
 
 #include "core/errors.h"
@@ -25,6 +25,18 @@ Dims broadcast_dims(const Dims& a, const Dims& b) {
     }
   }
   return dims;
+}
+
+std::string dims_text(const Dims& dims, char open, char close) {
+  std::string text(1, open);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    text += (i ? "," : "") + std::to_string(dims[i]);
+  }
+  return text + close;
+}
+
+std::string type_text(const Type& type) {
+  return dtype_name(type.dtype) + dims_text(type.dims, '[', ']');
 }
 
 } // namespace torch_xla

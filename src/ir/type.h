@@ -1,6 +1,8 @@
 // The type of a value: element type and extents.
 #pragma once
 
+#include <string>
+
 #include "core/dtype.h"
 #include "core/inline_vec.h"
 
@@ -23,5 +25,7 @@ struct Type {
 
 // NumPy's broadcasting of two lists of extents. Throws UserError in ATen's words where they do not match.
 Dims broadcast_dims(const Dims& a, const Dims& b);
+std::string dims_text(const Dims& dims, char open, char close); // "[2,3]"
+std::string type_text(const Type& type); // "f32[2,3]"
 
 } // namespace torch_xla

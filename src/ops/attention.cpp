@@ -1,33 +1,41 @@
-// Attention: ATen's flash attention for the CPU, forward and backward, as one library call each.
+// Scaled dot product attention: calls of ATen's flash attention for the CPU.
 #include "ops/rules.h"
 #include "ops/tables.h"
 
 namespace torch_xla {
 namespace {
 
-// Operands: query [B, H, T, E], key, value, mask. Results: output, logsumexp [B, H, T].
-void infer_forward(InferContext& c) {
+// Operands query, key, value, then the mask: [B, H, Tq, E], [B, H, Tk, E], [B, H, Tk, Ev].
+void check_attention(const InferContext& c) {
   for (size_t i = 0; i < 3; ++i) {
-    require_rank(c, i, 4, "attention needs 4D query, key and value");
+    if (c.operand(i).dims.size() != 4 || !is_float(c.operand(i).dtype)) {
+      fall_back("attention of this input");
+    }
   }
-  Type query = c.operand(0);
-  c.add_result(query.dtype, query.dims);
-  c.add_result(compute_type(query.dtype), {query.dims[0], query.dims[1], query.dims[2]});
+  same_dtype(c, 0, 1);
+  same_dtype(c, 0, 2);
 }
 
-// Operands: grad, query, key, value, output, logsumexp, mask.
-void infer_backward(InferContext& c) {
-  for (size_t i = 1; i < 4; ++i) {
-    Type type = c.operand(i);
-    c.add_result(type.dtype, type.dims);
-  }
+// Results output and logsumexp; the caller gives logsumexp the strides [Tq * H, 1, H].
+void infer_flash(InferContext& c) {
+  check_attention(c);
+  Dims q = c.operand(0).dims;
+  c.add_result(c.operand(0).dtype, {q[0], q[1], q[2], c.operand(2).dims[3]});
+  c.add_result(c.operand(0).dtype == DType::F64 ? DType::F64 : DType::F32, {q[0], q[1], q[2]});
 }
 
-#define LIBRARY(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kHeavy, .infer = INFER}
+// Operands gradient, query, key, value, ...
+void infer_flash_backward(InferContext& c) {
+  like_operand<1>(c);
+  like_operand<2>(c);
+  like_operand<3>(c);
+}
 
-constexpr Op kRows[] = {
-    LIBRARY("_scaled_dot_product_flash_attention_for_cpu", infer_forward),
-    LIBRARY("_scaled_dot_product_flash_attention_for_cpu_backward", infer_backward),
+#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kHeavy, .infer = INFER}
+
+constinit const Op kRows[] = {
+    ROW("_scaled_dot_product_flash_attention_for_cpu", infer_flash),
+    ROW("_scaled_dot_product_flash_attention_for_cpu_backward", infer_flash_backward),
 };
 
 } // namespace

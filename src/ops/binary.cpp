@@ -5,13 +5,16 @@
 namespace torch_xla {
 namespace {
 
-#define ROW(NAME, RULE, TRAITS, EXPRESSION) \
-  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::RULE, .traits = TRAITS, .body = [](const BodyArgs& a) -> Ex { return EXPRESSION; }}
+#define ROW(NAME, RULE, TRAITS, EXPRESSION)                                                                                           \
+  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::RULE, .traits = TRAITS, .body = [](const BodyArgs& a) -> Ex { \
+     return EXPRESSION;                                                                                                               \
+   }}
 #define SAME(NAME, EXPRESSION) ROW(NAME, kPromote, kNoTraits, EXPRESSION)
 #define FLOAT(NAME, EXPRESSION) ROW(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
 #define SELF(NAME, EXPRESSION) ROW(NAME, kSelf, kNoTraits, EXPRESSION)
-#define COMPARE(NAME, OPERATOR) \
-  ROW(NAME ".Tensor", kCompare, kNoTraits, common(a, 0) OPERATOR common(a, 1)), ROW(NAME ".Scalar", kCompare, kNoTraits, common(a, 0) OPERATOR common(a, 1))
+#define COMPARE(NAME, OPERATOR)                                                 \
+  ROW(NAME ".Tensor", kCompare, kNoTraits, common(a, 0) OPERATOR common(a, 1)), \
+      ROW(NAME ".Scalar", kCompare, kNoTraits, common(a, 0) OPERATOR common(a, 1))
 #define LOGIC(NAME, OPERATOR) ROW(NAME, kBool, kNoTraits, truth(a.raw(0)) OPERATOR truth(a.raw(1)))
 #define BITS(NAME, OPERATOR) SAME(NAME ".Tensor", a[0] OPERATOR a[1]), SAME(NAME ".Scalar", a[0] OPERATOR a[1])
 
@@ -185,7 +188,7 @@ Ex hypot(Ex x, Ex y) {
 }
 
 Ex heaviside(Ex x, Ex at_zero) {
-  return select(x == 0.0, at_zero, select(x < 0.0, 0.0, x.constant(1)));
+  return select(x == 0.0, at_zero, select(x > 0.0, x.constant(1), 0.0));
 }
 
 Ex clamp(const BodyArgs& a) {

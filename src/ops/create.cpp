@@ -1,46 +1,121 @@
-// Rows that the recorder itself uses: constants, ranges, conversion.
+// Rows that the recorder uses for factories and dtype conversion, and powers with a constant exponent.
+#include "ops/math.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
 namespace torch_xla {
 namespace {
 
-DType dtype_attr(const InferContext& c) {
-  return static_cast<DType>(c.get_int(0));
-}
-
-// Operand: the value. Attributes: dtype, dims.
+// Operand value; attributes dtype, dims.
 void infer_full(InferContext& c) {
-  c.add_result(dtype_attr(c), c.get_dims(1));
+  c.add_result(get_dtype(c, 0, DType::F32), c.get_dims(1));
 }
+
 void expand_full(ExpandContext& c) {
-  c.set(0, c.raw(0));
+  Ex value = c.raw(0).to(c.result_type(0).dtype).reshape({});
+  c.set(0, {&c.b(), c.b().broadcast(value.id(), c.result_type(0).dims)});
 }
 
-// Operands: start, step. Attributes: dtype, length.
+// Operands start, step; attributes dtype, n.
 void infer_arange(InferContext& c) {
-  c.add_result(dtype_attr(c), {c.get_int(1)});
-}
-void expand_arange(ExpandContext& c) {
-  DType result = c.result_type(0).dtype;
-  bool integral = is_integral(c.raw(0).dtype(), true) && is_integral(c.raw(1).dtype(), true);
-  DType type = integral ? DType::I64 : compute_type(result) == DType::F32 ? DType::F32 : DType::F64;
-  Ex index{&c.b(), c.b().iota(c.result_type(0).dims, 0, type)};
-  c.set(0, c.raw(0).to(type) + index * c.raw(1).to(type));
+  c.add_result(get_dtype(c, 0, DType::I64), {c.get_int(1)});
 }
 
-// Operand: any. Attribute: dtype.
-void infer_convert(InferContext& c) {
-  c.add_result(dtype_attr(c), c.operand(0).dims);
+// In double or int64, as ATen's kernel computes each element.
+void expand_arange(ExpandContext& c) {
+  DType wide = is_float(c.result_type(0).dtype) ? DType::F64 : DType::I64;
+  Ex index(&c.b(), c.b().iota(c.result_type(0).dims, 0, wide));
+  c.set(0, c.raw(0).to(wide) + index * c.raw(1).to(wide));
 }
+
+// Attributes dtype, n, m.
+void infer_eye(InferContext& c) {
+  c.add_result(get_dtype(c, 0, DType::F32), {c.get_int(1), c.get_int(2)});
+}
+
+void expand_eye(ExpandContext& c) {
+  Dims dims = c.result_type(0).dims;
+  Ex row(&c.b(), c.b().iota(dims, 0, DType::I64));
+  Ex column(&c.b(), c.b().iota(dims, 1, DType::I64));
+  c.set(0, row == column);
+}
+
+// Attribute dtype.
+void infer_convert(InferContext& c) {
+  c.add_result(get_dtype(c, 0, DType::F32), c.operand(0).dims);
+}
+
 void expand_convert(ExpandContext& c) {
   c.set(0, c.raw(0));
 }
 
-constexpr Op kRows[] = {
-    {.name = "xla::full", .kind = OpKind::kComposite, .infer = infer_full, .expand = expand_full},
-    {.name = "xla::arange", .kind = OpKind::kComposite, .infer = infer_arange, .expand = expand_arange},
-    {.name = "xla::convert", .kind = OpKind::kComposite, .infer = infer_convert, .expand = expand_convert},
+// ---- pow.Tensor_Scalar: attribute exponent ----
+
+bool is_float_attr(const Attr& a) {
+  return std::holds_alternative<double>(a);
+}
+
+void infer_pow(InferContext& c) {
+  Type x = c.operand(0);
+  bool integers = is_integral(x.dtype, true) && !is_float_attr(c.attr(0));
+  if ((integers && c.get_double(0) < 0) || x.dtype == DType::Bool) {
+    fall_back("an integer to a negative power, or a power of a bool");
+  }
+  // The default dtype is float32 unless the program changed it; then the recorder converts operand 0 first.
+  c.add_result(is_integral(x.dtype, true) && !integers ? DType::F32 : x.dtype, x.dims);
+}
+
+Ex whole_power(Ex x, int64_t n) {
+  Ex result = x.constant(1);
+  for (bool first = true; n > 0; n >>= 1) {
+    if (n & 1) {
+      result = first ? x : result * x;
+      first = false;
+    }
+    x = n > 1 ? x * x : x;
+  }
+  return result;
+}
+
+// The exponents for which ATen has kernels of their own; others by pow().
+Ex power(Ex x, double exponent) {
+  if (exponent == 2) {
+    return x * x;
+  }
+  if (exponent == 3) {
+    return x * x * x;
+  }
+  if (exponent == 0.5) {
+    return sqrt(x);
+  }
+  if (exponent == -0.5) {
+    return 1.0 / sqrt(x);
+  }
+  if (exponent == -1) {
+    return 1.0 / x;
+  }
+  if (exponent == -2) {
+    return 1.0 / (x * x);
+  }
+  if (exponent == 1) {
+    return x;
+  }
+  return exponent == 0 ? x.constant(1) : pow(x, x.constant(exponent));
+}
+
+void expand_pow(ExpandContext& c) {
+  Ex x = c.raw(0).to(compute_type(c.result_type(0).dtype));
+  c.set(0, is_float(x.dtype()) ? power(x, c.get_double(0)) : whole_power(x, c.get_int(0)));
+}
+
+#define ROW(NAME, INFER, EXPAND) {.name = NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
+
+constinit const Op kRows[] = {
+    ROW("xla::full", infer_full, expand_full),
+    ROW("xla::arange", infer_arange, expand_arange),
+    ROW("xla::eye", infer_eye, expand_eye),
+    ROW("xla::convert", infer_convert, expand_convert),
+    ROW("aten::pow.Tensor_Scalar", infer_pow, expand_pow),
 };
 
 } // namespace

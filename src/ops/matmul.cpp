@@ -1,4 +1,4 @@
-// Matrix products: one library call each.
+// Matrix products: calls of ATen's kernels.
 #include "core/errors.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
@@ -6,123 +6,161 @@
 namespace torch_xla {
 namespace {
 
-#define LIBRARY(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kHeavy, .infer = INFER}
-
-std::string shapes_text(const Dims& a, const Dims& b) {
-  return product_text(a) + " and " + product_text(b);
+std::string shape_text(const Type& t) {
+  return product_text(t.dims);
 }
 
-void check_rank(const InferContext& c, size_t i, size_t rank, const char* name) {
-  XLA_CHECK(c.operand(i).dims.size() == rank, name, " must be ", rank == 1 ? "a vector" : rank == 2 ? "a matrix" : "a 3D tensor", ", got ",
-            c.operand(i).dims.size(), "D");
+// [n, k] x [k, m], operands a and b.
+Dims product_dims(const InferContext& c, size_t a, size_t b) {
+  Type x = c.operand(a);
+  Type y = c.operand(b);
+  XLA_CHECK(x.dims[1] == y.dims[0], "mat1 and mat2 shapes cannot be multiplied (", shape_text(x), " and ", shape_text(y), ")");
+  return {x.dims[0], y.dims[1]};
 }
 
-void check_product(const Dims& a, const Dims& b) {
-  XLA_CHECK(a[a.size() - 1] == b[b.size() - 2], "mat1 and mat2 shapes cannot be multiplied (", shapes_text(a, b), ")");
+void check_dtypes(const InferContext& c, size_t a, size_t b) {
+  // ATen's message names C++ types; the CPU says it.
+  same_dtype(c, a, b);
 }
 
-// (n, k) x (k, m), operands a and a + 1.
-Dims matrix_product(const InferContext& c, size_t a) {
-  check_rank(c, a, 2, a == 0 ? "self" : "mat1");
-  check_rank(c, a + 1, 2, "mat2");
-  check_product(c.operand(a).dims, c.operand(a + 1).dims);
-  return {c.operand(a).dims[0], c.operand(a + 1).dims[1]};
-}
-
-Dims batch_product(const InferContext& c, size_t a) {
-  check_rank(c, a, 3, "batch1");
-  check_rank(c, a + 1, 3, "batch2");
-  const Dims& x = c.operand(a).dims;
-  const Dims& y = c.operand(a + 1).dims;
-  XLA_CHECK(x[0] == y[0] && x[2] == y[1], "Expected size for first two dimensions of batch2 tensor to be: [", x[0], ", ", x[2], "] but got: [",
-            y[0], ", ", y[1], "].");
-  return {x[0], x[1], y[2]};
-}
-
-void check_expandable(const InferContext& c, const Dims& to) {
-  const Dims& from = c.operand(0).dims;
-  bool ok = from.size() <= to.size();
-  for (size_t i = 0; ok && i < from.size(); ++i) {
-    int64_t extent = to[to.size() - from.size() + i];
-    ok = from[i] == extent || from[i] == 1;
+// Operand 0 of the add* forms: same dtype, expandable to the result.
+void add_sum(InferContext& c, const Dims& dims) {
+  same_dtype(c, 0, 1);
+  Dims self = c.operand(0).dims;
+  bool fits = self.size() <= dims.size();
+  for (size_t i = 1; fits && i <= self.size(); ++i) {
+    int64_t have = self[self.size() - i];
+    int64_t want = dims[dims.size() - i];
+    XLA_CHECK(
+        have == 1 || have == want,
+        "The expanded size of the tensor (",
+        want,
+        ") must match the existing size (",
+        have,
+        ") at non-singleton dimension ",
+        dims.size() - i,
+        ".  Target sizes: ",
+        dims_text(dims),
+        ".  Tensor sizes: ",
+        dims_text(self));
   }
-  XLA_CHECK(ok, "The expanded size of the tensor ", dims_text(to), " must match the existing size ", dims_text(from));
-}
-
-void check_same_dtype(const InferContext& c, size_t a) {
-  XLA_CHECK(c.operand(a).dtype == c.operand(a + 1).dtype, "expected m1 and m2 to have the same dtype, but got: ", dtype_name(c.operand(a).dtype),
-            " != ", dtype_name(c.operand(a + 1).dtype));
-}
-
-void infer_mm(InferContext& c) {
-  Dims dims = matrix_product(c, 0);
-  check_same_dtype(c, 0);
+  XLA_CHECK(
+      fits,
+      "The number of sizes provided (",
+      dims.size(),
+      ") must be greater or equal to the number of dimensions in the tensor (",
+      self.size(),
+      ")");
   c.add_result(c.operand(0).dtype, dims);
 }
 
+void infer_mm(InferContext& c) {
+  require_rank(c, 0, 2, "self must be a matrix");
+  require_rank(c, 1, 2, "mat2 must be a matrix");
+  check_dtypes(c, 0, 1);
+  c.add_result(c.operand(0).dtype, product_dims(c, 0, 1));
+}
+
 void infer_addmm(InferContext& c) {
-  Dims dims = matrix_product(c, 1);
-  check_same_dtype(c, 1);
-  check_same_dtype(c, 0);
-  check_expandable(c, dims);
-  c.add_result(c.operand(1).dtype, dims);
+  size_t rank = c.operand(1).dims.size();
+  XLA_CHECK(rank == 2, "mat1 must be a matrix, got ", rank, "-D tensor");
+  rank = c.operand(2).dims.size();
+  XLA_CHECK(rank == 2, "mat2 must be a matrix, got ", rank, "-D tensor");
+  check_dtypes(c, 1, 2);
+  add_sum(c, product_dims(c, 1, 2));
+}
+
+Dims batch_product_dims(const InferContext& c, size_t a, size_t b) {
+  require_rank(c, a, 3, "batch1 must be a 3D tensor");
+  require_rank(c, b, 3, "batch2 must be a 3D tensor");
+  check_dtypes(c, a, b);
+  Dims x = c.operand(a).dims;
+  Dims y = c.operand(b).dims;
+  XLA_CHECK(
+      x[0] == y[0] && x[2] == y[1],
+      "Expected size for first two dimensions of batch2 tensor to be: [",
+      x[0],
+      ", ",
+      x[2],
+      "] but got: [",
+      y[0],
+      ", ",
+      y[1],
+      "].");
+  return {x[0], x[1], y[2]};
 }
 
 void infer_bmm(InferContext& c) {
-  Dims dims = batch_product(c, 0);
-  check_same_dtype(c, 0);
+  Dims dims = batch_product_dims(c, 0, 1);
   c.add_result(c.operand(0).dtype, dims);
 }
 
 void infer_baddbmm(InferContext& c) {
-  Dims dims = batch_product(c, 1);
-  check_same_dtype(c, 1);
-  check_same_dtype(c, 0);
-  check_expandable(c, dims);
-  c.add_result(c.operand(1).dtype, dims);
+  add_sum(c, batch_product_dims(c, 1, 2));
 }
 
 void infer_addbmm(InferContext& c) {
-  Dims dims = batch_product(c, 1);
-  check_same_dtype(c, 1);
-  check_expandable(c, {dims[1], dims[2]});
-  c.add_result(c.operand(1).dtype, {dims[1], dims[2]});
+  Dims dims = batch_product_dims(c, 1, 2);
+  add_sum(c, {dims[1], dims[2]});
 }
 
-Dims matrix_vector(const InferContext& c, size_t a) {
-  check_rank(c, a, 2, "mat");
-  check_rank(c, a + 1, 1, "vec");
-  const Dims& m = c.operand(a).dims;
-  const Dims& v = c.operand(a + 1).dims;
-  XLA_CHECK(m[1] == v[0], "size mismatch, got input (", m[0], "), mat (", product_text(m), "), vec (", v[0], ")");
-  check_same_dtype(c, a);
-  return {m[0]};
+Dims matrix_vector_dims(const InferContext& c, size_t a, size_t b) {
+  Dims x = c.operand(a).dims;
+  Dims y = c.operand(b).dims;
+  XLA_CHECK(x.size() == 2 && y.size() == 1, "vector + matrix @ vector expected, got ", 1, ", ", x.size(), ", ", y.size());
+  XLA_CHECK(x[1] == y[0], "size mismatch, got input (", x[0], "), mat (", x[0], "x", x[1], "), vec (", y[0], ")");
+  check_dtypes(c, a, b);
+  return {x[0]};
 }
 
 void infer_mv(InferContext& c) {
-  c.add_result(c.operand(0).dtype, matrix_vector(c, 0));
+  Dims dims = matrix_vector_dims(c, 0, 1);
+  c.add_result(c.operand(0).dtype, dims);
 }
 
 void infer_addmv(InferContext& c) {
-  Dims dims = matrix_vector(c, 1);
-  check_expandable(c, dims);
-  c.add_result(c.operand(1).dtype, dims);
+  add_sum(c, matrix_vector_dims(c, 1, 2));
 }
 
 void infer_dot(InferContext& c) {
-  const Dims& a = c.operand(0).dims;
-  const Dims& b = c.operand(1).dims;
-  XLA_CHECK(a.size() == 1 && b.size() == 1, "1D tensors expected, but got ", a.size(), "D and ", b.size(), "D tensors");
-  XLA_CHECK(a == b, "inconsistent tensor size, expected tensor ", dims_text(a), " and src ", dims_text(b),
-            " to have the same number of elements, but got ", a[0], " and ", b[0], " elements respectively");
-  XLA_CHECK(c.operand(0).dtype == c.operand(1).dtype, "dot : expected both vectors to have same dtype, but found ", dtype_name(c.operand(0).dtype),
-            " and ", dtype_name(c.operand(1).dtype));
+  Dims x = c.operand(0).dims;
+  Dims y = c.operand(1).dims;
+  XLA_CHECK(x.size() == 1 && y.size() == 1, "1D tensors expected, but got ", x.size(), "D and ", y.size(), "D tensors");
+  check_dtypes(c, 0, 1);
+  XLA_CHECK(
+      x[0] == y[0],
+      "inconsistent tensor size, expected tensor [",
+      x[0],
+      "] and src [",
+      y[0],
+      "] to have the same number of elements, but got ",
+      x[0],
+      " and ",
+      y[0],
+      " elements respectively");
   c.add_result(c.operand(0).dtype, {});
 }
 
-constexpr Op kRows[] = {
-    LIBRARY("mm", infer_mm),       LIBRARY("addmm", infer_addmm), LIBRARY("bmm", infer_bmm), LIBRARY("baddbmm", infer_baddbmm),
-    LIBRARY("addbmm", infer_addbmm), LIBRARY("mv", infer_mv),     LIBRARY("addmv", infer_addmv), LIBRARY("dot", infer_dot),
+void infer_addr(InferContext& c) {
+  XLA_CHECK(c.operand(1).dims.size() == 1 && c.operand(2).dims.size() == 1, "addr: Expected 1-D arguments vec1 and vec2");
+  check_dtypes(c, 1, 2);
+  add_sum(c, {c.operand(1).dims[0], c.operand(2).dims[0]});
+}
+
+#define ROW(NAME, TRAITS, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = TRAITS, .infer = INFER}
+
+constinit const Op kRows[] = {
+    ROW("mm", kHeavy, infer_mm),
+    ROW("addmm", kHeavy, infer_addmm),
+    ROW("_addmm_activation", kHeavy, infer_addmm),
+    ROW("bmm", kHeavy, infer_bmm),
+    ROW("baddbmm", kHeavy, infer_baddbmm),
+    ROW("addbmm", kHeavy, infer_addbmm),
+    ROW("mv", kNoTraits, infer_mv),
+    ROW("addmv", kNoTraits, infer_addmv),
+    ROW("dot", kNoTraits, infer_dot),
+    ROW("vdot", kNoTraits, infer_dot),
+    ROW("addr", kNoTraits, infer_addr),
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// Softmax and the normalizations, forward and backward. All statistics are computed in float32 for the 16-bit types, as ATen's kernels do.
+// Layer, batch and group norm, forward and backward. All statistics are computed in float32 for the 16-bit types, as ATen's kernels do.
 #include "core/errors.h"
 #include "ops/math.h"
 #include "ops/rules.h"
@@ -19,52 +19,6 @@ struct Optional {
 
 Optional optional(ExpandContext& c, size_t i, Ex like) {
   return c.has(i) ? Optional{true, c.raw(i).to(like.dtype())} : Optional{false, like};
-}
-
-// ---- Softmax ----
-
-void infer_softmax(InferContext& c) {
-  like_float_operand<0>(c);
-  wrap_dim(c.get_int(0), c.operand(0).dims.size());
-  if (c.get_bool(1)) {
-    fall_back("softmax with half to float conversion");
-  }
-}
-
-Dims softmax_dims(ExpandContext& c) {
-  size_t rank = c.operand(0).dims.size();
-  return rank ? Dims{wrap_dim(c.get_int(0), rank)} : Dims();
-}
-
-void expand_softmax(ExpandContext& c) {
-  Ex x = c.computed(0);
-  Dims over = softmax_dims(c);
-  Ex e = exp(x - reduce_max(x, over));
-  c.set(0, e / reduce_sum(e, over));
-}
-
-void expand_log_softmax(ExpandContext& c) {
-  Ex x = c.computed(0);
-  Dims over = softmax_dims(c);
-  Ex shifted = x - reduce_max(x, over);
-  c.set(0, shifted - log(reduce_sum(exp(shifted), over)));
-}
-
-// Operands gradient, output; attributes dim, input dtype.
-void infer_softmax_backward(InferContext& c) {
-  wrap_dim(c.get_int(0), c.operand(0).dims.size());
-  c.add_result(get_dtype(c, 1, c.operand(0).dtype), c.operand(0).dims);
-}
-
-void expand_softmax_backward(ExpandContext& c) {
-  Ex g = c.computed(0);
-  Ex y = c.computed(1);
-  c.set(0, y * (g - reduce_sum(g * y, softmax_dims(c))));
-}
-
-void expand_log_softmax_backward(ExpandContext& c) {
-  Ex g = c.computed(0);
-  c.set(0, g - exp(c.computed(1)) * reduce_sum(g, softmax_dims(c)));
 }
 
 // ---- What the three normalizations share ----
@@ -243,7 +197,8 @@ void expand_batch_norm(ExpandContext& c) {
   Dims channels = channel_dims(dims);
   Dims over = batch_dims(dims.size());
   bool training = c.get_bool(0);
-  Statistics s = training ? statistics(x, over) : Statistics{c.raw(3).to(x.dtype()).reshape(channels), c.raw(4).to(x.dtype()).reshape(channels)};
+  Statistics s =
+      training ? statistics(x, over) : Statistics{c.raw(3).to(x.dtype()).reshape(channels), c.raw(4).to(x.dtype()).reshape(channels)};
   Ex rstd = inverse_root(s.var, c.get_double(2));
   c.set(0, affine((x - s.mean) * rstd, optional(c, 1, x), optional(c, 2, x), channels));
   if (training) {
@@ -340,10 +295,6 @@ void expand_group_norm_backward(ExpandContext& c) {
 #define ROW(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
 
 constinit const Op kRows[] = {
-    ROW("_softmax", infer_softmax, expand_softmax),
-    ROW("_log_softmax", infer_softmax, expand_log_softmax),
-    ROW("_softmax_backward_data", infer_softmax_backward, expand_softmax_backward),
-    ROW("_log_softmax_backward_data", infer_softmax_backward, expand_log_softmax_backward),
     ROW("native_layer_norm", infer_layer_norm, expand_layer_norm),
     ROW("native_layer_norm_backward", infer_layer_norm_backward, expand_layer_norm_backward),
     ROW("native_batch_norm", infer_batch_norm, expand_batch_norm),

@@ -1,4 +1,4 @@
-// Sums, means, extrema, logical reductions, variances, norms; index-valued reductions and scans are library calls.
+// Sums, means, extrema, logical reductions, variances, norms.
 #include "core/errors.h"
 #include "ops/math.h"
 #include "ops/rules.h"
@@ -92,7 +92,8 @@ void check_nonempty(const InferContext& c, Layout layout, const char* name) {
     return;
   }
   bool named = layout.dims >= 0 && !c.get_dims(layout.dims).empty();
-  XLA_CHECK(named, name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+  XLA_CHECK(
+      named, name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
   for (int64_t d : reduced(c, layout)) {
     XLA_CHECK_KIND(Index, from[d] != 0, name, "(): Expected reduction dim ", d, " to have non-zero size.");
   }
@@ -102,9 +103,6 @@ constexpr char kAmax[] = "amax";
 constexpr char kAmin[] = "amin";
 constexpr char kMax[] = "max";
 constexpr char kMin[] = "min";
-constexpr char kAminmax[] = "aminmax";
-constexpr char kArgmax[] = "argmax";
-constexpr char kArgmin[] = "argmin";
 
 template <const Layout& L, const char* Name>
 void infer_extremum(InferContext& c) {
@@ -118,7 +116,9 @@ void expand_extremum(ExpandContext& c) {
 }
 
 void infer_aminmax(InferContext& c) {
-  check_nonempty(c, kDims, kAminmax);
+  if (c.operand(0).numel() == 0) {
+    fall_back("aminmax of nothing");
+  }
   add_reduced(c, kDims, c.operand(0).dtype);
   add_reduced(c, kDims, c.operand(0).dtype);
 }
@@ -208,7 +208,7 @@ void expand_norm(ExpandContext& c) {
 
 void infer_logsumexp(InferContext& c) {
   require_float(c, 0);
-  if (num_elements(c.operand(0).dims) == 0) {
+  if (c.operand(0).numel() == 0 || c.get_dims(0).empty()) {
     fall_back("logsumexp of nothing");
   }
   add_reduced(c, kDims, c.operand(0).dtype);
@@ -222,80 +222,28 @@ void expand_logsumexp(ExpandContext& c) {
   c.set(0, log(reduce_sum(exp(x - shift), over)) + shift);
 }
 
-// ---- Library calls ----
-
-template <const char* Name>
-void infer_arg(InferContext& c) {
-  bool empty = num_elements(c.operand(0).dims) == 0;
-  XLA_CHECK_KIND(Index, !empty || !c.is_none(0), Name, "(): Expected reduction dim to be specified for input.numel() == 0.");
-  check_nonempty(c, kDims, Name);
-  add_reduced(c, kDims, DType::I64);
-}
-
-// Values and their indices along a dim, attribute Dim.
-template <const Layout& L>
-void infer_values_indices(InferContext& c) {
-  if (num_elements(c.operand(0).dims) == 0) {
-    fall_back("an extremum of nothing");
-  }
-  add_reduced(c, L, c.operand(0).dtype);
-  add_reduced(c, L, DType::I64);
-}
-constexpr Layout kKth = {.dims = 1, .keepdim = 2};
-
-template <int Dim>
-void infer_sorted(InferContext& c) {
-  wrap_dim(c.get_int(Dim, -1), c.operand(0).dims.size());
-  like_operand<0>(c);
-  c.add_result(DType::I64, c.operand(0).dims);
-}
-
-void infer_argsort(InferContext& c) {
-  c.add_result(DType::I64, c.operand(0).dims);
-}
-
-void infer_topk(InferContext& c) {
-  Type type = c.operand(0);
-  int64_t dim = wrap_dim(c.get_int(1, -1), type.dims.size());
-  int64_t k = c.get_int(0);
-  XLA_CHECK(k >= 0 && k <= (type.dims.empty() ? 1 : type.dims[dim]), "selected index k out of range");
-  if (!type.dims.empty()) {
-    type.dims[dim] = k;
-  }
-  c.add_result(type.dtype, type.dims);
-  c.add_result(DType::I64, type.dims);
-}
-
-// cumsum, cumprod: attributes dim, dtype.
-void infer_scan(InferContext& c) {
-  Type type = c.operand(0);
-  wrap_dim(c.get_int(0), type.dims.size());
-  c.add_result(get_dtype(c, 1, is_integral(type.dtype, true) ? DType::I64 : type.dtype), type.dims);
-}
-
-#define COMPOSITE(NAME, INFER, ...) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = __VA_ARGS__}
-#define LIBRARY(NAME, ...) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = __VA_ARGS__}
+#define COMPOSITE(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
 
 constinit const Op kRows[] = {
-    COMPOSITE("sum", infer_sum<kFullTyped>, expand_sum<kFullTyped, Prim::kReduceSum>),
-    COMPOSITE("sum.dim_IntList", infer_sum<kDimsTyped>, expand_sum<kDimsTyped, Prim::kReduceSum>),
-    COMPOSITE("prod", infer_sum<kFullTyped>, expand_sum<kFullTyped, Prim::kReduceProd>),
-    COMPOSITE("prod.dim_int", infer_sum<kDimsTyped>, expand_sum<kDimsTyped, Prim::kReduceProd>),
+    COMPOSITE("sum", infer_sum<kFullTyped>, (expand_sum<kFullTyped, Prim::kReduceSum>)),
+    COMPOSITE("sum.dim_IntList", infer_sum<kDimsTyped>, (expand_sum<kDimsTyped, Prim::kReduceSum>)),
+    COMPOSITE("prod", infer_sum<kFullTyped>, (expand_sum<kFullTyped, Prim::kReduceProd>)),
+    COMPOSITE("prod.dim_int", infer_sum<kDimsTyped>, (expand_sum<kDimsTyped, Prim::kReduceProd>)),
     COMPOSITE("nansum", infer_sum<kDimsTyped>, expand_nansum<kDimsTyped>),
     COMPOSITE("mean", infer_mean<kFullTyped>, expand_mean<kFullTyped>),
     COMPOSITE("mean.dim", infer_mean<kDimsTyped>, expand_mean<kDimsTyped>),
     COMPOSITE("count_nonzero.dim_IntList", infer_count, expand_count),
-    COMPOSITE("amax", infer_extremum<kDims, kAmax>, expand_extremum<kDims, reduce_max>),
-    COMPOSITE("amin", infer_extremum<kDims, kAmin>, expand_extremum<kDims, reduce_min>),
-    COMPOSITE("max", infer_extremum<kFull, kMax>, expand_extremum<kFull, reduce_max>),
-    COMPOSITE("min", infer_extremum<kFull, kMin>, expand_extremum<kFull, reduce_min>),
+    COMPOSITE("amax", (infer_extremum<kDims, kAmax>), (expand_extremum<kDims, reduce_max>)),
+    COMPOSITE("amin", (infer_extremum<kDims, kAmin>), (expand_extremum<kDims, reduce_min>)),
+    COMPOSITE("max", (infer_extremum<kFull, kMax>), (expand_extremum<kFull, reduce_max>)),
+    COMPOSITE("min", (infer_extremum<kFull, kMin>), (expand_extremum<kFull, reduce_min>)),
     COMPOSITE("aminmax", infer_aminmax, expand_aminmax),
-    COMPOSITE("any", infer_logical<kFull>, expand_logical<kFull, Prim::kReduceOr>),
-    COMPOSITE("any.dim", infer_logical<kDims>, expand_logical<kDims, Prim::kReduceOr>),
-    COMPOSITE("any.dims", infer_logical<kDims>, expand_logical<kDims, Prim::kReduceOr>),
-    COMPOSITE("all", infer_logical<kFull>, expand_logical<kFull, Prim::kReduceAnd>),
-    COMPOSITE("all.dim", infer_logical<kDims>, expand_logical<kDims, Prim::kReduceAnd>),
-    COMPOSITE("all.dims", infer_logical<kDims>, expand_logical<kDims, Prim::kReduceAnd>),
+    COMPOSITE("any", infer_logical<kFull>, (expand_logical<kFull, Prim::kReduceOr>)),
+    COMPOSITE("any.dim", infer_logical<kDims>, (expand_logical<kDims, Prim::kReduceOr>)),
+    COMPOSITE("any.dims", infer_logical<kDims>, (expand_logical<kDims, Prim::kReduceOr>)),
+    COMPOSITE("all", infer_logical<kFull>, (expand_logical<kFull, Prim::kReduceAnd>)),
+    COMPOSITE("all.dim", infer_logical<kDims>, (expand_logical<kDims, Prim::kReduceAnd>)),
+    COMPOSITE("all.dims", infer_logical<kDims>, (expand_logical<kDims, Prim::kReduceAnd>)),
     COMPOSITE("var.correction", infer_var<false>, expand_var<false>),
     COMPOSITE("std.correction", infer_var<false>, expand_var<true>),
     COMPOSITE("var_mean.correction", infer_var<true>, expand_var<false>),
@@ -306,25 +254,6 @@ constinit const Op kRows[] = {
     COMPOSITE("norm.ScalarOpt_dim", infer_norm<kNormDims>, expand_norm<kNormDims>),
     COMPOSITE("norm.ScalarOpt_dim_dtype", infer_norm<kNorm>, expand_norm<kNorm>),
     COMPOSITE("logsumexp", infer_logsumexp, expand_logsumexp),
-    LIBRARY("argmax", infer_arg<kArgmax>),
-    LIBRARY("argmin", infer_arg<kArgmin>),
-    LIBRARY("max.dim", infer_values_indices<kDims>),
-    LIBRARY("min.dim", infer_values_indices<kDims>),
-    LIBRARY("median.dim", infer_values_indices<kDims>),
-    LIBRARY("nanmedian.dim", infer_values_indices<kDims>),
-    LIBRARY("mode", infer_values_indices<kDims>),
-    LIBRARY("kthvalue", infer_values_indices<kKth>),
-    LIBRARY("median", infer_extremum<kFull, kMax>),
-    LIBRARY("nanmedian", infer_extremum<kFull, kMax>),
-    LIBRARY("sort", infer_sorted<0>),
-    LIBRARY("sort.stable", infer_sorted<1>),
-    LIBRARY("argsort.stable", infer_argsort),
-    LIBRARY("topk", infer_topk),
-    LIBRARY("cummax", infer_sorted<0>),
-    LIBRARY("cummin", infer_sorted<0>),
-    LIBRARY("cumsum", infer_scan),
-    LIBRARY("cumprod", infer_scan),
-    LIBRARY("_logcumsumexp", like_float_operand<0>),
 };
 
 } // namespace

@@ -22,7 +22,8 @@ void fall_back(const std::string& reason) {
 
 int64_t wrap_dim(int64_t dim, size_t rank) {
   int64_t n = std::max<int64_t>(static_cast<int64_t>(rank), 1);
-  XLA_CHECK_KIND(Index, dim >= -n && dim < n, "Dimension out of range (expected to be in range of [", -n, ", ", n - 1, "], but got ", dim, ")");
+  XLA_CHECK_KIND(
+      Index, dim >= -n && dim < n, "Dimension out of range (expected to be in range of [", -n, ", ", n - 1, "], but got ", dim, ")");
   return dim < 0 ? dim + n : dim;
 }
 

@@ -1,21 +1,22 @@
-// Pointwise rows of one tensor operand.
+// Rows of one tensor operand, element by element.
 #include "ops/math.h"
+#include "ops/rules.h"
 #include "ops/tables.h"
 
 namespace torch_xla {
 namespace {
 
-#define ROW(NAME, RULE, TRAITS, EXPRESSION)                                                           \
+#define ROW(NAME, RULE, TRAITS, EXPRESSION)                                                                                           \
   {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::RULE, .traits = TRAITS, .body = [](const BodyArgs& a) -> Ex { \
-     Ex x = a[0];                                                                                     \
-     return EXPRESSION;                                                                               \
+     Ex x = a[0];                                                                                                                     \
+     return EXPRESSION;                                                                                                               \
    }}
 #define FLOAT(NAME, EXPRESSION) ROW(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
 #define SAME(NAME, EXPRESSION) ROW(NAME, kPromote, kNoTraits, EXPRESSION)
-#define TEST(NAME, EXPRESSION)                                                                         \
+#define TEST(NAME, EXPRESSION)                                                                                       \
   {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::kBool, .body = [](const BodyArgs& a) -> Ex { \
-     Ex x = a.raw(0).to(compute_type(a.raw(0).dtype()));                                              \
-     return EXPRESSION;                                                                               \
+     Ex x = a.raw(0).to(compute_type(a.raw(0).dtype()));                                                             \
+     return EXPRESSION;                                                                                              \
    }}
 
 constexpr double kLn2 = 0.693147180559945309417;
@@ -41,7 +42,7 @@ Ex asinh(Ex x) {
 Ex acosh(Ex x) {
   Ex t = x - 1.0;
   Ex near = log1p(t + sqrt(t * 2.0 + sq(t)));
-  return select(x > 268435456.0, log(x) + kLn2, near);
+  return select(x < 1.0, kNaN, select(x > 268435456.0, log(x) + kLn2, near));
 }
 
 // Finite limits of the result type: nan_to_num's defaults.
@@ -91,6 +92,9 @@ Ex sinc(Ex x) {
   return select(x == 0.0, 1.0, y.unary(Prim::kSin) / y);
 }
 
+// Special functions that have no primitive.
+#define LIBRARY(NAME) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = like_float_operand<0>}
+
 constinit const Op kRows[] = {
     SAME("abs", abs(x)),
     ROW("neg", kPromote, kIntToBool, -x),
@@ -128,7 +132,7 @@ constinit const Op kRows[] = {
     FLOAT("erfc", x.unary(Prim::kErfc)),
     FLOAT("sigmoid", logistic(x)),
     FLOAT("sinc", sinc(x)),
-    FLOAT("deg2rad", x * (kPi / 180)),
+    FLOAT("deg2rad", x*(kPi / 180)),
     FLOAT("rad2deg", x * (180 / kPi)),
     TEST("logical_not", !truth(x)),
     TEST("isnan", is_nan(x)),
@@ -138,6 +142,10 @@ constinit const Op kRows[] = {
     {.name = "aten::nan_to_num", .kind = OpKind::kPointwise, .rule = TypeRule::kSelf, .body = nan_to_num},
     {.name = "aten::logit", .kind = OpKind::kPointwise, .rule = TypeRule::kPromoteFloat, .body = logit},
     {.name = "aten::round.decimals", .kind = OpKind::kPointwise, .rule = TypeRule::kSelf, .body = round_decimals},
+    LIBRARY("erfinv"),
+    LIBRARY("lgamma"),
+    LIBRARY("digamma"),
+    LIBRARY("i0"),
 };
 
 } // namespace

@@ -1,6 +1,9 @@
 // Our errors as Python exceptions, for the functions of this module. (Errors in ATen ops pass through PyTorch's own translation.)
 #include "core/errors.h"
 
+#include <c10/util/Exception.h>
+#include <torch/csrc/Exceptions.h>
+
 #include "python/bindings.h"
 
 namespace torch_xla {
@@ -29,6 +32,8 @@ void translate(std::exception_ptr error) {
     PyErr_SetString(exception_of(user.kind()), user.what());
   } catch (const InternalError& ours) {
     PyErr_SetString(PyExc_RuntimeError, ours.what());
+  } catch (const c10::Error&) {
+    torch::translate_exception_to_python(std::current_exception());
   }
 }
 

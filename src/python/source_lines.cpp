@@ -16,6 +16,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -105,14 +106,31 @@ int64_t line_id(PyCodeObject* code, int lasti) {
   return intern(text_of(code->co_filename) + ":" + std::to_string(line) + " in " + text_of(code->co_qualname));
 }
 
-// Identifies a code object. The line table and first line tell a new object from a dead one that had the same address.
+// The first and the last eight bytes and the length; texts of less than eight bytes give their length only.
+uint64_t fingerprint(const char* data, size_t length) {
+  uint64_t ends[2] = {0, 0};
+  if (length >= sizeof(uint64_t)) {
+    std::memcpy(&ends[0], data, sizeof(uint64_t));
+    std::memcpy(&ends[1], data + length - sizeof(uint64_t), sizeof(uint64_t));
+  }
+  return (ends[0] * 0x9E3779B97F4A7C15ULL ^ ends[1]) * 0xC2B2AE3D27D4EB4FULL + length;
+}
+
+uint64_t fingerprint(const PyCodeObject* code) {
+  const uint64_t lines = fingerprint(PyBytes_AS_STRING(code->co_linetable), static_cast<size_t>(PyBytes_GET_SIZE(code->co_linetable)));
+  PyObject* file = code->co_filename;
+  const size_t length = static_cast<size_t>(PyUnicode_GET_LENGTH(file)) * PyUnicode_KIND(file);
+  return lines ^ (fingerprint(static_cast<const char*>(PyUnicode_DATA(file)), length) << 1);
+}
+
+// Identifies a code object. The fingerprint tells a new object from a dead one that had the same address (notebooks make many).
 struct CodeKey {
   const PyCodeObject* code = nullptr;
-  const PyObject* linetable = nullptr;
+  uint64_t print = 0;
   int first_line = 0;
 
-  explicit CodeKey() = default;
-  explicit CodeKey(const PyCodeObject* c) : code(c), linetable(c->co_linetable), first_line(c->co_firstlineno) {}
+  CodeKey() = default;
+  explicit CodeKey(const PyCodeObject* c) : code(c), print(fingerprint(c)), first_line(c->co_firstlineno) {}
   bool operator==(const CodeKey&) const = default;
   size_t hash() const {
     return (reinterpret_cast<uintptr_t>(code) >> 4) * 0x9E3779B97F4A7C15ULL >> 40;

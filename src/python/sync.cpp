@@ -1,5 +1,4 @@
 // Running what is pending and waiting for it, with the GIL released and Ctrl-C heard.
-#include "core/metrics.h"
 #include "device/device.h"
 #include "python/bindings.h"
 #include "runtime/buffer.h"
@@ -28,26 +27,12 @@ void run_pending(bool wait) {
 
 // The devices are those that the original replicates over; here there is one.
 void step_marker(const std::string& /*device*/, const std::vector<std::string>& /*devices*/, bool wait) {
-  static metrics::Counter mark_step("MarkStep");
-  mark_step.add();
   run_pending(wait);
 }
 
 void wait_ops(const std::vector<std::string>& /*devices*/) {
   const py::gil_scoped_release no_gil;
   wait_device_ops();
-}
-
-// At exit: queued runs end, so that none of them meets libraries that are being torn down. Errors have no reader any more.
-void prepare_to_exit() {
-  if (in_bad_fork()) {
-    return;
-  }
-  const py::gil_scoped_release no_gil;
-  try {
-    wait_device_ops();
-  } catch (const std::exception&) {
-  }
 }
 
 } // namespace
@@ -58,7 +43,6 @@ void init_sync(py::module_& m) {
   m.def("_xla_sync", &run_pending, py::arg("wait") = false);
   m.def("_xla_step_marker", &step_marker, py::arg("device") = "", py::arg("devices") = std::vector<std::string>(), py::arg("wait") = true);
   m.def("_xla_wait_device_ops", &wait_ops, py::arg("devices") = std::vector<std::string>());
-  m.def("_prepare_to_exit", &prepare_to_exit);
 }
 
 } // namespace torch_xla

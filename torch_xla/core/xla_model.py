@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from .. import _XLAC, _api, _closures
+from .. import _api, _closures, _XLAC
 from .. import runtime as _runtime
 from ..utils.utils import for_each_instance_rewrite
 

@@ -16,7 +16,9 @@ namespace torch_xla::cpu {
 namespace {
 
 constexpr int64_t kShortLoop = 64; // iterations that may share accumulators with the loop around them
-constexpr int64_t kLongLoop = 512; // more are split into blocks with accumulators of their own
+constexpr int64_t kFewVectors = 8;
+constexpr size_t kLargeBody = 60;
+constexpr int64_t kFan = 128; // numbers that are added one after the other
 
 llvm::Function* add_function(llvm::Module& module, const std::string& name) {
   auto& context = module.getContext();
@@ -28,15 +30,6 @@ llvm::Function* add_function(llvm::Module& module, const std::string& name) {
   function->addFnAttr("min-legal-vector-width", "512");
   function->addFnAttr(llvm::Attribute::NoUnwind);
   return function;
-}
-
-// About the square root of the number of iterations, so that both levels of the sum are as long.
-int64_t block_length(int64_t iterations) {
-  int64_t length = 256;
-  while (length * length < iterations) {
-    length *= 2;
-  }
-  return length;
 }
 
 } // namespace
@@ -199,6 +192,12 @@ Value* Emitter::emit_scalar_slot(const Instr& instr) {
   return emit_convert(one, slot_type, instr.dtype, ir_.CreateLoad(one.type(slot_type), slot));
 }
 
+bool Emitter::prefers_one_body(const Sweep& sweep) const {
+  // The range of a kernel without outer loops may end anywhere.
+  bool has_rest = inner_ % wide_.width != 0 || (spec_.form == KernelForm::kPointwise && spec_.outer.empty());
+  return has_rest && (inner_ < kFewVectors * wide_.width || sweep.values.size() > kLargeBody);
+}
+
 Carried Emitter::neutral_values(const Accumulators& acc) const {
   Carried values;
   for (int id : acc.reduces) {
@@ -226,17 +225,24 @@ Value* Emitter::reduced(int id, Value* accumulator, const Position& p) const {
 }
 
 Carried Emitter::accumulate(const Accumulators& acc, int64_t last, int64_t step, llvm::ArrayRef<Value*> totals, LoopBody body) {
-  int64_t iterations = (last + step - 1) / step;
-  if (acc.reduces.empty() || iterations <= kShortLoop) {
+  if (acc.reduces.empty() || last <= kShortLoop * step) {
     return emit_loop(ir_, i64(0), i64(last), step, totals, body);
   }
-  if (iterations <= kLongLoop) {
-    return combined(acc, totals, emit_loop(ir_, i64(0), i64(last), step, neutral_values(acc), body));
+  return combined(acc, totals, accumulate_tree(acc, i64(0), i64(last), last, step, body));
+}
+
+// At each level, up to kFan sums of the level below are added.
+Carried Emitter::accumulate_tree(const Accumulators& acc, Value* first, Value* last, int64_t length, int64_t step, LoopBody body) {
+  if (length <= kFan * step) {
+    return emit_loop(ir_, first, last, step, neutral_values(acc), body);
   }
-  int64_t length = block_length(iterations) * step;
-  return emit_loop(ir_, i64(0), i64(last), length, totals, [&](Value* first, llvm::ArrayRef<Value*> outer_totals) {
-    Value* end = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, ir_.CreateAdd(first, i64(length)), i64(last));
-    return combined(acc, outer_totals, emit_loop(ir_, first, end, step, neutral_values(acc), body));
+  int64_t part = kFan * step;
+  while (part * kFan < length) {
+    part *= kFan;
+  }
+  return emit_loop(ir_, first, last, part, neutral_values(acc), [&](Value* begin, llvm::ArrayRef<Value*> totals) {
+    Value* end = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, ir_.CreateAdd(begin, i64(part)), last);
+    return combined(acc, totals, accumulate_tree(acc, begin, end, part, step, body));
   });
 }
 

@@ -26,23 +26,17 @@ T check(llvm::Expected<T> value) {
   return std::move(*value);
 }
 
-// The module and all that it needs, in this order, as the context must go last.
-struct Unit {
-  llvm::LLVMContext context;
-  llvm::Module module{"kernel", context};
-  std::unique_ptr<llvm::TargetMachine> machine = create_target_machine();
-};
-
-void build(Unit& unit, const KernelSpec& spec, const std::string& name) {
-  unit.module.setTargetTriple(unit.machine->getTargetTriple().str());
-  unit.module.setDataLayout(unit.machine->createDataLayout());
-  emit_kernel(spec, host().isa, unit.module, name);
+// The optimized module; the context must outlive it.
+void build(llvm::Module& module, const KernelSpec& spec, const std::string& name) {
+  Compiler& compiler = Compiler::of_this_thread();
+  compiler.prepare(module);
+  emit_kernel(spec, host().isa, module, name);
 #ifndef NDEBUG
   std::string message;
   llvm::raw_string_ostream out(message);
-  XLA_ASSERT(!llvm::verifyModule(unit.module, &out), message, "\n", spec.text());
+  XLA_ASSERT(!llvm::verifyModule(module, &out), message, "\n", spec.text());
 #endif
-  optimize(unit.module, *unit.machine);
+  compiler.optimize(module);
 }
 
 } // namespace
@@ -68,17 +62,19 @@ KernelFn Jit::link(const std::string& object, const std::string& name) {
 }
 
 std::string compile_object(const KernelSpec& spec, const std::string& name) {
-  Unit unit;
-  build(unit, spec, name);
-  return emit_code(unit.module, *unit.machine, llvm::CodeGenFileType::ObjectFile);
+  llvm::LLVMContext context;
+  llvm::Module module("kernel", context);
+  build(module, spec, name);
+  return Compiler::of_this_thread().emit_code(module, llvm::CodeGenFileType::ObjectFile);
 }
 
 KernelListing list_kernel(const KernelSpec& spec) {
-  Unit unit;
-  build(unit, spec, "kernel");
+  llvm::LLVMContext context;
+  llvm::Module module("kernel", context);
+  build(module, spec, "kernel");
   KernelListing listing;
-  llvm::raw_string_ostream(listing.llvm_ir) << unit.module;
-  listing.assembly = emit_code(unit.module, *unit.machine, llvm::CodeGenFileType::AssemblyFile);
+  llvm::raw_string_ostream(listing.llvm_ir) << module;
+  listing.assembly = Compiler::of_this_thread().emit_code(module, llvm::CodeGenFileType::AssemblyFile);
   return listing;
 }
 

@@ -77,6 +77,9 @@ Carried emit_loop(llvm::IRBuilder<>& ir, Value* first, Value* last, int64_t step
 }
 
 void emit_if(llvm::IRBuilder<>& ir, Value* condition, llvm::function_ref<void()> body) {
+  if (auto* known = find_constant(condition)) {
+    return known->isOne() ? body() : void();
+  }
   BasicBlock* inside = new_block(ir, "then");
   BasicBlock* after = new_block(ir, "endif");
   ir.CreateCondBr(condition, inside, after);

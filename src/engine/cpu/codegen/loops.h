@@ -14,7 +14,7 @@ using LoopBody = llvm::function_ref<Carried(llvm::Value* index, llvm::ArrayRef<l
 Carried emit_loop(
     llvm::IRBuilder<>& ir, llvm::Value* first, llvm::Value* last, int64_t step, llvm::ArrayRef<llvm::Value*> init, LoopBody body);
 
-// if (condition) body();  without results.
+// if (condition) body();  without results. Nothing is emitted if the condition is known to be false.
 void emit_if(llvm::IRBuilder<>& ir, llvm::Value* condition, llvm::function_ref<void()> body);
 
 } // namespace torch_xla::cpu

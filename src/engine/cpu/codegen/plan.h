@@ -1,4 +1,4 @@
-// Where each instruction of a kernel is computed: outside the loops, once per row, or in one or more sweeps over the elements. No LLVM here.
+// Where each instruction of a kernel is computed: outside the loops, once per row, or in sweeps over the elements. No LLVM here.
 #pragma once
 
 #include <vector>

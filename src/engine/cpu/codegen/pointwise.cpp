@@ -32,21 +32,28 @@ class PointwiseEmitter : public Emitter {
     return !plan_.sweeps[0].stores.empty();
   }
 
-  // Whole vectors, then one masked vector for what remains.
   void emit_elements(Value* begin, Value* end) {
     if (!has_elements()) {
       return;
     }
+    if (prefers_one_body(plan_.sweeps[0])) {
+      emit_loop(ir_, begin, end, wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
+        emit_vector(index, wide_.first_lanes(ir_.CreateSub(end, index)));
+        return Carried();
+      });
+    } else {
+      emit_whole_and_rest(begin, end);
+    }
+  }
+
+  void emit_whole_and_rest(Value* begin, Value* end) {
     Value* whole = ir_.CreateAnd(ir_.CreateSub(end, begin), i64(-wide_.width));
     Value* whole_end = ir_.CreateAdd(begin, whole);
     emit_loop(ir_, begin, whole_end, wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
       emit_vector(index, nullptr);
       return Carried();
     });
-    emit_loop(ir_, whole_end, end, wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
-      emit_vector(index, wide_.first_lanes(ir_.CreateSub(end, index)));
-      return Carried();
-    });
+    emit_if(ir_, ir_.CreateICmpULT(whole_end, end), [&] { emit_vector(whole_end, wide_.first_lanes(ir_.CreateSub(end, whole_end))); });
   }
 
   void emit_vector(Value* index, Value* mask) {

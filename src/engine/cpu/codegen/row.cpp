@@ -67,6 +67,11 @@ class RowEmitter : public Emitter {
     if (sweep.reduces.empty() && sweep.stores.empty()) {
       return Carried();
     }
+    if (prefers_one_body(sweep)) {
+      return accumulate(acc, inner_, wide_.width, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
+        return emit_vector(sweep, acc, {wide_, index, wide_.first_lanes(ir_.CreateSub(i64(inner_), index))}, c);
+      });
+    }
     int64_t whole = inner_ / wide_.width * wide_.width;
     Carried next = accumulate(acc, whole, wide_.width, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
       return emit_vector(sweep, acc, {wide_, index, nullptr}, c);

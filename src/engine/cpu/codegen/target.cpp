@@ -1,5 +1,7 @@
-// TargetMachine, pass pipeline and code emission.
+// Host features, pass pipeline and code emission.
 #include "engine/cpu/codegen/target.h"
+
+#include <algorithm>
 
 #include <llvm/ADT/SmallString.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -38,6 +40,17 @@ Host find_host() {
   return h;
 }
 
+std::unique_ptr<llvm::TargetMachine> create_target_machine() {
+  const Host& h = host();
+  std::string triple = llvm::sys::getProcessTriple();
+  std::string error;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+  XLA_ASSERT(target, error);
+  llvm::TargetOptions options;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, h.cpu, h.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+}
+
 } // namespace
 
 const Host& host() {
@@ -45,46 +58,54 @@ const Host& host() {
   return *h;
 }
 
-std::unique_ptr<llvm::TargetMachine> create_target_machine() {
-  const Host& h = host();
-  std::string triple = llvm::sys::getProcessTriple();
-  std::string error;
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
-  XLA_ASSERT(target, error);
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple,
-      h.cpu,
-      h.features,
-      llvm::TargetOptions(),
-      llvm::Reloc::PIC_,
-      llvm::CodeModel::Small,
-      llvm::CodeGenOptLevel::Default,
-      /*JIT=*/true));
-}
+struct Compiler::Passes {
+  explicit Passes(llvm::TargetMachine* machine) : builder(machine) {
+    builder.registerModuleAnalyses(modules);
+    builder.registerCGSCCAnalyses(components);
+    builder.registerFunctionAnalyses(functions);
+    builder.registerLoopAnalyses(loops);
+    builder.crossRegisterProxies(loops, functions, components, modules);
+    if (auto error = builder.parsePassPipeline(pipeline, kPasses)) {
+      throw InternalError("LLVM: " + llvm::toString(std::move(error)));
+    }
+  }
 
-void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
   llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::ModulePassManager passes;
-  if (auto error = builder.parsePassPipeline(passes, kPasses)) {
-    throw InternalError("LLVM: " + llvm::toString(std::move(error)));
-  }
-  passes.run(module, modules);
+  llvm::PassBuilder builder;
+  llvm::ModulePassManager pipeline;
+};
+
+Compiler::Compiler() : machine_(create_target_machine()), passes_(std::make_unique<Passes>(machine_.get())) {}
+
+Compiler::~Compiler() = default;
+
+Compiler& Compiler::of_this_thread() {
+  static thread_local Compiler compiler;
+  return compiler;
 }
 
-std::string emit_code(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType kind) {
+void Compiler::prepare(llvm::Module& module) const {
+  module.setTargetTriple(machine_->getTargetTriple().str());
+  module.setDataLayout(machine_->createDataLayout());
+}
+
+// Results of analyses are keyed by addresses, which the next module may have again.
+void Compiler::optimize(llvm::Module& module) {
+  passes_->pipeline.run(module, passes_->modules);
+  passes_->loops.clear();
+  passes_->functions.clear();
+  passes_->components.clear();
+  passes_->modules.clear();
+}
+
+std::string Compiler::emit_code(llvm::Module& module, llvm::CodeGenFileType kind) {
   llvm::SmallString<0> bytes;
   llvm::raw_svector_ostream out(bytes);
   llvm::legacy::PassManager passes;
-  XLA_ASSERT(!machine.addPassesToEmitFile(passes, out, nullptr, kind), "LLVM cannot emit code of this kind");
+  XLA_ASSERT(!machine_->addPassesToEmitFile(passes, out, nullptr, kind), "LLVM cannot emit code of this kind");
   passes.run(module);
   return bytes.str().str();
 }

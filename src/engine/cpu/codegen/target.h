@@ -20,11 +20,23 @@ struct Host {
 // Found once.
 const Host& host();
 
-// One per thread that compiles: a TargetMachine is not thread-safe.
-std::unique_ptr<llvm::TargetMachine> create_target_machine();
+// Turns modules into code. Not thread-safe; making one takes about as long as compiling a small kernel, so each thread keeps its own.
+class Compiler {
+ public:
+  static Compiler& of_this_thread();
+  ~Compiler();
 
-// Runs the passes that kernels need, which is few: they are emitted as vectors already.
-void optimize(llvm::Module& module, llvm::TargetMachine& machine);
-std::string emit_code(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType kind);
+  // Target and data layout, to be set before code is emitted into the module.
+  void prepare(llvm::Module& module) const;
+  // Runs the passes that kernels need, which is few: they are emitted as vectors already.
+  void optimize(llvm::Module& module);
+  std::string emit_code(llvm::Module& module, llvm::CodeGenFileType kind);
+
+ private:
+  struct Passes;
+  Compiler();
+  std::unique_ptr<llvm::TargetMachine> machine_;
+  std::unique_ptr<Passes> passes_;
+};
 
 } // namespace torch_xla::cpu

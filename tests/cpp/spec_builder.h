@@ -9,9 +9,9 @@
 
 namespace torch_xla::cpu {
 
-class KernelBuilder {
+class SpecBuilder {
  public:
-  KernelBuilder(KernelForm form, Dims outer, Dims mid, int64_t inner) {
+  SpecBuilder(KernelForm form, Dims outer, Dims mid, int64_t inner) {
     spec.form = form;
     spec.outer = outer;
     spec.mid = mid;

@@ -1,0 +1,221 @@
+// From a lowered graph to an executable: layout, fusion, kernels, library calls, memory plan.
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <thread>
+
+#include "core/errors.h"
+#include "core/inline_vec.h"
+#include "engine/cpu/cpu_executable.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+constexpr int64_t kWorkPerThread = 32768;
+constexpr size_t kParallelCompile = 4; // from this many kernels on
+
+// Compiles on this thread and one more.
+std::vector<KernelFn> compile_all(const std::vector<BuiltKernel>& kernels) {
+  std::vector<KernelFn> functions(kernels.size());
+  std::atomic<size_t> next{0};
+  std::exception_ptr errors[2];
+  auto work = [&](int which) {
+    try {
+      for (size_t i = next++; i < kernels.size(); i = next++) {
+        functions[i] = compile_kernel(kernels[i].spec);
+      }
+    } catch (...) {
+      errors[which] = std::current_exception();
+    }
+  };
+  if (kernels.size() >= kParallelCompile) {
+    std::thread helper(work, 1);
+    work(0);
+    helper.join();
+  } else {
+    work(0);
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) {
+      std::rethrow_exception(error);
+    }
+  }
+  return functions;
+}
+
+void add_once(std::vector<ValueId>& list, ValueId v) {
+  if (std::find(list.begin(), list.end(), v) == list.end()) {
+    list.push_back(v);
+  }
+}
+
+// In-place choices of a kernel: every load of the value must be at the addresses of the store.
+void add_in_place(const BuiltKernel& kernel, StepAccess& access) {
+  for (auto [loaded, stored] : kernel.in_place) {
+    ValueId from = kernel.operands[loaded].root;
+    bool all = true;
+    for (size_t b = 0; b < kernel.operands.size(); ++b) {
+      bool paired = std::find(kernel.in_place.begin(), kernel.in_place.end(), std::pair(static_cast<int32_t>(b), stored)) != kernel.in_place.end();
+      all = all && (kernel.operands[b].written || kernel.operands[b].root != from || paired);
+    }
+    if (all) {
+      access.in_place.push_back({from, kernel.operands[stored].root});
+    }
+  }
+}
+
+} // namespace
+
+struct CpuExecutable::Compiler {
+  CpuExecutable& out;
+  const LaidOutGraph& laid_out;
+  const Graph& graph;
+  bool fusion;
+  std::vector<BuiltKernel> built;
+  std::vector<const Node*> call_nodes;
+  std::vector<const Node*> update_nodes;
+  std::vector<StepAccess> accesses;
+
+  Compiler(CpuExecutable& executable, bool fusion_on)
+      : out(executable), laid_out(executable.laid_out_), graph(executable.laid_out_.graph), fusion(fusion_on) {}
+
+  void run() {
+    for (const Step& step : fuse(laid_out, fusion)) {
+      switch (step.kind) {
+        case Step::Kind::kKernel:
+          add_kernel(step);
+          break;
+        case Step::Kind::kLibrary:
+          add_call(graph.nodes[step.node]);
+          break;
+        case Step::Kind::kUpdate:
+          add_update(graph.nodes[step.node]);
+          break;
+      }
+    }
+    out.plan_ = plan_memory(laid_out, accesses);
+    finish_kernels();
+    finish_calls();
+    finish_updates();
+  }
+
+  ValueId root(ValueId v) const {
+    return laid_out.places[v].root;
+  }
+
+  void add_step(Step::Kind kind, size_t index, StepAccess access, std::string line) {
+    out.steps_.push_back({kind, static_cast<int32_t>(index)});
+    out.lines_.push_back(std::move(line));
+    accesses.push_back(std::move(access));
+  }
+
+  void add_kernel(const Step& step) {
+    BuiltKernel kernel = build_kernel(laid_out, step);
+    StepAccess access;
+    for (const KernelOperand& operand : kernel.operands) {
+      add_once(operand.written ? access.writes : access.reads, operand.root);
+    }
+    add_in_place(kernel, access);
+    built.push_back(std::move(kernel));
+    add_step(Step::Kind::kKernel, built.size() - 1, std::move(access), {});
+  }
+
+  void add_call(const Node& node) {
+    LibraryStep step{LibraryCall(laid_out, node, fusion), {}, {}};
+    StepAccess access;
+    for (ValueId v : node.operands) {
+      if (v != kNoValue) {
+        add_once(access.reads, root(v));
+      }
+    }
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      if (graph.type(node.result(i)).dtype != DType::Undefined) {
+        access.writes.push_back(node.result(i));
+      }
+    }
+    access.adopts = !step.call.writes_into();
+    out.calls_.push_back(std::move(step));
+    call_nodes.push_back(&node);
+    add_step(Step::Kind::kLibrary, out.calls_.size() - 1, std::move(access), node.op->name);
+  }
+
+  void add_update(const Node& node) {
+    ValueId base = root(node.operands[0]);
+    ValueId update = root(node.operands[1]);
+    StepAccess access{{base}, {node.result()}, {}, false};
+    add_once(access.reads, update);
+    if (base != update) {
+      access.in_place.push_back({base, node.result()});
+    }
+    update_nodes.push_back(&node);
+    add_step(Step::Kind::kUpdate, update_nodes.size() - 1, std::move(access), "view_update");
+  }
+
+  // ---- After the memory plan ----
+
+  MemoryRef reference(ValueId v) const {
+    const Place& place = laid_out.places[v];
+    return {out.plan_.memory_of[place.root], place.offset * static_cast<int64_t>(item_size(graph.type(v).dtype))};
+  }
+
+  void finish_kernels() {
+    std::vector<KernelFn> functions = compile_all(built);
+    for (size_t i = 0; i < built.size(); ++i) {
+      BuiltKernel& kernel = built[i];
+      KernelStep step;
+      step.fn = functions[i];
+      for (const KernelOperand& operand : kernel.operands) {
+        step.buffers.push_back({out.plan_.memory_of[operand.root], operand.byte_offset});
+      }
+      step.scalars = std::move(kernel.scalars);
+      step.units = kernel.spec.units();
+      step.grain = std::max<int64_t>(1, kWorkPerThread * step.units / std::max<int64_t>(kernel.work, 1));
+      out.kernels_.push_back(std::move(step));
+    }
+    for (size_t s = 0; s < out.steps_.size(); ++s) {
+      if (out.steps_[s].kind == Step::Kind::kKernel) {
+        out.lines_[s] = built[out.steps_[s].index].spec.text();
+      }
+    }
+  }
+
+  void finish_calls() {
+    for (size_t i = 0; i < out.calls_.size(); ++i) {
+      const Node& node = *call_nodes[i];
+      for (ValueId v : node.operands) {
+        out.calls_[i].operands.push_back(v == kNoValue ? MemoryRef() : reference(v));
+      }
+      for (int32_t r = 0; r < node.num_results; ++r) {
+        out.calls_[i].results.push_back(out.plan_.memory_of[node.result(r)]);
+      }
+    }
+  }
+
+  void finish_updates() {
+    for (const Node* node : update_nodes) {
+      ValueId result = node->result();
+      ValueId update = node->operands[1];
+      auto item = static_cast<int64_t>(item_size(graph.type(result).dtype));
+      UpdateStep step;
+      step.dtype = graph.type(result).dtype;
+      step.base = reference(node->operands[0]);
+      step.result = reference(result);
+      step.elements = span_elements(graph.type(result).dims, laid_out.places[result].strides);
+      step.update = reference(update);
+      step.dims = graph.type(update).dims;
+      step.update_strides = laid_out.places[update].strides;
+      step.view_offset = std::get<int64_t>(node->attrs[kViewOffset]) * item;
+      step.view_strides = Dims(std::get<std::vector<int64_t>>(node->attrs[kViewStrides]));
+      out.updates_.push_back(std::move(step));
+    }
+  }
+};
+
+CpuExecutable::CpuExecutable(const Graph& graph, bool fusion) : laid_out_(lay_out(graph)) {
+  Compiler(*this, fusion).run();
+  base_.resize(plan_.memories.size());
+  blocks_.resize(plan_.memories.size());
+  donatable_.resize(graph.parameters.size());
+}
+
+} // namespace torch_xla::cpu

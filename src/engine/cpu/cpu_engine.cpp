@@ -1,0 +1,46 @@
+// The embedded engine: memory from the pool, programs from the compiler.
+#include <unistd.h>
+
+#include "core/env.h"
+#include "engine/cpu/cpu_executable.h"
+#include "engine/engine.h"
+
+namespace torch_xla {
+namespace cpu {
+namespace {
+
+class CpuEngine final : public Engine {
+ public:
+  std::shared_ptr<Executable> compile(Graph graph) override {
+    auto executable = std::make_shared<CpuExecutable>(graph, env::fusion());
+    if (env::debug_level() >= 3) {
+      env::debug_print("steps", executable->text());
+    }
+    return executable;
+  }
+
+  EngineBufferRef allocate(const Type& type, const Dims& strides) override {
+    auto block = std::make_shared<Block>(static_cast<size_t>(type.nbytes()));
+    return std::make_shared<CpuBuffer>(type, strides.empty() ? contiguous_strides(type.dims) : strides, std::move(block));
+  }
+
+  EngineBufferRef adopt(const Type& type, const Dims& strides, void* data, std::function<void()> release) override {
+    auto block = std::make_shared<Block>(data, release ? std::move(release) : [] {});
+    return std::make_shared<CpuBuffer>(type, strides.empty() ? contiguous_strides(type.dims) : strides, std::move(block));
+  }
+
+  EngineMemoryInfo memory_info() const override {
+    int64_t limit = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+    return {Pool::get().bytes_used(), limit, Pool::get().peak_bytes_used()};
+  }
+};
+
+} // namespace
+} // namespace cpu
+
+Engine& cpu_engine() {
+  static auto* engine = new cpu::CpuEngine;
+  return *engine;
+}
+
+} // namespace torch_xla

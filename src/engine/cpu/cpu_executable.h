@@ -1,0 +1,97 @@
+// A compiled program of the CPU engine: steps over planned memory.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/cpu/kernel_builder.h"
+#include "engine/cpu/library.h"
+#include "engine/cpu/plan.h"
+#include "engine/engine.h"
+
+namespace torch_xla::cpu {
+
+// Where a step's operand is at run time.
+struct MemoryRef {
+  int32_t memory = -1;
+  int64_t byte_offset = 0;
+};
+
+struct KernelStep {
+  KernelFn fn = nullptr;
+  std::vector<MemoryRef> buffers;
+  std::vector<int32_t> scalars; // positions among the run's scalars
+  int64_t units = 0;
+  int64_t grain = 0; // units that are worth a thread
+};
+
+struct LibraryStep {
+  LibraryCall call;
+  std::vector<MemoryRef> operands;
+  std::vector<int32_t> results; // memories; -1: undefined
+};
+
+// result = base with the elements of a view replaced. Where base and result share memory, nothing else is copied.
+struct UpdateStep {
+  DType dtype = DType::F32;
+  MemoryRef base;
+  MemoryRef result;
+  int64_t elements = 0; // of base
+  MemoryRef update;
+  Dims dims; // of update
+  Dims update_strides;
+  int64_t view_offset = 0; // bytes
+  Dims view_strides;
+};
+
+// One step; index into the list of its kind.
+struct StepRef {
+  Step::Kind kind = Step::Kind::kKernel;
+  int32_t index = 0;
+};
+
+class CpuExecutable final : public Executable {
+ public:
+  // `fusion`: false compiles each primitive to a kernel of its own and calls the functional forms of ATen.
+  CpuExecutable(const Graph& graph, bool fusion);
+  void run(RunArgs& args) override;
+  int64_t scratch_bytes() const override {
+    return plan_.arena_bytes;
+  }
+  std::string text() const override;
+
+ private:
+  struct Compiler;
+
+  void start_run(RunArgs& args);
+  void take_memory(int32_t step, RunArgs& args);
+  void release_memory(int32_t step, RunArgs& args);
+  void run_kernel(const KernelStep& step, const RunArgs& args);
+  void run_library(LibraryStep& step);
+  void run_update(const UpdateStep& step);
+  void collect_outputs(RunArgs& args);
+  void end_run();
+  char* address(const MemoryRef& ref) const {
+    return base_[ref.memory] + ref.byte_offset;
+  }
+
+  LaidOutGraph laid_out_;
+  MemoryPlan plan_;
+  std::vector<StepRef> steps_;
+  std::vector<KernelStep> kernels_;
+  std::vector<LibraryStep> calls_;
+  std::vector<UpdateStep> updates_;
+  std::vector<std::string> lines_; // text, parallel to steps_
+
+  std::mutex mutex_; // one run at a time; guards all below
+  std::vector<char*> base_; // by memory
+  std::vector<BlockRef> blocks_; // by memory: what the run owns
+  std::vector<bool> donatable_; // by parameter
+  BlockRef arena_;
+  std::vector<void*> pointers_; // arguments of the step that runs
+  std::vector<uint64_t> scalars_;
+  std::vector<ResultMemory> results_;
+};
+
+} // namespace torch_xla::cpu

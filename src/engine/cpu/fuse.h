@@ -1,0 +1,32 @@
+// Groups pointwise and reducing primitives into kernels and orders them with library calls and updates into steps.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/cpu/kernel.h"
+#include "engine/cpu/layout.h"
+
+namespace torch_xla::cpu {
+
+struct Step {
+  enum class Kind : uint8_t { kKernel, kLibrary, kUpdate };
+
+  Kind kind = Kind::kKernel;
+  int32_t node = -1; // kLibrary, kUpdate
+  // kKernel. Operands of the body that are not in it are loads or scalars. Ids are a topological order.
+  KernelForm form = KernelForm::kPointwise;
+  Dims domain; // the element values' extents, leading extents of 1 left out
+  uint32_t reduced = 0; // bit d: reductions run over domain dimension d
+  std::vector<ValueId> body; // ascending
+  std::vector<ValueId> stores; // of the body; ascending
+};
+
+// Steps in the order in which they run. Values that nothing stored depends on are left out, cheap ones are computed in each kernel that uses them.
+std::vector<Step> fuse(const LaidOutGraph& laid_out, bool enabled);
+
+// Extents without the leading ones, and the same at a given rank.
+Dims strip_leading_ones(const Dims& dims);
+Dims align_dims(const Dims& dims, size_t rank);
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,20 @@
+// Orders and merges the dimensions of a kernel's domain and gives accesses in terms of the loops.
+#pragma once
+
+#include <vector>
+
+#include "engine/cpu/kernel.h"
+
+namespace torch_xla::cpu {
+
+// Strides on the domain's dimensions; 0 where the value does not move.
+struct DomainAccess {
+  Dims strides;
+  int64_t elements = 0; // addressed in all: large ones decide on the order
+};
+
+// Sets outer, mid and inner of the spec; returns the accesses in the loops' order, parallel to `accesses`.
+std::vector<Access> nest_loops(
+    KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses);
+
+} // namespace torch_xla::cpu

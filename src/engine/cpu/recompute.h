@@ -1,0 +1,35 @@
+// What it would cost to compute a value once more in another kernel instead of storing and loading it.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace torch_xla::cpu {
+
+class Recompute {
+ public:
+  explicit Recompute(const Graph& graph);
+
+  // Made of constants, scalars and indices only: never worth storing for other kernels.
+  bool is_free(ValueId v) const {
+    return items_[v].free;
+  }
+  // Worth computing again in a kernel over `elements` elements.
+  bool is_cheap_in(ValueId v, int64_t elements) const;
+  static int op_cost(Prim prim);
+
+ private:
+  struct Item {
+    bool free = false;
+    bool pointwise = false; // may be computed again at all
+    int cost = 0; // of the tree over stored values
+    int loads = 0;
+  };
+  Item make_item(ValueId v) const;
+
+  const Graph& graph_;
+  std::vector<Item> items_;
+};
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,171 @@
+// Reader of the text form of graphs.
+#include "core/errors.h"
+#include "ir/cursor.h"
+#include "ir/graph.h"
+
+namespace torch_xla {
+namespace {
+
+Attrs parse_attrs(Cursor& in) {
+  Attrs attrs;
+  if (!in.accept('{') || in.accept('}')) {
+    return attrs;
+  }
+  do {
+    attrs.push_back(parse_attr(in));
+  } while (in.accept(','));
+  in.expect('}');
+  return attrs;
+}
+
+class GraphReader {
+ public:
+  explicit GraphReader(const std::string& text) : in_(text), max_id_(static_cast<int64_t>(text.size())) {}
+
+  Graph read() {
+    read_header();
+    while (!in_.accept_word("return")) {
+      read_node();
+    }
+    if (in_.peek() == '%') {
+      do {
+        graph_.outputs.push_back(read_id());
+      } while (in_.accept(','));
+    }
+    in_.expect('}');
+    if (in_.peek()) {
+      in_.fail("text after the graph");
+    }
+    check_values();
+    return std::move(graph_);
+  }
+
+ private:
+  ValueId read_id() {
+    in_.expect('%');
+    return parse_id(in_.word());
+  }
+  // The id and the colon: "%3: ".
+  ValueId read_new_id() {
+    in_.expect('%');
+    std::string word = in_.word(); // with the colon, which is a letter of names
+    if (word.empty() || word.back() != ':') {
+      in_.fail("expected a value's number and ':'");
+    }
+    word.pop_back();
+    return parse_id(word);
+  }
+  ValueId parse_id(const std::string& word) {
+    int64_t id = parse_int(in_, word);
+    if (id < 0 || id > max_id_) {
+      in_.fail("a value's number is out of range");
+    }
+    return static_cast<ValueId>(id);
+  }
+  void define(ValueId id, Type type, ValueKind kind, size_t index) {
+    auto at = static_cast<size_t>(id);
+    if (at >= graph_.values.size()) {
+      graph_.values.resize(at + 1);
+      defined_.resize(at + 1);
+    }
+    if (defined_[at]) {
+      in_.fail(str("%", id, " is defined twice"));
+    }
+    defined_[at] = true;
+    graph_.values[at] = {std::move(type), kind, static_cast<int32_t>(index)};
+  }
+  void read_header() {
+    in_.expect_word("graph");
+    in_.expect('(');
+    if (!in_.accept(')')) {
+      do {
+        read_input();
+      } while (in_.accept(','));
+      in_.expect(')');
+    }
+    in_.expect('{');
+  }
+  void read_input() {
+    ValueId id = read_new_id();
+    DType dtype = parse_dtype(in_);
+    if (in_.accept_word("scalar")) {
+      define(id, {dtype, {}}, ValueKind::kScalar, graph_.scalars.size());
+      graph_.scalars.push_back(id);
+      return;
+    }
+    Dims dims = parse_dims(in_, '[', ']');
+    Dims strides = in_.peek() == '{' ? parse_dims(in_, '{', '}') : Dims();
+    define(id, {dtype, std::move(dims)}, ValueKind::kParameter, graph_.parameters.size());
+    graph_.parameters.push_back(id);
+    graph_.parameter_strides.push_back(std::move(strides));
+  }
+  void read_results(Node& node) {
+    do {
+      ValueId id = read_new_id();
+      if (node.num_results == 0) {
+        node.first_result = id;
+      } else if (id != node.result(node.num_results)) {
+        in_.fail("the results of a node are numbered in a row");
+      }
+      DType dtype = parse_dtype(in_);
+      Dims dims = parse_dims(in_, '[', ']');
+      define(id, {dtype, std::move(dims)}, ValueKind::kResult, graph_.nodes.size());
+      ++node.num_results;
+    } while (in_.accept(','));
+  }
+  void read_operands(Node& node) {
+    in_.expect('(');
+    if (in_.accept(')')) {
+      return;
+    }
+    do {
+      node.operands.push_back(in_.accept_word("none") ? kNoValue : read_id());
+    } while (in_.accept(','));
+    in_.expect(')');
+  }
+  void read_node() {
+    Node node;
+    node.num_results = 0;
+    read_results(node);
+    in_.expect('=');
+    std::string name = in_.word();
+    node.op = find_op(name);
+    if (!node.op) {
+      in_.fail("no operation has the name '" + name + "'");
+    }
+    read_operands(node);
+    node.attrs = parse_attrs(in_);
+    graph_.nodes.push_back(std::move(node));
+  }
+  void check_defined(ValueId v) {
+    if (v != kNoValue && (static_cast<size_t>(v) >= defined_.size() || !defined_[v])) {
+      in_.fail(str("%", v, " is not defined"));
+    }
+  }
+  void check_values() {
+    for (size_t i = 0; i < defined_.size(); ++i) {
+      check_defined(static_cast<ValueId>(i));
+    }
+    for (const Node& node : graph_.nodes) {
+      for (ValueId v : node.operands) {
+        check_defined(v);
+      }
+    }
+    for (ValueId v : graph_.outputs) {
+      check_defined(v);
+    }
+  }
+
+  Cursor in_;
+  int64_t max_id_; // each value takes some characters of the text
+  Graph graph_;
+  std::vector<bool> defined_; // parallel to the graph's values
+};
+
+} // namespace
+
+Graph parse_graph(const std::string& text) {
+  return GraphReader(text).read();
+}
+
+} // namespace torch_xla

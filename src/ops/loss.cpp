@@ -1,0 +1,205 @@
+// Losses and their backward forms.
+#include "core/errors.h"
+#include "ops/math.h"
+#include "ops/rules.h"
+#include "ops/tables.h"
+
+namespace torch_xla {
+namespace {
+
+enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 }; // at::Reduction
+
+// ---- Elementwise losses: operands self, target; attributes reduction, parameter ----
+
+void infer_loss(InferContext& c) {
+  DType dtype = same_dtype(c, 0, 1);
+  require_float(c, 0);
+  Dims dims = broadcast_dims(c.operand(0).dims, c.operand(1).dims);
+  c.add_result(dtype, c.get_int(0, kMean) == kNone ? dims : Dims());
+}
+
+void set_reduced(ExpandContext& c, Ex loss) {
+  int64_t reduction = c.get_int(0, kMean);
+  Dims dims = loss.type().dims;
+  if (reduction == kNone) {
+    c.set(0, loss);
+    return;
+  }
+  Ex sum = reduce_sum(loss, all_dims(dims.size()));
+  c.set(0, reduction == kMean ? sum / static_cast<double>(num_elements(dims)) : sum);
+}
+
+using LossBody = Ex (*)(Ex difference, double parameter);
+
+template <LossBody Body>
+void expand_loss(ExpandContext& c) {
+  set_reduced(c, Body(c.computed(0) - c.computed(1), c.num_attrs() > 1 ? c.get_double(1, 1) : 1));
+}
+
+Ex squared(Ex d, double) {
+  return sq(d);
+}
+
+Ex smooth_l1(Ex d, double beta) {
+  Ex z = abs(d);
+  return beta == 0 ? z : select(z < beta, sq(z) * 0.5 / beta, z - 0.5 * beta);
+}
+
+Ex huber(Ex d, double delta) {
+  Ex z = abs(d);
+  return select(z <= delta, sq(z) * 0.5, (z - 0.5 * delta) * delta);
+}
+
+// Operands gradient, self, target.
+void infer_loss_backward(InferContext& c) {
+  DType dtype = same_dtype(c, 1, 2);
+  require_float(c, 1);
+  c.add_result(dtype, broadcast_dims(c.operand(0).dims, broadcast_dims(c.operand(1).dims, c.operand(2).dims)));
+}
+
+template <LossBody Slope>
+void expand_loss_backward(ExpandContext& c) {
+  Ex d = c.computed(1) - c.computed(2);
+  double scale = c.get_int(0, kMean) == kMean ? 1 / static_cast<double>(c.operand(1).numel()) : 1;
+  c.set(0, Slope(d, c.num_attrs() > 1 ? c.get_double(1, 1) : 1) * (c.computed(0) * scale));
+}
+
+Ex squared_slope(Ex d, double) {
+  return d * 2.0;
+}
+
+Ex sign(Ex d) {
+  return select(d > 0.0, 1.0, select(d < 0.0, -1.0, d));
+}
+
+Ex smooth_l1_slope(Ex d, double beta) {
+  return beta == 0 ? sign(d) : select(abs(d) < beta, d / beta, sign(d));
+}
+
+Ex huber_slope(Ex d, double delta) {
+  return select(abs(d) <= delta, d, sign(d) * delta);
+}
+
+// ---- Binary cross entropy: operands (gradient,) self, target, weight ----
+
+void infer_bce(InferContext& c) {
+  DType dtype = same_dtype(c, 0, 1);
+  require_float(c, 0);
+  XLA_CHECK_KIND(
+      Value,
+      c.operand(0).dims == c.operand(1).dims,
+      "Using a target size (",
+      dims_text(c.operand(1).dims),
+      ") that is different to the input size (",
+      dims_text(c.operand(0).dims),
+      ") is deprecated. Please ensure they have the same size.");
+  c.add_result(dtype, c.get_int(0, kMean) == kNone ? c.operand(0).dims : Dims());
+}
+
+Ex weighted(ExpandContext& c, size_t weight, Ex loss) {
+  return c.has(weight) ? loss * c.raw(weight).to(loss.dtype()) : loss;
+}
+
+void expand_bce(ExpandContext& c) {
+  Ex x = c.computed(0);
+  Ex t = c.computed(1);
+  Ex loss = (t - 1.0) * max(log1p(-x), -100.0) - t * max(log(x), -100.0);
+  set_reduced(c, weighted(c, 2, loss));
+}
+
+void infer_bce_backward(InferContext& c) {
+  same_dtype(c, 1, 2);
+  like_float_operand<1>(c);
+}
+
+void expand_bce_backward(ExpandContext& c) {
+  Ex x = c.computed(1);
+  Ex slope = c.computed(0) * (x - c.computed(2)) / max((1.0 - x) * x, 1e-12);
+  double scale = c.get_int(0, kMean) == kMean ? 1 / static_cast<double>(x.type().numel()) : 1;
+  c.set(0, weighted(c, 3, slope) * scale);
+}
+
+// ---- Negative log likelihood: operands (gradient,) self, target, weight, (total weight); attributes reduction, ignore index ----
+
+size_t class_dim(const Dims& dims) {
+  return dims.size() == 1 ? 0 : 1;
+}
+
+void infer_nll(InferContext& c) {
+  require_float(c, 0);
+  Type self = c.operand(0);
+  Dims target = c.operand(1).dims;
+  if (self.dims.empty() || (c.has(2) && c.operand(2).dims != Dims{self.dims[class_dim(self.dims)]})) {
+    fall_back("nll_loss of these shapes");
+  }
+  Dims want = self.dims.size() == 1 ? target : reduced_dims(self.dims, {1}, false);
+  if (target != want) {
+    fall_back("the target does not fit the input of nll_loss");
+  }
+  bool each = c.get_int(0) == kNone && self.dims.size() > 1;
+  c.add_result(self.dtype, each ? want : Dims());
+  c.add_result(self.dtype, {});
+}
+
+void infer_nll_backward(InferContext& c) {
+  if (c.operand(1).dims.empty()) {
+    fall_back("nll_loss of these shapes");
+  }
+  like_float_operand<1>(c);
+}
+
+// Dims of a value per target element beside the classes.
+Dims beside_classes(const Dims& dims) {
+  Dims result = dims;
+  result[class_dim(dims)] = 1;
+  return result;
+}
+
+// Minus the gradient where the class is the target. A select over iota, not a scatter, so that it fuses with the backward of log_softmax.
+void expand_nll_backward(ExpandContext& c) {
+  Ex x = c.computed(1);
+  Dims dims = x.type().dims;
+  size_t classes = class_dim(dims);
+  Dims beside = beside_classes(dims);
+  Ex g = c.computed(0);
+  Ex target = c.raw(2).reshape(beside);
+  if (c.get_int(0) == kMean) {
+    g = g / c.computed(4);
+  }
+  g = g.type().dims.empty() ? g : g.reshape(beside);
+  Ex loss = -g;
+  if (c.has(3)) {
+    Dims per_class(dims.size(), 1);
+    per_class[classes] = dims[classes];
+    loss = loss * c.raw(3).to(x.dtype()).reshape(per_class);
+  }
+  Ex index(&c.b(), c.b().iota(dims, static_cast<int64_t>(classes), DType::I32));
+  Ex ignored(&c.b(), c.b().constant_int(c.get_int(1, -100), target.dtype()));
+  c.set(0, select((index == target.to(DType::I32)) & (target != ignored), loss, 0.0));
+}
+
+#define COMPOSITE(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
+#define LIBRARY(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
+
+constinit const Op kRows[] = {
+    COMPOSITE("mse_loss", infer_loss, expand_loss<squared>),
+    COMPOSITE("mse_loss_backward", infer_loss_backward, expand_loss_backward<squared_slope>),
+    COMPOSITE("smooth_l1_loss", infer_loss, expand_loss<smooth_l1>),
+    COMPOSITE("smooth_l1_loss_backward", infer_loss_backward, expand_loss_backward<smooth_l1_slope>),
+    COMPOSITE("huber_loss", infer_loss, expand_loss<huber>),
+    COMPOSITE("huber_loss_backward", infer_loss_backward, expand_loss_backward<huber_slope>),
+    COMPOSITE("binary_cross_entropy", infer_bce, expand_bce),
+    COMPOSITE("binary_cross_entropy_backward", infer_bce_backward, expand_bce_backward),
+    LIBRARY("nll_loss_forward", infer_nll),
+    LIBRARY("nll_loss2d_forward", infer_nll),
+    COMPOSITE("nll_loss_backward", infer_nll_backward, expand_nll_backward),
+    COMPOSITE("nll_loss2d_backward", infer_nll_backward, expand_nll_backward),
+};
+
+} // namespace
+
+std::span<const Op> loss_ops() {
+  return kRows;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,122 @@
+// Orders and scans: argmax, max with indices, median, sort, topk, cumsum. Calls of ATen's kernels.
+#include "core/errors.h"
+#include "ops/rules.h"
+#include "ops/tables.h"
+
+namespace torch_xla {
+namespace {
+
+// ATen's kernels refuse Bool.
+void require_ordered(const InferContext& c) {
+  if (c.operand(0).dtype == DType::Bool) {
+    fall_back("an order of bools");
+  }
+}
+
+void require_elements(const InferContext& c) {
+  if (c.operand(0).numel() == 0) {
+    fall_back("an order of nothing");
+  }
+}
+
+// Extents after reducing the dim in attribute Dim (None: all), whose keepdim follows it.
+template <size_t Dim>
+Dims reduced(const InferContext& c) {
+  Dims dims = c.operand(0).dims;
+  return reduced_dims(dims, wrap_dims(c.get_dims(Dim), dims.size()), c.get_bool(Dim + 1));
+}
+
+constexpr char kArgmax[] = "argmax";
+constexpr char kArgmin[] = "argmin";
+
+template <const char* Name>
+void infer_arg(InferContext& c) {
+  require_ordered(c);
+  XLA_CHECK_KIND(
+      Index, c.operand(0).numel() > 0 || !c.is_none(0), Name, "(): Expected reduction dim to be specified for input.numel() == 0.");
+  require_elements(c);
+  c.add_result(DType::I64, reduced<0>(c));
+}
+
+// Values and their indices along a dim.
+template <size_t Dim>
+void infer_values_indices(InferContext& c) {
+  require_elements(c);
+  c.add_result(c.operand(0).dtype, reduced<Dim>(c));
+  c.add_result(DType::I64, reduced<Dim>(c));
+}
+
+template <size_t Dim>
+void infer_ordered(InferContext& c) {
+  require_ordered(c);
+  infer_values_indices<Dim>(c);
+}
+
+void infer_median(InferContext& c) {
+  require_ordered(c);
+  require_elements(c);
+  c.add_result(c.operand(0).dtype, {});
+}
+
+template <size_t Dim>
+void infer_sorted(InferContext& c) {
+  wrap_dim(c.get_int(Dim, -1), c.operand(0).dims.size());
+  like_operand<0>(c);
+  c.add_result(DType::I64, c.operand(0).dims);
+}
+
+void infer_running_extremum(InferContext& c) {
+  require_elements(c);
+  infer_sorted<0>(c);
+}
+
+void infer_topk(InferContext& c) {
+  require_ordered(c);
+  Type type = c.operand(0);
+  int64_t dim = wrap_dim(c.get_int(1, -1), type.dims.size());
+  int64_t k = c.get_int(0);
+  XLA_CHECK(k >= 0 && k <= (type.dims.empty() ? 1 : type.dims[dim]), "selected index k out of range");
+  if (!type.dims.empty()) {
+    type.dims[dim] = k;
+  }
+  c.add_result(type.dtype, type.dims);
+  c.add_result(DType::I64, type.dims);
+}
+
+// cumsum, cumprod: attributes dim, dtype.
+void infer_scan(InferContext& c) {
+  Type type = c.operand(0);
+  wrap_dim(c.get_int(0), type.dims.size());
+  c.add_result(get_dtype(c, 1, is_integral(type.dtype, true) ? DType::I64 : type.dtype), type.dims);
+}
+
+#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
+
+constinit const Op kRows[] = {
+    ROW("argmax", infer_arg<kArgmax>),
+    ROW("argmin", infer_arg<kArgmin>),
+    ROW("max.dim", infer_values_indices<0>),
+    ROW("min.dim", infer_values_indices<0>),
+    ROW("median.dim", infer_ordered<0>),
+    ROW("nanmedian.dim", infer_ordered<0>),
+    ROW("mode", infer_values_indices<0>),
+    ROW("kthvalue", infer_ordered<1>),
+    ROW("median", infer_median),
+    ROW("nanmedian", infer_median),
+    ROW("sort", infer_sorted<0>),
+    ROW("sort.stable", infer_sorted<1>),
+    ROW("topk", infer_topk),
+    ROW("cummax", infer_running_extremum),
+    ROW("cummin", infer_running_extremum),
+    ROW("cumsum", infer_scan),
+    ROW("cumprod", infer_scan),
+    ROW("_logcumsumexp", like_float_operand<0>),
+};
+
+} // namespace
+
+std::span<const Op> order_ops() {
+  return kRows;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,216 @@
+// Draws from philox streams. Operands end with seed and offset; each element takes the words of its linear index.
+#include "ops/math.h"
+#include "ops/rules.h"
+#include "ops/tables.h"
+
+namespace torch_xla {
+namespace {
+
+// The words of one draw.
+class Draw {
+ public:
+  Draw(ExpandContext& c, const Dims& dims) : c_(c), dims_(dims) {}
+
+  // Word `lane` of each element, as its 32 bits.
+  Ex word(int64_t lane) const {
+    size_t n = c_.size();
+    return {&c_.b(), c_.b().random_bits(c_.raw(n - 2).id(), c_.raw(n - 1).id(), dims_, lane)};
+  }
+  // The upper bits of a word, as a number.
+  Ex upper(int64_t lane, int bits, DType dtype) const {
+    Ex w = word(lane);
+    return w.binary(Prim::kShrL, w.constant(32 - bits)).to(dtype);
+  }
+  // In [0, 1): draw number i of an element; 53 bits for double, else as many as the result's type holds, so that none rounds to 1.
+  Ex uniform(DType dtype, int64_t i = 0, int bits = 24) const {
+    if (dtype != DType::F64) {
+      return upper(i, bits, dtype) * std::ldexp(1.0, -bits);
+    }
+    return (upper(2 * i, 27, dtype) * 0x1p26 + upper(2 * i + 1, 26, dtype)) * 0x1p-53;
+  }
+  // In (0, 1), for logarithms.
+  Ex open_uniform(DType dtype, int64_t i = 0) const {
+    if (dtype != DType::F64) {
+      return (upper(i, 23, dtype) + 0.5) * 0x1p-23;
+    }
+    return (upper(2 * i, 27, dtype) * 0x1p25 + upper(2 * i + 1, 25, dtype) + 0.5) * 0x1p-52;
+  }
+  // Box and Muller's, one of the pair.
+  Ex normal(DType dtype) const {
+    constexpr double kTwoPi = 6.28318530717958647693;
+    return sqrt(log(open_uniform(dtype, 0)) * -2.0) * cos(uniform(dtype, 1) * kTwoPi);
+  }
+  // 63 bits.
+  Ex integer() const {
+    Ex low = word(0).to(DType::I64) & int64(0xffffffff);
+    Ex high = word(1).to(DType::I64) & int64(0x7fffffff);
+    return high.binary(Prim::kShl, int64(32)) | low;
+  }
+  Ex int64(int64_t v) const {
+    return {&c_.b(), c_.b().constant_int(v, DType::I64)};
+  }
+
+ private:
+  ExpandContext& c_;
+  Dims dims_;
+};
+
+Draw draw(ExpandContext& c) {
+  return {c, c.result_type(0).dims};
+}
+
+// The type in which floats are drawn.
+DType draw_type(ExpandContext& c) {
+  DType dtype = c.result_type(0).dtype;
+  return dtype == DType::F64 ? dtype : DType::F32;
+}
+
+Ex number(ExpandContext& c, size_t i) {
+  return c.raw(i).to(draw_type(c));
+}
+
+int significant_bits(DType t) {
+  return t == DType::F16 ? 11 : t == DType::BF16 ? 8 : 24;
+}
+
+void expand_uniform(ExpandContext& c) {
+  Ex from = number(c, 1);
+  Ex unit = draw(c).uniform(draw_type(c), 0, significant_bits(c.result_type(0).dtype));
+  c.set(0, unit * (number(c, 2) - from) + from);
+}
+
+Ex scaled_normal(ExpandContext& c) {
+  return draw(c).normal(draw_type(c)) * number(c, 2) + number(c, 1);
+}
+
+void expand_normal(ExpandContext& c) {
+  c.set(0, scaled_normal(c));
+}
+
+void expand_log_normal(ExpandContext& c) {
+  c.set(0, exp(scaled_normal(c)));
+}
+
+void expand_exponential(ExpandContext& c) {
+  c.set(0, -log(draw(c).open_uniform(draw_type(c))) / number(c, 1));
+}
+
+void expand_cauchy(ExpandContext& c) {
+  constexpr double kPi = 3.14159265358979323846;
+  c.set(0, tan((draw(c).open_uniform(draw_type(c)) - 0.5) * kPi) * number(c, 2) + number(c, 1));
+}
+
+void expand_geometric(ExpandContext& c) {
+  Ex trials = log(draw(c).open_uniform(draw_type(c))) / log1p(-number(c, 1));
+  c.set(0, trials.unary(Prim::kCeil));
+}
+
+// 1 with the probability in operand P.
+template <size_t P>
+void expand_bernoulli(ExpandContext& c) {
+  DType dtype = c.raw(P).type().dims.empty() || c.raw(P).dtype() != DType::F64 ? DType::F32 : DType::F64;
+  c.set(0, draw(c).uniform(dtype) < c.raw(P).to(dtype));
+}
+
+void infer_bernoulli_tensor(InferContext& c) {
+  require_float(c, 1);
+  if (broadcast_dims(c.operand(0).dims, c.operand(1).dims) != c.operand(0).dims) {
+    fall_back("probabilities of a larger shape");
+  }
+  like_operand<0>(c);
+}
+
+// ---- random_: attributes none, to, or from and to ----
+
+// One more than the largest value that random_() draws.
+int64_t default_end(DType t) {
+  switch (t) {
+    case DType::Bool:
+      return 2;
+    case DType::U8:
+      return 256;
+    case DType::I8:
+      return 128;
+    case DType::I16:
+      return 32768;
+    case DType::I32:
+      return int64_t{1} << 31;
+    case DType::I64:
+      return INT64_MAX;
+    case DType::F16:
+      return (1 << 11) + 1;
+    case DType::BF16:
+      return (1 << 8) + 1;
+    case DType::F32:
+      return (1 << 24) + 1;
+    default:
+      return (int64_t{1} << 53) + 1;
+  }
+}
+
+void infer_random(InferContext& c) {
+  size_t n = c.num_attrs();
+  int64_t from = n == 2 ? c.get_int(0) : 0;
+  int64_t to = n ? c.get_int(n - 1, default_end(c.operand(0).dtype)) : 1;
+  if (from >= to || (from < 0 && to > INT64_MAX + from)) {
+    fall_back("random_ with this range");
+  }
+  like_operand<0>(c);
+}
+
+void expand_random(ExpandContext& c) {
+  size_t n = c.num_attrs();
+  int64_t from = n == 2 ? c.get_int(0) : 0;
+  int64_t end = default_end(c.result_type(0).dtype);
+  int64_t to = n ? c.get_int(n - 1, end) : end;
+  Draw d = draw(c);
+  c.set(0, rem(d.integer(), d.int64(to - from)) + d.int64(from));
+}
+
+// ---- native_dropout: operands input, p; attribute train ----
+
+void infer_dropout(InferContext& c) {
+  like_float_operand<0>(c);
+  c.add_result(DType::Bool, c.operand(0).dims);
+}
+
+void expand_dropout(ExpandContext& c) {
+  if (!c.get_bool(0, true)) {
+    c.set(0, c.raw(0));
+    c.set(1, {&c.b(), c.b().constant_int(1, DType::Bool)});
+    return;
+  }
+  Ex x = c.computed(0);
+  Ex keep = 1.0 - number(c, 1);
+  Ex mask = draw(c).uniform(draw_type(c)) < keep;
+  Ex scale = select(keep == 0.0, 0.0, 1.0 / keep).to(x.dtype());
+  c.set(0, select(mask, x * scale, 0.0));
+  c.set(1, mask);
+}
+
+#define ROW(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .traits = kRandom, .infer = INFER, .expand = EXPAND}
+
+constinit const Op kRows[] = {
+    ROW("uniform_", like_float_operand<0>, expand_uniform),
+    ROW("normal_", like_float_operand<0>, expand_normal),
+    ROW("log_normal_", like_float_operand<0>, expand_log_normal),
+    ROW("exponential_", like_float_operand<0>, expand_exponential),
+    ROW("cauchy_", like_float_operand<0>, expand_cauchy),
+    ROW("geometric_", like_operand<0>, expand_geometric),
+    ROW("bernoulli", like_float_operand<0>, expand_bernoulli<0>),
+    ROW("bernoulli.p", like_operand<0>, expand_bernoulli<1>),
+    ROW("bernoulli_.float", like_operand<0>, expand_bernoulli<1>),
+    ROW("bernoulli_.Tensor", infer_bernoulli_tensor, expand_bernoulli<1>),
+    ROW("random_", infer_random, expand_random),
+    ROW("random_.to", infer_random, expand_random),
+    ROW("random_.from", infer_random, expand_random),
+    ROW("native_dropout", infer_dropout, expand_dropout),
+};
+
+} // namespace
+
+std::span<const Op> random_ops() {
+  return kRows;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,118 @@
+// Lowering: a trace of ATen rows becomes a graph of primitives, views and library calls.
+#include "core/errors.h"
+#include "ir/builder.h"
+#include "ir/promote.h"
+#include "passes/passes.h"
+
+namespace torch_xla {
+namespace {
+
+using Operands = InlineVec<ValueId, 4>;
+
+// The type in which the body of a pointwise row computes.
+DType body_type(const Graph& trace, const Node& node) {
+  std::span<const ValueId> operands{node.operands.data(), node.operands.size()};
+  switch (node.op->rule) {
+    case TypeRule::kCompare:
+    case TypeRule::kBool:
+      return compute_type(promote(trace, operands, 0));
+    case TypeRule::kTail:
+      return compute_type(promote(trace, operands, 1));
+    default:
+      return compute_type(trace.type(node.first_result).dtype);
+  }
+}
+
+class Lowering {
+ public:
+  explicit Lowering(const Graph& trace) : trace_(trace), builder_(graph_), mapped_(trace.values.size(), kNoValue) {}
+
+  Graph run() {
+    add_inputs();
+    std::vector<bool> live = find_live_nodes(trace_);
+    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
+      if (live[i]) {
+        lower_node(trace_.nodes[i]);
+      }
+    }
+    for (ValueId v : trace_.outputs) {
+      graph_.outputs.push_back(get_mapped(v));
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  void add_inputs() {
+    for (size_t i = 0; i < trace_.parameters.size(); ++i) {
+      ValueId v = trace_.parameters[i];
+      mapped_[v] = graph_.add_parameter(trace_.type(v), trace_.parameter_strides[i]);
+    }
+    for (ValueId v : trace_.scalars) {
+      mapped_[v] = graph_.add_scalar(trace_.type(v).dtype);
+    }
+  }
+  ValueId get_mapped(ValueId v) const {
+    XLA_ASSERT(mapped_[v] != kNoValue, "%", v, " is used, but its row leaves it undefined");
+    return mapped_[v];
+  }
+  Operands map_operands(const Node& node) const {
+    Operands operands;
+    for (ValueId v : node.operands) {
+      operands.push_back(v == kNoValue ? kNoValue : get_mapped(v));
+    }
+    return operands;
+  }
+  void lower_node(const Node& node) {
+    builder_.set_location(node.location);
+    switch (node.op->kind) {
+      case OpKind::kPointwise:
+        return lower_pointwise(node);
+      case OpKind::kComposite:
+        return lower_composite(node);
+      default:
+        return copy(node);
+    }
+  }
+  void lower_pointwise(const Node& node) {
+    Operands operands = map_operands(node);
+    const Type& result = trace_.type(node.first_result);
+    BodyArgs args(builder_, node, {operands.data(), operands.size()}, body_type(trace_, node), result);
+    Ex value = node.op->body(args).to(result.dtype);
+    mapped_[node.first_result] = builder_.broadcast(value.id(), result.dims);
+  }
+  std::vector<Type> result_types(const Node& node) const {
+    std::vector<Type> types;
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      types.push_back(trace_.type(node.result(i)));
+    }
+    return types;
+  }
+  void lower_composite(const Node& node) {
+    Operands operands = map_operands(node);
+    std::vector<Type> types = result_types(node);
+    ExpandContext context(builder_, {operands.data(), operands.size()}, node.attrs, types);
+    node.op->expand(context);
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      mapped_[node.result(i)] = context.out()[i];
+    }
+  }
+  void copy(const Node& node) {
+    ValueId first = graph_.add_node(*node.op, map_operands(node), node.attrs, result_types(node), node.location);
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      mapped_[node.result(i)] = first + i;
+    }
+  }
+
+  const Graph& trace_;
+  Graph graph_;
+  Builder builder_;
+  std::vector<ValueId> mapped_; // by value of the trace: the same value in the new graph
+};
+
+} // namespace
+
+Graph lower(const Graph& trace) {
+  return Lowering(trace).run();
+}
+
+} // namespace torch_xla

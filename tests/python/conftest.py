@@ -1,0 +1,64 @@
+"""Fixtures of the Python tests: the device, a count of compiled programs, subprocesses."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+import torch_xla
+import torch_xla.debug.metrics as met
+
+
+@pytest.fixture
+def device() -> torch.device:
+    """The device under test, with a fixed seed and nothing pending."""
+    torch_xla.sync(wait=True)
+    torch.manual_seed(0)
+    return torch_xla.device()
+
+
+class CompileCount:
+    """Programs compiled since it was made or reset."""
+
+    def __init__(self):
+        self.reset()
+
+    @staticmethod
+    def _total() -> int:
+        return met.counter_value("UncachedCompile") or 0
+
+    def reset(self) -> None:
+        """Starts again at zero."""
+        self._start = self._total()
+
+    @property
+    def value(self) -> int:
+        """The count."""
+        return self._total() - self._start
+
+
+@pytest.fixture
+def compiles(device) -> CompileCount:
+    """Counts compiled programs from here on."""
+    return CompileCount()
+
+
+@pytest.fixture
+def run_python():
+    """Function that runs a program in a fresh interpreter and returns what it printed; the test fails if it fails."""
+
+    def run(source: str, timeout: float = 120, returncode: int = 0, **env) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(source)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env={**os.environ, **env},
+        )
+        assert done.returncode == returncode, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run

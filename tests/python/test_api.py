@@ -1,0 +1,266 @@
+"""The API of torch_xla and of torch.xla, as far as it needs no several devices."""
+
+import pytest
+import torch
+from torch import nn
+
+import torch_xla
+import torch_xla.amp
+import torch_xla.core.xla_model as xm
+import torch_xla.runtime as xr
+import torch_xla.utils.utils as xu
+
+
+# ---- Package ----
+def test_names_of_the_package():
+    assert torch_xla.__version__.startswith("2.13.")
+    assert torch.device("xla").type == "xla"
+    assert torch.xla.is_available() and torch.xla.is_initialized()
+
+
+def test_a_different_torch_is_refused():
+    with pytest.raises(ImportError, match=r"torch_xla 2\.13\.\d+ needs torch 2\.13\.x, but torch 2\.12\.1\+cpu"):
+        torch_xla._check_torch_version("2.12.1+cpu")
+    torch_xla._check_torch_version("2.13.7+cu130")
+
+
+@pytest.mark.parametrize("order", ["torch, torch_xla", "torch_xla, torch", "torch_xla.core.xla_model, torch"])
+def test_import_order(run_python, order):
+    out = run_python(f"import {order}\nprint(torch.xla.device_count(), torch.device('xla:0'))")
+    assert out == "1 xla:0\n"
+
+
+# ---- Devices ----
+def test_devices():
+    assert torch_xla.device() == torch_xla.device(0) == xm.xla_device() == torch.device("xla:0")
+    assert torch_xla.devices() == [torch.device("xla:0")]
+    assert torch_xla.real_devices() == xm.xla_real_devices() == ["CPU:0"]
+    assert torch_xla.device_count() == torch.xla.device_count() == 1
+    assert xm.get_xla_supported_devices() == xm.get_xla_supported_devices("CPU", 1) == ["xla:0"]
+    assert xm.get_xla_supported_devices("TPU") == []
+    assert xm.xla_device_hw(xm.xla_device()) == xr.device_type() == "CPU"
+
+
+@pytest.mark.parametrize("call", [torch_xla.device, xm.xla_device, torch.xla.set_device])
+def test_device_that_does_not_exist(call):
+    with pytest.raises(RuntimeError, match="device index 7 does not exist: there are 1 xla devices"):
+        call(7)
+
+
+def test_one_process_is_the_world():
+    assert xr.world_size() == xm.xrt_world_size() == xr.global_runtime_device_count() == 1
+    assert xr.global_ordinal() == xm.get_ordinal() == xr.local_ordinal() == xm.get_local_ordinal() == 0
+    assert xm.is_master_ordinal() and xm.is_master_ordinal(local=False)
+
+
+def test_master_print(capsys):
+    xm.master_print("a", 1)
+    assert capsys.readouterr().out == "a 1\n"
+
+
+def test_is_xla(device):
+    x = torch.ones(2, device=device)
+    assert x.is_xla and xm.is_xla_tensor(x) and nn.Parameter(x).is_xla
+    assert not torch.ones(2).is_xla and not xm.is_xla_tensor(torch.ones(2))
+
+
+def test_methods(device):
+    assert torch.ones(2).xla().device == device
+    assert torch.ones(2).xla(0).device == device
+    assert nn.Linear(2, 2).xla().weight.device == device
+    with pytest.raises((RuntimeError, ValueError)):
+        torch.ones(2).xla(9)
+
+
+def test_device_contexts(device):
+    with torch.xla.device(0), torch.xla.device_of(torch.ones(1)):
+        assert torch.xla.current_device() == 0
+    with torch.device("xla"):
+        assert torch.ones(1).device == device
+
+
+# ---- Steps ----
+def test_sync_and_step(device):
+    x = torch.ones(3, device=device)
+    with torch_xla.step():
+        x.add_(1)
+    x.mul_(2)
+    xm.mark_step(wait=True)
+    torch_xla.sync()
+    xm.wait_device_ops()
+    assert x.tolist() == [4, 4, 4]
+
+
+def test_compile_as_decorator_and_as_context(device):
+    @torch_xla.compile
+    def double(x):
+        """Twice x."""
+        return x * 2
+
+    x = torch.ones(2, device=device)
+    assert double(x).tolist() == [2, 2] and double(x).tolist() == [2, 2]
+    assert double.__doc__ == "Twice x."
+    with torch_xla.compile():
+        y = x + 5
+    assert y.tolist() == [6, 6]
+
+
+def test_optimizer_step_returns_what_the_optimizer_does(device):
+    p = nn.Parameter(torch.ones(2, device=device))
+    optimizer = torch.optim.SGD([p], lr=0.5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = p.sum()
+        loss.backward()
+        return loss
+
+    loss = xm.optimizer_step(optimizer, barrier=True, optimizer_args={"closure": closure})
+    assert loss.item() == 2
+    assert p.tolist() == [0.5, 0.5]
+    assert [g.tolist() for g in xm._fetch_gradients(optimizer)] == [[1, 1]]
+
+
+def test_step_closures(device):
+    seen = []
+    x = torch.ones(2, device=device)
+    xm.add_step_closure(lambda t: seen.append(t.sum().item()), args=(x + 1,))
+    assert seen == []
+    torch_xla.sync()
+    torch_xla.sync()
+    assert seen == [4]
+
+
+def test_errors_of_step_closures():
+    def fail():
+        raise ValueError("from a closure")
+
+    xm.add_step_closure(fail)
+    with pytest.raises(ValueError, match="from a closure"):
+        torch_xla.sync()
+    torch_xla.sync()
+
+
+def test_unlazy(device):
+    x = torch.ones(2, device=device) + 1
+    xm.unlazy([x])
+    assert x.tolist() == [2, 2]
+
+
+# ---- Random numbers ----
+def test_seeds_repeat(device):
+    torch_xla.manual_seed(3)
+    a = torch.randn(8, device=device).cpu()
+    b = torch.randn(8, device=device).cpu()
+    torch.manual_seed(3)
+    assert torch.equal(torch.randn(8, device=device).cpu(), a)
+    assert not torch.equal(a, b)
+
+
+def test_states_are_restored(device):
+    torch.randn(3, device=device)
+    number, tensor = xm.get_rng_state(), torch.xla.get_rng_state()
+    a = torch.randn(8, device=device).cpu()
+    xm.set_rng_state(number)
+    assert torch.equal(torch.randn(8, device=device).cpu(), a)
+    torch.xla.set_rng_state(tensor)
+    assert torch.equal(torch.randn(8, device=device).cpu(), a)
+    with xm.fork_rng():
+        torch.randn(8, device=device)
+    torch.xla.set_rng_state(tensor)
+    with torch.random.fork_rng(device_type="xla"):
+        torch.randn(8, device=device)
+    assert torch.equal(torch.randn(8, device=device).cpu(), a)
+
+
+def test_state_of_another_size_is_refused():
+    with pytest.raises(RuntimeError, match="4 bytes when it should have 16"):
+        torch.xla.set_rng_state(torch.zeros(4, dtype=torch.uint8))
+
+
+def test_generators(device):
+    a, b = torch.Generator(device="xla").manual_seed(5), torch.Generator(device="xla").manual_seed(5)
+    assert a.device == device and a.initial_seed() == 5
+    x, y = torch.rand(4, device=device, generator=a), torch.rand(4, device=device, generator=b)
+    assert torch.equal(x.cpu(), y.cpu())
+    assert torch.equal(a.get_state(), b.get_state())
+    clone = a.clone_state()
+    assert torch.equal(
+        torch.rand(4, device=device, generator=a).cpu(), torch.rand(4, device=device, generator=clone).cpu()
+    )
+
+
+def test_generator_of_another_device_is_refused(device):
+    with pytest.raises(RuntimeError, match=r"(?i)generator"):
+        torch.rand(4, device=device, generator=torch.Generator()).cpu()
+
+
+def test_dropout_draws_anew_and_repeats_by_seed(device):
+    drop = nn.Dropout(0.5)
+    x = torch.ones(1000, device=device)
+    torch.manual_seed(1)
+    a, b = drop(x).cpu(), drop(x).cpu()
+    torch.manual_seed(1)
+    assert torch.equal(drop(x).cpu(), a)
+    assert not torch.equal(a, b)
+    assert 400 < (a == 0).sum() < 600
+
+
+# ---- Mixed precision ----
+def test_autocast(device):
+    linear = nn.Linear(4, 4).to(device)
+    x = torch.randn(2, 4, device=device)
+    with torch.autocast("xla"):
+        y = linear(x)
+        assert y.dtype == torch.bfloat16
+        assert torch.softmax(y, -1).dtype == torch.float32
+    with torch_xla.amp.autocast(device, dtype=torch.float16):
+        assert linear(x).dtype == torch.float16
+    with torch_xla.amp.autocast(device, enabled=False):
+        assert linear(x).dtype == torch.float32
+    torch.testing.assert_close(y.float().cpu(), linear(x).cpu(), rtol=2e-2, atol=2e-2)
+
+
+def test_autocast_refuses_binary_cross_entropy(device):
+    x = torch.rand(3, device=device)
+    with torch.autocast("xla"), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        torch.nn.functional.binary_cross_entropy(x, x)
+
+
+# ---- Helpers ----
+def test_sample_generator():
+    samples = xu.SampleGenerator((1, 2), 3)
+    assert len(samples) == 3
+    assert list(samples) == [(1, 2)] * 3
+    assert list(samples) == [(1, 2)] * 3
+
+
+def test_environment(monkeypatch):
+    monkeypatch.setenv("XLA_TEST_VALUE", "0")
+    assert xu.getenv_as("XLA_TEST_VALUE", bool) is False
+    assert xu.getenv_as("XLA_TEST_VALUE", int) == 0
+    assert xu.getenv_as("XLA_TEST_MISSING", int, 7) == 7
+
+
+def test_moving_nested_data(device):
+    data = {"a": [torch.ones(1), (torch.zeros(2), 3)], "b": "text"}
+    moved = xm.send_cpu_data_to_device(data, device)
+    assert moved["a"][0].device == moved["a"][1][0].device == device and moved["b"] == "text"
+    back = xm._maybe_convert_to_cpu(moved)
+    assert torch.equal(back["a"][1][0], data["a"][1][0]) and back["a"][1][1] == 3
+
+
+def test_rate_tracker():
+    tracker = xm.RateTracker()
+    tracker.add(10)
+    assert tracker.rate() > 0
+    assert tracker.global_rate() > 0
+
+
+def test_memory(device):
+    x = torch.ones(1 << 20, device=device)
+    torch_xla.sync(wait=True)
+    info = xm.get_memory_info(device)
+    assert info["bytes_used"] >= x.nbytes and info["peak_bytes_used"] >= info["bytes_used"]
+    assert torch.accelerator.memory_allocated() >= x.nbytes
+    assert torch.xla.mem_get_info()[1] == info["bytes_limit"] > 0

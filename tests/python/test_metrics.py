@@ -1,0 +1,93 @@
+"""Metrics keep the original's names and the format that its own tools parse."""
+
+import re
+
+import pytest
+import torch
+
+import torch_xla
+import torch_xla.debug.metrics as met
+
+METRIC = re.compile(r"Metric: (\S+)\s+TotalSamples: (\d+)\s+Accumulator: (\S+)")
+COUNTER = re.compile(r"Counter: (\S+)\s+Value: (\d+)")
+TIME = re.compile(r"(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d{3}ms)?(\d{3}\.\d{3}us)?")
+BYTES = re.compile(r"[\d.]+(PB|TB|GB|MB|KB|B)")
+
+
+@pytest.fixture
+def counted(device):
+    """Counters of one step and of one item(); all others are zero."""
+    met.clear_all()
+    x = torch.ones(3, 3, device=device)
+    y = (x @ x + 1).sum()
+    torch_xla.sync(wait=True)
+    assert y.item() == 36
+    return met
+
+
+def test_report_parses(counted):
+    report = counted.metrics_report()
+    metrics = {name: (int(samples), accumulator) for name, samples, accumulator in METRIC.findall(report)}
+    counters = {name: int(value) for name, value in COUNTER.findall(report)}
+    assert metrics["ExecuteTime"][0] >= 1
+    assert TIME.fullmatch(metrics["ExecuteTime"][1])
+    assert TIME.fullmatch(metrics["CompileTime"][1])
+    assert counters["MarkStep"] == 1
+    assert counters["UncachedCompile"] + counters.get("CachedCompile", 0) >= 1
+    assert all(value > 0 for value in counters.values())
+    lines = report.splitlines()
+    assert all(
+        re.match(r"(Metric|Counter): \S+$|  (TotalSamples|Accumulator|ValueRate|Rate|Percentiles|Value): ", line)
+        for line in lines
+    )
+
+
+def test_transfers_are_measured(device):
+    met.clear_all()
+    torch.zeros(256).to(device).cpu()
+    for name in ("OutboundData", "InboundData"):
+        samples, total, points = met.metric_data(name)
+        assert samples == 1 and total == 1024 and points[0][1] == 1024
+    accumulator = dict((name, text) for name, _, text in METRIC.findall(met.metrics_report()))["OutboundData"]
+    assert BYTES.fullmatch(accumulator)
+    assert accumulator == "1.00KB"
+
+
+def test_item_is_counted_as_the_only_fallback(counted):
+    assert counted.executed_fallback_ops() == ["aten::_local_scalar_dense"]
+    assert counted.counter_value("aten::_local_scalar_dense") == 1
+
+
+def test_native_ops_are_counted(counted):
+    assert counted.counter_value("xla::mm") == 1
+
+
+def test_fallback_is_counted_and_right(device):
+    met.clear_all()
+    x = torch.tensor([0.0, 3.0, 0.0, 4.0], device=device)
+    assert torch.nonzero(x).flatten().tolist() == [1, 3]
+    assert "aten::nonzero" in met.executed_fallback_ops()
+
+
+def test_names_and_values_agree(counted):
+    assert "CompileTime" in counted.metric_names() or "ExecuteTime" in counted.metric_names()
+    for name in counted.counter_names():
+        assert counted.counter_value(name) > 0
+    assert counted.counter_value("NoSuchCounter") is None
+    assert counted.metric_data("NoSuchMetric") is None
+
+
+def test_short_report(counted):
+    report = counted.short_metrics_report()
+    names = [name for name, _ in COUNTER.findall(report)]
+    assert "aten::_local_scalar_dense" in names
+    assert not [name for name in names if name.startswith("xla::")]
+    only = counted.short_metrics_report(counter_names=["MarkStep"], metric_names=[])
+    assert "Metric:" not in only and "MarkStep" in only
+
+
+def test_clear(counted):
+    counted.clear_all()
+    assert counted.counter_names() == []
+    assert counted.metric_names() == []
+    assert counted.metrics_report() == ""
