@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <map>
 #include <mutex>
-#include <set>
 #include <sstream>
+
+#include "core/metrics_text.h"
 
 namespace torch_xla::metrics {
 namespace {
@@ -104,55 +103,7 @@ std::vector<std::string> keys(const Map& map) {
   return names;
 }
 
-// ---- Text ----
-
-struct TimePart {
-  const char* suffix;
-  int64_t ns;
-  int width;
-};
-constexpr TimePart kTimeParts[] = {
-    {"d", 86400LL * 1000000000, 2}, {"h", 3600LL * 1000000000, 2}, {"m", 60LL * 1000000000, 2}, {"s", 1000000000, 2}, {"ms", 1000000, 3}};
-
-template <typename... Args>
-std::string format(const char* pattern, Args... args) {
-  char text[400]; // a double without exponent has at most 309 digits before its point
-  std::snprintf(text, sizeof(text), pattern, args...);
-  return text;
-}
-
-std::string time_text(double value) {
-  // Truncates the larger parts; the original rounds each of them, which shows 739 ms 660 us as 740ms660us.
-  int64_t ns = std::llround(value);
-  std::string text;
-  for (const TimePart& part : kTimeParts) {
-    if (ns >= part.ns || !text.empty()) {
-      text += format("%0*lld%s", part.width, static_cast<long long>(ns / part.ns), part.suffix);
-      ns %= part.ns;
-    }
-  }
-  return text + format("%07.3fus", static_cast<double>(ns) / 1e3);
-}
-
-std::string bytes_text(double value) {
-  constexpr const char* kSuffixes[] = {"B", "KB", "MB", "GB", "TB", "PB"};
-  size_t i = 0;
-  for (; i + 1 < std::size(kSuffixes) && value >= 1024; ++i) {
-    value /= 1024;
-  }
-  return format("%.2f%s", value, kSuffixes[i]);
-}
-
-std::string value_text(Unit unit, double value) {
-  switch (unit) {
-    case Unit::kTime:
-      return time_text(value);
-    case Unit::kBytes:
-      return bytes_text(value);
-    default:
-      return format("%.2f", value);
-  }
-}
+// ---- The report ----
 
 void print_rates(const Snapshot& s, std::ostream& out) {
   double seconds = static_cast<double>(s.samples.back().time_ns - s.samples.front().time_ns) / 1e9;
@@ -187,35 +138,6 @@ void print_metric(const std::string& name, const Snapshot& s, std::ostream& out)
 
 void print_counter(const std::string& name, int64_t value, std::ostream& out) {
   out << "Counter: " << name << "\n  Value: " << value << "\n";
-}
-
-// ---- The two parts of the report ----
-
-bool is_fallback(const std::string& name) {
-  return name.rfind("aten::", 0) == 0;
-}
-
-// Names that the original counts in its runtime library; the others belong to the lazy tensor core and are printed first.
-bool is_runtime_name(const std::string& name) {
-  static const std::set<std::string>* names = new std::set<std::string>{
-      "CompileTime",
-      "CreateCompileHandles",
-      "CreateDataHandles",
-      "DynamoSyncInputExecuteTime",
-      "EagerOpCompileTime",
-      "EagerOpExecuteTime",
-      "ExecuteReplicatedTime",
-      "ExecuteTime",
-      "InboundData",
-      "MarkStep",
-      "OutboundData",
-      "ReleaseCompileHandles",
-      "ReleaseDataHandles",
-      "ReleaseDataHandlesTime",
-      "TransferFromDeviceTime",
-      "TransferToDeviceTime",
-  };
-  return is_fallback(name) || names->count(name) > 0;
 }
 
 // Prints those of the names that belong to the part and have a value, in the order of the names.

@@ -91,6 +91,7 @@ class Lowering {
     Operands operands = map_operands(node);
     std::vector<Type> types = result_types(node);
     ExpandContext context(builder_, {operands.data(), operands.size()}, node.attrs, types);
+    XLA_ASSERT(node.op->expand, node.op->name, " has no expansion");
     node.op->expand(context);
     for (int32_t i = 0; i < node.num_results; ++i) {
       mapped_[node.result(i)] = context.out()[i];

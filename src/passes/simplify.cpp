@@ -27,6 +27,9 @@ int significant_bits(DType t) {
 
 // True when each value of `from` is a value of `to`.
 bool is_lossless(DType from, DType to) {
+  if (!is_native(from) || !is_native(to)) {
+    return from == to;
+  }
   if (from == to || from == DType::Bool) {
     return true;
   }
@@ -138,8 +141,11 @@ class Simplifier {
   void simplify_convert(Node& node) {
     DType to = graph_.type(node.first_result).dtype;
     if (const Node* inner = find_prim(node.operands[0], Prim::kConvert)) {
+      const Type& from = graph_.type(inner->operands[0]);
       DType via = graph_.type(node.operands[0]).dtype;
-      if (is_free_detour(graph_.type(inner->operands[0]).dtype, via, to)) {
+      // A node converts or broadcasts, never both.
+      bool is_one_step = from.dtype == to || from.dims == graph_.type(node.first_result).dims;
+      if (is_one_step && is_free_detour(from.dtype, via, to)) {
         node.operands[0] = inner->operands[0];
       }
     }

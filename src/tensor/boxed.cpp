@@ -340,8 +340,7 @@ class BoxedRow final : public c10::OperatorKernel {
 } // namespace
 
 void register_boxed(torch::Library& library, const RowOverload& row) {
-  c10::OperatorName name = row.handle->operator_name();
-  library.impl((name.name + "." + name.overload_name).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedRow>(row)));
+  library.impl(c10::toString(row.handle->operator_name()).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedRow>(row)));
 }
 
 } // namespace torch_xla

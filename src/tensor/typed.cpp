@@ -106,8 +106,7 @@ class SignatureClass {
       return false;
     }
     rows[slot] = row;
-    c10::OperatorName name = row.handle->operator_name();
-    library.impl((name.name + "." + name.overload_name).c_str(), torch::CppFunction(kernels[slot]));
+    library.impl(c10::toString(row.handle->operator_name()).c_str(), torch::CppFunction(kernels[slot]));
     return true;
   }
 };

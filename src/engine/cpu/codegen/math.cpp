@@ -142,9 +142,14 @@ Value* emit_tanh(const Vec& v, Value* x) {
   return v.copysign(ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.625)), small, large), x);
 }
 
-Value* emit_logistic(const Vec& v, Value* x) {
-  Value* e = emit_exp(v, v.ir.CreateFNeg(x));
-  return v.ir.CreateFDiv(v.f32(1), v.ir.CreateFAdd(e, v.f32(1)));
+// 1 / (1 + e^-x), or e^x / (1 + e^x) for negative x: e^-|x| never overflows, and small results are as accurate as it is.
+Value* emit_logistic(const Vec& v, DType dtype, Value* x) {
+  auto& ir = v.ir;
+  Value* t = ir.CreateFNeg(v.abs(x));
+  Value* e = dtype == DType::F32 ? exp_bounded(v, v.at_least(t, v.f32(-104))) : call_external(v, Prim::kExp, dtype, {t});
+  Value* one = v.like(x, 1);
+  Value* numerator = ir.CreateSelect(ir.CreateFCmpOLT(x, v.like(x, 0)), e, one);
+  return ir.CreateFDiv(numerator, ir.CreateFAdd(e, one));
 }
 
 // |x| < 0.92: x + x * P(x^2);  else 1 - exp(-Q(|x|)).
@@ -185,7 +190,7 @@ Value* emit_float(const Vec& v, Prim prim, Value* x) {
     case Prim::kTanh:
       return emit_tanh(v, x);
     case Prim::kLogistic:
-      return emit_logistic(v, x);
+      return emit_logistic(v, DType::F32, x);
     case Prim::kErf:
       return emit_erf(v, x);
     default:
@@ -194,11 +199,7 @@ Value* emit_float(const Vec& v, Prim prim, Value* x) {
 }
 
 Value* emit_double(const Vec& v, Prim prim, Value* x) {
-  if (prim == Prim::kLogistic) {
-    Value* e = call_external(v, Prim::kExp, DType::F64, {v.ir.CreateFNeg(x)});
-    return v.ir.CreateFDiv(v.f64(1), v.ir.CreateFAdd(e, v.f64(1)));
-  }
-  return call_external(v, prim, DType::F64, {x});
+  return prim == Prim::kLogistic ? emit_logistic(v, DType::F64, x) : call_external(v, prim, DType::F64, {x});
 }
 
 } // namespace

@@ -1,0 +1,224 @@
+// Views, updates, library calls, donation and the pool.
+#include "engine/cpu/pool.h"
+#include "engine_harness.h"
+
+namespace torch_xla::testing {
+namespace {
+
+TEST(EngineViews, PermuteReshapeSlice) {
+  Program p;
+  at::Tensor a = at::randn({4, 6, 10});
+  Ex x = p.input(a) + 1.0;
+  Builder& b = p.b();
+  Ex transposed{&b, b.permute(x.id(), {2, 0, 1})};
+  Ex flat{&b, b.reshape(transposed.id(), {10, 24})};
+  Ex slice{&b, b.view(x.id(), {60, 10, 1}, {4, 3, 5}, {60, 20, 2}, 11)};
+  at::Tensor e = a + 1;
+  p.check(
+      {transposed, flat * 2.0, slice, x.reshape({24, 10}), x},
+      {e.permute({2, 0, 1}), e.permute({2, 0, 1}).reshape({10, 24}) * 2, e.as_strided({4, 3, 5}, {60, 20, 2}, 11), e.view({24, 10}), e});
+}
+
+TEST(EngineViews, OnOtherMemoryOrder) {
+  Program p;
+  at::Tensor a = at::randn({2, 8, 4, 4}).contiguous(at::MemoryFormat::ChannelsLast);
+  Ex x = p.input(a);
+  Builder& b = p.b();
+  Ex rows{&b, b.view(x.id(), {128, 16, 4, 1}, {2, 8, 2, 4}, {128, 16, 8, 1}, 4)};
+  Ex flat = x.reshape({2, 128});
+  p.check({rows, flat}, {a.contiguous().as_strided({2, 8, 2, 4}, {128, 16, 8, 1}, 4), a.reshape({2, 128})});
+}
+
+TEST(EngineViews, Diagonal) {
+  Program p;
+  at::Tensor a = at::randn({5, 5});
+  Ex x = p.input(a);
+  Ex d{&p.b(), p.b().view(x.id(), {5, 1}, {5}, {6}, 0)};
+  p.check({d, d * 2.0}, {a.diagonal(), a.diagonal() * 2});
+}
+
+TEST(EngineUpdates, InPlaceAndCopied) {
+  Program p;
+  at::Tensor a = at::randn({6, 10});
+  at::Tensor u = at::randn({6, 5});
+  Ex x = p.input(a);
+  Ex update = p.input(u) * 2.0;
+  Ex first{&p.b(), p.b().view_update(x.id(), update.id(), {10, 1}, {10, 2}, 1)};
+  Ex doubled = first + first;
+  Ex second{&p.b(), p.b().view_update(first.id(), p.input(u).id(), {10, 1}, {10, 2}, 0)};
+  at::Tensor e1 = a.clone();
+  e1.as_strided({6, 5}, {10, 2}, 1).copy_(u * 2);
+  at::Tensor e2 = e1.clone();
+  e2.as_strided({6, 5}, {10, 2}, 0).copy_(u);
+  p.check({second, doubled}, {e2, e1 * 2});
+  p.check({second, first}, {e2, e1});
+  p.check({second, x}, {e2, a});
+}
+
+TEST(EngineUpdates, UpdateWithOwnPart) {
+  Program p;
+  at::Tensor a = at::randn({8});
+  Ex x = p.input(a) * 3.0;
+  Ex head{&p.b(), p.b().view(x.id(), {1}, {4}, {1}, 0)};
+  Ex y{&p.b(), p.b().view_update(x.id(), head.id(), {1}, {1}, 2)};
+  at::Tensor e = a * 3;
+  at::Tensor expected = e.clone();
+  expected.slice(0, 2, 6).copy_(e.slice(0, 0, 4));
+  p.check({y}, {expected});
+}
+
+TEST(EngineLibrary, MatrixProducts) {
+  Program p;
+  at::Tensor a = at::randn({20, 30});
+  at::Tensor b = at::randn({30, 40});
+  at::Tensor c = at::randn({40});
+  Ex x = p.input(a);
+  Ex y = p.input(b);
+  Ex mm = p.library("aten::mm", {x, y}, {}, {{DType::F32, {20, 40}}});
+  Ex addmm = p.library("aten::addmm", {p.input(c), x, y}, {2.0, 1.0}, {{DType::F32, {20, 40}}});
+  Ex yt{&p.b(), p.b().permute(y.id(), {1, 0})};
+  Ex back = p.library("aten::mm", {mm.unary(Prim::kTanh), yt}, {}, {{DType::F32, {20, 30}}});
+  p.check({back + x, addmm, mm}, {at::mm(at::mm(a, b).tanh(), b.t()) + a, at::addmm(c, a, b, 2.0), at::mm(a, b)}, 1e-4);
+}
+
+TEST(EngineLibrary, ConvolutionAndBackward) {
+  Program p;
+  at::Tensor a = at::randn({2, 8, 9, 9});
+  at::Tensor w = at::randn({12, 8, 3, 3});
+  at::Tensor bias = at::randn({12});
+  Ex x = p.input(a);
+  Ex weight = p.input(w);
+  std::vector<int64_t> one{1, 1};
+  std::vector<int64_t> zero{0, 0};
+  Attrs attrs{one, one, one, false, zero, int64_t{1}};
+  Ex y = p.library("aten::convolution", {x, weight, p.input(bias)}, attrs, {{DType::F32, {2, 12, 9, 9}}});
+  Ex relu = max(y, y.constant(0));
+  std::vector<bool> mask{true, true, false};
+  Attrs back_attrs{std::vector<int64_t>{12}, one, one, one, false, zero, int64_t{1}, mask};
+  Ex gx = p.library(
+      "aten::convolution_backward",
+      {relu, x, weight},
+      back_attrs,
+      {{DType::F32, {2, 8, 9, 9}}, {DType::F32, {12, 8, 3, 3}}, {DType::Undefined, {}}});
+  Ex gw{&p.b(), gx.id() + 1};
+  at::Tensor e = at::relu(at::convolution(a, w, bias, one, one, one, false, zero, 1));
+  auto back = at::convolution_backward(e, a, w, at::IntArrayRef{12}, one, one, one, false, zero, 1, {true, true, false});
+  p.check({relu, gx, gw}, {e, std::get<0>(back), std::get<1>(back)}, 1e-3);
+}
+
+TEST(EngineLibrary, ListsAndSeveralResults) {
+  Program p;
+  at::Tensor a = at::randn({3, 7});
+  at::Tensor b = at::randn({2, 7});
+  Ex cat = p.library("aten::cat", {p.input(a), p.input(b)}, {int64_t{2}, int64_t{0}}, {{DType::F32, {5, 7}}});
+  Ex sorted = p.library("aten::topk", {cat}, {int64_t{3}, int64_t{1}, true, true}, {{DType::F32, {5, 3}}, {DType::I64, {5, 3}}});
+  Ex index{&p.b(), sorted.id() + 1};
+  auto e = at::topk(at::cat({a, b}), 3, 1);
+  p.check({sorted + 1.0, index}, {std::get<0>(e) + 1, std::get<1>(e)});
+}
+
+TEST(EngineLibrary, AttentionSubstitute) {
+  Program p;
+  at::Tensor q = at::randn({2, 3, 16, 8});
+  Ex x = p.input(q);
+  std::vector<Type> types(9, Type{DType::Undefined, {}});
+  types[0] = {DType::F32, {2, 3, 16, 8}};
+  types[1] = {DType::F32, {2, 3, 16}};
+  std::vector<ValueId> ids{x.id(), x.id(), x.id(), kNoValue};
+  ValueId out = p.b().library(
+      *find_op("aten::_scaled_dot_product_fused_attention_overrideable"), ids, {0.0, true, false, std::monostate()}, types);
+  p.check({Ex(&p.b(), out)}, {at::scaled_dot_product_attention(q, q, q, {}, 0.0, true)}, 1e-4);
+}
+
+TEST(EngineLibrary, ErrorsNameTheOperation) {
+  Program p;
+  Ex x = p.input(at::randn({3, 4}));
+  Ex y = p.library("aten::mm", {x, x}, {}, {{DType::F32, {3, 4}}});
+  auto executable = p.compile({y});
+  RunArgs args = p.args();
+  try {
+    executable->run(args);
+    FAIL();
+  } catch (const StepError& e) {
+    EXPECT_NE(std::string(e.what()).find("aten::mm: "), std::string::npos) << e.what();
+  }
+}
+
+TEST(EngineMemory, DonatedInputBecomesOutput) {
+  Program p;
+  at::Tensor a = at::randn({100, 100});
+  at::Tensor g = at::randn({100, 100});
+  Ex y = p.input(a) - p.input(g) * 0.1;
+  auto executable = p.compile({y});
+  RunArgs args = p.args();
+  args.donated[0] = true;
+  void* before = args.inputs[0]->host_pointer();
+  executable->run(args);
+  EXPECT_EQ(args.outputs[0]->host_pointer(), before);
+  EXPECT_TRUE(args.outputs[0]->sole_owner());
+  EXPECT_TRUE(at::allclose(download(args.outputs[0]), a - g * 0.1));
+}
+
+TEST(EngineMemory, SharedInputIsNotOverwritten) {
+  Program p;
+  at::Tensor a = at::randn({50});
+  auto executable = p.compile({p.input(a) * 2.0});
+  RunArgs args = p.args();
+  EngineBufferRef kept = args.inputs[0];
+  args.donated[0] = false;
+  executable->run(args);
+  EXPECT_NE(args.outputs[0]->host_pointer(), kept->host_pointer());
+  EXPECT_TRUE(at::equal(download(kept), a));
+}
+
+TEST(EngineMemory, InputAsOutput) {
+  Program p;
+  at::Tensor a = at::randn({2, 3});
+  Ex x = p.input(a);
+  auto executable = p.compile({x, x.reshape({6}), x + 1.0});
+  RunArgs args = p.args(true);
+  EngineBufferRef input = args.inputs[0];
+  executable->run(args);
+  EXPECT_EQ(args.outputs[0], input);
+  EXPECT_EQ(args.outputs[1]->host_pointer(), input->host_pointer());
+  EXPECT_FALSE(args.outputs[1]->sole_owner());
+  EXPECT_TRUE(at::allclose(download(args.outputs[2]), a + 1));
+  EXPECT_TRUE(at::equal(download(args.outputs[1]), a.view({6})));
+}
+
+TEST(EngineMemory, NothingIsLeftAfterRuns) {
+  cpu::Pool& pool = cpu::Pool::get();
+  int64_t before = pool.bytes_used();
+  {
+    Program p;
+    at::Tensor a = at::randn({200, 200});
+    Ex x = p.input(a);
+    Ex y = p.library("aten::mm", {x, x}, {}, {{DType::F32, {200, 200}}}).unary(Prim::kTanh);
+    p.run({y, y.reduce(Prim::kReduceSum, {0})});
+  }
+  EXPECT_EQ(pool.bytes_used(), before);
+  EXPECT_GE(pool.peak_bytes_used(), before + 2 * 160000);
+}
+
+TEST(EnginePool, ReusesAlignedBlocks) {
+  cpu::Pool& pool = cpu::Pool::get();
+  for (size_t size : {0, 1, 64, 65, 512, 513, 1000, 70000, 300000, 1 << 20, (1 << 20) + 1, 5 << 20}) {
+    int64_t before = pool.bytes_used();
+    void* a = pool.allocate(size);
+    void* b = pool.allocate(size);
+    EXPECT_NE(a, b);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % (size >= (1 << 20) ? 2 << 20 : 64), 0u);
+    EXPECT_GE(pool.bytes_used() - before, static_cast<int64_t>(2 * size));
+    std::memset(a, 1, size);
+    std::memset(b, 2, size);
+    pool.release(a);
+    EXPECT_EQ(pool.allocate(size), a);
+    pool.release(a);
+    pool.release(b);
+    EXPECT_EQ(pool.bytes_used(), before);
+  }
+  pool.empty_cache();
+}
+
+} // namespace
+} // namespace torch_xla::testing

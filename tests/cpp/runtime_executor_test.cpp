@@ -1,0 +1,164 @@
+// The executor's order, back-pressure and errors.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/errors.h"
+#include "runtime/executor.h"
+
+namespace torch_xla {
+namespace {
+
+class FunctionProgram : public Executable {
+ public:
+  explicit FunctionProgram(std::function<void(RunArgs&)> body) : body_(std::move(body)) {}
+  void run(RunArgs& args) override {
+    body_(args);
+  }
+  int64_t scratch_bytes() const override {
+    return 0;
+  }
+  std::string text() const override {
+    return "function";
+  }
+
+ private:
+  std::function<void(RunArgs&)> body_;
+};
+
+const Type kType{DType::F32, {4}};
+
+BufferRef enqueue(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> body) {
+  Run run;
+  run.executable = std::make_shared<FunctionProgram>(std::move(body));
+  run.donated.resize(inputs.size());
+  run.inputs = std::move(inputs);
+  auto output = std::make_shared<Buffer>(kType, Dims());
+  run.outputs = {output};
+  run.describe = [](int32_t location) { return str("line ", location); };
+  Executor::get().enqueue(std::move(run));
+  Executor::get().wait_for_room();
+  return output;
+}
+
+void fill(RunArgs& args) {
+  args.outputs = {cpu_engine().allocate(kType, {})};
+}
+
+TEST(Executor, RunsInOrder) {
+  std::vector<int> order;
+  std::vector<BufferRef> outputs;
+  for (int i = 0; i < 20; ++i) {
+    outputs.push_back(enqueue({}, [&order, i](RunArgs& args) {
+      order.push_back(i);
+      fill(args);
+    }));
+  }
+  EXPECT_NE(outputs.back()->wait(), nullptr);
+  Executor::get().drain();
+  EXPECT_TRUE(Executor::get().idle());
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(order[i], i);
+    EXPECT_EQ(outputs[i]->state(), Buffer::State::kReady);
+  }
+}
+
+TEST(Executor, HoldsBackTheRecorder) {
+  std::atomic<bool> go{false};
+  std::atomic<int> queued{0};
+  std::thread recorder([&] {
+    for (int i = 0; i < 5; ++i) {
+      enqueue({}, [&](RunArgs& args) {
+        while (!go) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        fill(args);
+      });
+      ++queued;
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(queued.load(), Executor::kMaxQueued);
+  go = true;
+  recorder.join();
+  Executor::get().drain();
+}
+
+TEST(Executor, ErrorsReachOutputsAndTheNextDrainOnce) {
+  BufferRef failed = enqueue({}, [](RunArgs&) { throw StepError(ErrorKind::Value, "bad step", 7); });
+  BufferRef dependent = enqueue({failed}, fill);
+  for (const BufferRef& buffer : {failed, dependent}) {
+    try {
+      buffer->wait();
+      FAIL();
+    } catch (const UserError& e) {
+      EXPECT_STREQ(e.what(), "bad step\nline 7");
+      EXPECT_EQ(e.kind(), ErrorKind::Value);
+    }
+  }
+  EXPECT_THROW(Executor::get().drain(), UserError);
+  EXPECT_NO_THROW(Executor::get().drain());
+  EXPECT_NO_THROW(enqueue({}, fill)->wait());
+}
+
+TEST(Executor, DonationTakesThePayload) {
+  auto input = std::make_shared<Buffer>(cpu_engine().allocate(kType, {}));
+  Run run;
+  run.executable = std::make_shared<FunctionProgram>([](RunArgs& args) {
+    EXPECT_EQ(args.inputs[0].use_count(), 1);
+    args.outputs = {args.inputs[0]};
+  });
+  run.inputs = {input};
+  run.donated = {true};
+  run.outputs = {std::make_shared<Buffer>(kType, Dims())};
+  BufferRef output = run.outputs[0];
+  Executor::get().enqueue(std::move(run));
+  EXPECT_NE(output->wait()->host_pointer(), nullptr);
+  EXPECT_THROW(input->wait(), UserError);
+}
+
+TEST(Executor, WaitsPollForSignals) {
+  static std::atomic<int> polls{0};
+  set_interrupt_check([] {
+    if (++polls == 2) {
+      throw UserError(ErrorKind::Runtime, "interrupted");
+    }
+  });
+  std::atomic<bool> go{false};
+  BufferRef output = enqueue({}, [&](RunArgs& args) {
+    while (!go) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    fill(args);
+  });
+  EXPECT_THROW(output->wait(), UserError);
+  set_interrupt_check(nullptr);
+  go = true;
+  EXPECT_NO_THROW(output->wait());
+}
+
+TEST(Executor, ForkedChildGetsAnError) {
+  BufferRef ready = enqueue({}, fill);
+  ready->wait();
+  pid_t child = fork();
+  if (child == 0) {
+    bool thrown = false;
+    try {
+      enqueue({}, fill);
+    } catch (const UserError&) {
+      thrown = true;
+    }
+    ready.reset();
+    _exit(thrown ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_NO_THROW(enqueue({}, fill)->wait());
+}
+
+} // namespace
+} // namespace torch_xla
