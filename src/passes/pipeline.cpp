@@ -23,19 +23,23 @@ bool checks_passes() {
 #endif
 }
 
-void finish_stage(const char* name, const Graph& graph) {
-  if (env::debug_level() >= 3) {
-    env::debug_print(std::string("graph after ") + name, print_graph(graph));
-  }
+void check(const Graph& graph) {
   if (checks_passes()) {
     verify_graph(graph);
   }
 }
 
+void finish_stage(const char* name, const Graph& graph) {
+  if (env::debug_level() >= 3) {
+    env::debug_print(std::string("graph after ") + name, print_graph(graph));
+  }
+  check(graph);
+}
+
 } // namespace
 
 Graph run_passes(const Graph& trace) {
-  finish_stage("recording", trace);
+  check(trace);
   Graph graph = lower(trace);
   finish_stage("lower", graph);
   for (const Pass& pass : kPasses) {

@@ -117,17 +117,18 @@ TEST(EngineLibrary, ListsAndSeveralResults) {
   p.check({sorted + 1.0, index}, {std::get<0>(e) + 1, std::get<1>(e)});
 }
 
-TEST(EngineLibrary, AttentionSubstitute) {
+TEST(EngineLibrary, Attention) {
   Program p;
   at::Tensor q = at::randn({2, 3, 16, 8});
   Ex x = p.input(q);
-  std::vector<Type> types(9, Type{DType::Undefined, {}});
-  types[0] = {DType::F32, {2, 3, 16, 8}};
-  types[1] = {DType::F32, {2, 3, 16}};
-  std::vector<ValueId> ids{x.id(), x.id(), x.id(), kNoValue};
-  ValueId out = p.b().library(
-      *find_op("aten::_scaled_dot_product_fused_attention_overrideable"), ids, {0.0, true, false, std::monostate()}, types);
-  p.check({Ex(&p.b(), out)}, {at::scaled_dot_product_attention(q, q, q, {}, 0.0, true)}, 1e-4);
+  Ex y = p.library(
+      "aten::_scaled_dot_product_flash_attention_for_cpu",
+      {x, x, x},
+      {0.0, true},
+      {{DType::F32, {2, 3, 16, 8}}, {DType::F32, {2, 3, 16}}});
+  Ex twice = y * 2.0;
+  at::Tensor e = at::scaled_dot_product_attention(q, q, q, {}, 0.0, true);
+  p.check({y, twice}, {e, e * 2}, 1e-4);
 }
 
 TEST(EngineLibrary, ErrorsNameTheOperation) {

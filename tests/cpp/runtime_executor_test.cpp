@@ -106,7 +106,7 @@ TEST(Executor, ErrorsReachOutputsAndTheNextDrainOnce) {
 
 TEST(Executor, DonationTakesThePayload) {
   auto input = std::make_shared<Buffer>(cpu_engine().allocate(kType, {}));
-  Run run;
+  torch_xla::Run run;
   run.executable = std::make_shared<FunctionProgram>([](RunArgs& args) {
     EXPECT_EQ(args.inputs[0].use_count(), 1);
     args.outputs = {args.inputs[0]};
@@ -117,7 +117,7 @@ TEST(Executor, DonationTakesThePayload) {
   BufferRef output = run.outputs[0];
   Executor::get().enqueue(std::move(run));
   EXPECT_NE(output->wait()->host_pointer(), nullptr);
-  EXPECT_THROW(input->wait(), UserError);
+  EXPECT_THROW(input->wait(), UserError); // its memory is gone
 }
 
 TEST(Executor, WaitsPollForSignals) {

@@ -14,6 +14,7 @@ namespace {
 constexpr int kMaxValues = 1200; // of a group: keeps kernels under about 3,000 instructions
 constexpr int64_t kMaxSpilledRow = 256 << 10; // bytes
 constexpr int kExpensive = 4;
+constexpr size_t kMaxReaders = 16; // groups that are tried as a home beside the operands' own
 
 struct Group {
   Step::Kind kind = Step::Kind::kKernel;
@@ -22,6 +23,7 @@ struct Group {
   uint32_t reduced = 0;
   bool column = false;
   bool expensive = false; // has element values that are worth spilling
+  int earliest = 0; // the first position at which all operands from outside exist
   std::vector<ValueId> values;
 };
 
@@ -53,6 +55,9 @@ class Fusion {
     if (node.op->kind == OpKind::kView) {
       ready_[node.result()] = after(node.operands[0]);
       return;
+    }
+    if (enabled_ && node.op->kind == OpKind::kPrim) {
+      merge_operand_groups(node);
     }
     int group = node.op->kind == OpKind::kPrim ? choose_group(node) : -1;
     if (group < 0) {
@@ -101,7 +106,64 @@ class Fusion {
     }
     for (ValueId operand : node.operands) {
       readers_[operand].push_back(index);
+      if (group_of_[operand] != index && !recompute_.is_free(operand)) {
+        group.earliest = std::max(group.earliest, ready_[operand]);
+      }
     }
+  }
+
+  // Where a node's operands are in two groups over one domain, the later one moves into the earlier one if its own operands permit.
+  void merge_operand_groups(const Node& node) {
+    for (bool again = true; again;) {
+      again = false;
+      int last = -1;
+      int before = -1;
+      for (ValueId v : node.operands) {
+        int group = recompute_.is_free(v) ? -1 : group_of_[v];
+        if (group > last) {
+          before = last;
+          last = group;
+        } else if (group < last) {
+          before = std::max(before, group);
+        }
+      }
+      if (before >= 0 && can_merge(groups_[before], before, groups_[last])) {
+        merge(before, last);
+        again = true;
+      }
+    }
+  }
+
+  static bool can_merge(const Group& into, int into_index, const Group& from) {
+    bool kernels = into.kind == Step::Kind::kKernel && from.kind == Step::Kind::kKernel;
+    if (!kernels || into.domain != from.domain || from.earliest > into_index || into.values.size() + from.values.size() > kMaxValues) {
+      return false;
+    }
+    // Values of `from` were not checked against the reductions of `into`.
+    bool apart = !from.reduced && from.earliest < into_index;
+    const Group& rows = into.reduced ? into : from;
+    bool expensive = into.expensive || from.expensive;
+    return (!into.reduced || apart) && (!rows.reduced || !expensive || row_fits(rows));
+  }
+
+  void merge(int into_index, int from_index) {
+    Group& into = groups_[into_index];
+    Group& from = groups_[from_index];
+    for (ValueId v : from.values) {
+      group_of_[v] = into_index;
+      ready_[v] = into_index;
+      into.values.push_back(v);
+      for (ValueId operand : graph_.find_producer(v)->operands) {
+        readers_[operand].push_back(into_index);
+      }
+    }
+    if (from.reduced) {
+      into.reduced = from.reduced;
+      into.column = from.column;
+    }
+    into.expensive = into.expensive || from.expensive;
+    into.earliest = from.earliest < into_index ? std::max(into.earliest, from.earliest) : into.earliest;
+    from.values.clear(); // nothing joins it any more
   }
 
   void add_reduction(Group& group, const Node& node) {
@@ -154,9 +216,10 @@ class Fusion {
       return earliest;
     }
     for (ValueId v : node.operands) {
-      for (auto it = readers_[v].rbegin(); it != readers_[v].rend() && *it >= earliest; ++it) {
+      size_t tried = 0;
+      for (auto it = readers_[v].rbegin(); it != readers_[v].rend() && tried < kMaxReaders; ++it, ++tried) {
         const Group& group = groups_[*it];
-        if (strip_leading_ones(graph_.type(v).dims) == group.domain && graph_.type(v).numel() > 1 && can_join(group, *it, node)) {
+        if (*it >= earliest && strip_leading_ones(graph_.type(v).dims) == group.domain && graph_.type(v).numel() > 1 && can_join(group, *it, node)) {
           return *it;
         }
       }
@@ -169,7 +232,7 @@ class Fusion {
   }
 
   bool can_join(const Group& group, int index, const Node& node) const {
-    if (group.kind != Step::Kind::kKernel || group.values.size() >= kMaxValues) {
+    if (group.kind != Step::Kind::kKernel || group.values.empty() || group.values.size() >= kMaxValues) {
       return false;
     }
     return is_reduce(node.op->prim) ? can_join_reduction(group, index, node) : can_join_pointwise(group, index, node);
@@ -213,9 +276,10 @@ class Fusion {
 
   // Expensive element values from before a reduction that are used after it are kept in scratch memory, a row at a time.
   static bool row_is_held(const Group& group, bool after) {
-    if (!after || !group.expensive) {
-      return true;
-    }
+    return !after || !group.expensive || row_fits(group);
+  }
+
+  static bool row_fits(const Group& group) {
     int64_t row = num_elements(group.domain) / std::max<int64_t>(num_elements(row_dims(group)), 1);
     return row * 4 <= kMaxSpilledRow;
   }
@@ -269,6 +333,7 @@ class Fusion {
     if (stores.empty()) {
       return;
     }
+    std::sort(stores.begin(), stores.end());
     Step whole = make_step(group, index, stores);
     bool reduces = std::any_of(whole.body.begin(), whole.body.end(), [&](ValueId v) { return is_reduce(prim_of(v)); });
     if (reduces) {

@@ -88,7 +88,7 @@ class KernelBuilder {
 
   int32_t emit_load(ValueId v) {
     const Place& place = places_[v];
-    DomainAccess access{on_domain(graph_.type(v).dims, place.strides), graph_.type(v).numel()};
+    DomainAccess access{on_domain(graph_.type(v).dims, place.strides), graph_.type(v).numel(), false};
     auto key = std::tuple(place.root, place.offset, access.strides.vec());
     auto found = loads_.find(key);
     if (found != loads_.end()) {
@@ -118,7 +118,7 @@ class KernelBuilder {
     instr.prim = Prim::kStore;
     instr.dtype = dtype;
     instr.args = {convert(at_.at(v), dtype)};
-    instr.index = add_buffer(v, {on_domain(graph_.type(v).dims, places_[v].strides), graph_.type(v).numel()}, true);
+    instr.index = add_buffer(v, {on_domain(graph_.type(v).dims, places_[v].strides), graph_.type(v).numel(), true}, true);
     emit(std::move(instr));
   }
 
@@ -172,7 +172,7 @@ class KernelBuilder {
     for (size_t d = 0; d < dims.size() && dim >= 0; ++d) {
       strides[d] = static_cast<int64_t>(d) == dim ? 1 : 0;
     }
-    index_access_.push_back({on_domain(dims, strides), 0});
+    index_access_.push_back({on_domain(dims, strides), 0, false});
     return static_cast<int32_t>(index_access_.size()) - 1;
   }
 

@@ -48,12 +48,12 @@ std::string first_line(const std::string& text) {
   throw InternalError("unknown exception in " + name);
 }
 
-std::optional<c10::OperatorHandle> find_out_form(const Target& target, const c10::FunctionSchema& functional) {
-  if (std::find(kRealOutForms.begin(), kRealOutForms.end(), target.name) == kRealOutForms.end()) {
+std::optional<c10::OperatorHandle> find_out_form(const std::string& name, const c10::FunctionSchema& functional) {
+  if (std::find(kRealOutForms.begin(), kRealOutForms.end(), name) == kRealOutForms.end()) {
     return std::nullopt;
   }
   for (const char* overload : {"out", "grad_input", "values"}) {
-    auto handle = c10::Dispatcher::singleton().findSchema({target.name, overload});
+    auto handle = c10::Dispatcher::singleton().findSchema({name, overload});
     size_t outs = functional.returns().size();
     if (handle && handle->schema().arguments().size() == functional.arguments().size() + outs) {
       return handle;
@@ -80,7 +80,7 @@ struct LibraryCall::Impl {
   bool mutates = false; // operand 0 is written: it must be a copy
 
   Impl(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
-  void find_op(const Node& node, const Target& target, bool may_write_into);
+  void find_op(bool may_write_into);
   void call(torch::jit::Stack& args) const;
   void take_result(const c10::IValue& value, const Result& result, ResultMemory& memory) const;
   bool is_operand_memory(const at::Tensor& t) const;
@@ -102,23 +102,24 @@ LibraryCall::Impl::Impl(const LaidOutGraph& laid_out, const Node& node, bool may
     ValueId v = node.result(i);
     results.push_back({graph.type(v), laid_out.places[v].strides});
   }
-  Target target = find_target(node);
-  find_op(node, target, may_write_into);
-  stack = make_stack(op->schema(), node, target, operands);
+  find_op(may_write_into);
+  stack = make_stack(op->schema(), node, operands);
   for (const at::Tensor& t : outs) {
     stack.emplace_back(t);
   }
 }
 
-void LibraryCall::Impl::find_op(const Node& node, const Target& target, bool may_write_into) {
-  op = c10::Dispatcher::singleton().findSchema({target.name, target.overload});
-  XLA_ASSERT(op, "ATen has no ", node.op->name);
+void LibraryCall::Impl::find_op(bool may_write_into) {
+  size_t dot = name.find('.');
+  std::string overload = dot == name.npos ? "" : name.substr(dot + 1);
+  op = c10::Dispatcher::singleton().findSchema({name.substr(0, dot), overload});
+  XLA_ASSERT(op, "ATen has no ", name);
   const auto& arguments = op->schema().arguments();
   mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
   bool plain = std::all_of(results.begin(), results.end(), [](const Result& r) {
     return r.type.dtype != DType::Undefined && same_strides(r.type.dims, r.strides, contiguous_strides(r.type.dims));
   });
-  auto out_form = may_write_into && plain && !mutates ? find_out_form(target, op->schema()) : std::nullopt;
+  auto out_form = may_write_into && plain && !mutates ? find_out_form(name, op->schema()) : std::nullopt;
   if (out_form) {
     op = out_form;
     for (const Result& r : results) {

@@ -1,10 +1,7 @@
-// Conversion of attributes by schema type, tensors that alias planned memory, and the calls whose ATen name is only for devices like ours.
+// Conversion of attributes by schema type, and tensors that alias planned memory.
 #include "engine/cpu/library_args.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-
-#include <numeric>
-#include <string_view>
 
 #include "core/errors.h"
 
@@ -118,7 +115,7 @@ ArgumentForm form_of(const c10::Type& type) {
 // Walks operands and attributes beside the schema.
 class StackMaker {
  public:
-  StackMaker(const Node& node, const Target& target, const std::vector<at::Tensor>& operands) : node_(node), target_(target), operands_(operands) {}
+  StackMaker(const Node& node, const std::vector<at::Tensor>& operands) : node_(node), operands_(operands) {}
 
   c10::IValue next(const c10::Argument& argument) {
     const c10::Type& type = *argument.type();
@@ -134,7 +131,7 @@ class StackMaker {
       case ArgumentForm::kOther:
         break;
     }
-    if (attr_ >= target_.attrs.size()) {
+    if (attr_ >= node_.attrs.size()) {
       return argument.default_value() ? *argument.default_value() : c10::IValue();
     }
     return to_ivalue(next_attr(), type);
@@ -142,13 +139,11 @@ class StackMaker {
 
  private:
   at::Tensor next_tensor() {
-    int position = operand_ < target_.operands.size() ? target_.operands[operand_] : -1;
-    ++operand_;
-    return position < 0 ? at::Tensor() : operands_.at(static_cast<size_t>(position));
+    return operand_ < operands_.size() ? operands_[operand_++] : at::Tensor();
   }
 
   const Attr& next_attr() {
-    return node_.attrs.at(static_cast<size_t>(target_.attrs[attr_++]));
+    return node_.attrs.at(attr_++);
   }
 
   template <typename T>
@@ -170,17 +165,10 @@ class StackMaker {
   }
 
   const Node& node_;
-  const Target& target_;
   const std::vector<at::Tensor>& operands_;
   size_t operand_ = 0;
   size_t attr_ = 0;
 };
-
-std::vector<int> counting(size_t n) {
-  std::vector<int> v(n);
-  std::iota(v.begin(), v.end(), 0);
-  return v;
-}
 
 } // namespace
 
@@ -199,23 +187,8 @@ void set_address(const at::Tensor& alias, void* data) {
   alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(data, c10::kCPU));
 }
 
-Target find_target(const Node& node) {
-  std::string_view name = node.op->name;
-  if (name == "aten::_scaled_dot_product_fused_attention_overrideable") {
-    return {"aten::_scaled_dot_product_flash_attention_for_cpu", "", {0, 1, 2, 3}, {0, 1, 3}};
-  }
-  if (name == "aten::_scaled_dot_product_fused_attention_overrideable_backward") {
-    return {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", "", {0, 1, 2, 3, 5, 6, 4}, {3, 4, 5}};
-  }
-  size_t dot = name.find('.');
-  Target target{std::string(name.substr(0, dot)), dot == name.npos ? "" : std::string(name.substr(dot + 1)), {}, {}};
-  target.operands = counting(node.operands.size());
-  target.attrs = counting(node.attrs.size());
-  return target;
-}
-
-torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Node& node, const Target& target, const std::vector<at::Tensor>& operands) {
-  StackMaker maker(node, target, operands);
+torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Node& node, const std::vector<at::Tensor>& operands) {
+  StackMaker maker(node, operands);
   torch::jit::Stack stack;
   for (const c10::Argument& argument : schema.arguments()) {
     if (!argument.is_out()) {

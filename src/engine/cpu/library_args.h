@@ -5,7 +5,6 @@
 #include <ATen/core/stack.h>
 #include <ATen/core/Tensor.h>
 
-#include <string>
 #include <vector>
 
 #include "engine/cpu/layout.h"
@@ -16,16 +15,7 @@ namespace torch_xla::cpu {
 at::Tensor make_alias(DType dtype, const Dims& dims, const Dims& strides);
 void set_address(const at::Tensor& alias, void* data);
 
-// Which ATen operation a node calls and with which of the node's operands and attributes, in the order of that operation's schema.
-struct Target {
-  std::string name; // without the overload
-  std::string overload;
-  std::vector<int> operands; // positions; -1: None
-  std::vector<int> attrs;
-};
-Target find_target(const Node& node);
-
 // The stack of a call. `operands` are parallel to the node's; undefined tensors stand for None.
-torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Node& node, const Target& target, const std::vector<at::Tensor>& operands);
+torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Node& node, const std::vector<at::Tensor>& operands);
 
 } // namespace torch_xla::cpu

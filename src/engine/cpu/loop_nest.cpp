@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t kFewUnits = 8;
 constexpr int64_t kLongInner = 32768;
+constexpr int64_t kLargeTranspose = 16384; // elements
 
 struct Loop {
   int64_t extent;
@@ -90,6 +91,45 @@ void split_long_inner(Loops& outer, Loop& inner) {
   }
 }
 
+int64_t find_tile(int64_t extent, std::initializer_list<int64_t> sizes) {
+  for (int64_t size : sizes) {
+    if (extent % size == 0 && extent > size) {
+      return size;
+    }
+  }
+  return 0;
+}
+
+// Splits a loop into blocks (returned) of `tile` iterations, which stay in `loop`.
+Loop split_blocks(Loop& loop, int64_t tile) {
+  Loop blocks{loop.extent / tile, loop.strides};
+  for (int64_t& stride : blocks.strides) {
+    stride *= tile;
+  }
+  loop.extent = tile;
+  return blocks;
+}
+
+// A transposing access: its unit stride is in an outer loop. Tiles make each line of its memory be read while it is in the cache.
+void tile_transposes(Loops& outer, Loop& inner, const std::vector<DomainAccess>& accesses) {
+  for (size_t i = 0; i < accesses.size(); ++i) {
+    if (accesses[i].elements < kLargeTranspose || inner.strides[i] <= 1) {
+      continue;
+    }
+    for (size_t d = 0; d < outer.size(); ++d) {
+      int64_t rows = outer[d].strides[i] == 1 ? find_tile(outer[d].extent, {16, 32, 8, 20, 12, 10}) : 0;
+      int64_t columns = find_tile(inner.extent, {8});
+      if (rows && columns) {
+        Loop row = outer[d];
+        outer[d] = split_blocks(row, rows);
+        outer.push_back(split_blocks(inner, columns));
+        outer.push_back(std::move(row));
+        return;
+      }
+    }
+  }
+}
+
 void append_loops(Loops& all, const Loops& loops, Dims& extents) {
   for (const Loop& loop : loops) {
     extents.push_back(loop.extent);
@@ -103,7 +143,9 @@ std::vector<Access> nest_loops(
     KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses) {
   std::vector<int> by_size(accesses.size());
   std::iota(by_size.begin(), by_size.end(), 0);
-  std::stable_sort(by_size.begin(), by_size.end(), [&](int a, int b) { return accesses[a].elements > accesses[b].elements; });
+  std::stable_sort(by_size.begin(), by_size.end(), [&](int a, int b) {
+    return std::pair(accesses[a].elements, accesses[a].stored) > std::pair(accesses[b].elements, accesses[b].stored);
+  });
   Loops kept;
   Loops over;
   for (size_t d = 0; d < domain.size(); ++d) {
@@ -122,6 +164,7 @@ std::vector<Access> nest_loops(
   }
   Loop inner = take_last(spec.form == KernelForm::kRow ? over : kept, accesses.size());
   if (spec.form == KernelForm::kPointwise) {
+    tile_transposes(kept, inner, accesses);
     split_long_inner(kept, inner);
   }
   Loops all;

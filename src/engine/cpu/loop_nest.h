@@ -11,6 +11,7 @@ namespace torch_xla::cpu {
 struct DomainAccess {
   Dims strides;
   int64_t elements = 0; // addressed in all: large ones decide on the order
+  bool stored = false; // decides before a load of the same size: scattered stores cost more than gathers
 };
 
 // Sets outer, mid and inner of the spec; returns the accesses in the loops' order, parallel to `accesses`.
