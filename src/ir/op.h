@@ -39,6 +39,7 @@ enum OpTrait : uint32_t {
   kNoTraits = 0,
   kRandom = 1u << 0, // draws from a generator; operands end with seed and offset
   kIntToBool = 1u << 1, // reserved for rules that treat Bool apart: refuses Bool (neg, sub), as ATen does
+  kUnitAlpha = 1u << 4, // the last operand is a factor that the recorder leaves out when it is 1
   kHeavy = 1u << 2, // worth running beside others: GEMM, convolution, LSTM
 };
 

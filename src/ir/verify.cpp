@@ -97,7 +97,8 @@ class Verifier {
     return graph_.type(node.first_result);
   }
   void check_arity(const Node& node, size_t operands, size_t attrs) const {
-    check(node.operands.size() == operands && node.attrs.size() == attrs && node.num_results == 1, "wrong number of operands or attributes");
+    bool fits = node.operands.size() == operands && node.attrs.size() == attrs && node.num_results == 1;
+    check(fits, "wrong number of operands or attributes");
     check(std::find(node.operands.begin(), node.operands.end(), kNoValue) == node.operands.end(), "an operand is none");
   }
   void check_result(const Node& node, const Type& want) const {
@@ -154,8 +155,8 @@ class Verifier {
   }
   void check_constant(const Node& node) const {
     check_arity(node, 0, 1);
-    bool ok = is_float(result(node).dtype) ? std::holds_alternative<double>(node.attrs[0]) : std::holds_alternative<int64_t>(node.attrs[0]);
-    check(ok && result(node).dims.empty(), "a constant is 0-d and has its type's kind of attribute");
+    bool has_kind = node.attrs[0].index() == (is_float(result(node).dtype) ? Attr(0.0).index() : Attr(int64_t{0}).index());
+    check(has_kind && result(node).dims.empty(), "a constant is 0-d and has its type's kind of attribute");
   }
   // iota and random_bits
   void check_generator(const Node& node) const {

@@ -32,6 +32,9 @@ Ex common(const BodyArgs& a, size_t i) {
 
 // x * alpha, which is 1 nearly always; of a Bool result only whether it is zero counts.
 Ex scaled(const BodyArgs& a, size_t x, size_t alpha) {
+  if (!a.has(alpha)) {
+    return a[x];
+  }
   return is_bool(a) ? a[x] & a[alpha] : a[x] * a[alpha];
 }
 
@@ -200,9 +203,9 @@ Ex clamp(const BodyArgs& a) {
 }
 
 constinit const Op kRows[] = {
-    ROW("add.Tensor", kPromote, kNoTraits, add(a)),
-    ROW("sub.Tensor", kPromote, kIntToBool, a[0] - scaled(a, 1, 2)),
-    ROW("rsub.Tensor", kPromote, kIntToBool, a[1] - scaled(a, 0, 2)),
+    ROW("add.Tensor", kPromote, kUnitAlpha, add(a)),
+    ROW("sub.Tensor", kPromote, kIntToBool | kUnitAlpha, a[0] - scaled(a, 1, 2)),
+    ROW("rsub.Tensor", kPromote, kIntToBool | kUnitAlpha, a[1] - scaled(a, 0, 2)),
     ROW("rsub.Scalar", kPromote, kIntToBool, a[1] - scaled(a, 0, 2)),
     SAME("mul.Tensor", mul(a)),
     SAME("mul.Scalar", mul(a)),

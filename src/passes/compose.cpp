@@ -15,8 +15,8 @@ struct Axis {
 };
 using Axes = std::vector<Axis>;
 
-// The dims with more than one element, slowest first; nothing where the outer view's numbering of the inner view's elements is not dense, and so
-// not a numbering of its elements at all.
+// The dims with more than one element, slowest first; nothing where the outer view's base strides are not dense: they number the
+// inner view's elements with gaps or twice.
 std::optional<Axes> make_axes(const ViewGeometry& inner, const ViewGeometry& outer) {
   Axes axes;
   for (size_t i = 0; i < inner.dims.size(); ++i) {

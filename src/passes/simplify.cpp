@@ -40,8 +40,8 @@ bool is_lossless(DType from, DType to) {
   return to != DType::Bool && has_sign && significant_bits(from) <= significant_bits(to);
 }
 
-// True when converting to `via` on the way changes nothing. Where the direct conversion has other rules than the one from `via` (out of range,
-// rounding twice to a 16-bit float) the answer is no.
+// True when converting to `via` on the way changes nothing. Where the direct conversion has other rules than the one from `via` (out of
+// range, rounding twice to a 16-bit float) the answer is no.
 bool is_free_detour(DType from, DType via, DType to) {
   if (!is_lossless(from, via)) {
     return false;

@@ -9,7 +9,7 @@
 namespace torch_xla {
 
 // Members are guarded by the recording lock. The destructor only drops references and takes no lock.
-struct Cell {
+struct Cell : FreeListed<Cell> {
   ~Cell() {
     set_value(nullptr);
   }

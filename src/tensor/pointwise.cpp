@@ -181,8 +181,15 @@ void check_cast(const PointwiseResult& result, const at::Tensor& out) {
   TORCH_CHECK(c10::canCast(from, out.scalar_type()), "result type ", from, " can't be cast to the desired output type ", out.scalar_type());
 }
 
+bool is_one(const at::Scalar& s) {
+  return s.isFloatingPoint() ? s.toDouble() == 1.0 : s.isIntegral(false) && s.toLong() == 1;
+}
+
 ValueId record_node(Recording& recording, const Op& op, const PointwiseResult& result, std::span<const PointwiseArg> args, Attrs attrs) {
   InlineVec<ValueId, 4> operands;
+  if ((op.traits & kUnitAlpha) && is_one(*args.back().scalar)) {
+    args = args.first(args.size() - 1);
+  }
   for (const PointwiseArg& arg : args) {
     if (arg.scalar) {
       operands.push_back(recording.scalar(*arg.scalar));
@@ -226,8 +233,39 @@ Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args) {
   return strides;
 }
 
+namespace {
+
+// The common case: tensors of one type and one contiguous shape, and a rule that keeps it.
+bool infer_uniform(const Op& op, std::span<const PointwiseArg> args, PointwiseResult& result) {
+  const at::Tensor* first = args[0].tensor;
+  if (!first || first->dim() == 0 || !first->is_contiguous() || (op.rule != TypeRule::kPromote && op.rule != TypeRule::kSelf)) {
+    return false;
+  }
+  int tensors = 0;
+  for (const PointwiseArg& arg : args) {
+    bool same = arg.tensor && arg.tensor->defined() && arg.tensor->scalar_type() == first->scalar_type() &&
+                arg.tensor->sizes() == first->sizes() && arg.tensor->is_contiguous();
+    if (!same && !arg.scalar) {
+      return false;
+    }
+    tensors += same;
+  }
+  // A lone number may lift the type of the tensor.
+  if (tensors < 2 && args.size() > 1 && op.rule == TypeRule::kPromote) {
+    return false;
+  }
+  result.type.dtype = to_dtype(first->scalar_type());
+  result.type.dims = to_dims(first->sizes());
+  return true;
+}
+
+} // namespace
+
 PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args) {
   PointwiseResult result;
+  if (infer_uniform(op, args, result)) {
+    return result;
+  }
   result.type.dims = broadcast_dims(args);
   result.type.dtype = to_dtype(result_dtype(op, args));
   result.strides = iterator_strides(result.type.dims, args);

@@ -54,6 +54,18 @@ at::Tensor make_tensor(const Type& type, const Dims& strides, LazyValue* value) 
   return tensor;
 }
 
+// As item(), without a dispatch for the two types that Python's numbers have.
+at::Scalar read_number(const at::Tensor& t) {
+  switch (t.scalar_type()) {
+    case c10::ScalarType::Double:
+      return *static_cast<const double*>(t.const_data_ptr());
+    case c10::ScalarType::Long:
+      return *static_cast<const int64_t*>(t.const_data_ptr());
+    default:
+      return t.item();
+  }
+}
+
 } // namespace
 
 void set_location_hooks(LocationProvider provider, LocationResolver resolver) {
@@ -137,7 +149,7 @@ ValueId Recording::read(const at::Tensor& t) {
 
 ValueId Recording::read_operand(const at::Tensor& t) {
   if (t.device().type() == c10::DeviceType::CPU && t.dim() == 0) {
-    ValueId number = scalar(t.item());
+    ValueId number = scalar(read_number(t));
     bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
     return wrapped ? number : full(to_dtype(t.scalar_type()), {}, number);
   }

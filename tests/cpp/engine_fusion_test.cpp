@@ -81,8 +81,7 @@ TEST(EngineFusion, BatchNormTrainingAndBackward) {
   double n = 8 * 9 * 11;
   Ex dx = (grad - sum_g * (1 / n) - normal * (sum_gx * (1 / n))) * rstd * weight;
   auto out = at::native_batch_norm(a, w, {}, {}, {}, true, 0.1, 1e-5);
-  auto back = at::native_batch_norm_backward(
-      g, a, w, {}, {}, std::get<1>(out), std::get<2>(out), true, 1e-5, {true, true, true});
+  auto back = at::native_batch_norm_backward(g, a, w, {}, {}, std::get<1>(out), std::get<2>(out), true, 1e-5, {true, true, true});
   p.check(
       {normal * weight, dx, sum_gx.reshape({20}), sum_g.reshape({20})},
       {std::get<0>(out), std::get<0>(back), std::get<1>(back), std::get<2>(back)},
@@ -176,6 +175,33 @@ TEST(EngineFusion, IotaAndCompare) {
   at::Tensor c = at::arange(9).expand({6, 9});
   at::Tensor r = at::arange(6, at::kFloat).view({6, 1}).expand({6, 9});
   p.check({i, j, l, i > j.to(DType::I64)}, {c, r, at::arange(54, at::kInt).view({6, 9}), c > r});
+}
+
+TEST(EngineFusion, OptimizerStepIsOneKernel) {
+  Program p;
+  at::Tensor w = at::randn({500});
+  at::Tensor g = at::randn({500});
+  at::Tensor m = at::randn({500});
+  at::Tensor v = at::rand({500});
+  Ex grad = p.input(g);
+  Ex m2 = p.input(m) * 0.9 + grad * 0.1;
+  Ex v2 = p.input(v) * 0.99 + grad * grad * 0.01;
+  Ex w2 = p.input(w) - m2 / (v2.unary(Prim::kSqrt) + 1e-8) * p.scalar(0.1).to(DType::F32);
+  at::Tensor em = m * 0.9 + g * 0.1;
+  at::Tensor ev = v * 0.99 + g * g * 0.01;
+  p.check({w2, m2, v2}, {w - em / (ev.sqrt() + 1e-8) * 0.1, em, ev}, 1e-4);
+  EXPECT_EQ(count_steps(*p.compile({w2, m2, v2})), 1u);
+}
+
+TEST(EngineFusion, TransposesAreTiled) {
+  for (int64_t rows : {256, 130, 251}) {
+    Program p;
+    at::Tensor a = at::randn({rows, 160});
+    at::Tensor b = at::randn({160, rows});
+    Ex x = p.input(a);
+    Ex t{&p.b(), p.b().permute(x.id(), {1, 0})};
+    p.check({t, t + p.input(b), t.reduce(Prim::kReduceSum, {0})}, {a.t(), a.t() + b, a.t().sum({0}, true)}, 1e-4);
+  }
 }
 
 TEST(EngineFusion, LongChainsAreSplit) {

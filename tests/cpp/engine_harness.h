@@ -52,11 +52,13 @@ class Program {
     return {&builder_, graph_.add_scalar(DType::F64)};
   }
   Ex library(const char* name, std::vector<Ex> operands, Attrs attrs, std::vector<Type> results) {
+    const Op* op = find_op(name);
+    XLA_ASSERT(op, "no row ", name);
     std::vector<ValueId> ids;
     for (const Ex& e : operands) {
       ids.push_back(e.id());
     }
-    return {&builder_, builder_.library(*find_op(name), ids, std::move(attrs), results)};
+    return {&builder_, builder_.library(*op, ids, std::move(attrs), results)};
   }
   Builder& b() {
     return builder_;

@@ -122,10 +122,7 @@ TEST(EngineLibrary, Attention) {
   at::Tensor q = at::randn({2, 3, 16, 8});
   Ex x = p.input(q);
   Ex y = p.library(
-      "aten::_scaled_dot_product_flash_attention_for_cpu",
-      {x, x, x},
-      {0.0, true},
-      {{DType::F32, {2, 3, 16, 8}}, {DType::F32, {2, 3, 16}}});
+      "aten::_scaled_dot_product_flash_attention_for_cpu", {x, x, x}, {0.0, true}, {{DType::F32, {2, 3, 16, 8}}, {DType::F32, {2, 3, 16}}});
   Ex twice = y * 2.0;
   at::Tensor e = at::scaled_dot_product_attention(q, q, q, {}, 0.0, true);
   p.check({y, twice}, {e, e * 2}, 1e-4);

@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <map>
 #include <thread>
+#include <unordered_map>
 
 #include "core/errors.h"
-#include "core/inline_vec.h"
 #include "engine/cpu/cpu_executable.h"
 
 namespace torch_xla::cpu {
@@ -51,15 +52,17 @@ void add_once(std::vector<ValueId>& list, ValueId v) {
 
 // In-place choices of a kernel: every load of the value must be at the addresses of the store.
 void add_in_place(const BuiltKernel& kernel, StepAccess& access) {
+  std::unordered_map<ValueId, int> loads;
+  for (const KernelOperand& operand : kernel.operands) {
+    loads[operand.root] += operand.written ? 0 : 1;
+  }
+  std::map<std::pair<ValueId, int32_t>, int> paired; // loads of a value at the addresses of a store
   for (auto [loaded, stored] : kernel.in_place) {
-    ValueId from = kernel.operands[loaded].root;
-    bool all = true;
-    for (size_t b = 0; b < kernel.operands.size(); ++b) {
-      bool paired = std::find(kernel.in_place.begin(), kernel.in_place.end(), std::pair(static_cast<int32_t>(b), stored)) != kernel.in_place.end();
-      all = all && (kernel.operands[b].written || kernel.operands[b].root != from || paired);
-    }
-    if (all) {
-      access.in_place.push_back({from, kernel.operands[stored].root});
+    ++paired[{kernel.operands[loaded].root, stored}];
+  }
+  for (const auto& [choice, count] : paired) {
+    if (count == loads[choice.first]) {
+      access.in_place.push_back({choice.first, kernel.operands[choice.second].root});
     }
   }
 }

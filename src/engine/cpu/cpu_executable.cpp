@@ -8,9 +8,14 @@
 namespace torch_xla::cpu {
 namespace {
 
+// The number of threads is a setting of each thread that starts parallel work.
 void use_threads(int threads) {
-  if (threads > 0 && threads != at::get_num_threads()) {
-    at::set_num_threads(threads);
+  thread_local const int own_choice = at::get_num_threads();
+  thread_local int now = own_choice;
+  int wanted = threads > 0 ? threads : own_choice;
+  if (wanted != now) {
+    at::set_num_threads(wanted);
+    now = wanted;
   }
 }
 

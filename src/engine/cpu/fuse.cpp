@@ -219,7 +219,8 @@ class Fusion {
       size_t tried = 0;
       for (auto it = readers_[v].rbegin(); it != readers_[v].rend() && tried < kMaxReaders; ++it, ++tried) {
         const Group& group = groups_[*it];
-        if (*it >= earliest && strip_leading_ones(graph_.type(v).dims) == group.domain && graph_.type(v).numel() > 1 && can_join(group, *it, node)) {
+        if (*it >= earliest && strip_leading_ones(graph_.type(v).dims) == group.domain && graph_.type(v).numel() > 1 &&
+            can_join(group, *it, node)) {
           return *it;
         }
       }
@@ -228,7 +229,8 @@ class Fusion {
   }
 
   bool is_operand_group(const Node& node, int group) const {
-    return std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId v) { return group_of_[v] == group && !recompute_.is_free(v); });
+    return std::any_of(
+        node.operands.begin(), node.operands.end(), [&](ValueId v) { return group_of_[v] == group && !recompute_.is_free(v); });
   }
 
   bool can_join(const Group& group, int index, const Node& node) const {

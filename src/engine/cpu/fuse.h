@@ -22,7 +22,8 @@ struct Step {
   std::vector<ValueId> stores; // of the body; ascending
 };
 
-// Steps in the order in which they run. Values that nothing stored depends on are left out, cheap ones are computed in each kernel that uses them.
+// Steps in the order in which they run. Values that nothing stored depends on are left out, cheap ones are computed in each kernel that
+// uses them.
 std::vector<Step> fuse(const LaidOutGraph& laid_out, bool enabled);
 
 // Extents without the leading ones, and the same at a given rank.

@@ -16,7 +16,8 @@ const std::vector<int64_t>& ints(const Node& node, size_t i) {
 
 class LayoutPass {
  public:
-  explicit LayoutPass(const Graph& in) : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()), is_output_(in.values.size()) {}
+  explicit LayoutPass(const Graph& in)
+      : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()), is_output_(in.values.size()) {}
 
   LaidOutGraph run() {
     copy_inputs();
@@ -256,7 +257,8 @@ class LayoutPass {
     }
     Dims strides = contiguous_strides(type.dims);
     bool row_major = place.offset == 0 && same_strides(type.dims, place.strides, strides);
-    bool whole = type.numel() == root.type.numel() && same_strides(root.type.dims, places_[place.root].strides, contiguous_strides(root.type.dims));
+    bool whole =
+        type.numel() == root.type.numel() && same_strides(root.type.dims, places_[place.root].strides, contiguous_strides(root.type.dims));
     return row_major && whole && root.kind != ValueKind::kScalar ? v : copy_as(v, strides);
   }
 

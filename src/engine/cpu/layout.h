@@ -20,9 +20,9 @@ struct LaidOutGraph {
   std::vector<Place> places; // by value
 };
 
-// The graph with what memory needs made explicit: identity conversions where a view needs another memory order or an output needs memory of its own,
-// large full reductions in two levels, reductions over extents of 1 as identities. Views get base strides, strides and offset in terms of
-// their root; view updates those of operand 0's memory order.
+// The graph with what memory needs made explicit: identity conversions where a view needs another memory order or an output needs memory of
+// its own, large full reductions in two levels, reductions over extents of 1 as identities. Views get base strides, strides and offset in
+// terms of their root; view updates those of operand 0's memory order.
 LaidOutGraph lay_out(const Graph& graph);
 
 // Equal addresses: extents of 1 do not count.
@@ -32,7 +32,8 @@ bool is_dense(const Dims& dims, const Dims& strides);
 // Number of elements from the first to the last address.
 int64_t span_elements(const Dims& dims, const Dims& strides);
 
-// A view whose numbers are meant on memory with `base_strides`, on memory that has `actual` instead; nullopt when it is no strided view there.
+// A view whose numbers are meant on memory with `base_strides`, on memory that has `actual` instead; nullopt when it is no strided view
+// there.
 struct StridedView {
   int64_t offset = 0;
   Dims strides;

@@ -18,10 +18,24 @@ namespace {
 
 // Operations whose out form is the kernel itself; most others' out form is a call and a copy.
 constexpr std::array<std::string_view, 18> kRealOutForms = {
-    "aten::mm",           "aten::addmm",      "aten::_addmm_activation",         "aten::bmm",       "aten::baddbmm",
-    "aten::addmv",        "aten::mv",         "aten::cat",                       "aten::gather",    "aten::index_select",
-    "aten::avg_pool2d",   "aten::cumsum",     "aten::max_pool2d_with_indices",   "aten::topk",      "aten::avg_pool2d_backward",
-    "aten::scatter_add",  "aten::index_add",  "aten::max_pool2d_with_indices_backward"};
+    "aten::mm",
+    "aten::addmm",
+    "aten::_addmm_activation",
+    "aten::bmm",
+    "aten::baddbmm",
+    "aten::addmv",
+    "aten::mv",
+    "aten::cat",
+    "aten::gather",
+    "aten::index_select",
+    "aten::avg_pool2d",
+    "aten::cumsum",
+    "aten::max_pool2d_with_indices",
+    "aten::topk",
+    "aten::avg_pool2d_backward",
+    "aten::scatter_add",
+    "aten::index_add",
+    "aten::max_pool2d_with_indices_backward"};
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
@@ -86,17 +100,15 @@ struct LibraryCall::Impl {
   bool is_operand_memory(const at::Tensor& t) const;
 };
 
-LibraryCall::Impl::Impl(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) : name(node.op->name), location(node.location) {
+LibraryCall::Impl::Impl(const LaidOutGraph& laid_out, const Node& node, bool may_write_into)
+    : name(node.op->name), location(node.location) {
   const Graph& graph = laid_out.graph;
   for (ValueId v : node.operands) {
     if (v == kNoValue) {
       operands.emplace_back();
       continue;
     }
-    // The opaque workspace of an LSTM layer is of unknown size: an address is all that its backward call wants.
-    const Type& type = graph.type(v);
-    bool opaque = name == "aten::mkldnn_rnn_layer_backward" && type.dtype == DType::U8 && type.numel() == 0;
-    operands.push_back(opaque ? make_alias(type.dtype, {1}, {1}) : make_alias(type.dtype, type.dims, laid_out.places[v].strides));
+    operands.push_back(make_alias(graph.type(v).dtype, graph.type(v).dims, laid_out.places[v].strides));
   }
   for (int32_t i = 0; i < node.num_results; ++i) {
     ValueId v = node.result(i);
@@ -145,13 +157,17 @@ bool LibraryCall::Impl::is_operand_memory(const at::Tensor& t) const {
 
 void LibraryCall::Impl::take_result(const c10::IValue& value, const Result& result, ResultMemory& memory) const {
   const at::Tensor& t = value.toTensor();
-  XLA_ASSERT(t.defined(), name, " returned an undefined tensor");
   const Dims& dims = result.type.dims;
-  bool opaque = result.type.numel() == 0;
-  XLA_ASSERT(opaque || t.sizes() == c10::IntArrayRef(dims.data(), dims.size()), name, " returned the sizes ", t.sizes());
+  if (!t.defined() && result.type.numel() == 0) { // a workspace that inference does not need
+    memory.block = std::make_shared<Block>(0);
+    memory.data = memory.block->data();
+    return;
+  }
+  XLA_ASSERT(t.defined(), name, " returned an undefined tensor");
+  XLA_ASSERT(t.sizes() == c10::IntArrayRef(dims.data(), dims.size()), name, " returned the sizes ", t.sizes());
   XLA_ASSERT(t.scalar_type() == static_cast<c10::ScalarType>(result.type.dtype), name, " returned ", t.scalar_type());
   Dims strides(t.strides().data(), t.strides().size());
-  if ((opaque || same_strides(dims, strides, result.strides)) && !is_operand_memory(t)) {
+  if (same_strides(dims, strides, result.strides) && !is_operand_memory(t)) {
     memory.data = t.data_ptr();
     memory.block = std::make_shared<Block>(memory.data, [storage = t.storage()] {});
     return;

@@ -1,9 +1,9 @@
 // Arguments of ATen calls out of a node's operands and attributes.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
-#include <ATen/core/Tensor.h>
 
 #include <vector>
 

@@ -118,7 +118,7 @@ void tile_transposes(Loops& outer, Loop& inner, const std::vector<DomainAccess>&
     }
     for (size_t d = 0; d < outer.size(); ++d) {
       int64_t rows = outer[d].strides[i] == 1 ? find_tile(outer[d].extent, {16, 32, 8, 20, 12, 10}) : 0;
-      int64_t columns = find_tile(inner.extent, {8});
+      int64_t columns = find_tile(inner.extent, {16, 8, 32, 24, 48, 20, 12});
       if (rows && columns) {
         Loop row = outer[d];
         outer[d] = split_blocks(row, rows);
@@ -139,8 +139,7 @@ void append_loops(Loops& all, const Loops& loops, Dims& extents) {
 
 } // namespace
 
-std::vector<Access> nest_loops(
-    KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses) {
+std::vector<Access> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses) {
   std::vector<int> by_size(accesses.size());
   std::iota(by_size.begin(), by_size.end(), 0);
   std::stable_sort(by_size.begin(), by_size.end(), [&](int a, int b) {

@@ -15,7 +15,6 @@ struct DomainAccess {
 };
 
 // Sets outer, mid and inner of the spec; returns the accesses in the loops' order, parallel to `accesses`.
-std::vector<Access> nest_loops(
-    KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses);
+std::vector<Access> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses);
 
 } // namespace torch_xla::cpu

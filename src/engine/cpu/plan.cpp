@@ -12,7 +12,11 @@ constexpr int64_t kAlign = 64;
 class Planner {
  public:
   Planner(const LaidOutGraph& laid_out, const std::vector<StepAccess>& steps)
-      : graph_(laid_out.graph), places_(laid_out.places), steps_(steps), last_read_(graph_.values.size(), -1), is_output_(graph_.values.size()) {
+      : graph_(laid_out.graph),
+        places_(laid_out.places),
+        steps_(steps),
+        last_read_(graph_.values.size(), -1),
+        is_output_(graph_.values.size()) {
     plan_.memory_of.assign(graph_.values.size(), -1);
   }
 
@@ -103,7 +107,8 @@ class Planner {
   }
 
   bool can_take(int32_t step, ValueId from, ValueId to, const std::vector<ValueId>& taken_over) const {
-    return dies_at(step, from) && bytes_of(from) == bytes_of(to) && std::find(taken_over.begin(), taken_over.end(), from) == taken_over.end();
+    return dies_at(step, from) && bytes_of(from) == bytes_of(to) &&
+        std::find(taken_over.begin(), taken_over.end(), from) == taken_over.end();
   }
 
   std::vector<int32_t> find_donors(int32_t step, ValueId v, std::vector<ValueId>& taken_over) {
@@ -148,7 +153,8 @@ class Planner {
     for (int32_t m : order) {
       Memory& memory = plan_.memories[m];
       memory.offset = find_gap(memory, placed);
-      auto at = std::upper_bound(placed.begin(), placed.end(), memory.offset, [](int64_t offset, const Memory* o) { return offset < o->offset; });
+      auto at =
+          std::upper_bound(placed.begin(), placed.end(), memory.offset, [](int64_t offset, const Memory* o) { return offset < o->offset; });
       placed.insert(at, &memory);
       plan_.arena_bytes = std::max(plan_.arena_bytes, memory.offset + rounded(memory.bytes));
     }

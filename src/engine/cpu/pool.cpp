@@ -98,7 +98,8 @@ char* Pool::carve(SizeClass& size_class, int index, size_t size) {
 
 char* Pool::map_chunks(size_t bytes, int index, bool huge) {
   std::lock_guard<std::mutex> lock(map_mutex_);
-  XLA_CHECK(mapped_ + bytes <= reserved_, "out of memory: the XLA CPU engine's pool holds ", mapped_, " bytes, ", bytes, " more were asked for");
+  XLA_CHECK(
+      mapped_ + bytes <= reserved_, "out of memory: the XLA CPU engine's pool holds ", mapped_, " bytes, ", bytes, " more were asked for");
   char* data = base_ + mapped_;
   if (mprotect(data, bytes, PROT_READ | PROT_WRITE) != 0) {
     throw UserError(ErrorKind::Runtime, str("out of memory: the system gave no ", bytes, " bytes to the XLA CPU engine"));
