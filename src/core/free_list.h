@@ -37,16 +37,14 @@ class FreeListed {
   };
   struct List {
     Link* head = nullptr;
-    size_t length = kMaxKept; // of a thread that has not begun: nothing is kept
+    size_t length = 0;
+    bool begun = false;
   };
   // Trivially destructible, so that deleters may run at any time of a thread's end; what a dead thread kept is freed by its Sweeper.
   struct Sweeper {
     List& list;
-    explicit Sweeper(List& l) : list(l) {
-      list.length = 0;
-    }
     ~Sweeper() {
-      list.length = kMaxKept;
+      list.length = kMaxKept; // keeps nothing from now on
       while (list.head) {
         Link* link = list.head;
         list.head = link->next;
@@ -54,10 +52,15 @@ class FreeListed {
       }
     }
   };
+  [[gnu::noinline]] static void begin(List& l) {
+    l.begun = true;
+    static thread_local Sweeper sweeper{l};
+  }
   static List& list() {
-    static thread_local constinit List l;
-    static thread_local Sweeper sweeper(l);
-    (void)sweeper;
+    static thread_local constinit List l [[gnu::tls_model("initial-exec")]];
+    if (!l.begun) {
+      begin(l);
+    }
     return l;
   }
 };

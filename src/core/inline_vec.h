@@ -29,7 +29,12 @@ class InlineVec {
     resize(size, fill);
   }
   InlineVec(const InlineVec& o) {
-    assign(o.data(), o.size_);
+    if (o.heap_) {
+      assign(o.heap_, o.size_);
+    } else { // of fixed size, so that no call is made
+      std::memcpy(static_cast<void*>(inline_), o.inline_, sizeof(inline_));
+      size_ = o.size_;
+    }
   }
   InlineVec(InlineVec&& o) noexcept {
     take(o);
@@ -119,8 +124,9 @@ class InlineVec {
   }
   void assign(const T* data_in, size_t n) {
     reserve(n);
-    if (n) {
-      std::memcpy(static_cast<void*>(data()), data_in, n * sizeof(T));
+    T* to = data();
+    for (size_t i = 0; i < n; ++i) {
+      to[i] = data_in[i];
     }
     size_ = static_cast<uint32_t>(n);
   }
@@ -129,7 +135,17 @@ class InlineVec {
   }
 
   bool operator==(const InlineVec& o) const {
-    return size_ == o.size_ && std::equal(begin(), end(), o.begin());
+    if (size_ != o.size_) {
+      return false;
+    }
+    const T* a = data();
+    const T* b = o.data();
+    for (uint32_t i = 0; i < size_; ++i) {
+      if (a[i] != b[i]) {
+        return false;
+      }
+    }
+    return true;
   }
   bool operator!=(const InlineVec& o) const {
     return !(*this == o);

@@ -24,7 +24,13 @@ ValueId Graph::add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attr
   for (const Type& type : results) {
     values.push_back({type, ValueKind::kResult, index});
   }
-  nodes.push_back({&op, std::move(operands), std::move(attrs), first, static_cast<int32_t>(results.size()), location});
+  Node& node = nodes.emplace_back();
+  node.op = &op;
+  node.operands = std::move(operands);
+  node.attrs = std::move(attrs);
+  node.first_result = first;
+  node.num_results = static_cast<int32_t>(results.size());
+  node.location = location;
   return first;
 }
 

@@ -95,28 +95,33 @@ void execute(Run& run) {
   }
 }
 
+// Runs the first of the queue without the lock. Nobody else does meanwhile.
+void run_first(Queue& q, std::unique_lock<std::mutex>& lock) {
+  q.running = true;
+  Run& run = q.runs.front(); // references into a deque stay valid while others are pushed
+  lock.unlock();
+  execute(run);
+  run = Run(); // frees what the run held without the lock
+  lock.lock();
+  q.runs.pop_front();
+  q.running = false;
+  wait::changed().notify_all();
+  if (!q.runs.empty()) {
+    q.work.notify_one();
+  }
+}
+
 void thread_main() {
   pthread_setname_np(pthread_self(), "xla_executor");
   Queue& q = queue();
   std::unique_lock<std::mutex> lock(wait::mutex());
   for (;;) {
-    q.work.wait(lock, [&] { return q.stop || !q.runs.empty(); });
+    q.work.wait(lock, [&] { return q.stop || (!q.runs.empty() && !q.running); });
     if (q.stop) {
       break;
     }
-    q.running = true;
-    {
-      Run& run = q.runs.front(); // references into a deque stay valid while others are pushed
-      lock.unlock();
-      execute(run);
-      run = Run(); // frees what the run held without the lock
-      lock.lock();
-    }
-    q.runs.pop_front();
-    q.running = false;
-    wait::changed().notify_all();
+    run_first(q, lock);
   }
-  q.running = false;
   wait::changed().notify_all();
 }
 
@@ -148,6 +153,12 @@ namespace wait {
 bool in_forked_child() {
   return forked.load(std::memory_order_relaxed);
 }
+
+void start_queued() {
+  if (!queue().runs.empty()) {
+    queue().work.notify_one();
+  }
+}
 } // namespace wait
 
 Executor& Executor::get() {
@@ -164,12 +175,22 @@ void Executor::enqueue(Run run) {
   std::lock_guard<std::mutex> lock(wait::mutex());
   XLA_CHECK(!q.stop, "the process is exiting");
   start_thread();
+  bool on_caller = run.on_caller && q.runs.empty();
   q.runs.push_back(std::move(run));
-  q.work.notify_one();
+  if (!on_caller) {
+    q.work.notify_one();
+  }
 }
 
 void Executor::wait_for_room() {
   Queue& q = queue();
+  {
+    std::unique_lock<std::mutex> lock(wait::mutex());
+    if (!q.runs.empty() && !q.running && q.runs.front().on_caller && !q.stop) {
+      run_first(q, lock);
+      return;
+    }
+  }
   wait::until([&q] { return q.runs.size() <= static_cast<size_t>(kMaxQueued) || q.stop; });
 }
 

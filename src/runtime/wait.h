@@ -11,6 +11,7 @@ std::mutex& mutex(); // never destroyed
 std::condition_variable& changed(); // a buffer or the executor's queue changed; with mutex()
 bool in_forked_child(); // see executor.cpp
 void check_process(); // throws UserError in a forked child
+void start_queued(); // wakes the executor for a run that was left to its caller; with mutex() held
 void poll_interrupt(); // the check that set_interrupt_check gave; may throw
 
 // Blocks until done() is true; done() is called with mutex() held.
@@ -18,6 +19,9 @@ template <typename Done>
 void until(Done done) {
   check_process();
   std::unique_lock<std::mutex> lock(mutex());
+  if (!done()) {
+    start_queued();
+  }
   while (!changed().wait_for(lock, std::chrono::milliseconds(50), done)) {
     lock.unlock();
     poll_interrupt();

@@ -18,8 +18,20 @@ bool covers_storage(const at::Tensor& t, const Cell& cell) {
   return t.storage_offset() == 0 && static_cast<size_t>(t.numel()) * t.element_size() == cell.nbytes && t.is_non_overlapping_and_dense();
 }
 
+bool same(c10::IntArrayRef a, const Dims& b) {
+  if (a.size() != b.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool same_geometry(const at::Tensor& t, const Cell& cell) {
-  return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && t.sizes() == to_ref(cell.dims) && t.strides() == to_ref(cell.strides);
+  return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && same(t.sizes(), cell.dims) && same(t.strides(), cell.strides);
 }
 
 Cell& device_cell(const at::Tensor& t) {
@@ -33,8 +45,8 @@ Cell& device_cell(const at::Tensor& t) {
 
 c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes, Cell** cell) {
   c10::DataPtr data = make_cell(nbytes, 0, cell);
-  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(data),
-                                               c10::GetAllocator(c10::DeviceType::PrivateUse1), /*resizable=*/true);
+  static c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::PrivateUse1);
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(data), allocator, /*resizable=*/true);
 }
 
 at::Tensor make_tensor(const Type& type, const Dims& strides, LazyValue* value) {

@@ -1,6 +1,10 @@
 // The sync: alive values, program lookup, compile, enqueue.
 #include "tensor/sync.h"
 
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include "core/env.h"
 #include "core/errors.h"
 #include "core/metrics.h"
@@ -127,6 +131,13 @@ std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
   return donated;
 }
 
+// No mode of this thread would change what ATen does for the engine.
+bool plain_thread() {
+  c10::DispatchKeySet included = c10::impl::tls_local_dispatch_key_set().included_;
+  return !included.has(c10::DispatchKey::Python) && !included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) &&
+         !at::autocast::is_autocast_enabled(c10::DeviceType::CPU);
+}
+
 void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
   static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
   static metrics::Counter executed("ExecuteComputation");
@@ -139,6 +150,8 @@ void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
   run.describe = [locations = std::move(trace.locations())](int32_t node) {
     return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
   };
+  run.options.threads = at::get_num_threads();
+  run.on_caller = program.executable->prefers_caller() && plain_thread();
   aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
   executed.add();
   Executor::get().enqueue(std::move(run));

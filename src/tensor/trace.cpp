@@ -89,7 +89,9 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attr
   // The graph's own location is the node's number, by which a run finds the line of the trace it belongs to.
   auto number = static_cast<int32_t>(graph_.nodes.size());
   ValueId id = graph_.add_node(op, std::move(operands), std::move(attrs), results, number);
-  lazies_.resize(graph_.values.size(), nullptr);
+  for (size_t i = 0; i < results.size(); ++i) {
+    lazies_.push_back(nullptr);
+  }
   return id;
 }
 

@@ -3,12 +3,18 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "core/errors.h"
 
 namespace torch_xla::cpu {
 namespace {
 
 // The number of threads is a setting of each thread that starts parallel work.
+// Longer runs hide the recording of the next step; see docs/decisions/0004.
+constexpr std::chrono::milliseconds kShortRun(5);
+
 void use_threads(int threads) {
   thread_local const int own_choice = at::get_num_threads();
   thread_local int now = own_choice;
@@ -25,8 +31,14 @@ CpuBuffer& cpu_buffer(const EngineBufferRef& buffer) {
 
 } // namespace
 
+// Some step is divided among threads: large kernels and all library calls.
+bool CpuExecutable::uses_threads() const {
+  return !calls_.empty() || std::any_of(kernels_.begin(), kernels_.end(), [](const KernelStep& k) { return k.units > k.grain; });
+}
+
 void CpuExecutable::run(RunArgs& args) {
   std::lock_guard<std::mutex> lock(mutex_);
+  auto begin = std::chrono::steady_clock::now();
   use_threads(args.options.threads);
   struct Ending {
     CpuExecutable& executable;
@@ -52,6 +64,8 @@ void CpuExecutable::run(RunArgs& args) {
     release_memory(step, args);
   }
   collect_outputs(args);
+  bool is_short = std::chrono::steady_clock::now() - begin < kShortRun;
+  prefers_caller_.store(is_short && at::get_num_threads() > 1 && uses_threads(), std::memory_order_relaxed);
 }
 
 void CpuExecutable::start_run(RunArgs& args) {
