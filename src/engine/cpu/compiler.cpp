@@ -12,7 +12,7 @@
 namespace torch_xla::cpu {
 namespace {
 
-constexpr int64_t kWorkPerThread = 32768;
+constexpr int64_t kWorkPerThread = 131072;
 constexpr size_t kParallelCompile = 4; // from this many kernels on
 
 // Compiles on this thread and one more.
