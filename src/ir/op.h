@@ -38,9 +38,11 @@ enum class TypeRule : uint8_t {
 enum OpTrait : uint32_t {
   kNoTraits = 0,
   kRandom = 1u << 0, // draws from a generator; operands end with seed and offset
-  kIntToBool = 1u << 1, // reserved for rules that treat Bool apart: refuses Bool (neg, sub), as ATen does
-  kUnitAlpha = 1u << 4, // the last operand is a factor that the recorder leaves out when it is 1
+  kNoBool = 1u << 1, // ATen refuses Bool (neg, sub): the recorder leaves such a call, and its message, to ATen
+  kUnitAlpha = 1u << 5, // the last operand is a factor that the recorder leaves out when it is 1
   kHeavy = 1u << 2, // worth running beside others: GEMM, convolution, LSTM
+  kKeepsOrder = 1u << 3, // a composite whose result lies in memory as TensorIterator's would: in the order of its operands
+  kFormatOfAll = 1u << 4, // the result is channels-last when all operands are (cat)
 };
 
 struct Op {

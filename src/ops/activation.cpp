@@ -153,7 +153,11 @@ void expand_prelu_backward(ExpandContext& c) {
 }
 
 constinit const Op kRows[] = {
-    UNARY("relu", max(a[0], 0.0)),
+    {.name = "aten::relu",
+     .kind = OpKind::kPointwise,
+     .rule = TypeRule::kSelf,
+     .traits = kNoBool,
+     .body = [](const BodyArgs& a) -> Ex { return max(a[0], 0.0); }},
     UNARY("silu", a[0] * logistic(a[0])),
     UNARY("mish", mish(a[0])),
     UNARY("gelu", gelu(a)),

@@ -204,9 +204,9 @@ Ex clamp(const BodyArgs& a) {
 
 constinit const Op kRows[] = {
     ROW("add.Tensor", kPromote, kUnitAlpha, add(a)),
-    ROW("sub.Tensor", kPromote, kIntToBool | kUnitAlpha, a[0] - scaled(a, 1, 2)),
-    ROW("rsub.Tensor", kPromote, kIntToBool | kUnitAlpha, a[1] - scaled(a, 0, 2)),
-    ROW("rsub.Scalar", kPromote, kIntToBool, a[1] - scaled(a, 0, 2)),
+    ROW("sub.Tensor", kPromote, kNoBool | kUnitAlpha, a[0] - scaled(a, 1, 2)),
+    ROW("rsub.Tensor", kPromote, kNoBool | kUnitAlpha, a[1] - scaled(a, 0, 2)),
+    ROW("rsub.Scalar", kPromote, kNoBool, a[1] - scaled(a, 0, 2)),
     SAME("mul.Tensor", mul(a)),
     SAME("mul.Scalar", mul(a)),
     FLOAT("div.Tensor", a[0] / a[1]),

@@ -1,4 +1,5 @@
 // Rows that the recorder uses for factories and dtype conversion, and powers with a constant exponent.
+#include "core/errors.h"
 #include "ops/math.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
@@ -47,6 +48,21 @@ void infer_convert(InferContext& c) {
 
 void expand_convert(ExpandContext& c) {
   c.set(0, c.raw(0));
+}
+
+// Attribute dtype: the same bytes, as Tensor.view(dtype) shows them.
+void infer_reinterpret(InferContext& c) {
+  DType dtype = get_dtype(c, 0, DType::F32);
+  Dims dims = c.operand(0).dims;
+  size_t from = item_size(c.operand(0).dtype);
+  size_t to = item_size(dtype);
+  if (from != to) {
+    XLA_CHECK(!dims.empty(), "self.dim() cannot be 0 to view elements of another size");
+    auto bytes = dims.back() * static_cast<int64_t>(from);
+    XLA_CHECK(bytes % static_cast<int64_t>(to) == 0, "self.size(-1) must be a whole number of elements of the other dtype");
+    dims.back() = bytes / static_cast<int64_t>(to);
+  }
+  c.add_result(dtype, dims);
 }
 
 // ---- pow.Tensor_Scalar: attribute exponent ----
@@ -115,7 +131,8 @@ constinit const Op kRows[] = {
     ROW("xla::arange", infer_arange, expand_arange),
     ROW("xla::eye", infer_eye, expand_eye),
     ROW("xla::convert", infer_convert, expand_convert),
-    ROW("aten::pow.Tensor_Scalar", infer_pow, expand_pow),
+    {.name = "aten::view_copy.dtype", .kind = OpKind::kLibrary, .infer = infer_reinterpret},
+    {.name = "aten::pow.Tensor_Scalar", .kind = OpKind::kComposite, .traits = kKeepsOrder, .infer = infer_pow, .expand = expand_pow},
 };
 
 } // namespace

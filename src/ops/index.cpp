@@ -237,7 +237,7 @@ constinit const Op kRows[] = {
     ROW("index.Tensor", infer_index),
     ROW("index_put", infer_index_put),
     ROW("_index_put_impl_", infer_index_put),
-    ROW("cat", infer_cat),
+    {.name = "aten::cat", .kind = OpKind::kLibrary, .traits = kFormatOfAll, .infer = infer_cat},
     ROW("flip", infer_flip),
     ROW("roll", like_operand<0>),
     ROW("trace", infer_trace),

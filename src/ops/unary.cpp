@@ -97,7 +97,7 @@ Ex sinc(Ex x) {
 
 constinit const Op kRows[] = {
     SAME("abs", abs(x)),
-    ROW("neg", kPromote, kIntToBool, -x),
+    ROW("neg", kPromote, kNoBool, -x),
     SAME("sign", sign(x)),
     SAME("sgn", sign(x)),
     SAME("ceil", float_only(x, Prim::kCeil)),

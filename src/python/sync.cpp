@@ -1,4 +1,5 @@
 // Running what is pending and waiting for it, with the GIL released and Ctrl-C heard.
+#include "core/metrics.h"
 #include "device/device.h"
 #include "python/bindings.h"
 #include "runtime/buffer.h"
@@ -27,6 +28,8 @@ void run_pending(bool wait) {
 
 // The devices are those that the original replicates over; here there is one.
 void step_marker(const std::string& /*device*/, const std::vector<std::string>& /*devices*/, bool wait) {
+  static metrics::Counter count("MarkStep");
+  count.add();
   run_pending(wait);
 }
 

@@ -48,6 +48,9 @@ const EngineBufferRef& Buffer::wait() {
   if (state() == State::kQueued) {
     wait::until([this] { return state() != State::kQueued; });
   }
+  if (state() == State::kFailed) {
+    wait::set_reported(error_);
+  }
   return get();
 }
 

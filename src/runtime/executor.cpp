@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/metrics.h"
 #include "runtime/wait.h"
 
 namespace torch_xla {
@@ -78,7 +79,11 @@ void fail_outputs(Run& run, const std::exception_ptr& error) {
 void execute(Run& run) {
   try {
     RunArgs args = collect_args(run);
-    run.executable->run(args);
+    {
+      static metrics::Metric time("ExecuteTime", metrics::Unit::kTime);
+      metrics::Timed timed(time);
+      run.executable->run(args);
+    }
     XLA_ASSERT(args.outputs.size() == run.outputs.size(), "outputs of a run");
     for (size_t i = 0; i < run.outputs.size(); ++i) {
       if (run.outputs[i]) {
@@ -150,6 +155,13 @@ void start_thread() {
 } // namespace
 
 namespace wait {
+void set_reported(const std::exception_ptr& error) {
+  std::lock_guard<std::mutex> lock(mutex());
+  if (queue().first_error == error) {
+    queue().first_error = nullptr;
+  }
+}
+
 bool in_forked_child() {
   return forked.load(std::memory_order_relaxed);
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 
 namespace torch_xla::wait {
@@ -12,6 +13,7 @@ std::condition_variable& changed(); // a buffer or the executor's queue changed;
 bool in_forked_child(); // see executor.cpp
 void check_process(); // throws UserError in a forked child
 void start_queued(); // wakes the executor for a run that was left to its caller; with mutex() held
+void set_reported(const std::exception_ptr& error); // a wait for a value throws it, so drain() need not
 void poll_interrupt(); // the check that set_interrupt_check gave; may throw
 
 // Blocks until done() is true; done() is called with mutex() held.

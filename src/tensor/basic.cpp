@@ -21,17 +21,22 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
+void check_device(std::optional<c10::Device> device) {
+  TORCH_CHECK(!device || device->index() <= 0, "device index ", static_cast<int>(device->index()), " does not exist: there is one xla device, xla:0");
+}
+
 at::Tensor empty_memory_format(c10::SymIntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
                                std::optional<c10::Device> device, std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "the XLA device has strided tensors only");
-  TORCH_CHECK(device.value_or(c10::Device(c10::DeviceType::PrivateUse1)).index() <= 0, "there is only one XLA device, xla:0");
+  check_device(device);
   return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), c10::GetAllocator(c10::DeviceType::PrivateUse1), kKeys,
                                    c10::dtype_or_default(dtype), format);
 }
 
 at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::ScalarType> dtype,
-                         std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> /*device*/, std::optional<bool> /*pin_memory*/) {
+                         std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> device, std::optional<bool> /*pin_memory*/) {
+  check_device(device);
   return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
                                            c10::GetAllocator(c10::DeviceType::PrivateUse1), kKeys, c10::dtype_or_default(dtype));
 }
@@ -110,7 +115,6 @@ at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
     at::Tensor cpu = read_on_cpu(self).clone();
     return self.copy_(cpu.fill_(value));
   }
-  at::assert_no_internal_overlap(self);
   Recording recording;
   recording.write(self, recording.full(to_dtype(self.scalar_type()), to_dims(self.sizes()), recording.scalar(value)));
   return self;

@@ -183,6 +183,10 @@ class BoxedRow final : public c10::OperatorKernel {
         *reason = str("no rows for dtype ", c10::toString(t.scalar_type()));
         return true;
       }
+      if (t.defined() && refuses(*row_.op, t)) {
+        *reason = "ATen refuses this dtype";
+        return true;
+      }
       any_device |= is_xla_tensor(t);
     }
     for (const c10::Scalar& s : call.numbers) {
@@ -196,6 +200,10 @@ class BoxedRow final : public c10::OperatorKernel {
         *reason = "the out tensor cannot be written natively";
         return true;
       }
+    }
+    if (row_.convention == Convention::kInplace && overlaps_itself(call.tensors[0])) {
+      *reason = "a tensor whose elements share memory cannot be written natively";
+      return true;
     }
     return !any_device && call.outs.empty();
   }
@@ -310,19 +318,26 @@ class BoxedRow final : public c10::OperatorKernel {
 
   // Convolutions and pools give channels-last results for channels-last inputs, as eager's do.
   Dims result_strides(const Call& call, const Type& type) const {
+    if (row_.op->traits & kKeepsOrder) {
+      std::vector<PointwiseArg> args(call.tensors.begin(), call.tensors.end());
+      return iterator_strides(type.dims, args);
+    }
     std::span<const Op> family = conv_ops();
-    bool follows = row_.op >= family.data() && row_.op < family.data() + family.size();
-    if (!follows || (type.dims.size() != 4 && type.dims.size() != 5)) {
+    bool follows_one = row_.op >= family.data() && row_.op < family.data() + family.size();
+    bool follows_all = row_.op->traits & kFormatOfAll;
+    if ((!follows_one && !follows_all) || (type.dims.size() != 4 && type.dims.size() != 5)) {
       return {};
     }
     auto format = type.dims.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
-    for (const at::Tensor& t : call.tensors) {
-      if (t.defined() && t.dim() == static_cast<int64_t>(type.dims.size()) && t.suggest_memory_format() == format) {
-        return type.dims.size() == 4 ? to_dims(c10::get_channels_last_strides_2d(to_ref(type.dims)))
-                                     : to_dims(c10::get_channels_last_strides_3d(to_ref(type.dims)));
-      }
+    auto has_format = [&](const at::Tensor& t) {
+      return t.defined() && t.dim() == static_cast<int64_t>(type.dims.size()) && t.suggest_memory_format() == format;
+    };
+    bool all = std::all_of(call.tensors.begin(), call.tensors.end(), has_format);
+    if (!all && !(follows_one && std::any_of(call.tensors.begin(), call.tensors.end(), has_format))) {
+      return {};
     }
-    return {};
+    return type.dims.size() == 4 ? to_dims(c10::get_channels_last_strides_2d(to_ref(type.dims)))
+                                 : to_dims(c10::get_channels_last_strides_3d(to_ref(type.dims)));
   }
 
   void finish(torch::jit::Stack* stack, std::vector<at::Tensor> results) const {

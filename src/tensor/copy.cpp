@@ -1,6 +1,7 @@
 // Upload, download, materialization and copy_.
 #include "tensor/copy.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
@@ -194,12 +195,18 @@ at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_b
     if (self.numel() == 0) {
       return self;
     }
+    if (self.is_same(source)) {
+      return self;
+    }
     bool native = is_native(to_dtype(self.scalar_type())) && is_native(to_dtype(from.scalar_type()));
     if (!is_xla_tensor(self)) {
       download(self, from);
     } else if (!is_xla_tensor(from)) {
+      at::assert_no_internal_overlap(self);
       write_from_cpu(self, from);
     } else if (native) {
+      at::assert_no_internal_overlap(self);
+      at::assert_no_partial_overlap(self, source);
       record_device_copy(self, from);
     } else {
       write_from_cpu(self, read_on_cpu(from));

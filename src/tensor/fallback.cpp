@@ -23,6 +23,16 @@ struct Exchange {
   bool written = false;
 };
 
+// Where elements share a place (stride 0), one of them.
+at::Tensor one_of_each(at::Tensor t) {
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.stride(d) == 0 && t.size(d) > 1) {
+      t = t.narrow(d, 0, 1);
+    }
+  }
+  return t;
+}
+
 class FallbackCall {
  public:
   FallbackCall(const c10::OperatorHandle& op, torch::jit::Stack* stack) : op_(op), stack_(stack) {
@@ -92,7 +102,8 @@ class FallbackCall {
     at::Tensor cpu = read_on_cpu(t);
     if (written) {
       at::Tensor own = at::empty_strided(cpu.sizes(), cpu.strides(), cpu.options());
-      cpu = own.copy_(cpu);
+      one_of_each(own).copy_(one_of_each(cpu));
+      cpu = own;
     }
     exchanges_.push_back({t, cpu, written});
     return cpu;

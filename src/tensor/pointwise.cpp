@@ -176,6 +176,11 @@ void check_writable(const at::Tensor& out, std::span<const PointwiseArg> args) {
   }
 }
 
+void check_dims(const PointwiseResult& result, const at::Tensor& out) {
+  TORCH_CHECK(to_ref(result.type.dims) == out.sizes(), "output with shape ", out.sizes(), " doesn't match the broadcast shape ",
+              to_ref(result.type.dims));
+}
+
 void check_cast(const PointwiseResult& result, const at::Tensor& out) {
   ScalarType from = to_scalar_type(result.type.dtype);
   TORCH_CHECK(c10::canCast(from, out.scalar_type()), "result type ", from, " can't be cast to the desired output type ", out.scalar_type());
@@ -202,9 +207,9 @@ ValueId record_node(Recording& recording, const Op& op, const PointwiseResult& r
 
 } // namespace
 
-bool is_native_call(std::span<const PointwiseArg> args) {
+bool is_native_call(const Op& op, std::span<const PointwiseArg> args) {
   for (const PointwiseArg& arg : args) {
-    if (arg.tensor && arg.tensor->defined() && !is_native_tensor(*arg.tensor)) {
+    if (arg.tensor && arg.tensor->defined() && (!is_native_tensor(*arg.tensor) || refuses(op, *arg.tensor))) {
       return false;
     }
     if (arg.scalar && arg.scalar->isComplex()) {
@@ -212,6 +217,14 @@ bool is_native_call(std::span<const PointwiseArg> args) {
     }
   }
   return true;
+}
+
+bool refuses(const Op& op, const at::Tensor& t) {
+  return (op.traits & kNoBool) && t.scalar_type() == ScalarType::Bool;
+}
+
+bool overlaps_itself(const at::Tensor& t) {
+  return at::has_internal_overlap(t) == at::MemOverlap::Yes;
 }
 
 Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args) {
@@ -224,11 +237,15 @@ Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args) {
       operands.push_back(expanded_strides(*arg.tensor, dims));
     }
   }
+  std::vector<size_t> order = memory_order(dims, operands);
+  if (std::is_sorted(order.rbegin(), order.rend())) {
+    return {};
+  }
   Dims strides(dims.size(), 1);
   int64_t step = 1;
-  for (size_t d : memory_order(dims, operands)) {
+  for (size_t d : order) {
     strides[d] = step;
-    step *= std::max<int64_t>(dims[d], 1);
+    step *= dims[d];
   }
   return strides;
 }
@@ -280,8 +297,7 @@ at::Tensor record_functional(const Op& op, std::span<const PointwiseArg> args, A
 
 void record_inplace(const Op& op, const at::Tensor& self, std::span<const PointwiseArg> args, Attrs attrs) {
   PointwiseResult result = infer_pointwise(op, args);
-  TORCH_CHECK(to_ref(result.type.dims) == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
-              to_ref(result.type.dims));
+  check_dims(result, self);
   check_cast(result, self);
   check_writable(self, args);
   Recording recording;
@@ -292,6 +308,10 @@ void record_out(const Op& op, const at::Tensor& out, std::span<const PointwiseAr
   PointwiseResult result = infer_pointwise(op, args);
   TORCH_CHECK(is_xla_tensor(out), "Expected out tensor to be on the xla device, but got ", out.device());
   check_cast(result, out);
+  bool reads_out = std::any_of(args.begin(), args.end(), [&](const PointwiseArg& arg) { return arg.tensor && arg.tensor->is_same(out); });
+  if (reads_out) {
+    check_dims(result, out);
+  }
   at::native::resize_output(out, to_ref(result.type.dims));
   check_writable(out, args);
   Recording recording;

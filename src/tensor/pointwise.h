@@ -26,8 +26,12 @@ struct PointwiseResult {
 };
 
 // False when an argument is of a dtype or on a device that rows do not compute on: the CPU fallback takes the call then (and raises for
-// tensors on two devices).
-bool is_native_call(std::span<const PointwiseArg> args);
+// tensors on two devices), or of one that ATen refuses.
+bool is_native_call(const Op& op, std::span<const PointwiseArg> args);
+// ATen raises an error for the argument (kNoBool).
+bool refuses(const Op& op, const at::Tensor& t);
+// Several elements share one place, as expand makes them: writes are left to ATen, which refuses most.
+bool overlaps_itself(const at::Tensor& t);
 // Result type by the row's rule, broadcast dims, and the strides that eager's result would have.
 PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args);
 

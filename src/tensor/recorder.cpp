@@ -137,13 +137,29 @@ void Recording::ensure_base(Cell& cell, DType dtype) {
     return;
   }
   XLA_CHECK(item_size(dtype) > 0, "the XLA device cannot hold elements of this type");
+  XLA_CHECK(!cell.value || cell.nbytes % item_size(dtype) == 0, "the storage's ", cell.nbytes, " bytes are no whole number of elements of the view's dtype");
   Dims flat{static_cast<int64_t>(cell.nbytes / item_size(dtype))};
   if (cell.value) {
-    reinterpret_content_locked(cell, {dtype, flat});
+    reinterpret(cell, {dtype, flat});
   }
   cell.dtype = dtype;
   cell.dims = flat;
   cell.strides = {1};
+}
+
+// Records the cell's bytes seen as `type`. No sync: operands that were read before stay valid.
+void Recording::reinterpret(Cell& cell, const Type& result) {
+  static const Op& op = get_op("aten::view_copy.dtype");
+  if (!is_native(cell.dtype) || !is_native(result.dtype)) {
+    reinterpret_buffer_locked(cell, result);
+    return;
+  }
+  Type flat{cell.dtype, {static_cast<int64_t>(cell.nbytes / item_size(cell.dtype))}};
+  ValueId v = content(cell);
+  if (cell.strides != Dims{1}) {
+    v = node(kViewOp, {v}, {cell.strides.vec(), std::vector<int64_t>{1}, int64_t{0}}, flat);
+  }
+  set_content(cell, node(op, {v}, {static_cast<int64_t>(result.dtype)}, result));
 }
 
 ValueId Recording::read(const at::Tensor& t) {
@@ -223,6 +239,19 @@ ValueId Recording::zeros(DType dtype, const Dims& dims) {
   return full(dtype, dims, scalar_int(0));
 }
 
+// Where elements of t share a place (stride 0), one of them.
+ValueId Recording::one_of_each(const at::Tensor& t, ValueId v) {
+  Dims dims = to_dims(t.sizes());
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    dims[static_cast<size_t>(d)] = t.stride(d) == 0 ? 1 : t.size(d);
+  }
+  if (dims == type(v).dims) {
+    return v;
+  }
+  std::vector<int64_t> strides = contiguous_strides(type(v).dims).vec();
+  return node(kViewOp, {v}, {strides, strides, int64_t{0}}, Type{type(v).dtype, dims});
+}
+
 void Recording::write(const at::Tensor& t, ValueId v) {
   Cell& cell = device_cell(t);
   if (t.numel() == 0) {
@@ -236,6 +265,7 @@ void Recording::write(const at::Tensor& t, ValueId v) {
     return;
   }
   ensure_base(cell, to_dtype(t.scalar_type()));
+  v = one_of_each(t, v);
   ValueId base = content(cell);
   Type result = type(base);
   set_content(cell, node(kViewUpdateOp, {base, v}, {cell.strides.vec(), t.strides().vec(), t.storage_offset()}, result));

@@ -59,6 +59,8 @@ class Recording {
  private:
   ValueId content(Cell& cell);
   void ensure_base(Cell& cell, DType dtype);
+  ValueId one_of_each(const at::Tensor& t, ValueId v);
+  void reinterpret(Cell& cell, const Type& result);
   void set_content(Cell& cell, ValueId v);
 
   std::unique_lock<std::mutex> lock_;

@@ -186,10 +186,8 @@ void sync_locked(SyncCause cause) {
   trace.clear();
 }
 
-void reinterpret_content_locked(Cell& cell, const Type& type) {
-  if (!cell.value->buffer()) {
-    sync_locked(SyncCause::kRead);
-  }
+void reinterpret_buffer_locked(Cell& cell, const Type& type) {
+  XLA_ASSERT(cell.value->buffer(), "a pending value of a dtype without rows");
   BufferRef old = cell.value->buffer();
   EngineBufferRef payload = old->wait();
   XLA_CHECK(payload->strides() == cell.strides || payload->type().numel() <= 1, "a view of another dtype needs a contiguous tensor");
@@ -199,10 +197,8 @@ void reinterpret_content_locked(Cell& cell, const Type& type) {
 }
 
 void sync(int /*device*/, bool wait) {
-  static metrics::Counter count("MarkStep");
   {
     std::lock_guard<std::mutex> lock(recorder().mutex);
-    count.add();
     sync_locked(SyncCause::kUser);
   }
   Executor::get().wait_for_room();

@@ -17,8 +17,8 @@ void sync_locked(SyncCause cause);
 void cut_long_trace();
 // Traces are looked at for the first time at this many nodes.
 constexpr size_t kFirstTraceCheck = 1024;
-// Replaces the content of the cell by the same bytes seen as `type`: syncs and waits. Holds the recording lock.
-void reinterpret_content_locked(Cell& cell, const Type& type);
+// Replaces the content of the cell, a buffer, by the same bytes seen as `type`, for dtypes without rows: waits. The caller holds the recording lock.
+void reinterpret_buffer_locked(Cell& cell, const Type& type);
 // "file.py:12 in forward" of a recorded location; empty when unknown.
 std::string location_text(int64_t id);
 

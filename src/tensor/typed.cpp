@@ -15,7 +15,7 @@ using S = const at::Scalar&;
 constexpr int kMaxRowsPerClass = 96;
 
 void fallback_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  run_fallback(op, stack, "an argument's dtype has no native rows");
+  run_fallback(op, stack, "an argument is of a kind that has no native rows");
 }
 
 template <class Return, class... Args>
@@ -50,7 +50,7 @@ class SignatureClass {
   static at::Tensor functional(T self, Rest... rest) {
     const RowOverload& row = functional_rows[N];
     std::array<PointwiseArg, 1 + sizeof...(Rest)> args{self, rest...};
-    if (!is_native_call(args)) {
+    if (!is_native_call(*row.op, args)) {
       return call_fallback<at::Tensor, T, Rest...>(row, self, rest...);
     }
     row.counter->add();
@@ -60,7 +60,7 @@ class SignatureClass {
   static at::Tensor& inplace(at::Tensor& self, Rest... rest) {
     const RowOverload& row = inplace_rows[N];
     std::array<PointwiseArg, 1 + sizeof...(Rest)> args{self, rest...};
-    if (!is_native_call(args)) {
+    if (!is_native_call(*row.op, args) || overlaps_itself(self)) {
       return call_fallback<at::Tensor&, at::Tensor&, Rest...>(row, self, rest...);
     }
     row.counter->add();
@@ -71,7 +71,7 @@ class SignatureClass {
   static at::Tensor& out(T self, Rest... rest, at::Tensor& result) {
     const RowOverload& row = out_rows[N];
     std::array<PointwiseArg, 1 + sizeof...(Rest)> args{self, rest...};
-    if (!is_native_call(args) || !is_native(static_cast<DType>(result.scalar_type()))) {
+    if (!is_native_call(*row.op, args) || !is_native(static_cast<DType>(result.scalar_type()))) {
       return call_fallback<at::Tensor&, T, Rest..., at::Tensor&>(row, self, rest..., result);
     }
     row.counter->add();

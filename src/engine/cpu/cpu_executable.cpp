@@ -79,7 +79,8 @@ void CpuExecutable::start_run(RunArgs& args) {
     if (memory.home == Memory::Home::kParameter) {
       const EngineBufferRef& input = args.inputs[memory.parameter];
       base_[m] = static_cast<char*>(input->host_pointer());
-      donatable_[memory.parameter] = args.donated[memory.parameter] && input->sole_owner();
+      // A program that returns its input as it is gives two values one engine buffer.
+      donatable_[memory.parameter] = args.donated[memory.parameter] && input.use_count() == 1 && input->sole_owner();
     } else if (memory.home == Memory::Home::kArena) {
       base_[m] = arena + memory.offset;
     }
