@@ -234,8 +234,10 @@ class Generator:
         if self.is_inexact(b) and not self.scope[a].is_floating_point():
             c, b = "1", a
         options = [f"{a}.fill_({rng.choice([0, 1, 2])})", f"{a}.zero_()", f"{a}.add_({c})", f"{a}.add_({c}, alpha=2)", f"{a}.sub_({c})"]
-        options += [f"{a}.mul_({c})", f"{a}.copy_({c})", f"{a}.copy_({c})", f"{a}[...] = {c}", f"{a}.masked_fill_(torch.ones_like({a}) > 0, 2)"]
+        options += [f"{a}.mul_({c})", f"{a}.copy_({c})", f"{a}.copy_({c})", f"{a}.masked_fill_(torch.ones_like({a}) > 0, 2)"]
         options += [f"{a}.clamp_(-1, 2)", f"{a}.neg_()", f"torch.add({a}, {c}, out={a})"]
+        if self.scope[b].numel() > 1:  # PyTorch fills from one element on the CPU and copies on devices
+            options.append(f"{a}[...] = {c}")
         line = rng.choice(options)
         exact = self.is_exact_format(a, b) and not (c != "1" and self.is_inexact(b))
         if self.emit(line) and not exact:
@@ -324,10 +326,11 @@ def run(lines: list[str], device: str, sync: Callable[[], None] = lambda: None) 
     for name, t in list_tensors(scope).items():
         try:
             results[name] = (t.detach(), t.requires_grad)
+            leaf = t.is_leaf
         except RuntimeError as error:  # a split's view whose base was written
             results[name] = (type(error), str(error))
             continue
-        if t.is_leaf and t.grad is not None:
+        if leaf and t.grad is not None:
             results[f"{name}.grad"] = (t.grad, False)
     return results
 

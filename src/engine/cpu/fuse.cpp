@@ -162,8 +162,15 @@ class Fusion {
       into.column = from.column;
     }
     into.expensive = into.expensive || from.expensive;
-    into.earliest = from.earliest < into_index ? std::max(into.earliest, from.earliest) : into.earliest;
     from.values.clear(); // nothing joins it any more
+    into.earliest = 0;
+    for (ValueId v : into.values) {
+      for (ValueId operand : graph_.find_producer(v)->operands) {
+        if (group_of_[operand] != into_index && !recompute_.is_free(operand)) {
+          into.earliest = std::max(into.earliest, ready_[operand]);
+        }
+      }
+    }
   }
 
   void add_reduction(Group& group, const Node& node) {
