@@ -238,12 +238,29 @@ class LayoutPass {
     for (ValueId& v : operands) {
       v = v == kNoValue ? kNoValue : in_memory(v);
     }
+    bool reorders = gains_from_channels_last(node, operands[0]);
+    if (reorders) {
+      operands[0] = copy_as(operands[0], channels_last_strides(graph_.type(operands[0]).dims));
+    }
     ValueId first = graph_.add_node(*node.op, std::move(operands), node.attrs, types, node.location);
     places_.resize(graph_.values.size());
     for (int32_t i = 0; i < node.num_results; ++i) {
       places_[first + i] = {first + i, 0, predict_library_strides(graph_, graph_.nodes.back(), i, places_)};
       map_[node.result(i)] = first + i;
     }
+    for (int32_t i = 0; i < node.num_results && reorders; ++i) {
+      ValueId v = first + i;
+      map_[node.result(i)] = copy_as(v, contiguous_strides(graph_.type(v).dims));
+    }
+  }
+
+  // ATen's max pooling is vectorized over channels only: 0.2 ms against 4 ms for 16 x 64 x 32 x 32, which pays for two copies.
+  bool gains_from_channels_last(const Node& node, ValueId x) const {
+    if (std::string_view(node.op->name) != "aten::max_pool2d_with_indices") {
+      return false;
+    }
+    const Dims& dims = graph_.type(x).dims;
+    return dims.size() == 4 && dims[1] >= 16 && same_strides(dims, places_[x].strides, contiguous_strides(dims));
   }
 
   // Outputs are row-major. A view that covers the whole of row-major memory shares it; others get their own, so that no small slice keeps a

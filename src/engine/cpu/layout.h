@@ -29,6 +29,8 @@ LaidOutGraph lay_out(const Graph& graph);
 bool same_strides(const Dims& dims, const Dims& a, const Dims& b);
 // Strides are a permutation of dense row-major ones.
 bool is_dense(const Dims& dims, const Dims& strides);
+// Strides of [N, C, spatial...] with the channels innermost.
+Dims channels_last_strides(const Dims& dims);
 // Number of elements from the first to the last address.
 int64_t span_elements(const Dims& dims, const Dims& strides);
 

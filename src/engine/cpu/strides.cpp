@@ -61,6 +61,8 @@ bool is_channels_last(const Dims& dims, const Dims& strides) {
   return (dims[1] == 1 || strides[1] == 1) && (dims[0] == 1 || strides[0] == step);
 }
 
+} // namespace
+
 Dims channels_last_strides(const Dims& dims) {
   Dims strides(dims.size(), 1);
   int64_t step = dims[1];
@@ -71,6 +73,8 @@ Dims channels_last_strides(const Dims& dims) {
   strides[0] = step;
   return strides;
 }
+
+namespace {
 
 // Contiguous memory of [batch, length, heads, size] seen as [batch, heads, length, size], with or without the last dimension.
 Dims attention_strides(const Dims& dims) {
