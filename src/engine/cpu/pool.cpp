@@ -12,7 +12,7 @@ namespace torch_xla::cpu {
 namespace {
 
 constexpr size_t kChunk = size_t{2} << 20;
-constexpr size_t kLarge = size_t{1} << 20; // from here on a block has chunks of its own
+constexpr size_t kLarge = 4 << 20; // from here on a block has chunks of its own
 constexpr size_t kHuge = size_t{64} << 10; // slabs of classes from this size on use 2 MB pages
 
 std::atomic<bool> in_forked_child{false};
@@ -66,20 +66,32 @@ Pool::Pool() {
 void* Pool::allocate(size_t size) {
   int index = class_of(size);
   XLA_CHECK(index < kClasses && size < reserved_, "out of memory: a buffer of ", size, " bytes was asked for");
-  size_t rounded = class_size(index);
-  SizeClass& size_class = classes_[index];
-  char* data = nullptr;
-  {
+  char* data = take_free(index);
+  if (!data) {
+    std::lock_guard<std::mutex> lock(classes_[index].mutex);
+    data = carve(classes_[index], index, class_size(index));
+  }
+  add_used(static_cast<int64_t>(class_size(class_of_block(data))));
+  return data;
+}
+
+// A free block of the class, or, of a size where memory counts, of one of the next larger classes: up to half as much again.
+char* Pool::take_free(int index) {
+  int last = class_size(index) >= kHuge ? std::min(index + 4, kClasses - 1) : index;
+  for (int i = index; i <= last; ++i) {
+    SizeClass& size_class = classes_[i];
     std::lock_guard<std::mutex> lock(size_class.mutex);
     if (!size_class.free.empty()) {
-      data = size_class.free.back();
+      char* data = size_class.free.back();
       size_class.free.pop_back();
-    } else {
-      data = carve(size_class, index, rounded);
+      return data;
     }
   }
-  add_used(static_cast<int64_t>(rounded));
-  return data;
+  return nullptr;
+}
+
+int Pool::class_of_block(const void* data) const {
+  return chunk_class_[static_cast<size_t>(static_cast<const char*>(data) - base_) / kChunk];
 }
 
 char* Pool::carve(SizeClass& size_class, int index, size_t size) {
@@ -118,7 +130,7 @@ void Pool::release(void* data) {
   if (!data || in_forked_child.load(std::memory_order_relaxed)) {
     return;
   }
-  int index = chunk_class_[static_cast<size_t>(static_cast<char*>(data) - base_) / kChunk];
+  int index = class_of_block(data);
   used_.fetch_sub(static_cast<int64_t>(class_size(index)), std::memory_order_relaxed);
   SizeClass& size_class = classes_[index];
   std::lock_guard<std::mutex> lock(size_class.mutex);

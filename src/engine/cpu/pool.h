@@ -10,7 +10,7 @@
 
 namespace torch_xla::cpu {
 
-// Blocks are 64-byte aligned; those of 1 MB or more lie on 2 MB pages. Thread-safe: one short lock per size class. After fork the child's
+// Blocks are 64-byte aligned; those of 4 MB or more lie on 2 MB pages of their own. Thread-safe: one short lock per size class. After fork the child's
 // calls to release do nothing, as another thread may have held a lock then.
 class Pool {
  public:
@@ -44,6 +44,8 @@ class Pool {
   };
   static constexpr int kClasses = 8 * 40;
 
+  char* take_free(int index);
+  int class_of_block(const void* data) const;
   char* carve(SizeClass& size_class, int index, size_t size);
   char* map_chunks(size_t bytes, int index, bool huge);
   void add_used(int64_t bytes);
