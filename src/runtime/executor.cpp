@@ -92,11 +92,13 @@ void execute(Run& run) {
     }
   } catch (...) {
     std::exception_ptr error = describe_error(run);
-    fail_outputs(run, error);
-    std::lock_guard<std::mutex> lock(wait::mutex());
-    if (!queue().first_error) {
-      queue().first_error = error;
+    {
+      std::lock_guard<std::mutex> lock(wait::mutex());
+      if (!queue().first_error) {
+        queue().first_error = error;
+      }
     }
+    fail_outputs(run, error); // after, so that a wait for one of them finds the error to be reported
   }
 }
 
@@ -195,6 +197,7 @@ void Executor::enqueue(Run run) {
 }
 
 void Executor::wait_for_room() {
+  wait::check_process();
   Queue& q = queue();
   {
     std::unique_lock<std::mutex> lock(wait::mutex());

@@ -130,6 +130,11 @@ void download(const at::Tensor& destination, const at::Tensor& source) {
   count_bytes("in", static_cast<int64_t>(source.numel() * source.element_size()));
 }
 
+bool same_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides();
+}
+
 bool fills_storage(const at::Tensor& t) {
   return t.storage_offset() == 0 && t.is_non_overlapping_and_dense() && t.storage().nbytes() == static_cast<size_t>(t.numel()) * t.element_size();
 }
@@ -195,7 +200,7 @@ at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_b
     if (self.numel() == 0) {
       return self;
     }
-    if (self.is_same(source)) {
+    if (same_memory(self, source)) {
       return self;
     }
     bool native = is_native(to_dtype(self.scalar_type())) && is_native(to_dtype(from.scalar_type()));

@@ -1,4 +1,4 @@
-"""1,000 random programs give CPU eager's values, dtypes, shapes, strides, gradients and errors, with fusion on and off."""
+"""1,000 random programs give CPU eager's values, types, strides, gradients and errors, with fusion on and off."""
 
 import pytest
 

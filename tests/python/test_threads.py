@@ -1,0 +1,178 @@
+"""Threads record at once; errors, signals, forks and exits leave a device that works or a process that ends."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import torch_xla
+
+
+def run_threads(work, count: int = 4) -> None:
+    """Runs work(i) on `count` threads; raises the first exception of one."""
+    errors = []
+
+    def guarded(i: int) -> None:
+        try:
+            work(i)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    if errors:
+        raise errors[0]
+
+
+# ---- Threads ----
+def test_threads_with_tensors_of_their_own(device):
+    results = [None] * 4
+
+    def work(i: int) -> None:
+        x = torch.full((8,), float(i), device=device)
+        for step in range(50):
+            x = x * 1 + 1
+            x[step % 8] += 1
+            if step % 10 == i:
+                torch_xla.sync()
+        results[i] = x.cpu()
+
+    run_threads(work)
+    for i in range(4):
+        expected = torch.full((8,), float(i))
+        for step in range(50):
+            expected = expected + 1
+            expected[step % 8] += 1
+        assert torch.equal(results[i], expected)
+
+
+def test_threads_that_share_tensors(device):
+    shared = torch.arange(8.0, device=device)
+    rows = torch.zeros(4, 8, device=device)
+
+    def work(i: int) -> None:
+        for _ in range(30):
+            rows[i].add_(shared)
+            assert shared.sum().item() == 28
+            torch_xla.sync()
+
+    run_threads(work)
+    assert torch.equal(rows.cpu(), torch.arange(8.0).expand(4, 8) * 30)
+
+
+def test_threads_with_autograd(device):
+    layer = nn.Linear(4, 4).to(device)
+    data = torch.randn(4, 2, 4)
+    results = [None] * 4
+
+    def work(i: int) -> None:
+        for _ in range(10):
+            x = data[i].to(device).requires_grad_()
+            layer(x).square().sum().backward(inputs=[x])
+            results[i] = x.grad.cpu()
+
+    run_threads(work)
+    layer = layer.cpu()
+    for i in range(4):
+        x = data[i].clone().requires_grad_()
+        layer(x).square().sum().backward(inputs=[x])
+        torch.testing.assert_close(results[i], x.grad)
+
+
+# ---- Errors ----
+def test_an_error_of_a_run_is_raised_once(device):
+    good = torch.ones(3, device=device) + 1
+    torch_xla.sync(wait=True)
+    bad = torch.nn.functional.embedding(torch.tensor([9]).to(device), torch.ones(3, 2, device=device))
+    torch_xla.sync()
+    with pytest.raises(IndexError, match=r"aten::embedding: index out of range(.|\n)*test_threads\.py"):
+        torch_xla.sync(wait=True)
+    torch_xla.sync(wait=True)
+    assert good.tolist() == [2, 2, 2]
+    with pytest.raises(IndexError, match="aten::embedding"):
+        bad.cpu()
+    assert (good * 2).tolist() == [4, 4, 4]
+
+
+def test_an_error_that_a_read_raised_is_not_raised_by_the_next_sync(device):
+    bad = torch.nn.functional.embedding(torch.tensor([9]).to(device), torch.ones(3, 2, device=device))
+    with pytest.raises(IndexError):
+        bad.cpu()
+    torch_xla.sync(wait=True)
+
+
+def test_an_operation_that_is_refused_leaves_the_trace_usable(device):
+    x = torch.ones(2, 3, device=device) + 1
+    for bad in (
+        lambda: x @ x,
+        lambda: x + torch.ones(4, device=device),
+        lambda: torch.cat([x, x[0]]),
+        lambda: x.sum(5),
+        lambda: x.view(7),
+    ):
+        with pytest.raises((RuntimeError, IndexError)):
+            bad()
+    assert (x * 2).tolist() == [[4, 4, 4], [4, 4, 4]]
+
+
+# ---- Processes ----
+def test_interrupt_during_a_wait(run_python):
+    out = run_python("""
+        import _thread, threading, time, torch, torch_xla
+        x = torch.randn(1500, 1500, device="xla") / 1500
+        torch_xla.sync(wait=True)
+        for _ in range(400):
+            x = x @ x
+        threading.Timer(0.5, _thread.interrupt_main).start()
+        start = time.time()
+        try:
+            torch_xla.sync(wait=True)
+            print("ended")
+        except KeyboardInterrupt:
+            print("interrupted", time.time() - start < 3)
+        import os
+        os._exit(0)
+    """)
+    assert out == "interrupted True\n"
+
+
+def test_loader_processes_after_the_device_was_used(run_python):
+    out = run_python("""
+        import torch, torch_xla
+        from torch.utils.data import DataLoader, TensorDataset
+        x = torch.ones(4, device="xla") + 1
+        torch_xla.sync()
+        loader = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=2, num_workers=2)
+        total = sum(batch.to("xla").sum().item() for (batch,) in loader for _ in range(1))
+        print(total, x.sum().item())
+    """)
+    assert out == "28.0 8.0\n"
+
+
+def test_device_in_a_forked_child_is_an_error_and_the_child_ends(run_python):
+    out = run_python("""
+        import os, torch, torch_xla
+        x = torch.ones(4, device="xla") + 1
+        torch_xla.sync(wait=True)
+        y = x + 1
+        child = os.fork()
+        if child == 0:
+            try:
+                print((y + 1).sum().item())
+            except RuntimeError as error:
+                print("forked process" in str(error), flush=True)
+            raise SystemExit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), y.sum().item())
+    """)
+    assert out == "True\n7 12.0\n"
+
+
+@pytest.mark.parametrize("end", ["", "torch_xla.sync()", "raise SystemExit(0)", "gc.collect(); x[0] += 1"])
+def test_exit_with_work_pending(run_python, end):
+    start = "import gc, torch, torch_xla\nx = torch.randn(400, 400, device='xla')\nfor _ in range(20): x = x @ x / 400"
+    assert run_python(f"{start}\n{end}") == ""
