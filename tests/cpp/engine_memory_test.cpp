@@ -205,7 +205,7 @@ TEST(EnginePool, ReusesAlignedBlocks) {
     void* a = pool.allocate(size);
     void* b = pool.allocate(size);
     EXPECT_NE(a, b);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % (size >= (1 << 20) ? 2 << 20 : 64), 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % (size >= (4 << 20) ? 2 << 20 : 64), 0u);
     EXPECT_GE(pool.bytes_used() - before, static_cast<int64_t>(2 * size));
     std::memset(a, 1, size);
     std::memset(b, 2, size);
