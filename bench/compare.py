@@ -159,7 +159,9 @@ def compare(workload, impls, rounds, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--impls", default="xla,eager", help="of xla, eager, inductor; the last one is the base of the ratios")
+    parser.add_argument(
+        "--impls", default="xla,eager", help="of xla, eager, inductor; the last one is the base of the ratios"
+    )
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)

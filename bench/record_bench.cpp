@@ -1,4 +1,5 @@
-// What recording costs: `add` of two device tensors against eager's `add` of one-element CPU tensors, and a sync that hits the program cache.
+// What recording costs: `add` of two device tensors against eager's `add` of one-element CPU tensors, and a sync that hits the program
+// cache.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/ones.h>

@@ -5,8 +5,8 @@
 
 namespace torch_xla::env {
 
-// XLA_DEBUG=N prints to stderr (or XLA_DEBUG_FILE): 1 why it compiled and fell back, 2 the trace, 3 the graph after each pass, 4 kernels' LLVM IR,
-// 5 their assembly.
+// XLA_DEBUG=N prints to stderr (or XLA_DEBUG_FILE): 1 why it compiled and fell back, 2 the trace, 3 the graph after each pass, 4 kernels'
+// LLVM IR, 5 their assembly.
 int debug_level();
 void debug_print(const std::string& title, const std::string& text);
 bool fusion(); // XLA_FUSION=0: every node by ATen's kernel or a kernel of its own, to find faults

@@ -38,24 +38,24 @@ std::string str(const Args&... args) {
 } // namespace torch_xla
 
 // The user's call: XLA_CHECK(ok, "message ", value); a RuntimeError in Python.
-#define XLA_CHECK(ok, ...)                                                                        \
-  do {                                                                                            \
-    if (__builtin_expect(!(ok), 0)) {                                                             \
+#define XLA_CHECK(ok, ...)                                                                          \
+  do {                                                                                              \
+    if (__builtin_expect(!(ok), 0)) {                                                               \
       throw ::torch_xla::UserError(::torch_xla::ErrorKind::Runtime, ::torch_xla::str(__VA_ARGS__)); \
-    }                                                                                             \
+    }                                                                                               \
   } while (0)
 // As XLA_CHECK with the class of the Python exception: XLA_CHECK_KIND(Index, ok, ...).
-#define XLA_CHECK_KIND(kind, ok, ...)                                                           \
-  do {                                                                                          \
-    if (__builtin_expect(!(ok), 0)) {                                                           \
+#define XLA_CHECK_KIND(kind, ok, ...)                                                            \
+  do {                                                                                           \
+    if (__builtin_expect(!(ok), 0)) {                                                            \
       throw ::torch_xla::UserError(::torch_xla::ErrorKind::kind, ::torch_xla::str(__VA_ARGS__)); \
-    }                                                                                           \
+    }                                                                                            \
   } while (0)
 // Our own invariant.
-#define XLA_ASSERT(ok, ...)                                                                     \
-  do {                                                                                          \
-    if (__builtin_expect(!(ok), 0)) {                                                           \
-      throw ::torch_xla::InternalError(::torch_xla::str(                                        \
-          __FILE__, ":", __LINE__, ": internal error: ", #ok, ". " __VA_OPT__(, ) __VA_ARGS__)); \
-    }                                                                                           \
+#define XLA_ASSERT(ok, ...)                                                                                       \
+  do {                                                                                                            \
+    if (__builtin_expect(!(ok), 0)) {                                                                             \
+      throw ::torch_xla::InternalError(                                                                           \
+          ::torch_xla::str(__FILE__, ":", __LINE__, ": internal error: ", #ok, ". " __VA_OPT__(, ) __VA_ARGS__)); \
+    }                                                                                                             \
   } while (0)

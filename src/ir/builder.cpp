@@ -38,8 +38,7 @@ ValueId Builder::unary(Prim prim, ValueId x) {
 
 ValueId Builder::binary(Prim prim, ValueId a, ValueId b) {
   DType dtype = graph_.type(a).dtype;
-  XLA_ASSERT(
-      dtype == graph_.type(b).dtype, prim_name(prim), " of ", dtype_name(dtype), " and ", dtype_name(graph_.type(b).dtype));
+  XLA_ASSERT(dtype == graph_.type(b).dtype, prim_name(prim), " of ", dtype_name(dtype), " and ", dtype_name(graph_.type(b).dtype));
   Dims dims = broadcast_dims(graph_.type(a).dims, graph_.type(b).dims);
   return append(prim_op(prim), {a, b}, {}, {is_compare(prim) ? DType::Bool : dtype, std::move(dims)});
 }

@@ -93,15 +93,15 @@ class Ex {
   ValueId id_;
 };
 
-#define XLA_EX_OPERATOR(symbol, prim)                                       \
-  inline Ex operator symbol(Ex a, Ex b) {                                   \
-    return a.binary(Prim::prim, b);                                         \
-  }                                                                         \
-  inline Ex operator symbol(Ex a, double b) {                               \
-    return a.binary(Prim::prim, a.constant(b));                             \
-  }                                                                         \
-  inline Ex operator symbol(double a, Ex b) {                               \
-    return b.constant(a).binary(Prim::prim, b);                             \
+#define XLA_EX_OPERATOR(symbol, prim)           \
+  inline Ex operator symbol(Ex a, Ex b) {       \
+    return a.binary(Prim::prim, b);             \
+  }                                             \
+  inline Ex operator symbol(Ex a, double b) {   \
+    return a.binary(Prim::prim, a.constant(b)); \
+  }                                             \
+  inline Ex operator symbol(double a, Ex b) {   \
+    return b.constant(a).binary(Prim::prim, b); \
   }
 XLA_EX_OPERATOR(+, kAdd)
 XLA_EX_OPERATOR(-, kSub)
@@ -139,7 +139,8 @@ inline Ex min(Ex a, Ex b) {
   return a.binary(Prim::kMin, b);
 }
 
-// What the body of a pointwise row sees. Operands are the tensor and number arguments of the ATen schema in their order; attributes are the others.
+// What the body of a pointwise row sees. Operands are the tensor and number arguments of the ATen schema in their order; attributes are the
+// others.
 class BodyArgs {
  public:
   BodyArgs(Builder& builder, const Node& node, std::span<const ValueId> operands, DType compute, const Type& result)
@@ -186,7 +187,8 @@ class BodyArgs {
 // What the shape rule of a composite or library row sees. kNoValue operands have no type.
 class InferContext {
  public:
-  InferContext(const Graph& graph, std::span<const ValueId> operands, const Attrs& attrs) : graph_(graph), operands_(operands), attrs_(attrs) {}
+  InferContext(const Graph& graph, std::span<const ValueId> operands, const Attrs& attrs)
+      : graph_(graph), operands_(operands), attrs_(attrs) {}
 
   size_t size() const {
     return operands_.size();
@@ -233,7 +235,11 @@ class InferContext {
 class ExpandContext : public InferContext {
  public:
   ExpandContext(Builder& builder, std::span<const ValueId> operands, const Attrs& attrs, std::span<const Type> results)
-      : InferContext(builder.graph(), operands, attrs), builder_(builder), ids_(operands), types_(results), out_(results.size(), kNoValue) {}
+      : InferContext(builder.graph(), operands, attrs),
+        builder_(builder),
+        ids_(operands),
+        types_(results),
+        out_(results.size(), kNoValue) {}
 
   Builder& b() {
     return builder_;

@@ -1,4 +1,5 @@
-// Graph: nodes in topological order over typed values. A trace is a graph of ATen rows; lowering turns it into one of primitives and library calls.
+// Graph: nodes in topological order over typed values. A trace is a graph of ATen rows; lowering turns it into one of primitives and
+// library calls.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +42,8 @@ struct Node {
   }
 };
 
-// Attributes of kView and kViewUpdate, by position. The operand (for kViewUpdate: operand 0) is seen as memory with base_strides; the view has the
-// node's result dims (kViewUpdate: operand 1's dims) with strides and offset on that memory, in elements.
+// Attributes of kView and kViewUpdate, by position. The operand (for kViewUpdate: operand 0) is seen as memory with base_strides; the view
+// has the node's result dims (kViewUpdate: operand 1's dims) with strides and offset on that memory, in elements.
 enum ViewAttr { kViewBaseStrides = 0, kViewStrides = 1, kViewOffset = 2 };
 
 class Graph {
@@ -52,7 +53,8 @@ class Graph {
   std::vector<ValueId> parameters;
   std::vector<ValueId> scalars;
   std::vector<ValueId> outputs;
-  // Memory order of parameters, in elements, where it is not row-major contiguous; empty Dims stands for contiguous. Parallel to parameters.
+  // Memory order of parameters, in elements, where it is not row-major contiguous; empty Dims stands for contiguous. Parallel to
+  // parameters.
   std::vector<Dims> parameter_strides;
 
   ValueId add_parameter(Type type, Dims strides = {});
@@ -78,8 +80,8 @@ class Graph {
 std::string print_graph(const Graph& graph);
 // Inverse of print_graph. Throws UserError(Value) naming line and column.
 Graph parse_graph(const std::string& text);
-// Throws InternalError naming the first node that breaks a rule: operands defined before use, result types as the op's rule says, attributes of
-// the kinds that views need, outputs in range.
+// Throws InternalError naming the first node that breaks a rule: operands defined before use, result types as the op's rule says,
+// attributes of the kinds that views need, outputs in range.
 void verify_graph(const Graph& graph);
 
 // By node: whether an output needs it.

@@ -20,8 +20,9 @@ Dims broadcast_dims(const Dims& a, const Dims& b) {
     } else if (shorter[i] != 1 && shorter[i] != d) {
       int64_t of_a = &longer == &a ? d : shorter[i];
       int64_t of_b = &longer == &a ? shorter[i] : d;
-      throw UserError(ErrorKind::Runtime, str("The size of tensor a (", of_a, ") must match the size of tensor b (", of_b,
-                                              ") at non-singleton dimension ", lead + i));
+      throw UserError(
+          ErrorKind::Runtime,
+          str("The size of tensor a (", of_a, ") must match the size of tensor b (", of_b, ") at non-singleton dimension ", lead + i));
     }
   }
   return dims;

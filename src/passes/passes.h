@@ -8,8 +8,8 @@ namespace torch_xla {
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; scalars and parameters keep
 // their positions. With fusion off the expansion is the same.
 Graph lower(const Graph& trace);
-// Local rewrites: identities that hold for every value (x*1, x/1, double negation and conversion, views of views, select of a constant, view
-// that changes nothing), constant folding.
+// Local rewrites: identities that hold for every value (x*1, x/1, double negation and conversion, views of views, select of a constant,
+// view that changes nothing), constant folding.
 void simplify(Graph& graph);
 // Common subexpressions: equal op, operands and attributes. Random bits are equal when their seed and offset are.
 void cse(Graph& graph);

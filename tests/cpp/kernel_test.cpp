@@ -89,9 +89,8 @@ void check_binary(Prim prim, std::function<R(T, T)> reference, size_t specials =
     k.run({x.data(), y.data(), z.data()});
     for (size_t i = 0; i < x.size(); ++i) {
       R expected = reference(static_cast<T>(x[i]), static_cast<T>(y[i]));
-      ASSERT_TRUE(same(static_cast<R>(z[i]), expected))
-          << prim_name(prim) << ' ' << dtype_name(type_of<T>()) << '(' << +x[i] << ", " << +y[i] << ") = " << +z[i] << ", not "
-          << +expected;
+      ASSERT_TRUE(same(static_cast<R>(z[i]), expected)) << prim_name(prim) << ' ' << dtype_name(type_of<T>()) << '(' << +x[i] << ", "
+                                                        << +y[i] << ") = " << +z[i] << ", not " << +expected;
     }
   }
 }

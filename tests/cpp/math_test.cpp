@@ -28,15 +28,24 @@ struct Function {
 };
 
 const Function kFunctions[] = {
-    {"exp", Prim::kExp, std::exp, 1.5, 1.5},       {"expm1", Prim::kExpm1, std::expm1, 2, 1.5},
-    {"log", Prim::kLog, std::log, 1.5, 1.5},       {"log1p", Prim::kLog1p, std::log1p, 2, 1.5},
-    {"sqrt", Prim::kSqrt, std::sqrt, 0.501, 0.501}, {"rsqrt", Prim::kRsqrt, rsqrt, 1.5, 1.5},
-    {"sin", Prim::kSin, std::sin, 1.5, 1.5},       {"cos", Prim::kCos, std::cos, 1.5, 1.5},
-    {"tan", Prim::kTan, std::tan, 1.5, 1.5},       {"tanh", Prim::kTanh, std::tanh, 2, 2.5},
-    {"asin", Prim::kAsin, std::asin, 1.5, 1.5},    {"acos", Prim::kAcos, std::acos, 1.5, 1.5},
-    {"atan", Prim::kAtan, std::atan, 1.5, 1.5},    {"sinh", Prim::kSinh, std::sinh, 2, 2.5},
-    {"cosh", Prim::kCosh, std::cosh, 2, 2.5},      {"erf", Prim::kErf, std::erf, 2, 1.5},
-    {"erfc", Prim::kErfc, std::erfc, 4, 5},        {"logistic", Prim::kLogistic, logistic, 2.5, 2.5},
+    {"exp", Prim::kExp, std::exp, 1.5, 1.5},
+    {"expm1", Prim::kExpm1, std::expm1, 2, 1.5},
+    {"log", Prim::kLog, std::log, 1.5, 1.5},
+    {"log1p", Prim::kLog1p, std::log1p, 2, 1.5},
+    {"sqrt", Prim::kSqrt, std::sqrt, 0.501, 0.501},
+    {"rsqrt", Prim::kRsqrt, rsqrt, 1.5, 1.5},
+    {"sin", Prim::kSin, std::sin, 1.5, 1.5},
+    {"cos", Prim::kCos, std::cos, 1.5, 1.5},
+    {"tan", Prim::kTan, std::tan, 1.5, 1.5},
+    {"tanh", Prim::kTanh, std::tanh, 2, 2.5},
+    {"asin", Prim::kAsin, std::asin, 1.5, 1.5},
+    {"acos", Prim::kAcos, std::acos, 1.5, 1.5},
+    {"atan", Prim::kAtan, std::atan, 1.5, 1.5},
+    {"sinh", Prim::kSinh, std::sinh, 2, 2.5},
+    {"cosh", Prim::kCosh, std::cosh, 2, 2.5},
+    {"erf", Prim::kErf, std::erf, 2, 1.5},
+    {"erfc", Prim::kErfc, std::erfc, 4, 5},
+    {"logistic", Prim::kLogistic, logistic, 2.5, 2.5},
 };
 
 template <typename T>
@@ -64,9 +73,33 @@ double ulps(T result, long double exact) {
 // Bit patterns at equal distances, and what usually goes wrong.
 template <typename T>
 std::vector<T> arguments(size_t count) {
-  std::vector<T> v = {0, 1, 2, 0.5, 0.625, 0.921875, 88.72, 88.73, 89, 103, 104, 105, 709.7, 745, 1e-20, 1e-38, 1e-45, 1e30, 18, 9.01,
-                      std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::max(),
-                      std::numeric_limits<T>::min(), std::numeric_limits<T>::denorm_min(), std::numeric_limits<T>::epsilon()};
+  std::vector<T> v = {
+      0,
+      1,
+      2,
+      0.5,
+      0.625,
+      0.921875,
+      88.72,
+      88.73,
+      89,
+      103,
+      104,
+      105,
+      709.7,
+      745,
+      1e-20,
+      1e-38,
+      1e-45,
+      1e30,
+      18,
+      9.01,
+      std::numeric_limits<T>::infinity(),
+      std::numeric_limits<T>::quiet_NaN(),
+      std::numeric_limits<T>::max(),
+      std::numeric_limits<T>::min(),
+      std::numeric_limits<T>::denorm_min(),
+      std::numeric_limits<T>::epsilon()};
   for (size_t i = 0, n = v.size(); i < n; ++i) {
     v.push_back(-v[i]);
   }

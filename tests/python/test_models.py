@@ -1,4 +1,4 @@
-"""Real models train and infer on the device with CPU eager's values, without a fallback and without compiling after the second step."""
+"""Real models train and infer on the device with CPU eager's values, without a fallback; nothing is compiled after step 3."""
 
 import copy
 
@@ -28,7 +28,9 @@ class Residual(nn.Module):
 class SmallResNet(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+        )
         self.blocks = nn.Sequential(Residual(8, 8, 1), Residual(8, 16, 2))
         self.head = nn.Linear(16, 5)
 
@@ -41,8 +43,13 @@ class Block(nn.Module):
         super().__init__()
         self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width)  # the keys' bias has no gradient
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Dropout(0.0), nn.Linear(4 * width, width))
+        self.qkv, self.out = (
+            nn.Linear(width, 3 * width, bias=False),
+            nn.Linear(width, width),
+        )  # the keys' bias has no gradient
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Dropout(0.0), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x):
         b, t, d = x.shape
@@ -85,7 +92,12 @@ def resnet():
 
 def gpt():
     target = torch.randint(0, 50, (3, 16))
-    return SmallGPT(), (torch.randint(0, 50, (3, 16)),), target, lambda y, t: F.cross_entropy(y.view(-1, 50), t.view(-1))
+    return (
+        SmallGPT(),
+        (torch.randint(0, 50, (3, 16)),),
+        target,
+        lambda y, t: F.cross_entropy(y.view(-1, 50), t.view(-1)),
+    )
 
 
 def lstm():

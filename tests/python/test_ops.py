@@ -1,6 +1,7 @@
 """Every operator of PyTorch's OpInfo database gives CPU eager's values, dtypes, shapes and gradients on the device.
 
-Operators without a row run on the CPU fallback and are checked all the same. What cannot agree is listed in EXCLUDED with its reason.
+Operators without a row run on the CPU fallback and are checked all the same. What cannot agree is listed in EXCLUDED
+with its reason.
 """
 
 import itertools

@@ -82,8 +82,8 @@ struct KernelListing {
 };
 KernelListing list_kernel(const KernelSpec& spec);
 
-// Directory of the object cache; empty switches the disk cache off. Files are keyed by code text, CPU features, and LLVM version; written by
-// atomic rename with mode 0600 in a directory of mode 0700; a damaged file is a miss.
+// Directory of the object cache; empty switches the disk cache off. Files are keyed by code text, CPU features, and LLVM version; written
+// by atomic rename with mode 0600 in a directory of mode 0700; a damaged file is a miss.
 void set_kernel_cache_dir(const std::string& path);
 
 struct KernelStats {

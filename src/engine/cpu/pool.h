@@ -10,8 +10,8 @@
 
 namespace torch_xla::cpu {
 
-// Blocks are 64-byte aligned; those of 4 MB or more lie on 2 MB pages of their own. Thread-safe: one short lock per size class. After fork the child's
-// calls to release do nothing, as another thread may have held a lock then.
+// Blocks are 64-byte aligned; those of 4 MB or more lie on 2 MB pages of their own. Thread-safe: one short lock per size class. After fork
+// the child's calls to release do nothing, as another thread may have held a lock then.
 class Pool {
  public:
   static Pool& get(); // never destroyed

@@ -61,9 +61,8 @@ class ColumnEmitter : public Emitter {
   // `vectors` neighbouring vectors from inner index `first` on.
   void emit_group(Value* first, int vectors, Value* mask) {
     Accumulators acc{plan_.sweeps[0].reduces, vectors};
-    Carried totals = over_mid(acc, neutral_values(acc), [&](llvm::ArrayRef<Value*> carried) {
-      return emit_step(acc, first, mask, carried);
-    });
+    Carried totals =
+        over_mid(acc, neutral_values(acc), [&](llvm::ArrayRef<Value*> carried) { return emit_step(acc, first, mask, carried); });
     if (plan_.sweeps.size() < 2) {
       return;
     }

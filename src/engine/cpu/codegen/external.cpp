@@ -18,11 +18,24 @@ struct External {
 };
 
 constexpr External kExternals[] = {
-    {Prim::kExp, "exp", "_u10"},     {Prim::kExpm1, "expm1", "_u10"}, {Prim::kLog, "log", "_u10"},   {Prim::kLog1p, "log1p", "_u10"},
-    {Prim::kSin, "sin", "_u10"},     {Prim::kCos, "cos", "_u10"},     {Prim::kTan, "tan", "_u10"},   {Prim::kTanh, "tanh", "_u10"},
-    {Prim::kAsin, "asin", "_u10"},   {Prim::kAcos, "acos", "_u10"},   {Prim::kAtan, "atan", "_u10"}, {Prim::kSinh, "sinh", "_u10"},
-    {Prim::kCosh, "cosh", "_u10"},   {Prim::kErf, "erf", "_u10"},     {Prim::kErfc, "erfc", "_u15"}, {Prim::kPow, "pow", "_u10"},
-    {Prim::kAtan2, "atan2", "_u10"}, {Prim::kRem, "fmod", ""},
+    {Prim::kExp, "exp", "_u10"},
+    {Prim::kExpm1, "expm1", "_u10"},
+    {Prim::kLog, "log", "_u10"},
+    {Prim::kLog1p, "log1p", "_u10"},
+    {Prim::kSin, "sin", "_u10"},
+    {Prim::kCos, "cos", "_u10"},
+    {Prim::kTan, "tan", "_u10"},
+    {Prim::kTanh, "tanh", "_u10"},
+    {Prim::kAsin, "asin", "_u10"},
+    {Prim::kAcos, "acos", "_u10"},
+    {Prim::kAtan, "atan", "_u10"},
+    {Prim::kSinh, "sinh", "_u10"},
+    {Prim::kCosh, "cosh", "_u10"},
+    {Prim::kErf, "erf", "_u10"},
+    {Prim::kErfc, "erfc", "_u15"},
+    {Prim::kPow, "pow", "_u10"},
+    {Prim::kAtan2, "atan2", "_u10"},
+    {Prim::kRem, "fmod", ""},
 };
 
 const External& get_external(Prim prim) {

@@ -136,8 +136,7 @@ Value* emit_tanh(const Vec& v, Value* x) {
   Value* e = exp_bounded(v, v.at_most(ir.CreateFAdd(t, t), v.f32(89)));
   Value* large = ir.CreateFSub(v.f32(1), ir.CreateFDiv(v.f32(2), ir.CreateFAdd(e, v.f32(1))));
   Value* z = ir.CreateFMul(x, x);
-  Value* p = v.poly(
-      z, {-0.005697384011000395, 0.0206325463950634, -0.05373779684305191, 0.13331420719623566, -0.3333328068256378});
+  Value* p = v.poly(z, {-0.005697384011000395, 0.0206325463950634, -0.05373779684305191, 0.13331420719623566, -0.3333328068256378});
   Value* small = v.fma(ir.CreateFMul(t, z), p, t);
   return v.copysign(ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.625)), small, large), x);
 }
@@ -158,22 +157,12 @@ Value* emit_erf(const Vec& v, Value* x) {
   Value* t = v.at_most(v.abs(x), v.f32(4.05));
   Value* q = v.poly(
       t,
-      {-0.0002145949547411874,
-       0.0032199749257415533,
-       -0.022906029596924782,
-       0.1052868515253067,
-       0.6356993913650513,
-       0.1285199522972107});
+      {-0.0002145949547411874, 0.0032199749257415533, -0.022906029596924782, 0.1052868515253067, 0.6356993913650513, 0.1285199522972107});
   Value* e = exp_bounded(v, ir.CreateFNeg(v.fma(t, q, t)));
   Value* large = v.copysign(ir.CreateFSub(v.f32(1), e), x);
   Value* p = v.poly(
       ir.CreateFMul(x, x),
-      {-0.0005976615357212722,
-       0.004990418907254934,
-       -0.0267647597938776,
-       0.1128176599740982,
-       -0.37612488865852356,
-       0.12837915122509003});
+      {-0.0005976615357212722, 0.004990418907254934, -0.0267647597938776, 0.1128176599740982, -0.37612488865852356, 0.12837915122509003});
   return ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.921875)), v.fma(x, p, x), large);
 }
 

@@ -1,6 +1,6 @@
 // Kernels that reduce rows: one sweep over the row for each stage of the plan.
-#include "engine/cpu/codegen/emitter.h"
 #include "engine/cpu/codegen/convert.h"
+#include "engine/cpu/codegen/emitter.h"
 #include "engine/cpu/codegen/memory.h"
 #include "engine/cpu/codegen/primitive.h"
 
