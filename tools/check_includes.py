@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ORDER = ["core", "ir", "ops", "passes", "engine", "runtime", "tensor", "device", "distributed", "python"]
 
 # Who may include headers of ATen, c10 and torch; LLVM; Python and pybind11.
-TORCH_ALLOWED = re.compile(r"src/(tensor|device|distributed|python)/|src/engine/cpu/(library|aten_|cpu_executable\.cpp)|include/|tests/|bench/")
+TORCH_ALLOWED = re.compile(
+    r"src/(tensor|device|distributed|python)/|src/engine/cpu/(library|aten_|cpu_executable\.cpp)|include/|tests/|bench/"
+)
 LLVM_ALLOWED = re.compile(r"src/engine/cpu/codegen/")
 PYTHON_ALLOWED = re.compile(r"src/python/")
 

@@ -1,4 +1,4 @@
-"""Real models train and infer on the device with CPU eager's values, without a fallback; nothing is compiled after step 3."""
+"""Real models train and infer on the device with CPU eager's values, without fallback or compile after step 3."""
 
 import copy
 
