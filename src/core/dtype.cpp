@@ -27,6 +27,13 @@ constexpr Named kNames[] = {
     {DType::C128, "c128"},
     {DType::Bool, "pred"},
     {DType::BF16, "bf16"},
+    {DType::F8E5M2, "f8E5M2"},
+    {DType::F8E4M3FN, "f8E4M3FN"},
+    {DType::F8E5M2FNUZ, "f8E5M2FNUZ"},
+    {DType::F8E4M3FNUZ, "f8E4M3FNUZ"},
+    {DType::U16, "ui16"},
+    {DType::U32, "ui32"},
+    {DType::U64, "ui64"},
 };
 
 // Nearest float with `digits` significant bits and normal exponents from min_exponent up, ties to even; over `max` it is infinite.

@@ -20,6 +20,13 @@ enum class DType : int8_t {
   C128 = 10,
   Bool = 11,
   BF16 = 15,
+  F8E5M2 = 23, // from here on: stored only, computed on by the CPU fallback
+  F8E4M3FN = 24,
+  F8E5M2FNUZ = 25,
+  F8E4M3FNUZ = 26,
+  U16 = 27,
+  U32 = 28,
+  U64 = 29,
   Undefined = -1,
 };
 
@@ -47,18 +54,25 @@ constexpr size_t item_size(DType t) {
     case DType::U8:
     case DType::I8:
     case DType::Bool:
+    case DType::F8E5M2:
+    case DType::F8E4M3FN:
+    case DType::F8E5M2FNUZ:
+    case DType::F8E4M3FNUZ:
       return 1;
     case DType::I16:
     case DType::F16:
     case DType::BF16:
+    case DType::U16:
       return 2;
     case DType::I32:
     case DType::F32:
     case DType::C32:
+    case DType::U32:
       return 4;
     case DType::I64:
     case DType::F64:
     case DType::C64:
+    case DType::U64:
       return 8;
     case DType::C128:
       return 16;

@@ -6,12 +6,15 @@
 namespace torch_xla {
 namespace {
 
-#define ROW(NAME, RULE, EXPRESSION) \
-  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::RULE, .body = [](const BodyArgs& a) -> Ex { return EXPRESSION; }}
+#define ROW(NAME, RULE, TRAITS, EXPRESSION)                                                                                           \
+  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::RULE, .traits = TRAITS, .body = [](const BodyArgs& a) -> Ex { \
+     return EXPRESSION;                                                                                                               \
+   }}
 // Of one tensor and numbers.
-#define UNARY(NAME, EXPRESSION) ROW(NAME, kSelf, EXPRESSION)
+#define UNARY(NAME, EXPRESSION) ROW(NAME, kSelf, kFloatOnly, EXPRESSION)
+#define CLAMP(NAME, EXPRESSION) ROW(NAME, kSelf, kNoBool, EXPRESSION)
 // Of a gradient and saved tensors.
-#define BACKWARD(NAME, EXPRESSION) ROW(NAME, kPromote, EXPRESSION)
+#define BACKWARD(NAME, EXPRESSION) ROW(NAME, kPromote, kFloatOnly, EXPRESSION)
 
 constexpr double kSqrtHalf = 0.707106781186547524401; // sqrt(1/2)
 constexpr double kDensity = 0.398942280401432677939; // 1/sqrt(2 pi)
@@ -153,11 +156,7 @@ void expand_prelu_backward(ExpandContext& c) {
 }
 
 constinit const Op kRows[] = {
-    {.name = "aten::relu",
-     .kind = OpKind::kPointwise,
-     .rule = TypeRule::kSelf,
-     .traits = kNoBool,
-     .body = [](const BodyArgs& a) -> Ex { return max(a[0], 0.0); }},
+    CLAMP("relu", max(a[0], 0.0)),
     UNARY("silu", a[0] * logistic(a[0])),
     UNARY("mish", mish(a[0])),
     UNARY("gelu", gelu(a)),
@@ -167,13 +166,13 @@ constinit const Op kRows[] = {
     UNARY("leaky_relu", select(a[0] > 0.0, a[0], a[0] * a[1])),
     UNARY("elu", elu(a[0], a[1], a[2], a[3])),
     UNARY("softplus", softplus(a[0], a[1], a[2])),
-    UNARY("threshold", select(a[0] <= a[1], a[2], a[0])),
+    CLAMP("threshold", select(a[0] <= a[1], a[2], a[0])),
     UNARY("hardshrink", select((a[0] >= -a[1]) & (a[0] <= a[1]), 0.0, a[0])),
-    UNARY("softshrink", select(a[0] > a[1], a[0] - a[1], select(a[0] < -a[1], a[0] + a[1], a[0] * 0.0))),
+    ROW("softshrink", kSelf, kFloatOnly | kNonNegative, select(a[0] > a[1], a[0] - a[1], select(a[0] < -a[1], a[0] + a[1], a[0] * 0.0))),
     UNARY("_prelu_kernel", select(a[0] > 0.0, a[0], a[0] * a[1])),
     BACKWARD("sigmoid_backward", a[0] * ((1.0 - a[1]) * a[1])),
     BACKWARD("tanh_backward", a[0] * (1.0 - sq(a[1]))),
-    BACKWARD("threshold_backward", select(a[1] <= a[2], 0.0, a[0])),
+    ROW("threshold_backward", kPromote, kNoBool, select(a[1] <= a[2], 0.0, a[0])),
     BACKWARD("gelu_backward", a[0] * (is_tanh(a) ? gelu_tanh_slope(a[1]) : gelu_slope(a[1]))),
     BACKWARD("silu_backward", a[0] * silu_slope(a[1])),
     BACKWARD("mish_backward", a[0] * mish_slope(a[1])),
@@ -187,7 +186,7 @@ constinit const Op kRows[] = {
     BACKWARD("softshrink_backward", select((a[1] >= -a[2]) & (a[1] <= a[2]), 0.0, a[0])),
     BACKWARD("log_sigmoid_backward", log_sigmoid_backward(a[0], a[1], a[2])),
     BACKWARD("logit_backward", logit_backward(a)),
-    ROW("native_dropout_backward", kSelf, a[0] * a[1] * attr_double(a.attr(0), 1)), // mask is 0 or 1
+    ROW("native_dropout_backward", kPromoteFloat, kNoTraits, a[0] * a[1] * attr_double(a.attr(0), 1)), // mask is 0 or 1
     {.name = "aten::log_sigmoid_forward", .kind = OpKind::kComposite, .infer = infer_log_sigmoid, .expand = expand_log_sigmoid},
     {.name = "aten::glu", .kind = OpKind::kComposite, .infer = infer_glu, .expand = expand_glu},
     {.name = "aten::glu_backward", .kind = OpKind::kLibrary, .infer = like_float_operand<1>},

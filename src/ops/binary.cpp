@@ -11,12 +11,12 @@ namespace {
    }}
 #define SAME(NAME, EXPRESSION) ROW(NAME, kPromote, kNoTraits, EXPRESSION)
 #define FLOAT(NAME, EXPRESSION) ROW(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
-#define SELF(NAME, EXPRESSION) ROW(NAME, kSelf, kNoTraits, EXPRESSION)
 #define COMPARE(NAME, OPERATOR)                                                 \
   ROW(NAME ".Tensor", kCompare, kNoTraits, common(a, 0) OPERATOR common(a, 1)), \
       ROW(NAME ".Scalar", kCompare, kNoTraits, common(a, 0) OPERATOR common(a, 1))
 #define LOGIC(NAME, OPERATOR) ROW(NAME, kBool, kNoTraits, truth(a.raw(0)) OPERATOR truth(a.raw(1)))
-#define BITS(NAME, OPERATOR) SAME(NAME ".Tensor", a[0] OPERATOR a[1]), SAME(NAME ".Scalar", a[0] OPERATOR a[1])
+#define BITS(NAME, OPERATOR) \
+  ROW(NAME ".Tensor", kPromote, kNoFloat, a[0] OPERATOR a[1]), ROW(NAME ".Scalar", kPromote, kNoFloat, a[0] OPERATOR a[1])
 
 bool is_bool(const BodyArgs& a) {
   return a.compute() == DType::Bool;
@@ -110,7 +110,8 @@ Ex div_mode(const BodyArgs& a) {
     return floor_divide(a);
   }
   Ex q = a[0] / divisor(a[1]);
-  return is_float(a.compute()) && attr_is(a.attr(0), "trunc") ? trunc(q) : q;
+  // ATen rounds the quotient to the result's type before it cuts it off.
+  return is_float(a.compute()) ? trunc(q.to(a.result().dtype).to(a.compute())) : q;
 }
 
 // Python's %: the sign of the divisor.
@@ -204,37 +205,37 @@ Ex clamp(const BodyArgs& a) {
 
 constinit const Op kRows[] = {
     ROW("add.Tensor", kPromote, kUnitAlpha, add(a)),
-    ROW("sub.Tensor", kPromote, kNoBool | kUnitAlpha, a[0] - scaled(a, 1, 2)),
-    ROW("rsub.Tensor", kPromote, kNoBool | kUnitAlpha, a[1] - scaled(a, 0, 2)),
-    ROW("rsub.Scalar", kPromote, kNoBool, a[1] - scaled(a, 0, 2)),
+    ROW("sub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha, a[0] - scaled(a, 1, 2)),
+    ROW("rsub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha, a[1] - scaled(a, 0, 2)),
+    ROW("rsub.Scalar", kPromote, kNoBoolOperand, a[1] - scaled(a, 0, 2)),
     SAME("mul.Tensor", mul(a)),
     SAME("mul.Scalar", mul(a)),
     FLOAT("div.Tensor", a[0] / a[1]),
     FLOAT("div.Scalar", a[0] / a[1]),
-    SAME("div.Tensor_mode", div_mode(a)), // with rounding_mode None a float result: the recorder's div.Tensor
-    SAME("div.Scalar_mode", div_mode(a)),
-    SAME("floor_divide", floor_divide(a)),
-    SAME("floor_divide.Scalar", floor_divide(a)),
-    SAME("remainder.Tensor", remainder(a)),
-    SAME("remainder.Scalar", remainder(a)),
-    SAME("remainder.Scalar_Tensor", remainder(a)),
-    SAME("fmod.Tensor", rem(a[0], divisor(a[1]))),
-    SAME("fmod.Scalar", rem(a[0], divisor(a[1]))),
+    ROW("div.Tensor_mode", kPromote, kDivides, div_mode(a)), // with rounding_mode None a float result: the recorder's div.Tensor
+    ROW("div.Scalar_mode", kPromote, kDivides, div_mode(a)),
+    ROW("floor_divide", kPromote, kDivides | kNoBool, floor_divide(a)),
+    ROW("floor_divide.Scalar", kPromote, kDivides | kNoBool, floor_divide(a)),
+    ROW("remainder.Tensor", kPromote, kDivides | kNoBool, remainder(a)),
+    ROW("remainder.Scalar", kPromote, kDivides | kNoBool, remainder(a)),
+    ROW("remainder.Scalar_Tensor", kPromote, kDivides | kNoBool, remainder(a)),
+    ROW("fmod.Tensor", kPromote, kDivides | kNoBool, rem(a[0], divisor(a[1]))),
+    ROW("fmod.Scalar", kPromote, kDivides | kNoBool, rem(a[0], divisor(a[1]))),
     SAME("maximum", maximum(a)),
     SAME("minimum", minimum(a)),
     SAME("fmax", fmax(a)),
     SAME("fmin", fmin(a)),
     FLOAT("atan2", a[0].binary(Prim::kAtan2, a[1])),
-    SAME("hypot", hypot(a[0], a[1])),
+    ROW("hypot", kPromote, kFloatOnly, hypot(a[0], a[1])),
     FLOAT("copysign.Tensor", copysign(a[0], a[1])),
     FLOAT("copysign.Scalar", copysign(a[0], a[1])),
-    SAME("heaviside", heaviside(a[0], a[1])),
+    ROW("heaviside", kPromote, kSameDtype, heaviside(a[0], a[1])),
     FLOAT("xlogy.Tensor", xlogy(a[0], a[1])),
     FLOAT("xlogy.Scalar_Self", xlogy(a[0], a[1])),
     FLOAT("xlogy.Scalar_Other", xlogy(a[0], a[1])),
-    SAME("logaddexp", logaddexp(a[0], a[1])),
-    SAME("pow.Tensor_Tensor", pow(a)),
-    SAME("pow.Scalar", pow(a)),
+    ROW("logaddexp", kPromote, kFloatOnly, logaddexp(a[0], a[1])),
+    ROW("pow.Tensor_Tensor", kPromote, kNoBool, pow(a)),
+    ROW("pow.Scalar", kPromote, kNoBool, pow(a)),
     COMPARE("eq", ==),
     COMPARE("ne", !=),
     COMPARE("lt", <),
@@ -247,23 +248,23 @@ constinit const Op kRows[] = {
     BITS("bitwise_and", &),
     BITS("bitwise_or", |),
     BITS("bitwise_xor", ^),
-    SAME("bitwise_left_shift.Tensor", shift_left(a[0], a[1])),
-    SAME("bitwise_left_shift.Tensor_Scalar", shift_left(a[0], a[1])),
-    SAME("bitwise_right_shift.Tensor", shift_right(a[0], a[1])),
-    SAME("bitwise_right_shift.Tensor_Scalar", shift_right(a[0], a[1])),
-    ROW("where.self", kTail, kNoTraits, select(truth(a.raw(0)), a[1], a[2])),
-    SELF("lerp.Tensor", lerp(a[0], a[1], a[2])),
-    SELF("lerp.Scalar", lerp(a[0], a[1], a[2])),
-    SAME("addcmul", a[0] + a[3] * a[1] * a[2]),
-    SAME("addcdiv", a[0] + a[3] * a[1] / a[2]),
-    SELF("masked_fill.Scalar", select(truth(a.raw(1)), a[2], a[0])),
-    SELF("masked_fill.Tensor", select(truth(a.raw(1)), a[2], a[0])),
-    SAME("clamp", clamp(a)),
-    SAME("clamp.Tensor", clamp(a)),
-    SAME("clamp_min", max(a[0], a[1])),
-    SAME("clamp_min.Tensor", max(a[0], a[1])),
-    SAME("clamp_max", min(a[0], a[1])),
-    SAME("clamp_max.Tensor", min(a[0], a[1])),
+    ROW("bitwise_left_shift.Tensor", kPromote, kNoFloat | kNoBool, shift_left(a[0], a[1])),
+    ROW("bitwise_left_shift.Tensor_Scalar", kPromote, kNoFloat | kNoBool, shift_left(a[0], a[1])),
+    ROW("bitwise_right_shift.Tensor", kPromote, kNoFloat | kNoBool, shift_right(a[0], a[1])),
+    ROW("bitwise_right_shift.Tensor_Scalar", kPromote, kNoFloat | kNoBool, shift_right(a[0], a[1])),
+    ROW("where.self", kTail, kMask, select(truth(a.raw(0)), a[1], a[2])),
+    ROW("lerp.Tensor", kSelf, kFloatOnly | kSameDtype, lerp(a[0], a[1], a[2])),
+    ROW("lerp.Scalar", kSelf, kFloatOnly | kSameDtype, lerp(a[0], a[1], a[2])),
+    ROW("addcmul", kPromote, kNoBool, a[0] + a[3] * a[1] * a[2]),
+    ROW("addcdiv", kPromote, kFloatOnly, a[0] + a[3] * a[1] / a[2]),
+    ROW("masked_fill.Scalar", kSelf, kMask, select(truth(a.raw(1)), a[2], a[0])),
+    ROW("masked_fill.Tensor", kSelf, kMask, select(truth(a.raw(1)), a[2], a[0])),
+    ROW("clamp", kPromote, kNoBool, clamp(a)),
+    ROW("clamp.Tensor", kPromote, kNoBool, clamp(a)),
+    ROW("clamp_min", kPromote, kNoBool, max(a[0], a[1])),
+    ROW("clamp_min.Tensor", kPromote, kNoBool, max(a[0], a[1])),
+    ROW("clamp_max", kPromote, kNoBool, min(a[0], a[1])),
+    ROW("clamp_max.Tensor", kPromote, kNoBool, min(a[0], a[1])),
 };
 
 } // namespace

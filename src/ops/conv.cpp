@@ -1,7 +1,6 @@
-// Convolutions, pools, interpolation and padding, forward and backward: calls of ATen's kernels. Only the extents are told here, not the
+// Convolutions, pools and interpolation, forward and backward: calls of ATen's kernels. Only the extents are told here, not the
 // memory format.
 #include "core/errors.h"
-#include "ops/math.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -21,7 +20,14 @@ int64_t covered(const Window& w) {
   return w.dilation * (w.kernel - 1) + 1;
 }
 
+void check_window(const Window& w) {
+  if (w.kernel <= 0 || w.stride <= 0 || w.dilation <= 0 || w.padding < 0) {
+    fall_back("a window that ATen refuses");
+  }
+}
+
 int64_t conv_extent(int64_t in, const Window& w) {
+  check_window(w);
   XLA_CHECK(
       in + 2 * w.padding >= covered(w),
       "Calculated padded input size per channel: (",
@@ -33,7 +39,12 @@ int64_t conv_extent(int64_t in, const Window& w) {
 }
 
 int64_t transposed_extent(int64_t in, const Window& w, int64_t output_padding) {
-  return (in - 1) * w.stride - 2 * w.padding + covered(w) + output_padding;
+  check_window(w);
+  int64_t out = (in - 1) * w.stride - 2 * w.padding + covered(w) + output_padding;
+  if (out <= 0 || output_padding < 0 || output_padding >= std::max(w.stride, w.dilation)) {
+    fall_back("a transposed convolution of this size");
+  }
+  return out;
 }
 
 void check_conv(const InferContext& c, bool transposed, int64_t groups) {
@@ -43,6 +54,10 @@ void check_conv(const InferContext& c, bool transposed, int64_t groups) {
     fall_back("a convolution of these ranks");
   }
   same_dtype(c, 0, 1);
+  int64_t outputs = transposed ? weight[1] * groups : weight[0];
+  if (weight[0] % groups || (c.has(2) && (c.operand(2).dims != Dims{outputs} || c.operand(2).dtype != c.operand(0).dtype))) {
+    fall_back("a convolution with this weight or bias");
+  }
   int64_t channels = transposed ? weight[0] : weight[1] * groups;
   XLA_CHECK(
       in[1] == channels,
@@ -102,9 +117,13 @@ int64_t pool_extent(int64_t in, const Window& w, bool ceil) {
 // Extents of a pool of rank N with the attributes kernel, stride, padding, and dilation where `Dilated`, then ceil_mode.
 template <size_t N, bool Dilated>
 Dims pool_dims(const InferContext& c) {
+  require_float(c, 0);
   Dims out = c.operand(0).dims;
   if (out.size() != N + 1 && out.size() != N + 2) {
     fall_back("a pool of this rank");
+  }
+  if (num_elements(out) == 0 || (!Dilated && !c.is_none(5) && c.get_int(5) == 0)) {
+    fall_back("a pool of nothing or by nothing");
   }
   size_t lead = out.size() - N;
   for (size_t i = 0; i < N; ++i) {
@@ -131,6 +150,7 @@ void infer_avg_pool(InferContext& c) {
 // The last N extents replaced by an attribute.
 template <size_t N>
 Dims resized(const InferContext& c, size_t attr) {
+  require_float(c, 0);
   Dims dims = c.operand(0).dims;
   Dims to = c.get_dims(attr);
   if ((dims.size() != N + 1 && dims.size() != N + 2) || (to.size() != N && to.size() != 1)) {
@@ -138,6 +158,9 @@ Dims resized(const InferContext& c, size_t attr) {
   }
   for (size_t i = 0; i < N; ++i) {
     dims[dims.size() - N + i] = pick(to, i, 0);
+    if (pick(to, i, 0) < 0) {
+      fall_back("a negative size");
+    }
   }
   return dims;
 }
@@ -168,65 +191,10 @@ void infer_upsample_backward(InferContext& c) {
   c.add_result(c.operand(0).dtype, c.get_dims(1));
 }
 
-// ---- Padding: attribute pad, from the last dim on, before and after ----
-
-Dims padded_dims(const InferContext& c) {
-  Dims dims = c.operand(0).dims;
-  Dims pad = c.get_dims(0);
-  if (pad.size() % 2 || pad.size() > 2 * dims.size()) {
-    fall_back("padding of this rank");
-  }
-  for (size_t i = 0; i < pad.size() / 2; ++i) {
-    int64_t& d = dims[dims.size() - 1 - i];
-    d += pad[2 * i] + pad[2 * i + 1];
-    if (d < 0) {
-      fall_back("padding to a negative size");
-    }
-  }
-  return dims;
-}
-
-void infer_pad(InferContext& c) {
-  c.add_result(c.operand(0).dtype, padded_dims(c));
-}
-
-// The part of the source that is kept, and where it goes.
-struct Placement {
-  Dims kept;
-  int64_t from = 0;
-  int64_t to = 0;
-};
-
-Placement place(const Dims& source, const Dims& target, const Dims& pad) {
-  Placement p{source};
-  Dims source_strides = contiguous_strides(source);
-  Dims target_strides = contiguous_strides(target);
-  for (size_t i = 0; i < pad.size() / 2; ++i) {
-    size_t d = source.size() - 1 - i;
-    int64_t before = pad[2 * i];
-    p.kept[d] += std::min<int64_t>(before, 0) + std::min<int64_t>(pad[2 * i + 1], 0);
-    p.from += std::max<int64_t>(-before, 0) * source_strides[d];
-    p.to += std::max<int64_t>(before, 0) * target_strides[d];
-  }
-  return p;
-}
-
-void expand_pad(ExpandContext& c) {
-  Dims source = c.operand(0).dims;
-  Dims target = c.result_type(0).dims;
-  Placement p = place(source, target, c.get_dims(0));
-  ValueId fill = c.b().constant(c.get_double(1, 0), c.result_type(0).dtype);
-  ValueId base = c.b().broadcast(fill, target);
-  if (std::all_of(p.kept.begin(), p.kept.end(), [](int64_t d) { return d > 0; })) {
-    ValueId part = c.b().view(c.raw(0).id(), contiguous_strides(source), p.kept, contiguous_strides(source), p.from);
-    base = c.b().view_update(base, part, contiguous_strides(target), contiguous_strides(target), p.to);
-  }
-  c.set(0, {&c.b(), base});
-}
-
 // ---- Columns: attributes kernel, dilation, padding, stride, for col2im after the output size ----
 
 void infer_im2col(InferContext& c) {
+  require_float(c, 0);
   Dims in = c.operand(0).dims;
   if (in.size() != 4) {
     fall_back("im2col of this rank");
@@ -242,58 +210,27 @@ void infer_im2col(InferContext& c) {
 }
 
 void infer_col2im(InferContext& c) {
+  require_float(c, 0);
   Dims in = c.operand(0).dims;
   Dims out = c.get_dims(0);
   Dims kernel = c.get_dims(1);
   if (in.size() != 3 || out.size() != 2) {
     fall_back("col2im of this rank");
   }
+  int64_t blocks = 1;
+  for (size_t i = 0; i < 2; ++i) {
+    Window w{pick(kernel, i, 1), pick(c.get_dims(4), i, 1), pick(c.get_dims(3), i, 0), pick(c.get_dims(2), i, 1)};
+    blocks *= conv_extent(out[i], w);
+  }
+  if (in[2] != blocks || in[1] % (pick(kernel, 0, 1) * pick(kernel, 1, 1))) {
+    fall_back("col2im of these sizes");
+  }
   c.add_result(c.operand(0).dtype, {in[0], in[1] / (pick(kernel, 0, 1) * pick(kernel, 1, 1)), out[0], out[1]});
-}
-
-// ---- pixel_shuffle: attribute factor ----
-
-void infer_pixel_shuffle(InferContext& c) {
-  Dims dims = c.operand(0).dims;
-  int64_t r = c.get_int(0);
-  if (dims.size() < 3 || r <= 0 || dims[dims.size() - 3] % (r * r)) {
-    fall_back("pixel_shuffle of these sizes");
-  }
-  dims[dims.size() - 3] /= r * r;
-  dims[dims.size() - 2] *= r;
-  dims[dims.size() - 1] *= r;
-  c.add_result(c.operand(0).dtype, dims);
-}
-
-void infer_pixel_unshuffle(InferContext& c) {
-  Dims dims = c.operand(0).dims;
-  int64_t r = c.get_int(0);
-  if (dims.size() < 3 || r <= 0 || dims[dims.size() - 2] % r || dims[dims.size() - 1] % r) {
-    fall_back("pixel_unshuffle of these sizes");
-  }
-  dims[dims.size() - 3] *= r * r;
-  dims[dims.size() - 2] /= r;
-  dims[dims.size() - 1] /= r;
-  c.add_result(c.operand(0).dtype, dims);
-}
-
-void infer_grid_sampler(InferContext& c) {
-  Dims in = c.operand(0).dims;
-  Dims grid = c.operand(1).dims;
-  if (in.size() < 4 || grid.size() != in.size() || grid[0] != in[0] || grid.back() != static_cast<int64_t>(in.size()) - 2) {
-    fall_back("grid_sampler of these sizes");
-  }
-  Dims out{in[0], in[1]};
-  for (size_t i = 1; i + 1 < grid.size(); ++i) {
-    out.push_back(grid[i]);
-  }
-  c.add_result(c.operand(0).dtype, out);
 }
 
 #define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
 #define HEAVY(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kHeavy, .infer = INFER}
 #define UPSAMPLE(NAME, RANK) ROW(NAME, infer_upsample<RANK>), ROW(NAME "_backward", infer_upsample_backward)
-#define PAD(NAME) ROW(NAME, infer_pad), ROW(NAME "_backward", like_operand<1>)
 
 constinit const Op kRows[] = {
     HEAVY("convolution", infer_convolution),
@@ -324,19 +261,8 @@ constinit const Op kRows[] = {
     UPSAMPLE("upsample_bilinear2d", 2),
     UPSAMPLE("upsample_trilinear3d", 3),
     UPSAMPLE("upsample_bicubic2d", 2),
-    {.name = "aten::constant_pad_nd", .kind = OpKind::kComposite, .infer = infer_pad, .expand = expand_pad},
-    PAD("reflection_pad1d"),
-    PAD("reflection_pad2d"),
-    PAD("reflection_pad3d"),
-    PAD("replication_pad1d"),
-    PAD("replication_pad2d"),
-    PAD("replication_pad3d"),
     ROW("im2col", infer_im2col),
     ROW("col2im", infer_col2im),
-    ROW("pixel_shuffle", infer_pixel_shuffle),
-    ROW("pixel_unshuffle", infer_pixel_unshuffle),
-    ROW("grid_sampler_2d", infer_grid_sampler),
-    ROW("grid_sampler_3d", infer_grid_sampler),
 };
 
 } // namespace

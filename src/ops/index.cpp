@@ -1,6 +1,5 @@
-// Gathers, scatters, joins and rearrangements: calls of ATen's kernels, and the triangles.
+// Gathers, scatters and advanced indexing: calls of ATen's kernels.
 #include "core/errors.h"
-#include "ops/math.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -40,6 +39,16 @@ void infer_index_select(InferContext& c) {
   c.add_result(self.dtype, self.dims);
 }
 
+// No extent but that of dim is larger than the other's.
+bool fits_beside(const Dims& dims, const Dims& other, size_t dim) {
+  for (size_t d = 0; d < std::min(dims.size(), other.size()); ++d) {
+    if (d != dim && dims[d] > other[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void infer_gather(InferContext& c) {
   Type self = c.operand(0);
   Type index = c.operand(1);
@@ -49,15 +58,64 @@ void infer_gather(InferContext& c) {
   }
   bool same_rank = std::max<size_t>(self.dims.size(), 1) == std::max<size_t>(index.dims.size(), 1) || index.numel() == 0;
   XLA_CHECK(same_rank, "Index tensor must have the same number of dimensions as input tensor");
+  if (index.numel() > 0 && !fits_beside(index.dims, self.dims, wrap_dim(c.get_int(0), self.dims.size()))) {
+    fall_back("gather by an index that is larger than the input");
+  }
   c.add_result(self.dtype, index.dims);
 }
 
+// The reductions that the string among the attributes may name; the other rows have none.
+constexpr char kNoReduction[] = "";
+constexpr char kAddMultiply[] = "add multiply";
+constexpr char kReductions[] = "sum prod mean amax amin";
+
+bool names_reduction(const InferContext& c, std::string_view allowed) {
+  for (size_t i = 0; i < c.num_attrs(); ++i) {
+    auto* name = std::get_if<std::string>(&c.attr(i));
+    if (name && allowed.find(*name) == std::string_view::npos) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Operands self, index of its rank, and src, which is as large at least.
+template <const char* Allowed>
 void infer_scatter(InferContext& c) {
-  wrap_dim(c.get_int(0), c.operand(0).dims.size());
+  Type self = c.operand(0);
+  Type index = c.operand(1);
+  auto dim = static_cast<size_t>(wrap_dim(c.get_int(0), self.dims.size()));
+  bool fits = index.dtype == DType::I64 && index.dims.size() == self.dims.size() && fits_beside(index.dims, self.dims, dim);
+  if (c.size() > 2) {
+    Type source = c.operand(2);
+    fits = fits && source.dtype == self.dtype && source.dims.size() == index.dims.size() && fits_beside(index.dims, source.dims, source.dims.size());
+  }
+  if (!fits || !names_reduction(c, Allowed)) {
+    fall_back("scatter of these operands");
+  }
+  like_operand<0>(c);
+}
+
+// Operands self, index (a vector), and source, which has self's extents but for dim.
+void infer_along(InferContext& c) {
+  Type self = c.operand(0);
+  Type index = c.operand(1);
+  int64_t dim = wrap_dim(c.get_int(0), self.dims.size());
+  bool fits = is_index(index) && index.dims.size() == 1 && !self.dims.empty();
+  if (fits && c.size() > 2 && !c.operand(2).dims.empty()) {
+    self.dims[dim] = index.dims[0];
+    fits = self.dims == c.operand(2).dims;
+  }
+  if (!fits || (c.size() > 2 && c.operand(2).dtype != self.dtype) || !names_reduction(c, kReductions)) {
+    fall_back("an update along a dim by these operands");
+  }
   like_operand<0>(c);
 }
 
 void infer_take(InferContext& c) {
+  if (c.operand(1).dtype != DType::I64 || c.operand(0).numel() == 0) {
+    fall_back("take of these operands");
+  }
   c.add_result(c.operand(0).dtype, c.operand(1).dims);
 }
 
@@ -68,6 +126,15 @@ struct Indices {
   size_t first = 0; // the dim of the first index
   bool adjacent = true;
 };
+
+// ATen has an IndexError of its own for indices that do not broadcast.
+Dims broadcast_indices(const Dims& a, const Dims& b) {
+  try {
+    return broadcast_dims(a, b);
+  } catch (const UserError& error) {
+    fall_back(error.what());
+  }
+}
 
 Indices read_indices(const InferContext& c) {
   Indices result;
@@ -84,7 +151,7 @@ Indices read_indices(const InferContext& c) {
     }
     result.first = seen ? result.first : i;
     result.adjacent = result.adjacent && (!seen || last + 1 == i);
-    result.dims = broadcast_dims(result.dims, index.dims);
+    result.dims = broadcast_indices(result.dims, index.dims);
     last = i;
     ++seen;
   }
@@ -94,7 +161,8 @@ Indices read_indices(const InferContext& c) {
   return result;
 }
 
-void infer_index(InferContext& c) {
+// The extents of the indexed part.
+Dims indexed_dims(const InferContext& c) {
   Indices indices = read_indices(c);
   Dims self = c.operand(0).dims;
   auto count = static_cast<size_t>(c.get_int(0));
@@ -112,141 +180,74 @@ void infer_index(InferContext& c) {
   for (size_t i = at; i < rest.size(); ++i) {
     dims.push_back(rest[i]);
   }
-  c.add_result(c.operand(0).dtype, dims);
+  return dims;
+}
+
+void infer_index(InferContext& c) {
+  c.add_result(c.operand(0).dtype, indexed_dims(c));
+}
+
+// The masks among the indices have the extents of the dims that they stand for.
+bool masks_fit(const InferContext& c) {
+  Dims self = c.operand(0).dims;
+  size_t at = 0;
+  for (size_t i = 0; i < static_cast<size_t>(c.get_int(0)); ++i) {
+    bool is_mask = c.has(1 + i) && !is_index(c.operand(1 + i));
+    Dims mask = is_mask ? c.operand(1 + i).dims : Dims{0};
+    for (size_t d = 0; d < mask.size(); ++d, ++at) {
+      if (at >= self.size() || (is_mask && mask[d] != self[at])) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool has_mask(const InferContext& c) {
+  for (size_t i = 0; i < static_cast<size_t>(c.get_int(0)); ++i) {
+    if (c.has(1 + i) && !is_index(c.operand(1 + i))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // A mask here does not change the shape of the result.
 void infer_index_put(InferContext& c) {
-  like_operand<0>(c);
-}
-
-// ---- Joins and rearrangements ----
-
-// A tensor of dims [0] joins anything, for history's sake.
-bool is_skipped(const Type& t) {
-  return t.dims == Dims{0};
-}
-
-void check_joined(const Dims& first, const Dims& dims, size_t dim, size_t number) {
-  XLA_CHECK(dims.size() == first.size(), "Tensors must have same number of dimensions: got ", first.size(), " and ", dims.size());
-  for (size_t d = 0; d < dims.size(); ++d) {
-    XLA_CHECK(
-        d == dim || dims[d] == first[d],
-        "Sizes of tensors must match except in dimension ",
-        dim,
-        ". Expected size ",
-        first[d],
-        " but got size ",
-        dims[d],
-        " for tensor number ",
-        number,
-        " in the list.");
+  Type values = c.operand(c.size() - 1);
+  bool fits = masks_fit(c) && values.dtype == c.operand(0).dtype;
+  if (fits && !has_mask(c)) {
+    Dims part = indexed_dims(c);
+    fits = values.dims.size() <= part.size() && broadcast_dims(values.dims, part) == part;
   }
-}
-
-void infer_cat(InferContext& c) {
-  auto count = static_cast<size_t>(c.get_int(0));
-  size_t first = 0;
-  while (first < count && is_skipped(c.operand(first))) {
-    ++first;
-  }
-  if (first == count || c.operand(first).dims.empty()) {
-    fall_back("cat of nothing");
-  }
-  Dims dims = c.operand(first).dims;
-  auto dim = static_cast<size_t>(wrap_dim(c.get_int(1), dims.size()));
-  for (size_t i = 0; i < count; ++i) {
-    same_dtype(c, first, i);
-    if (i > first && !is_skipped(c.operand(i))) {
-      check_joined(c.operand(first).dims, c.operand(i).dims, dim, i);
-      dims[dim] += c.operand(i).dims[dim];
-    }
-  }
-  c.add_result(c.operand(first).dtype, dims);
-}
-
-void infer_flip(InferContext& c) {
-  Dims dims = c.get_dims(0);
-  if (!dims.empty()) {
-    wrap_dims(dims, c.operand(0).dims.size());
+  if (!fits) {
+    fall_back("these indices or values do not fit the tensor");
   }
   like_operand<0>(c);
-}
-
-template <bool Upper>
-void infer_triangle(InferContext& c) {
-  XLA_CHECK(c.operand(0).dims.size() >= 2, Upper ? "triu" : "tril", ": input tensor must have at least 2 dimensions");
-  like_operand<0>(c);
-}
-
-// Keeps column - row <= diagonal, or >= for the upper one.
-template <bool Upper>
-void expand_triangle(ExpandContext& c) {
-  Ex x = c.raw(0);
-  Dims dims = x.type().dims;
-  auto rank = static_cast<int64_t>(dims.size());
-  Dims last{dims[rank - 2], dims[rank - 1]};
-  Ex column(&c.b(), c.b().iota(last, 1, DType::I64));
-  Ex row(&c.b(), c.b().iota(last, 0, DType::I64));
-  Ex distance = column - row;
-  Ex diagonal(&c.b(), c.b().constant_int(c.get_int(0), DType::I64));
-  c.set(0, select(Upper ? distance >= diagonal : distance <= diagonal, x, 0.0));
-}
-
-void infer_trace(InferContext& c) {
-  DType dtype = c.operand(0).dtype;
-  XLA_CHECK(c.operand(0).dims.size() == 2, "trace: expected a matrix");
-  c.add_result(is_integral(dtype, true) ? DType::I64 : dtype, {});
-}
-
-// Attribute 0: the extents of the input.
-void infer_sizes(InferContext& c) {
-  c.add_result(c.operand(0).dtype, c.get_dims(0));
-}
-
-// The result has the extents of operand I; attribute 0 asks for Int indices.
-template <size_t I>
-void infer_search(InferContext& c) {
-  c.add_result(c.get_bool(0) ? DType::I32 : DType::I64, c.operand(I).dims);
-}
-
-void infer_isin(InferContext& c) {
-  c.add_result(DType::Bool, c.operand(0).dims);
 }
 
 #define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
-#define COMPOSITE(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
 
 constinit const Op kRows[] = {
     ROW("embedding", infer_embedding),
     ROW("embedding_dense_backward", infer_embedding_backward),
     ROW("index_select", infer_index_select),
     ROW("gather", infer_gather),
-    ROW("scatter.src", infer_scatter),
-    ROW("scatter.value", infer_scatter),
-    ROW("scatter.reduce", infer_scatter),
-    ROW("scatter.value_reduce", infer_scatter),
-    ROW("scatter_add", infer_scatter),
-    ROW("scatter_reduce.two", infer_scatter),
-    ROW("index_add", infer_scatter),
-    ROW("index_copy", infer_scatter),
-    ROW("index_reduce", infer_scatter),
-    ROW("index_fill.int_Scalar", infer_scatter),
-    ROW("index_fill.int_Tensor", infer_scatter),
+    ROW("scatter.src", infer_scatter<kNoReduction>),
+    ROW("scatter.value", infer_scatter<kNoReduction>),
+    ROW("scatter.reduce", infer_scatter<kAddMultiply>),
+    ROW("scatter.value_reduce", infer_scatter<kAddMultiply>),
+    ROW("scatter_add", infer_scatter<kNoReduction>),
+    ROW("scatter_reduce.two", infer_scatter<kReductions>),
+    ROW("index_add", infer_along),
+    ROW("index_copy", infer_along),
+    ROW("index_reduce", infer_along),
+    ROW("index_fill.int_Scalar", infer_along),
+    ROW("index_fill.int_Tensor", infer_along),
     ROW("take", infer_take),
     ROW("index.Tensor", infer_index),
     ROW("index_put", infer_index_put),
     ROW("_index_put_impl_", infer_index_put),
-    {.name = "aten::cat", .kind = OpKind::kLibrary, .traits = kFormatOfAll, .infer = infer_cat},
-    ROW("flip", infer_flip),
-    ROW("roll", like_operand<0>),
-    ROW("trace", infer_trace),
-    ROW("unfold_backward", infer_sizes),
-    ROW("searchsorted.Tensor", infer_search<1>),
-    ROW("bucketize.Tensor", infer_search<0>),
-    ROW("isin.Tensor_Tensor", infer_isin),
-    COMPOSITE("tril", infer_triangle<false>, expand_triangle<false>),
-    COMPOSITE("triu", infer_triangle<true>, expand_triangle<true>),
 };
 
 } // namespace

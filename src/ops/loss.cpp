@@ -11,9 +11,14 @@ enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 }; // at::Reduction
 
 // ---- Elementwise losses: operands self, target; attributes reduction, parameter ----
 
+template <bool ZeroFits>
 void infer_loss(InferContext& c) {
   DType dtype = same_dtype(c, 0, 1);
   require_float(c, 0);
+  double parameter = c.num_attrs() > 1 ? c.get_double(1, 1) : 1;
+  if (parameter < 0 || (parameter == 0 && !ZeroFits)) {
+    fall_back("a loss with this parameter");
+  }
   Dims dims = broadcast_dims(c.operand(0).dims, c.operand(1).dims);
   c.add_result(dtype, c.get_int(0, kMean) == kNone ? dims : Dims());
 }
@@ -93,6 +98,9 @@ void infer_bce(InferContext& c) {
       ") that is different to the input size (",
       dims_text(c.operand(0).dims),
       ") is deprecated. Please ensure they have the same size.");
+  if (c.has(2) && (same_dtype(c, 0, 2) != dtype || broadcast_dims(c.operand(2).dims, c.operand(0).dims) != c.operand(0).dims)) {
+    fall_back("a weight that does not fit the input");
+  }
   c.add_result(dtype, c.get_int(0, kMean) == kNone ? c.operand(0).dims : Dims());
 }
 
@@ -125,11 +133,15 @@ size_t class_dim(const Dims& dims) {
   return dims.size() == 1 ? 0 : 1;
 }
 
+bool is_target(DType t) {
+  return t == DType::I64 || t == DType::U8;
+}
+
 void infer_nll(InferContext& c) {
   require_float(c, 0);
   Type self = c.operand(0);
   Dims target = c.operand(1).dims;
-  if (self.dims.empty() || (c.has(2) && c.operand(2).dims != Dims{self.dims[class_dim(self.dims)]})) {
+  if (!is_target(c.operand(1).dtype) || self.dims.empty() || (c.has(2) && c.operand(2).dtype != self.dtype) || (c.has(2) && c.operand(2).dims != Dims{self.dims[class_dim(self.dims)]})) {
     fall_back("nll_loss of these shapes");
   }
   Dims want = self.dims.size() == 1 ? target : reduced_dims(self.dims, {1}, false);
@@ -142,7 +154,7 @@ void infer_nll(InferContext& c) {
 }
 
 void infer_nll_backward(InferContext& c) {
-  if (c.operand(1).dims.empty()) {
+  if (c.operand(1).dims.empty() || !is_target(c.operand(2).dtype)) {
     fall_back("nll_loss of these shapes");
   }
   like_float_operand<1>(c);
@@ -163,6 +175,7 @@ void expand_nll_backward(ExpandContext& c) {
   Dims beside = beside_classes(dims);
   Ex g = c.computed(0);
   Ex target = c.raw(2).reshape(beside);
+  target = target.dtype() == DType::U8 ? target.to(DType::I32) : target; // so that no ignored index wraps
   if (c.get_int(0) == kMean) {
     g = g / c.computed(4);
   }
@@ -182,13 +195,14 @@ void expand_nll_backward(ExpandContext& c) {
 #define LIBRARY(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
 
 constinit const Op kRows[] = {
-    COMPOSITE("mse_loss", infer_loss, expand_loss<squared>),
+    COMPOSITE("mse_loss", infer_loss<true>, expand_loss<squared>),
     COMPOSITE("mse_loss_backward", infer_loss_backward, expand_loss_backward<squared_slope>),
-    COMPOSITE("smooth_l1_loss", infer_loss, expand_loss<smooth_l1>),
+    COMPOSITE("smooth_l1_loss", infer_loss<true>, expand_loss<smooth_l1>),
     COMPOSITE("smooth_l1_loss_backward", infer_loss_backward, expand_loss_backward<smooth_l1_slope>),
-    COMPOSITE("huber_loss", infer_loss, expand_loss<huber>),
+    COMPOSITE("huber_loss", infer_loss<false>, expand_loss<huber>),
     COMPOSITE("huber_loss_backward", infer_loss_backward, expand_loss_backward<huber_slope>),
-    COMPOSITE("binary_cross_entropy", infer_bce, expand_bce),
+    // A library call, because ATen checks that the input lies between 0 and 1.
+    {.name = "aten::binary_cross_entropy", .kind = OpKind::kLibrary, .infer = infer_bce, .expand = expand_bce},
     COMPOSITE("binary_cross_entropy_backward", infer_bce_backward, expand_bce_backward),
     LIBRARY("nll_loss_forward", infer_nll),
     LIBRARY("nll_loss2d_forward", infer_nll),

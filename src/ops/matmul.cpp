@@ -20,7 +20,9 @@ Dims product_dims(const InferContext& c, size_t a, size_t b) {
 
 void check_dtypes(const InferContext& c, size_t a, size_t b) {
   // ATen's message names C++ types; the CPU says it.
-  same_dtype(c, a, b);
+  if (same_dtype(c, a, b) == DType::Bool) {
+    fall_back("a product of bools");
+  }
 }
 
 // Operand 0 of the add* forms: same dtype, expandable to the result.

@@ -49,6 +49,11 @@ void infer_values_indices(InferContext& c) {
 template <size_t Dim>
 void infer_ordered(InferContext& c) {
   require_ordered(c);
+  Dims dims = c.operand(0).dims;
+  int64_t k = Dim == 1 ? c.get_int(0) : 1; // kthvalue
+  if (k < 1 || k > (dims.empty() ? 1 : dims[wrap_dim(c.get_int(Dim, -1), dims.size())])) {
+    fall_back("there is no such element");
+  }
   infer_values_indices<Dim>(c);
 }
 
@@ -90,6 +95,11 @@ void infer_scan(InferContext& c) {
   c.add_result(get_dtype(c, 1, is_integral(type.dtype, true) ? DType::I64 : type.dtype), type.dims);
 }
 
+void infer_log_scan(InferContext& c) {
+  wrap_dim(c.get_int(0), c.operand(0).dims.size());
+  like_float_operand<0>(c);
+}
+
 #define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
 
 constinit const Op kRows[] = {
@@ -110,7 +120,7 @@ constinit const Op kRows[] = {
     ROW("cummin", infer_running_extremum),
     ROW("cumsum", infer_scan),
     ROW("cumprod", infer_scan),
-    ROW("_logcumsumexp", like_float_operand<0>),
+    ROW("_logcumsumexp", infer_log_scan),
 };
 
 } // namespace

@@ -148,11 +148,18 @@ int64_t default_end(DType t) {
   }
 }
 
+bool holds(DType t, int64_t v) {
+  if (is_float(t)) {
+    return t != DType::F16 || std::abs(v) <= 65504;
+  }
+  return v <= default_end(t) - 1 + (t == DType::I64) && (is_unsigned(t) ? v >= 0 : v >= -default_end(t) - (t == DType::I64));
+}
+
 void infer_random(InferContext& c) {
   size_t n = c.num_attrs();
   int64_t from = n == 2 ? c.get_int(0) : 0;
   int64_t to = n ? c.get_int(n - 1, default_end(c.operand(0).dtype)) : 1;
-  if (from >= to || (from < 0 && to > INT64_MAX + from)) {
+  if (from >= to || (from < 0 && to > INT64_MAX + from) || !holds(c.operand(0).dtype, from) || !holds(c.operand(0).dtype, to - 1)) {
     fall_back("random_ with this range");
   }
   like_operand<0>(c);
@@ -181,10 +188,10 @@ void expand_dropout(ExpandContext& c) {
     return;
   }
   Ex x = c.computed(0);
-  Ex keep = 1.0 - number(c, 1);
-  Ex mask = draw(c).uniform(draw_type(c)) < keep;
+  Ex keep = 1.0 - c.raw(1).to(DType::F64);
+  Ex mask = draw(c).uniform(draw_type(c)) < keep.to(draw_type(c));
   Ex scale = select(keep == 0.0, 0.0, 1.0 / keep).to(x.dtype());
-  c.set(0, select(mask, x * scale, 0.0));
+  c.set(0, x * select(mask, scale, 0.0)); // NaN stays NaN where it is dropped, as ATen's does
   c.set(1, mask);
 }
 

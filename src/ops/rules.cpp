@@ -92,6 +92,9 @@ bool get_flag(const InferContext& context, size_t i, size_t flag) {
 }
 
 int64_t pick(const Dims& list, size_t i, int64_t otherwise) {
+  if (list.size() > 1 && i >= list.size()) {
+    fall_back("a list of fewer entries than dims");
+  }
   return list.empty() ? otherwise : list.size() == 1 ? list[0] : list[i];
 }
 

@@ -7,9 +7,13 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
@@ -140,16 +144,31 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
   return plain(self) && plain(from);
 }
 
+// Number of elements; -1 where ATen has an error to raise or the type is not ours.
+int64_t arange_count(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, c10::ScalarType dtype) {
+  bool integral = c10::isIntegralType(dtype, false);
+  double by = integral ? static_cast<double>(step.toLong()) : step.toDouble();
+  double length = end.toDouble() - start.toDouble();
+  bool fits = std::isfinite(by) && std::isfinite(length) && by != 0 && (length == 0 || (length > 0) == (by > 0));
+  if (!fits || !is_native(to_dtype(dtype)) || dtype == c10::ScalarType::Bool) {
+    return -1;
+  }
+  if (dtype == c10::ScalarType::Long) {
+    int64_t s = step.toLong();
+    return (end.toLong() - start.toLong() + s - (s > 0 ? 1 : -1)) / s;
+  }
+  return static_cast<int64_t>(std::ceil(length / step.toDouble()));
+}
+
 at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
   static const Op& op = get_op("xla::arange");
-  double count = std::ceil((end.toDouble() - start.toDouble()) / step.toDouble());
-  if (start.isIntegral(false) && end.isIntegral(false) && step.isIntegral(false) && step.toLong() != 0) {
-    int64_t s = step.toLong();
-    count = static_cast<double>((end.toLong() - start.toLong() + s - (s > 0 ? 1 : -1)) / s);
+  int64_t n = start.isComplex() || end.isComplex() || step.isComplex() ? -1 : arange_count(start, end, step, out.scalar_type());
+  if (n < 0) {
+    at::Tensor cpu = at::empty({0}, out.options().device(at::kCPU));
+    at::arange_out(cpu, start, end, step);
+    at::native::resize_output(out, cpu.sizes());
+    return out.copy_(cpu);
   }
-  TORCH_CHECK(step.toDouble() != 0, "step must be nonzero");
-  TORCH_CHECK(count >= 0, "upper bound and lower bound inconsistent with step sign");
-  auto n = static_cast<int64_t>(count);
   at::native::resize_output(out, {n});
   if (n == 0) {
     return out;
@@ -168,6 +187,8 @@ void register_basic_kernels(torch::Library& m) {
   m.impl("empty_strided", TORCH_FN(empty_strided));
   m.impl("as_strided", TORCH_FN(as_strided));
   m.impl("view", TORCH_FN(view));
+  m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   m.impl("_reshape_alias", TORCH_FN(reshape_alias));
   m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("resize_", TORCH_FN(resize_));

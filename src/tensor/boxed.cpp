@@ -1,4 +1,5 @@
 // The boxed kernel of all rows without an unboxed one: takes a call apart by its schema into operands and attributes.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
@@ -6,6 +7,7 @@
 #include "ir/builder.h"
 #include "ops/tables.h"
 #include "tensor/api.h"
+#include "tensor/call.h"
 #include "tensor/errors.h"
 #include "tensor/generator.h"
 #include "tensor/pointwise.h"
@@ -15,88 +17,17 @@
 namespace torch_xla {
 namespace {
 
-// What becomes of an argument. kNumber: a parameter of the program. kAttribute: part of its key.
-enum class ArgumentRole : uint8_t { kTensor, kTensorList, kNumber, kAttribute, kGenerator, kOut };
-
-c10::TypePtr element_type(c10::TypePtr type) {
-  while (auto optional = type->cast<c10::OptionalType>()) {
-    type = optional->getElementType();
-  }
-  return type;
-}
-
-bool is_tensor_list(const c10::TypePtr& type) {
-  auto list = type->cast<c10::ListType>();
-  return list && element_type(list->getElementType())->kind() == c10::TypeKind::TensorType;
-}
-
-ArgumentRole role_of(const c10::Argument& argument, const Op& op) {
-  c10::TypePtr type = element_type(argument.type());
-  c10::TypeKind kind = type->kind();
-  if (argument.is_out()) {
-    return ArgumentRole::kOut;
-  }
-  if (kind == c10::TypeKind::TensorType) {
-    return ArgumentRole::kTensor;
-  }
-  if (is_tensor_list(type)) {
-    return ArgumentRole::kTensorList;
-  }
-  if (kind == c10::TypeKind::GeneratorType) {
-    return ArgumentRole::kGenerator;
-  }
-  bool number = kind == c10::TypeKind::NumberType && op.kind == OpKind::kPointwise;
-  bool random_parameter = kind == c10::TypeKind::FloatType && (op.traits & kRandom);
-  return number || random_parameter ? ArgumentRole::kNumber : ArgumentRole::kAttribute;
-}
-
-Attr to_attr(const c10::IValue& value) {
-  if (value.isNone()) {
-    return {};
-  }
-  if (value.isBool()) {
-    return value.toBool();
-  }
-  if (value.isInt() || value.isSymInt()) {
-    return value.toInt();
-  }
-  if (value.isDouble() || value.isSymFloat()) {
-    return value.toDouble();
-  }
-  if (value.isString()) {
-    return value.toStringRef();
-  }
-  if (value.isBoolList()) {
-    auto list = value.toBoolList();
-    return std::vector<bool>(list.begin(), list.end());
-  }
-  if (value.isIntList() || value.isSymIntList()) {
-    return value.isIntList() ? value.toIntVector() : C10_AS_INTARRAYREF_SLOW(value.toSymIntVector()).vec();
-  }
-  if (value.isDoubleList()) {
-    return value.toDoubleVector();
-  }
-  if (value.isList() && value.toListRef().empty()) {
-    return std::vector<int64_t>();
-  }
-  throw UserError(ErrorKind::NotImplemented, str("an argument of type ", value.tagKind(), " cannot be recorded"));
-}
-
-// A call on the stack, taken apart.
-struct Call {
-  std::vector<at::Tensor> tensors; // undefined for None; in operand order
-  std::vector<at::Tensor> outs;
-  std::vector<c10::Scalar> numbers;
-  std::vector<int> order; // operands: index into tensors, or -1 - index into numbers
-  Attrs attrs;
-  std::optional<at::Generator> generator;
-};
+constexpr int64_t kMaxRank = 64; // of TensorIterator
 
 class BoxedRow final : public c10::OperatorKernel {
  public:
   explicit BoxedRow(const RowOverload& row) : row_(row) {
     for (const c10::Argument& argument : row.handle->schema().arguments()) {
       roles_.push_back(role_of(argument, *row.op));
+    }
+    std::string_view name = row.op->name;
+    if (name.starts_with("aten::div.") && name.ends_with("_mode")) {
+      true_division_ = &get_op(name == "aten::div.Tensor_mode" ? "aten::div.Tensor" : "aten::div.Scalar");
     }
   }
 
@@ -129,62 +60,15 @@ class BoxedRow final : public c10::OperatorKernel {
     return call;
   }
 
-  static void take_argument(const c10::IValue& value, ArgumentRole role, Call& call) {
-    switch (role) {
-      case ArgumentRole::kTensor:
-        take_tensor(value, call);
-        return;
-      case ArgumentRole::kTensorList:
-        take_list(value, call);
-        return;
-      case ArgumentRole::kNumber:
-        take_number(value, call);
-        return;
-      case ArgumentRole::kAttribute:
-        call.attrs.push_back(to_attr(value));
-        return;
-      case ArgumentRole::kGenerator:
-        call.generator = value.isNone() ? std::nullopt : std::optional<at::Generator>(value.toGenerator());
-        return;
-      case ArgumentRole::kOut:
-        call.outs.push_back(value.toTensor());
-        return;
-    }
-  }
-
-  static void take_tensor(const c10::IValue& value, Call& call) {
-    call.order.push_back(static_cast<int>(call.tensors.size()));
-    call.tensors.push_back(value.isNone() ? at::Tensor() : value.toTensor());
-  }
-
-  static void take_list(const c10::IValue& value, Call& call) {
-    size_t before = call.tensors.size();
-    if (!value.isNone()) {
-      for (const c10::IValue& item : value.toListRef()) {
-        take_tensor(item, call);
-      }
-    }
-    call.attrs.push_back(static_cast<int64_t>(call.tensors.size() - before));
-  }
-
-  static void take_number(const c10::IValue& value, Call& call) {
-    if (value.isNone()) {
-      take_tensor(value, call);
-      return;
-    }
-    call.order.push_back(-1 - static_cast<int>(call.numbers.size()));
-    call.numbers.push_back(value.toScalar());
-  }
-
   bool find_obstacle(const Call& call, std::string* reason) const {
     bool any_device = false;
     for (const at::Tensor& t : call.tensors) {
-      if (t.defined() && !is_native(to_dtype(t.scalar_type()))) {
+      if (t.defined() && !(is_xla_tensor(t) ? is_native_tensor(t) : is_native(to_dtype(t.scalar_type())))) {
         *reason = str("no rows for dtype ", c10::toString(t.scalar_type()));
         return true;
       }
-      if (t.defined() && refuses(*row_.op, t)) {
-        *reason = "ATen refuses this dtype";
+      if (t.defined() && t.dim() > kMaxRank) {
+        *reason = "too many dims";
         return true;
       }
       any_device |= is_xla_tensor(t);
@@ -205,6 +89,18 @@ class BoxedRow final : public c10::OperatorKernel {
       *reason = "a tensor whose elements share memory cannot be written natively";
       return true;
     }
+    if (row_.op->kind == OpKind::kPointwise && !is_native_call(row_of(call), pointwise_args(call))) {
+      *reason = "an argument of a type or on a device that the row does not compute on";
+      return true;
+    }
+    if (row_.op->kind == OpKind::kPointwise && !call.outs.empty() && !is_native_out(row_of(call), pointwise_args(call), call.outs[0])) {
+      *reason = "an out tensor of another dtype than the result";
+      return true;
+    }
+    if (!has_valid_parameters(row_.op->name, call)) {
+      *reason = "ATen refuses these parameters";
+      return true;
+    }
     return !any_device && call.outs.empty();
   }
 
@@ -212,7 +108,7 @@ class BoxedRow final : public c10::OperatorKernel {
     return row_.op->kind == OpKind::kPointwise ? record_pointwise(call) : record_node(call);
   }
 
-  std::vector<at::Tensor> record_pointwise(Call& call) {
+  static std::vector<PointwiseArg> pointwise_args(const Call& call) {
     std::vector<PointwiseArg> args;
     for (int operand : call.order) {
       if (operand < 0) {
@@ -223,14 +119,26 @@ class BoxedRow final : public c10::OperatorKernel {
         args.emplace_back();
       }
     }
+    return args;
+  }
+
+  // div with rounding_mode None is true division.
+  const Op& row_of(const Call& call) const {
+    bool plain = true_division_ && std::holds_alternative<std::monostate>(call.attrs[0]);
+    return plain ? *true_division_ : *row_.op;
+  }
+
+  std::vector<at::Tensor> record_pointwise(Call& call) {
+    std::vector<PointwiseArg> args = pointwise_args(call);
+    const Op& op = row_of(call);
     switch (row_.convention) {
       case Convention::kFunctional:
-        return {record_functional(*row_.op, args, std::move(call.attrs))};
+        return {record_functional(op, args, std::move(call.attrs))};
       case Convention::kInplace:
-        record_inplace(*row_.op, call.tensors[0], args, std::move(call.attrs));
+        record_inplace(op, call.tensors[0], args, std::move(call.attrs));
         return {call.tensors[0]};
       case Convention::kOut:
-        record_out(*row_.op, call.outs[0], args, std::move(call.attrs));
+        record_out(op, call.outs[0], args, std::move(call.attrs));
         return {call.outs[0]};
     }
     return {};
@@ -251,7 +159,8 @@ class BoxedRow final : public c10::OperatorKernel {
     std::vector<Type> types = infer(operands, call.attrs);
     if (row_.convention == Convention::kOut) {
       recording.reset();
-      resize_outs(call.outs, types);
+      check_outs(call, types);
+      resize_outs(call, types);
       recording.emplace();
       // Resizing may have cut the trace, so the operands are read again.
       operands = read_operands(*recording, call);
@@ -281,12 +190,25 @@ class BoxedRow final : public c10::OperatorKernel {
     return std::move(context.results());
   }
 
-  static void resize_outs(const std::vector<at::Tensor>& outs, const std::vector<Type>& types) {
-    for (size_t i = 0; i < outs.size(); ++i) {
-      c10::ScalarType from = to_scalar_type(types[i].dtype);
-      TORCH_CHECK(c10::canCast(from, outs[i].scalar_type()), "result type ", from, " can't be cast to the desired output type ",
-                  outs[i].scalar_type());
-      at::native::resize_output(outs[i], to_ref(types[i].dims));
+  // Which conversions of the result are allowed differs among ATen's operations: the CPU decides.
+  void check_outs(const Call& call, const std::vector<Type>& types) const {
+    for (size_t i = 0; i < call.outs.size(); ++i) {
+      if (to_dtype(call.outs[i].scalar_type()) != types[i].dtype) {
+        throw UserError(ErrorKind::NotImplemented, "an out tensor of another dtype than the result");
+      }
+      at::assert_no_internal_overlap(call.outs[i]);
+    }
+  }
+
+  void resize_outs(const Call& call, const std::vector<Type>& types) const {
+    bool separate = is_row_of(index_ops()) || is_row_of(order_ops()) || is_row_of(join_ops());
+    for (size_t i = 0; i < call.outs.size(); ++i) {
+      at::native::resize_output(call.outs[i], to_ref(types[i].dims));
+      for (size_t j = 0; separate && j < call.tensors.size(); ++j) {
+        if (is_xla_tensor(call.tensors[j])) {
+          at::assert_no_overlap(call.outs[i], call.tensors[j]);
+        }
+      }
     }
   }
 
@@ -316,14 +238,17 @@ class BoxedRow final : public c10::OperatorKernel {
     return results;
   }
 
+  bool is_row_of(std::span<const Op> family) const {
+    return row_.op >= family.data() && row_.op < family.data() + family.size();
+  }
+
   // Convolutions and pools give channels-last results for channels-last inputs, as eager's do.
   Dims result_strides(const Call& call, const Type& type) const {
     if (row_.op->traits & kKeepsOrder) {
       std::vector<PointwiseArg> args(call.tensors.begin(), call.tensors.end());
       return iterator_strides(type.dims, args);
     }
-    std::span<const Op> family = conv_ops();
-    bool follows_one = row_.op >= family.data() && row_.op < family.data() + family.size();
+    bool follows_one = is_row_of(conv_ops()) || is_row_of(pad_ops());
     bool follows_all = row_.op->traits & kFormatOfAll;
     if ((!follows_one && !follows_all) || (type.dims.size() != 4 && type.dims.size() != 5)) {
       return {};
@@ -350,6 +275,7 @@ class BoxedRow final : public c10::OperatorKernel {
 
   RowOverload row_;
   std::vector<ArgumentRole> roles_;
+  const Op* true_division_ = nullptr; // for the rows div.*_mode
 };
 
 } // namespace

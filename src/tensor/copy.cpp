@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 
 #include "core/metrics.h"
 #include "runtime/executor.h"
@@ -61,6 +62,14 @@ struct Source {
   int64_t nbytes = 0;
 };
 
+// The buffer of a cell with a value, after a sync if it is pending. Holds the recording lock.
+Source source_locked(const Cell& cell) {
+  if (!cell.value->buffer()) {
+    sync_locked(SyncCause::kRead);
+  }
+  return {cell.value->buffer(), to_scalar_type(cell.dtype), cell.dims, cell.strides, static_cast<int64_t>(cell.nbytes)};
+}
+
 // The buffer of the tensor's storage, after a sync if the value is pending.
 Source find_source(const at::Tensor& t) {
   RecorderState& state = recorder();
@@ -70,10 +79,7 @@ Source find_source(const at::Tensor& t) {
   if (!cell->value) {
     return {nullptr, t.scalar_type(), {}, {}, static_cast<int64_t>(cell->nbytes)};
   }
-  if (!cell->value->buffer()) {
-    sync_locked(SyncCause::kRead);
-  }
-  return {cell->value->buffer(), to_scalar_type(cell->dtype), cell->dims, cell->strides, static_cast<int64_t>(cell->nbytes)};
+  return source_locked(*cell);
 }
 
 at::Tensor wrap_host(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, std::shared_ptr<Export> keep) {
@@ -99,13 +105,25 @@ at::Tensor uninitialized_on_cpu(const at::Tensor& t) {
   return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU)).zero_();
 }
 
+// Without the bits that stand for a pending conjugation or negation.
+at::Tensor resolved(const at::Tensor& t) {
+  return t._is_zerotensor() ? at::zeros(t.sizes(), t.options()) : t.resolve_conj().resolve_neg();
+}
+
+// What must lie in memory so that `destination`, which may carry these bits, shows `source`.
+at::Tensor stored_form(const at::Tensor& destination, const at::Tensor& source) {
+  at::Tensor stored = destination.is_conj() ? source.conj() : source;
+  return resolved(destination.is_neg() ? stored.neg() : stored);
+}
+
 Type type_of(const at::Tensor& t) {
   return {to_dtype(t.scalar_type()), to_dims(t.sizes())};
 }
 
 // A buffer with a copy of the CPU tensor's elements, in its memory order when that is dense.
-BufferRef upload(const at::Tensor& cpu, Dims* strides) {
+BufferRef upload(const at::Tensor& tensor, Dims* strides) {
   metrics::Timed timed(upload_time());
+  at::Tensor cpu = resolved(tensor);
   at::Tensor dense = cpu.is_non_overlapping_and_dense() ? cpu : cpu.contiguous();
   bool contiguous = dense.is_contiguous();
   *strides = contiguous ? Dims() : to_dims(dense.strides());
@@ -132,7 +150,19 @@ void download(const at::Tensor& destination, const at::Tensor& source) {
 
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides();
+         a.strides() == b.strides() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+}
+
+// Writes a part of a storage whose elements rows cannot handle: through a copy of the whole.
+void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) {
+  auto items = static_cast<int64_t>(destination.storage().nbytes() / destination.element_size());
+  at::Tensor flat = destination.as_strided({items}, {1}, 0);
+  flat = flat.is_conj() ? flat.conj() : flat;
+  flat = flat.is_neg() ? flat._neg_view() : flat;
+  at::Tensor whole = read_on_cpu(flat).clone();
+  whole.as_strided(destination.sizes(), destination.strides(), destination.storage_offset()).copy_(source);
+  Dims strides;
+  write_buffer(flat, upload(whole, &strides));
 }
 
 bool fills_storage(const at::Tensor& t) {
@@ -155,15 +185,22 @@ at::Tensor read_on_cpu(const at::Tensor& t) {
   auto* keep = new at::Tensor(whole);
   auto base = static_cast<char*>(const_cast<void*>(whole.const_data_ptr()));
   void* data = base + t.storage_offset() * static_cast<int64_t>(t.element_size());
-  return at::for_blob(data, t.sizes())
-      .strides(t.strides())
-      .context(keep, [](void* context) { delete static_cast<at::Tensor*>(context); })
-      .options(at::TensorOptions().dtype(t.scalar_type()).device(at::kCPU))
-      .make_tensor();
+  at::Tensor result = at::for_blob(data, t.sizes())
+                          .strides(t.strides())
+                          .context(keep, [](void* context) { delete static_cast<at::Tensor*>(context); })
+                          .options(at::TensorOptions().dtype(t.scalar_type()).device(at::kCPU))
+                          .make_tensor();
+  if (t.is_conj()) {
+    result._set_conj(true);
+  }
+  if (t.is_neg()) {
+    result._set_neg(true);
+  }
+  return result;
 }
 
 at::Tensor upload_adopted(at::Tensor cpu) {
-  if (!cpu.is_non_overlapping_and_dense() || cpu.storage_offset() != 0 || cpu.storage().use_count() != 1 || cpu.numel() == 0 ||
+  if (cpu._is_zerotensor() || cpu.is_conj() || cpu.is_neg() || !cpu.is_non_overlapping_and_dense() || cpu.storage_offset() != 0 || cpu.storage().use_count() != 1 || cpu.numel() == 0 ||
       item_size(to_dtype(cpu.scalar_type())) != static_cast<size_t>(cpu.element_size())) {
     Dims strides;
     BufferRef buffer = upload(cpu, &strides);
@@ -180,9 +217,13 @@ void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu) {
     return;
   }
   at::Tensor source = cpu.scalar_type() == destination.scalar_type() ? cpu : cpu.to(destination.scalar_type());
-  source = source.sizes() == destination.sizes() ? source : source.expand(destination.sizes());
+  source = stored_form(destination, source.sizes() == destination.sizes() ? source : source.expand(destination.sizes()));
   if (!fills_storage(destination)) {
-    record_device_copy(destination, upload_adopted(source.is_same(cpu) ? source.clone() : source));
+    if (is_native(to_dtype(destination.scalar_type()))) {
+      record_device_copy(destination, upload_adopted(source.is_same(cpu) ? source.clone() : source));
+    } else {
+      write_part_on_cpu(destination, source);
+    }
     return;
   }
   // In the destination's memory order, so that its geometry and the buffer's agree.
@@ -203,8 +244,10 @@ at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_b
     if (same_memory(self, source)) {
       return self;
     }
-    bool native = is_native(to_dtype(self.scalar_type())) && is_native(to_dtype(from.scalar_type()));
-    if (!is_xla_tensor(self)) {
+    bool native = is_native_tensor(self) && is_native_tensor(from) && !self.is_neg() && !from.is_neg();
+    if (source._is_zerotensor()) {
+      self.zero_();
+    } else if (!is_xla_tensor(self)) {
       download(self, from);
     } else if (!is_xla_tensor(from)) {
       at::assert_no_internal_overlap(self);
@@ -247,6 +290,15 @@ at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
   }
 }
 
+void reinterpret_buffer_locked(Cell& cell, const Type& type) {
+  XLA_ASSERT(cell.value->buffer(), "a pending value of a dtype without rows");
+  at::Tensor whole = storage_on_cpu(source_locked(cell));
+  void* data = const_cast<void*>(whole.const_data_ptr());
+  auto alias = std::make_shared<Buffer>(cpu_engine().adopt(type, {}, data, [whole] {}));
+  alias->owners.fetch_add(1); // shares the memory: never donate it
+  cell.set_value(LazyValue::ready(std::move(alias)));
+}
+
 void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
   std::lock_guard<std::mutex> lock(recorder().mutex);
   Cell* old = find_cell(storage);
@@ -254,11 +306,7 @@ void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
   Cell* grown = nullptr;
   c10::DataPtr data = make_cell(nbytes, 0, &grown);
   if (old && old->value && old->nbytes > 0 && nbytes > 0) {
-    if (!old->value->buffer()) {
-      sync_locked(SyncCause::kRead);
-    }
-    Source source{old->value->buffer(), to_scalar_type(old->dtype), old->dims, old->strides, static_cast<int64_t>(old->nbytes)};
-    at::Tensor bytes = storage_on_cpu(source);
+    at::Tensor bytes = storage_on_cpu(source_locked(*old));
     EngineBufferRef payload = cpu_engine().allocate({DType::U8, {static_cast<int64_t>(nbytes)}}, {});
     size_t kept = std::min(nbytes, old->nbytes);
     std::memcpy(payload->host_pointer(), bytes.const_data_ptr(), kept);

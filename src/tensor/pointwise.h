@@ -25,11 +25,11 @@ struct PointwiseResult {
   Dims strides; // empty: contiguous
 };
 
-// False when an argument is of a dtype or on a device that rows do not compute on: the CPU fallback takes the call then (and raises for
-// tensors on two devices), or of one that ATen refuses.
+// False when an argument is of a dtype or on a device that the row does not compute on: the CPU fallback takes the call then (and raises
+// ATen's error for tensors on two devices or a dtype that the operation does not have).
 bool is_native_call(const Op& op, std::span<const PointwiseArg> args);
-// ATen raises an error for the argument (kNoBool).
-bool refuses(const Op& op, const at::Tensor& t);
+// Whether the row writes into out: of its result's dtype. Which conversions are allowed differs among ATen's operations: the CPU decides.
+bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::Tensor& out);
 // Several elements share one place, as expand makes them: writes are left to ATen, which refuses most.
 bool overlaps_itself(const at::Tensor& t);
 // Result type by the row's rule, broadcast dims, and the strides that eager's result would have.

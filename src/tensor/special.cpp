@@ -32,14 +32,24 @@ Dims like_memory_format(const at::Tensor& input, const Type& type) {
   return input.sizes() == to_ref(type.dims) && !input.is_contiguous() && input.is_non_overlapping_and_dense() ? to_dims(input.strides()) : Dims();
 }
 
+// By the overload whose schema says that it writes the running statistics, where there are some.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> fallback_batch_norm(torch::jit::Stack stack, const std::string& reason) {
+  bool running = !stack[3].isNone() && !stack[4].isNone();
+  const char* name = running ? "aten::_native_batch_norm_legit" : "aten::native_batch_norm";
+  run_fallback(c10::Dispatcher::singleton().findSchemaOrThrow(name, ""), &stack, reason);
+  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
+}
+
 // The row returns the new running statistics as two further results.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
                                                                  const OptionalTensor& running_mean, const OptionalTensor& running_var,
                                                                  bool training, double momentum, double eps) {
   static const Op& op = get_op("aten::native_batch_norm");
   static metrics::Counter& count = metrics::find_or_create_counter("xla::native_batch_norm");
-  count.add();
   try {
+    if (!is_native_tensor(input)) {
+      throw UserError(ErrorKind::NotImplemented, "no rows for this dtype");
+    }
     Recording recording;
     InlineVec<ValueId, 4> operands{recording.read(input), read_optional(recording, weight), read_optional(recording, bias),
                                    read_optional(recording, running_mean), read_optional(recording, running_var)};
@@ -48,13 +58,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tenso
     op.infer(context);
     std::vector<Type> types = context.results();
     ValueId first = recording.node(op, operands, std::move(attrs), types);
+    count.add();
     if (training && running_mean && running_mean->defined()) {
       recording.write_converted(*running_mean, first + 3);
       recording.write_converted(*running_var, first + 4);
     }
     return {recording.wrap(first, like_memory_format(input, types[0])), recording.wrap(first + 1), recording.wrap(first + 2)};
   } catch (const UserError& error) {
-    throw_as_torch_error(error);
+    if (error.kind() != ErrorKind::NotImplemented) {
+      throw_as_torch_error(error);
+    }
+    return fallback_batch_norm({input, weight, bias, running_mean, running_var, training, momentum, eps}, error.what());
   }
 }
 

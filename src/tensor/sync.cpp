@@ -186,16 +186,6 @@ void sync_locked(SyncCause cause) {
   trace.clear();
 }
 
-void reinterpret_buffer_locked(Cell& cell, const Type& type) {
-  XLA_ASSERT(cell.value->buffer(), "a pending value of a dtype without rows");
-  BufferRef old = cell.value->buffer();
-  EngineBufferRef payload = old->wait();
-  XLA_CHECK(payload->strides() == cell.strides || payload->type().numel() <= 1, "a view of another dtype needs a contiguous tensor");
-  EngineBufferRef alias = cpu_engine().adopt(type, {}, payload->host_pointer(), [payload, old] {});
-  old->owners.fetch_add(1); // the alias shares the memory: never donate it
-  cell.set_value(LazyValue::ready(std::make_shared<Buffer>(std::move(alias))));
-}
-
 void sync(int /*device*/, bool wait) {
   {
     std::lock_guard<std::mutex> lock(recorder().mutex);

@@ -71,7 +71,7 @@ class SignatureClass {
   static at::Tensor& out(T self, Rest... rest, at::Tensor& result) {
     const RowOverload& row = out_rows[N];
     std::array<PointwiseArg, 1 + sizeof...(Rest)> args{self, rest...};
-    if (!is_native_call(*row.op, args) || !is_native(static_cast<DType>(result.scalar_type()))) {
+    if (!is_native_call(*row.op, args) || !is_native_out(*row.op, args, result)) {
       return call_fallback<at::Tensor&, T, Rest..., at::Tensor&>(row, self, rest..., result);
     }
     row.counter->add();

@@ -1,0 +1,160 @@
+// Joins, rearrangements and searches: calls of ATen's kernels, and the triangles.
+#include "core/errors.h"
+#include "ir/promote.h"
+#include "ops/math.h"
+#include "ops/rules.h"
+#include "ops/tables.h"
+
+namespace torch_xla {
+namespace {
+
+// A tensor of dims [0] joins anything, for history's sake.
+bool is_skipped(const Type& t) {
+  return t.dims == Dims{0};
+}
+
+void check_joined(const Dims& first, const Dims& dims, size_t dim, size_t number) {
+  XLA_CHECK(dims.size() == first.size(), "Tensors must have same number of dimensions: got ", first.size(), " and ", dims.size());
+  for (size_t d = 0; d < dims.size(); ++d) {
+    XLA_CHECK(
+        d == dim || dims[d] == first[d],
+        "Sizes of tensors must match except in dimension ",
+        dim,
+        ". Expected size ",
+        first[d],
+        " but got size ",
+        dims[d],
+        " for tensor number ",
+        number,
+        " in the list.");
+  }
+}
+
+void infer_cat(InferContext& c) {
+  auto count = static_cast<size_t>(c.get_int(0));
+  size_t first = 0;
+  while (first < count && is_skipped(c.operand(first))) {
+    ++first;
+  }
+  if (first == count || c.operand(first).dims.empty()) {
+    fall_back("cat of nothing");
+  }
+  DType dtype = c.operand(first).dtype;
+  Dims dims = c.operand(first).dims;
+  auto dim = static_cast<size_t>(wrap_dim(c.get_int(1), dims.size()));
+  for (size_t i = 0; i < count; ++i) {
+    dtype = promote_types(dtype, c.operand(i).dtype);
+    if (i > first && !is_skipped(c.operand(i))) {
+      check_joined(c.operand(first).dims, c.operand(i).dims, dim, i);
+      dims[dim] += c.operand(i).dims[dim];
+    }
+  }
+  c.add_result(dtype, dims);
+}
+
+void infer_flip(InferContext& c) {
+  Dims dims = c.get_dims(0);
+  if (!dims.empty()) {
+    wrap_dims(dims, c.operand(0).dims.size());
+  }
+  like_operand<0>(c);
+}
+
+void infer_roll(InferContext& c) {
+  Dims shifts = c.get_dims(0);
+  Dims dims = c.get_dims(1);
+  bool flat = dims.empty() && shifts.size() == 1;
+  bool nothing = c.operand(0).dims.empty() && !dims.empty();
+  if (nothing || (!flat && (dims.size() != shifts.size() || dims.empty()))) {
+    fall_back("roll by these shifts");
+  }
+  for (int64_t d : dims) {
+    wrap_dim(d, c.operand(0).dims.size());
+  }
+  like_operand<0>(c);
+}
+
+template <bool Upper>
+void infer_triangle(InferContext& c) {
+  XLA_CHECK(c.operand(0).dims.size() >= 2, Upper ? "triu" : "tril", ": input tensor must have at least 2 dimensions");
+  like_operand<0>(c);
+}
+
+// Keeps column - row <= diagonal, or >= for the upper one.
+template <bool Upper>
+void expand_triangle(ExpandContext& c) {
+  Ex x = c.raw(0);
+  Dims dims = x.type().dims;
+  auto rank = static_cast<int64_t>(dims.size());
+  Dims last{dims[rank - 2], dims[rank - 1]};
+  Ex column(&c.b(), c.b().iota(last, 1, DType::I64));
+  Ex row(&c.b(), c.b().iota(last, 0, DType::I64));
+  Ex distance = column - row;
+  Ex diagonal(&c.b(), c.b().constant_int(c.get_int(0), DType::I64));
+  c.set(0, select(Upper ? distance >= diagonal : distance <= diagonal, x, 0.0));
+}
+
+void infer_trace(InferContext& c) {
+  DType dtype = c.operand(0).dtype;
+  XLA_CHECK(c.operand(0).dims.size() == 2, "trace: expected a matrix");
+  c.add_result(is_integral(dtype, true) ? DType::I64 : dtype, {});
+}
+
+// Attribute 0: the extents of the input.
+void infer_sizes(InferContext& c) {
+  c.add_result(c.operand(0).dtype, c.get_dims(0));
+}
+
+// The result has the extents of operand I; attribute 0 asks for Int indices.
+template <size_t I>
+void infer_search(InferContext& c) {
+  const Type boundaries = c.operand(1 - I);
+  if (boundaries.dims.size() != 1 || boundaries.dtype != c.operand(I).dtype || c.has(2) || (c.num_attrs() > 2 && !c.is_none(2))) {
+    fall_back("a search of these operands");
+  }
+  c.add_result(c.get_bool(0) ? DType::I32 : DType::I64, c.operand(I).dims);
+}
+
+void infer_isin(InferContext& c) {
+  c.add_result(DType::Bool, c.operand(0).dims);
+}
+
+void infer_grid_sampler(InferContext& c) {
+  require_float(c, 0);
+  Dims in = c.operand(0).dims;
+  Dims grid = c.operand(1).dims;
+  if (in.size() < 4 || c.operand(0).dtype != c.operand(1).dtype || num_elements(in) == 0 || grid.size() != in.size() || grid[0] != in[0] || grid.back() != static_cast<int64_t>(in.size()) - 2) {
+    fall_back("grid_sampler of these sizes");
+  }
+  Dims out{in[0], in[1]};
+  for (size_t i = 1; i + 1 < grid.size(); ++i) {
+    out.push_back(grid[i]);
+  }
+  c.add_result(c.operand(0).dtype, out);
+}
+
+#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
+#define COMPOSITE(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
+
+constinit const Op kRows[] = {
+    {.name = "aten::cat", .kind = OpKind::kLibrary, .traits = kFormatOfAll, .infer = infer_cat},
+    ROW("flip", infer_flip),
+    ROW("roll", infer_roll),
+    ROW("trace", infer_trace),
+    ROW("unfold_backward", infer_sizes),
+    ROW("searchsorted.Tensor", infer_search<1>),
+    ROW("bucketize.Tensor", infer_search<0>),
+    ROW("isin.Tensor_Tensor", infer_isin),
+    COMPOSITE("tril", infer_triangle<false>, expand_triangle<false>),
+    COMPOSITE("triu", infer_triangle<true>, expand_triangle<true>),
+    ROW("grid_sampler_2d", infer_grid_sampler),
+    ROW("grid_sampler_3d", infer_grid_sampler),
+};
+
+} // namespace
+
+std::span<const Op> join_ops() {
+  return kRows;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,229 @@
+"""The functional, in-place and out= forms of the rows agree with CPU eager on strided, 0-d and empty inputs and on pairs of dtypes.
+
+Where eager raises an exception, the device raises one of the same class.
+"""
+
+import contextlib
+import itertools
+
+import pytest
+import torch
+
+import torch_xla
+
+aten = torch.ops.aten
+UNARY = """abs neg sign sgn ceil floor trunc round frac bitwise_not exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin
+acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid sinc deg2rad rad2deg logical_not isnan isinf isposinf isneginf nan_to_num logit
+relu silu mish gelu hardswish hardsigmoid hardtanh leaky_relu elu softplus hardshrink softshrink""".split()
+BINARY = """add.Tensor sub.Tensor mul.Tensor div.Tensor floor_divide remainder.Tensor fmod.Tensor maximum minimum fmax fmin atan2 hypot
+copysign.Tensor heaviside xlogy.Tensor logaddexp pow.Tensor_Tensor eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor logical_and
+logical_or logical_xor bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_left_shift.Tensor bitwise_right_shift.Tensor
+clamp_min.Tensor clamp_max.Tensor""".split()
+NUMBER = """add.Scalar sub.Scalar mul.Scalar div.Scalar floor_divide.Scalar remainder.Scalar fmod.Scalar eq.Scalar lt.Scalar ge.Scalar
+pow.Tensor_Scalar bitwise_and.Scalar bitwise_left_shift.Tensor_Scalar clamp_min clamp_max""".split()
+REDUCTIONS = """sum.dim_IntList mean.dim amax amin any.dim all.dim prod.dim_int var.correction std.correction logsumexp argmax argmin
+nansum count_nonzero.dim_IntList cumsum cumprod""".split()
+DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+WORDS = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.int64: "i64", torch.uint8: "u8", torch.bool: "b"}
+
+
+def overload(name):
+    base, _, kind = name.partition(".")
+    return getattr(getattr(aten, base), kind or "default")
+
+
+def values(dtype, shape, seed=0):
+    """Numbers of both signs where the type has them, none of them zero."""
+    generator = torch.Generator().manual_seed(seed)
+    whole = torch.randint(1, 5, shape, generator=generator)
+    sign = torch.randint(0, 2, shape, generator=generator) * 2 - 1
+    if dtype == torch.bool:
+        return whole > 2
+    if dtype == torch.uint8:
+        return whole.to(dtype)
+    return (whole * sign / (1 if not dtype.is_floating_point else 4)).to(dtype)
+
+
+LAYOUTS = {
+    "dense": lambda t: t,
+    "transposed": lambda t: t.t(),
+    "sliced": lambda t: t[:, 1::2],
+    "flipped_row": lambda t: t[2],
+    "scalar": lambda t: t[0, 0],
+    "empty": lambda t: t[:0],
+    "expanded": lambda t: t[:1].expand(4, t.size(1)),
+}
+
+
+def on_both(run):
+    """Results, or the exception, of run(device) on the CPU and on the device."""
+    results = []
+    for device in ("cpu", "xla"):
+        try:
+            out = run(device)
+            results.append([t.cpu() for t in (out if isinstance(out, (tuple, list)) else [out])])
+        except Exception as error:
+            results.append(error)
+            with contextlib.suppress(RuntimeError):
+                torch_xla.sync(wait=True)  # the next sync repeats an error of a run
+    return results
+
+
+def check(run, what):
+    expected, actual = on_both(run)
+    if isinstance(expected, Exception) or isinstance(actual, Exception):
+        assert type(expected) is type(actual), f"{what}: {expected!r} on the CPU, {actual!r} on the device"
+        return
+    for a, b in zip(expected, actual, strict=True):
+        tolerance = (2e-2, 2e-2) if torch.bfloat16 in (a.dtype, b.dtype) else (1e-5, 1e-5)
+        torch.testing.assert_close(b, a, rtol=tolerance[0], atol=tolerance[1], equal_nan=True, msg=lambda m: f"{what}: {m}")  # noqa: B023
+
+
+def views(dtype, layout, device, seed=0):
+    return LAYOUTS[layout](values(dtype, (4, 6), seed).to(device))
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(name):
+    op, inplace = overload(name), getattr(torch.Tensor, name + "_", None)
+    for dtype in DTYPES:
+        for layout in LAYOUTS:
+            check(lambda d: op(views(dtype, layout, d)), f"{name} {WORDS[dtype]} {layout}")  # noqa: B023
+        if inplace:
+            for layout in LAYOUTS.keys() - {"expanded"}:
+                check(lambda d: written(inplace, dtype, layout, d), f"{name}_ {WORDS[dtype]} {layout}")  # noqa: B023
+    torch_xla.sync()
+
+
+def written(inplace, dtype, layout, device, *others):
+    """The whole tensor after a view of it was written."""
+    whole = values(dtype, (4, 6)).to(device)
+    inplace(LAYOUTS[layout](whole), *others)
+    return whole
+
+
+def out_form(name):
+    base, _, kind = name.partition(".")
+    packet = getattr(aten, base)
+    functional = overload(name)
+    wanted = [a.name for a in functional._schema.arguments]
+    for other in packet.overloads():
+        arguments = getattr(packet, other)._schema.arguments
+        if [a.name for a in arguments if not a.is_out] == wanted and any(a.is_out for a in arguments):
+            return getattr(packet, other)
+    return None
+
+
+def into(op, dtype, shape, device, arguments):
+    out = torch.ones(shape, dtype=dtype, device=device)
+    op(*arguments, out=out)
+    return out
+
+
+@pytest.mark.parametrize("name", [n for n in UNARY + BINARY if out_form(n)])
+def test_out(name):
+    op = out_form(name)
+    count = 2 if name in BINARY else 1
+    for dtype, out_dtype in itertools.product([torch.float32, torch.int64, torch.bool], [*DTYPES, torch.float64]):
+        for shape in ((4, 6), (0,)):
+            check(
+                lambda d: into(op, out_dtype, shape, d, [values(dtype, (4, 6), i).to(d) for i in range(count)]),  # noqa: B023
+                f"{name} {WORDS[dtype]} out={WORDS[out_dtype]}{shape}",
+            )
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(name):
+    op = overload(name)
+    for a, b in itertools.product(DTYPES, DTYPES):
+        same = (("dense", "dense"), ("transposed", "transposed"), ("dense", "flipped_row"), ("empty", "empty"))
+        for x, y in same if a == b else (("dense", "scalar"), ("scalar", "dense")):
+            check(lambda d: op(views(a, x, d), views(b, y, d, 1)), f"{name} {WORDS[a]} {x}, {WORDS[b]} {y}")  # noqa: B023
+    inplace = getattr(torch.Tensor, name.partition(".")[0] + "_", None)
+    for a, b in itertools.product(DTYPES, DTYPES) if inplace else []:
+        for layout in ("sliced", "scalar", "expanded") if a == b else ("dense",):
+            check(lambda d: written(inplace, a, layout, d, views(b, layout, d, 1)), f"{name}_ {WORDS[a]} {WORDS[b]} {layout}")  # noqa: B023
+
+
+@pytest.mark.parametrize("name", NUMBER)
+def test_number(name):
+    op = overload(name)
+    inplace = getattr(torch.Tensor, name.partition(".")[0] + "_", None)
+    for dtype, number in itertools.product(DTYPES, (2, 0, -1, 1.5, True)):
+        for layout in ("dense", "scalar", "empty"):
+            check(lambda d: op(views(dtype, layout, d), number), f"{name} {WORDS[dtype]} {layout} {number}")  # noqa: B023
+        if inplace:
+            check(lambda d: written(inplace, dtype, "sliced", d, number), f"{name}_ {WORDS[dtype]} {number}")  # noqa: B023
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reduction(name):
+    op = overload(name)
+    listed = "int[" in str(next(a for a in op._schema.arguments if a.name == "dim").type) or "List" in str(op._schema.arguments[1].type)
+    for dtype, layout in itertools.product(DTYPES, LAYOUTS):
+        for dim in (0, -1, 1, 5):
+            check(lambda d: op(views(dtype, layout, d), [dim] if listed else dim), f"{name} {WORDS[dtype]} {layout} {dim}")  # noqa: B023
+    torch_xla.sync()
+
+
+CALLS = {
+    "div_rounding_none": lambda d: torch.div(views(torch.int64, "dense", d), views(torch.int64, "dense", d, 1), rounding_mode=None),
+    "div_rounding_wrong": lambda d: torch.div(views(torch.float32, "dense", d), 2, rounding_mode="up"),
+    "div_trunc_by_zero": lambda d: torch.div(views(torch.int64, "dense", d), torch.zeros(6, dtype=torch.int64, device=d), rounding_mode="trunc"),
+    "conv_stride_0": lambda d: torch.conv2d(torch.ones(1, 2, 5, 5, device=d), torch.ones(3, 2, 3, 3, device=d), stride=0),
+    "conv_bias_size": lambda d: torch.conv2d(torch.ones(1, 2, 5, 5, device=d), torch.ones(3, 2, 3, 3, device=d), torch.ones(4, device=d)),
+    "conv_transpose_negative": lambda d: torch.conv_transpose2d(torch.ones(1, 2, 1, 1, device=d), torch.ones(2, 3, 1, 1, device=d), padding=3),
+    "im2col_stride_0": lambda d: torch.nn.functional.unfold(torch.ones(1, 2, 5, 5, device=d), 2, stride=0),
+    "col2im_kernel_0": lambda d: torch.nn.functional.fold(torch.ones(1, 8, 4, device=d), 3, 0),
+    "adaptive_negative": lambda d: aten._adaptive_avg_pool2d(torch.ones(1, 2, 5, 5, device=d), [-1, -1]),
+    "nearest_negative": lambda d: aten.upsample_nearest2d(torch.ones(1, 2, 5, 5, device=d), [-1, -1]),
+    "reflection_too_far": lambda d: torch.nn.functional.pad(torch.ones(1, 2, 5, device=d), (7, 0), mode="reflect"),
+    "random_from_above_to": lambda d: torch.ones(3, device=d).random_(5, 3),
+    "random_to_over_range": lambda d: torch.ones(3, device=d, dtype=torch.uint8).random_(0, 300),
+    "normal_negative_deviation": lambda d: torch.ones(3, device=d).normal_(0, -1),
+    "uniform_reversed": lambda d: torch.ones(3, device=d).uniform_(2, 1),
+    "bernoulli_above_1": lambda d: torch.ones(3, device=d).bernoulli_(1.5),
+    "huber_delta_0": lambda d: torch.nn.functional.huber_loss(torch.ones(3, device=d), torch.ones(3, device=d), delta=0),
+    "smooth_l1_negative_beta": lambda d: torch.nn.functional.smooth_l1_loss(torch.ones(3, device=d), torch.zeros(3, device=d), beta=-1),
+    "bce_out_of_range": lambda d: torch.nn.functional.binary_cross_entropy(torch.full((3,), 2.0, device=d), torch.ones(3, device=d)),
+    "index_shapes": lambda d: torch.ones(4, 6, device=d)[torch.tensor([0, 1], device=d), torch.tensor([0, 1, 2], device=d)],
+    "index_put_values": lambda d: torch.ones(4, 6, device=d).index_put_((torch.tensor([0, 1], device=d),), torch.ones(5, device=d)),
+    "index_put_dtype": lambda d: torch.ones(4, device=d).index_put_((torch.tensor([0, 1], device=d),), torch.ones(2, device=d).long()),
+    "index_put_mask": lambda d: torch.ones(4, 6, device=d).index_put_((torch.ones(3, device=d).bool(),), torch.ones((), device=d)),
+    "scatter_dtype": lambda d: torch.ones(4, device=d).scatter(0, torch.tensor([0, 1], device=d), torch.ones(2, device=d).long()),
+    "gather_size": lambda d: torch.ones(4, 2, device=d).gather(0, torch.zeros(1, 3, device=d).long()),
+    "gather_dtype": lambda d: torch.ones(4, 2, device=d).gather(0, torch.zeros(1, 2, device=d)),
+    "index_add_size": lambda d: torch.ones(4, 2, device=d).index_add(0, torch.tensor([0, 1], device=d), torch.ones(3, 2, device=d)),
+    "take_dtype": lambda d: torch.ones(4, device=d).take(torch.tensor([1, 2], dtype=torch.int32, device=d)),
+    "nll_target_dtype": lambda d: torch.nn.functional.nll_loss(torch.ones(3, 4, device=d), torch.zeros(3, dtype=torch.int32, device=d)),
+    "mm_dtypes": lambda d: torch.ones(2, 2, device=d) @ torch.ones(2, 2, device=d).double(),
+    "cat_dtypes": lambda d: torch.cat([torch.ones(2, device=d), torch.ones(3, device=d).long(), torch.ones(1, device=d).double()]),
+    "clamp_without_bounds": lambda d: torch.clamp(torch.ones(2, device=d)),
+    "batch_norm_empty": lambda d: torch.nn.BatchNorm1d(3).to(d)(torch.ones(0, 3, device=d)),
+    "batch_norm_channels": lambda d: torch.nn.BatchNorm1d(3).to(d)(torch.ones(4, 5, device=d)),
+    "dtype_view_of_pending": lambda d: torch.ones(4, device=d).int() + (torch.ones(4, device=d) + 1).view(torch.int32),
+    "conjugate": lambda d: torch.view_as_real((views(torch.float32, "dense", d) * (1 + 2j)).conj().resolve_conj()),
+    "imaginary_part": lambda d: (views(torch.float32, "dense", d) * (1 + 2j)).conj().imag + 1,
+    "complex_part_written": lambda d: torch.view_as_real((torch.ones(4, device=d) * 1j).index_fill_(0, torch.tensor([1], device=d), 2j)),
+    "unsigned_64": lambda d: torch.arange(4, device=d).to(torch.uint64).cpu().to(torch.int64),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call(name):
+    check(CALLS[name], name)
+
+
+def test_dropout_keeps_nan(device):
+    x = torch.full((64,), float("nan"), device=device)
+    assert torch.nn.functional.dropout(x, 0.5).isnan().all()
+
+
+def test_nll_backward_of_byte_target(device):
+    results = []
+    for where in ("cpu", device):
+        x = torch.arange(800.0).reshape(4, 200).to(where).requires_grad_()
+        target = torch.tensor([0, 156, 199, 3], dtype=torch.uint8).to(where)
+        torch.nn.functional.nll_loss(x.log_softmax(1), target).backward()
+        results.append(x.grad.cpu())
+    torch.testing.assert_close(results[1], results[0])
