@@ -71,7 +71,7 @@ class Executable {
   // Runs to the end on the calling thread (and the engine's pool). Throws UserError; then donated inputs may be lost, nothing else is.
   virtual void run(RunArgs& args) = 0;
   // True when runs are short and keep several threads busy, so that recording beside them costs more than it hides. Any thread.
-  virtual bool prefers_caller() const {
+  virtual bool is_brief() const {
     return false;
   }
   // Bytes of scratch memory a run needs beside inputs and outputs.

@@ -88,7 +88,8 @@ void infer_scatter(InferContext& c) {
   bool fits = index.dtype == DType::I64 && index.dims.size() == self.dims.size() && fits_beside(index.dims, self.dims, dim);
   if (c.size() > 2) {
     Type source = c.operand(2);
-    fits = fits && source.dtype == self.dtype && source.dims.size() == index.dims.size() && fits_beside(index.dims, source.dims, source.dims.size());
+    fits = fits && source.dtype == self.dtype && source.dims.size() == index.dims.size() &&
+        fits_beside(index.dims, source.dims, source.dims.size());
   }
   if (!fits || !names_reduction(c, Allowed)) {
     fall_back("scatter of these operands");

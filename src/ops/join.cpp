@@ -123,7 +123,8 @@ void infer_grid_sampler(InferContext& c) {
   require_float(c, 0);
   Dims in = c.operand(0).dims;
   Dims grid = c.operand(1).dims;
-  if (in.size() < 4 || c.operand(0).dtype != c.operand(1).dtype || num_elements(in) == 0 || grid.size() != in.size() || grid[0] != in[0] || grid.back() != static_cast<int64_t>(in.size()) - 2) {
+  if (in.size() < 4 || c.operand(0).dtype != c.operand(1).dtype || num_elements(in) == 0 || grid.size() != in.size() || grid[0] != in[0] ||
+      grid.back() != static_cast<int64_t>(in.size()) - 2) {
     fall_back("grid_sampler of these sizes");
   }
   Dims out{in[0], in[1]};
@@ -138,7 +139,7 @@ void infer_grid_sampler(InferContext& c) {
 
 constinit const Op kRows[] = {
     {.name = "aten::cat", .kind = OpKind::kLibrary, .traits = kFormatOfAll, .infer = infer_cat},
-    ROW("flip", infer_flip),
+    {.name = "aten::flip", .kind = OpKind::kLibrary, .traits = kKeepsOrder, .infer = infer_flip},
     ROW("roll", infer_roll),
     ROW("trace", infer_trace),
     ROW("unfold_backward", infer_sizes),

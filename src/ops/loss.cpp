@@ -141,7 +141,8 @@ void infer_nll(InferContext& c) {
   require_float(c, 0);
   Type self = c.operand(0);
   Dims target = c.operand(1).dims;
-  if (!is_target(c.operand(1).dtype) || self.dims.empty() || (c.has(2) && c.operand(2).dtype != self.dtype) || (c.has(2) && c.operand(2).dims != Dims{self.dims[class_dim(self.dims)]})) {
+  if (!is_target(c.operand(1).dtype) || self.dims.empty() || (c.has(2) && c.operand(2).dtype != self.dtype) ||
+      (c.has(2) && c.operand(2).dims != Dims{self.dims[class_dim(self.dims)]})) {
     fall_back("nll_loss of these shapes");
   }
   Dims want = self.dims.size() == 1 ? target : reduced_dims(self.dims, {1}, false);

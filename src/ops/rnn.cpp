@@ -6,8 +6,8 @@
 namespace torch_xla {
 namespace {
 
-// Operands: input [T, N, C], four weights, hx, cx. Attributes: reverse, batch_sizes, mode, hidden_size, num_layers, has_biases, bidirectional,
-// batch_first, train. Results: output, hy, cy, workspace.
+// Operands: input [T, N, C], four weights, hx, cx. Attributes: reverse, batch_sizes, mode, hidden_size, num_layers, has_biases,
+// bidirectional, batch_first, train. Results: output, hy, cy, workspace.
 void infer_layer(InferContext& c) {
   require_float(c, 0);
   require_rank(c, 0, 3, "the input of a recurrent layer must be 3D");
@@ -99,7 +99,10 @@ void expand_cell_backward(ExpandContext& c) {
 constinit const Op kRows[] = {
     {.name = "aten::mkldnn_rnn_layer", .kind = OpKind::kLibrary, .traits = kHeavy, .infer = infer_layer},
     {.name = "aten::_thnn_fused_lstm_cell", .kind = OpKind::kComposite, .infer = infer_cell, .expand = expand_cell},
-    {.name = "aten::_thnn_fused_lstm_cell_backward_impl", .kind = OpKind::kComposite, .infer = infer_cell_backward, .expand = expand_cell_backward},
+    {.name = "aten::_thnn_fused_lstm_cell_backward_impl",
+     .kind = OpKind::kComposite,
+     .infer = infer_cell_backward,
+     .expand = expand_cell_backward},
 };
 
 } // namespace

@@ -168,11 +168,6 @@ bool in_forked_child() {
   return forked.load(std::memory_order_relaxed);
 }
 
-void start_queued() {
-  if (!queue().runs.empty()) {
-    queue().work.notify_one();
-  }
-}
 } // namespace wait
 
 Executor& Executor::get() {
@@ -189,24 +184,16 @@ void Executor::enqueue(Run run) {
   std::lock_guard<std::mutex> lock(wait::mutex());
   XLA_CHECK(!q.stop, "the process is exiting");
   start_thread();
-  bool on_caller = run.on_caller && q.runs.empty();
   q.runs.push_back(std::move(run));
-  if (!on_caller) {
-    q.work.notify_one();
-  }
+  q.work.notify_one();
 }
 
 void Executor::wait_for_room() {
-  wait::check_process();
   Queue& q = queue();
-  {
-    std::unique_lock<std::mutex> lock(wait::mutex());
-    if (!q.runs.empty() && !q.running && q.runs.front().on_caller && !q.stop) {
-      run_first(q, lock);
-      return;
-    }
-  }
-  wait::until([&q] { return q.runs.size() <= static_cast<size_t>(kMaxQueued) || q.stop; });
+  wait::until([&q] {
+    bool awaited = !q.runs.empty() && q.runs.back().awaited;
+    return q.stop || q.runs.size() <= static_cast<size_t>(awaited ? 0 : kMaxQueued);
+  });
 }
 
 void Executor::drain() {

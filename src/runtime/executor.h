@@ -19,8 +19,8 @@ struct Run {
   std::vector<uint64_t> scalars;
   RunOptions options;
   std::vector<BufferRef> outputs; // parallel to Graph::outputs; null where nobody wants the value
-  // Short and using several threads: wait_for_room() runs it on the calling thread when nothing else is queued (docs/decisions/0004).
-  bool on_caller = false;
+  // wait_for_room() waits until it has ended: see docs/decisions/0004.
+  bool awaited = false;
   // The user's line for a node (Node::location as lowered), asked for when the run fails; may take the GIL.
   std::function<std::string(int32_t)> describe;
 };

@@ -12,7 +12,6 @@ std::mutex& mutex(); // never destroyed
 std::condition_variable& changed(); // a buffer or the executor's queue changed; with mutex()
 bool in_forked_child(); // see executor.cpp
 void check_process(); // throws UserError in a forked child
-void start_queued(); // wakes the executor for a run that was left to its caller; with mutex() held
 void set_reported(const std::exception_ptr& error); // a wait for a value throws it, so drain() need not
 void poll_interrupt(); // the check that set_interrupt_check gave; may throw
 
@@ -21,9 +20,6 @@ template <typename Done>
 void until(Done done) {
   check_process();
   std::unique_lock<std::mutex> lock(mutex());
-  if (!done()) {
-    start_queued();
-  }
   while (!changed().wait_for(lock, std::chrono::milliseconds(50), done)) {
     lock.unlock();
     poll_interrupt();

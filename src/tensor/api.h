@@ -14,14 +14,16 @@ class Tensor;
 
 namespace torch_xla {
 
-// Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run. Any thread; call without the GIL.
+// Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run. Any thread; call without
+// the GIL.
 void sync(int device = 0, bool wait = false);
 // Waits until all queued runs have ended; rethrows the first error that nobody has seen. Pending nodes stay pending.
 void wait_device_ops();
 // True for plain tensors of this device.
 bool is_xla_tensor(const at::Tensor& tensor);
 
-// Storage for nbytes on the device: a unique address that nothing may read, and a cell as context. No memory is used until a value is there.
+// Storage for nbytes on the device: a unique address that nothing may read, and a cell as context. No memory is used until a value is
+// there.
 c10::DataPtr allocate_cell(size_t nbytes, int device);
 // untyped_storage().resize_(): keeps the bytes that fit.
 void resize_storage_bytes(const c10::Storage& storage, size_t nbytes);

@@ -26,23 +26,41 @@ namespace {
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
 void check_device(std::optional<c10::Device> device) {
-  TORCH_CHECK(!device || device->index() <= 0, "device index ", static_cast<int>(device->index()), " does not exist: there is one xla device, xla:0");
+  TORCH_CHECK(
+      !device || device->index() <= 0,
+      "device index ",
+      static_cast<int>(device->index()),
+      " does not exist: there is one xla device, xla:0");
 }
 
-at::Tensor empty_memory_format(c10::SymIntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
-                               std::optional<c10::Device> device, std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
+at::Tensor empty_memory_format(
+    c10::SymIntArrayRef size,
+    std::optional<c10::ScalarType> dtype,
+    std::optional<c10::Layout> layout,
+    std::optional<c10::Device> device,
+    std::optional<bool> pin_memory,
+    std::optional<c10::MemoryFormat> format) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "the XLA device has strided tensors only");
   check_device(device);
-  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), c10::GetAllocator(c10::DeviceType::PrivateUse1), kKeys,
-                                   c10::dtype_or_default(dtype), format);
+  return at::detail::empty_generic(
+      C10_AS_INTARRAYREF_SLOW(size), c10::GetAllocator(c10::DeviceType::PrivateUse1), kKeys, c10::dtype_or_default(dtype), format);
 }
 
-at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::ScalarType> dtype,
-                         std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> device, std::optional<bool> /*pin_memory*/) {
+at::Tensor empty_strided(
+    c10::SymIntArrayRef size,
+    c10::SymIntArrayRef stride,
+    std::optional<c10::ScalarType> dtype,
+    std::optional<c10::Layout> /*layout*/,
+    std::optional<c10::Device> device,
+    std::optional<bool> /*pin_memory*/) {
   check_device(device);
-  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
-                                           c10::GetAllocator(c10::DeviceType::PrivateUse1), kKeys, c10::dtype_or_default(dtype));
+  return at::detail::empty_strided_generic(
+      C10_AS_INTARRAYREF_SLOW(size),
+      C10_AS_INTARRAYREF_SLOW(stride),
+      c10::GetAllocator(c10::DeviceType::PrivateUse1),
+      kKeys,
+      c10::dtype_or_default(dtype));
 }
 
 at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
@@ -59,7 +77,8 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::
 }
 
 void grow_storage(const at::Tensor& self) {
-  auto needed = at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
+  auto needed =
+      at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
   if (self.numel() > 0 && self.storage().nbytes() < needed) {
     resize_storage_bytes(self.storage(), needed);
   }
@@ -85,7 +104,8 @@ at::Tensor& set_storage(at::Tensor& self, c10::Storage source) {
   return self;
 }
 
-at::Tensor& set_storage_offset(at::Tensor& self, c10::Storage source, c10::SymInt offset, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+at::Tensor& set_storage_offset(
+    at::Tensor& self, c10::Storage source, c10::SymInt offset, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
   at::native::checkSetStorage(self, source, offset, size, stride);
   self.unsafeGetTensorImpl()->set_storage_offset(offset.expect_int());
   c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);

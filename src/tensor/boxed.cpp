@@ -213,9 +213,11 @@ class BoxedRow final : public c10::OperatorKernel {
   }
 
   static void check_inplace(const at::Tensor& self, const Type& type) {
-    TORCH_CHECK(to_ref(type.dims) == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ", to_ref(type.dims));
+    TORCH_CHECK(
+        to_ref(type.dims) == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ", to_ref(type.dims));
     c10::ScalarType from = to_scalar_type(type.dtype);
-    TORCH_CHECK(c10::canCast(from, self.scalar_type()), "result type ", from, " can't be cast to the desired output type ", self.scalar_type());
+    TORCH_CHECK(
+        c10::canCast(from, self.scalar_type()), "result type ", from, " can't be cast to the desired output type ", self.scalar_type());
   }
 
   std::vector<at::Tensor> deliver(Recording& recording, const Call& call, ValueId first, const std::vector<Type>& types) const {
@@ -281,7 +283,8 @@ class BoxedRow final : public c10::OperatorKernel {
 } // namespace
 
 void register_boxed(torch::Library& library, const RowOverload& row) {
-  library.impl(c10::toString(row.handle->operator_name()).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedRow>(row)));
+  library.impl(
+      c10::toString(row.handle->operator_name()).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedRow>(row)));
 }
 
 } // namespace torch_xla

@@ -10,8 +10,8 @@ namespace {
 
 std::atomic<int64_t> live_cell_count{0};
 
-// Addresses are handed out in order from a region that nothing may touch and start again at its end after 8 TB, so that two live tensors share
-// one only after that much was allocated in between.
+// Addresses are handed out in order from a region that nothing may touch and start again at its end after 8 TB, so that two live tensors
+// share one only after that much was allocated in between.
 constexpr uintptr_t kRegionBytes = uintptr_t{1} << 43;
 
 uintptr_t region_base() {

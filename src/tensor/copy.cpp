@@ -128,7 +128,10 @@ BufferRef upload(const at::Tensor& tensor, Dims* strides) {
   bool contiguous = dense.is_contiguous();
   *strides = contiguous ? Dims() : to_dims(dense.strides());
   Type type = type_of(dense);
-  TORCH_CHECK(item_size(type.dtype) == static_cast<size_t>(dense.element_size()), "the XLA device cannot hold elements of type ", cpu.scalar_type());
+  TORCH_CHECK(
+      item_size(type.dtype) == static_cast<size_t>(dense.element_size()),
+      "the XLA device cannot hold elements of type ",
+      cpu.scalar_type());
   EngineBufferRef payload = cpu_engine().allocate(type, *strides);
   std::memcpy(payload->host_pointer(), dense.const_data_ptr(), dense.nbytes());
   count_bytes("out", static_cast<int64_t>(dense.nbytes()));
@@ -150,7 +153,7 @@ void download(const at::Tensor& destination, const at::Tensor& source) {
 
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+      a.strides() == b.strides() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
 // Writes a part of a storage whose elements rows cannot handle: through a copy of the whole.
@@ -166,7 +169,8 @@ void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) 
 }
 
 bool fills_storage(const at::Tensor& t) {
-  return t.storage_offset() == 0 && t.is_non_overlapping_and_dense() && t.storage().nbytes() == static_cast<size_t>(t.numel()) * t.element_size();
+  return t.storage_offset() == 0 && t.is_non_overlapping_and_dense() &&
+      t.storage().nbytes() == static_cast<size_t>(t.numel()) * t.element_size();
 }
 
 } // namespace
@@ -200,7 +204,8 @@ at::Tensor read_on_cpu(const at::Tensor& t) {
 }
 
 at::Tensor upload_adopted(at::Tensor cpu) {
-  if (cpu._is_zerotensor() || cpu.is_conj() || cpu.is_neg() || !cpu.is_non_overlapping_and_dense() || cpu.storage_offset() != 0 || cpu.storage().use_count() != 1 || cpu.numel() == 0 ||
+  if (cpu._is_zerotensor() || cpu.is_conj() || cpu.is_neg() || !cpu.is_non_overlapping_and_dense() || cpu.storage_offset() != 0 ||
+      cpu.storage().use_count() != 1 || cpu.numel() == 0 ||
       item_size(to_dtype(cpu.scalar_type())) != static_cast<size_t>(cpu.element_size())) {
     Dims strides;
     BufferRef buffer = upload(cpu, &strides);

@@ -44,8 +44,11 @@ class FallbackCall {
       const c10::AliasInfo* alias = op_.schema().arguments()[i].alias_info();
       replace((*stack_)[base_ + i], alias && alias->isWrite());
     }
-    TORCH_CHECK(!view_op(), "the XLA device has no kernel for the view operation ", op_.schema().operator_name(),
-                ", which cannot run on the CPU because its result shares memory with its input");
+    TORCH_CHECK(
+        !view_op(),
+        "the XLA device has no kernel for the view operation ",
+        op_.schema().operator_name(),
+        ", which cannot run on the CPU because its result shares memory with its input");
     op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
     for (Exchange& exchange : exchanges_) {
       if (exchange.written) {
@@ -154,9 +157,13 @@ void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack
       continue;
     }
     const at::Tensor& t = stack[i].toTensor();
-    TORCH_CHECK(is_xla_tensor(t) || t.dim() == 0 || indexing,
-                "Expected all tensors to be on the same device, but found at least two devices, xla:0 and ", t.device(), "! (when checking ",
-                op.schema().name(), ")");
+    TORCH_CHECK(
+        is_xla_tensor(t) || t.dim() == 0 || indexing,
+        "Expected all tensors to be on the same device, but found at least two devices, xla:0 and ",
+        t.device(),
+        "! (when checking ",
+        op.schema().name(),
+        ")");
   }
 }
 

@@ -9,8 +9,8 @@
 
 namespace torch_xla {
 
-// Reference counted by hand: the pending trace holds one reference, each cell another, so that a value is alive when the count is above one.
-// Deleters only decrement, on any thread. All other members are guarded by the recording lock.
+// Reference counted by hand: the pending trace holds one reference, each cell another, so that a value is alive when the count is above
+// one. Deleters only decrement, on any thread. All other members are guarded by the recording lock.
 class LazyValue : public FreeListed<LazyValue> {
  public:
   static LazyValue* pending(int32_t id) {

@@ -160,7 +160,8 @@ std::vector<size_t> memory_order(const Dims& dims, const std::vector<Dims>& oper
 
 bool all_contiguous(const Dims& dims, std::span<const PointwiseArg> args) {
   for (const PointwiseArg& arg : args) {
-    if (arg.tensor && arg.tensor->defined() && arg.tensor->dim() > 0 && !(arg.tensor->sizes() == to_ref(dims) && arg.tensor->is_contiguous())) {
+    if (arg.tensor && arg.tensor->defined() && arg.tensor->dim() > 0 &&
+        !(arg.tensor->sizes() == to_ref(dims) && arg.tensor->is_contiguous())) {
       return false;
     }
   }
@@ -177,8 +178,12 @@ void check_writable(const at::Tensor& out, std::span<const PointwiseArg> args) {
 }
 
 void check_dims(const PointwiseResult& result, const at::Tensor& out) {
-  TORCH_CHECK(to_ref(result.type.dims) == out.sizes(), "output with shape ", out.sizes(), " doesn't match the broadcast shape ",
-              to_ref(result.type.dims));
+  TORCH_CHECK(
+      to_ref(result.type.dims) == out.sizes(),
+      "output with shape ",
+      out.sizes(),
+      " doesn't match the broadcast shape ",
+      to_ref(result.type.dims));
 }
 
 void check_cast(const PointwiseResult& result, const at::Tensor& out) {
@@ -313,7 +318,7 @@ bool infer_uniform(const Op& op, std::span<const PointwiseArg> args, PointwiseRe
   int tensors = 0;
   for (const PointwiseArg& arg : args) {
     bool same = arg.tensor && arg.tensor->defined() && arg.tensor->scalar_type() == first->scalar_type() &&
-                arg.tensor->sizes() == first->sizes() && arg.tensor->is_contiguous();
+        arg.tensor->sizes() == first->sizes() && arg.tensor->is_contiguous();
     if (!same && !arg.scalar) {
       return false;
     }

@@ -31,13 +31,16 @@ bool same(c10::IntArrayRef a, const Dims& b) {
 }
 
 bool same_geometry(const at::Tensor& t, const Cell& cell) {
-  return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && same(t.sizes(), cell.dims) && same(t.strides(), cell.strides);
+  return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && same(t.sizes(), cell.dims) &&
+      same(t.strides(), cell.strides);
 }
 
 Cell& device_cell(const at::Tensor& t) {
-  XLA_CHECK(t.device().type() == c10::DeviceType::PrivateUse1,
-            "Expected all tensors to be on the same device, but found at least two devices, xla:0 and ", t.device().str(),
-            "! (move the tensor or its module with .to('xla'))");
+  XLA_CHECK(
+      t.device().type() == c10::DeviceType::PrivateUse1,
+      "Expected all tensors to be on the same device, but found at least two devices, xla:0 and ",
+      t.device().str(),
+      "! (move the tensor or its module with .to('xla'))");
   Cell* cell = find_cell(t);
   XLA_CHECK(cell, "the tensor has no storage on the XLA device");
   return *cell;
@@ -56,8 +59,10 @@ at::Tensor make_tensor(const Type& type, const Dims& strides, LazyValue* value) 
   cell->dtype = type.dtype;
   cell->dims = type.dims;
   cell->strides = strides.empty() && !type.dims.empty() ? contiguous_strides(type.dims) : strides;
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                         c10::scalarTypeToTypeMeta(to_scalar_type(type.dtype)));
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)),
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(to_scalar_type(type.dtype)));
   if (strides.empty()) {
     tensor.unsafeGetTensorImpl()->set_sizes_contiguous(to_ref(type.dims));
   } else {
@@ -137,7 +142,11 @@ void Recording::ensure_base(Cell& cell, DType dtype) {
     return;
   }
   XLA_CHECK(item_size(dtype) > 0, "the XLA device cannot hold elements of this type");
-  XLA_CHECK(!cell.value || cell.nbytes % item_size(dtype) == 0, "the storage's ", cell.nbytes, " bytes are no whole number of elements of the view's dtype");
+  XLA_CHECK(
+      !cell.value || cell.nbytes % item_size(dtype) == 0,
+      "the storage's ",
+      cell.nbytes,
+      " bytes are no whole number of elements of the view's dtype");
   Dims flat{static_cast<int64_t>(cell.nbytes / item_size(dtype))};
   if (cell.value) {
     reinterpret(cell, {dtype, flat});

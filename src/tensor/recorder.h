@@ -72,7 +72,8 @@ class Recording {
 at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides = {});
 // Makes the buffer the content of the tensor, which covers its storage.
 void write_buffer(const at::Tensor& tensor, BufferRef buffer);
-// Syncs if the tensor's value is pending; waits; then returns the memory of the tensor's whole storage with the cell's geometry. Takes the recording lock.
+// Syncs if the tensor's value is pending; waits; then returns the memory of the tensor's whole storage with the cell's geometry. Takes the
+// recording lock.
 struct HostView {
   EngineBufferRef buffer;
   DType dtype;

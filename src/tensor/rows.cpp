@@ -49,7 +49,8 @@ bool is_out_form(const c10::FunctionSchema& functional, const c10::FunctionSchem
 
 bool is_inplace_form(const c10::FunctionSchema& functional, const c10::FunctionSchema& candidate) {
   size_t n = functional.arguments().size();
-  return candidate.arguments().size() == n && candidate.overload_name() == functional.overload_name() && same_arguments(functional, candidate, n);
+  return candidate.arguments().size() == n && candidate.overload_name() == functional.overload_name() &&
+      same_arguments(functional, candidate, n);
 }
 
 metrics::Counter* counter_of(const std::string& aten_name) {

@@ -29,7 +29,8 @@ ValueId read_optional(Recording& recording, const OptionalTensor& t) {
 }
 
 Dims like_memory_format(const at::Tensor& input, const Type& type) {
-  return input.sizes() == to_ref(type.dims) && !input.is_contiguous() && input.is_non_overlapping_and_dense() ? to_dims(input.strides()) : Dims();
+  return input.sizes() == to_ref(type.dims) && !input.is_contiguous() && input.is_non_overlapping_and_dense() ? to_dims(input.strides())
+                                                                                                              : Dims();
 }
 
 // By the overload whose schema says that it writes the running statistics, where there are some.
@@ -41,9 +42,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fallback_batch_norm(torch::jit::S
 }
 
 // The row returns the new running statistics as two further results.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                                                 const OptionalTensor& running_mean, const OptionalTensor& running_var,
-                                                                 bool training, double momentum, double eps) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const OptionalTensor& running_mean,
+    const OptionalTensor& running_var,
+    bool training,
+    double momentum,
+    double eps) {
   static const Op& op = get_op("aten::native_batch_norm");
   static metrics::Counter& count = metrics::find_or_create_counter("xla::native_batch_norm");
   try {
@@ -51,8 +58,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tenso
       throw UserError(ErrorKind::NotImplemented, "no rows for this dtype");
     }
     Recording recording;
-    InlineVec<ValueId, 4> operands{recording.read(input), read_optional(recording, weight), read_optional(recording, bias),
-                                   read_optional(recording, running_mean), read_optional(recording, running_var)};
+    InlineVec<ValueId, 4> operands{
+        recording.read(input),
+        read_optional(recording, weight),
+        read_optional(recording, bias),
+        read_optional(recording, running_mean),
+        read_optional(recording, running_var)};
     Attrs attrs{training, momentum, eps};
     InferContext context(recorder().trace.graph(), std::span(operands.begin(), operands.size()), attrs);
     op.infer(context);
@@ -82,8 +93,8 @@ bool can_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, co
   if (!four || dropout != 0 || !is_float(q) || q.scalar_type() != k.scalar_type() || q.scalar_type() != v.scalar_type()) {
     return false;
   }
-  bool sizes = q.size(0) == k.size(0) && q.size(0) == v.size(0) && q.size(1) == k.size(1) && q.size(1) == v.size(1) && q.size(3) == k.size(3) &&
-               q.size(3) == v.size(3) && k.size(2) == v.size(2) && q.numel() > 0 && k.numel() > 0;
+  bool sizes = q.size(0) == k.size(0) && q.size(0) == v.size(0) && q.size(1) == k.size(1) && q.size(1) == v.size(1) &&
+      q.size(3) == k.size(3) && q.size(3) == v.size(3) && k.size(2) == v.size(2) && q.numel() > 0 && k.numel() > 0;
   bool mask_fits = !mask || !mask->defined() || (!mask->requires_grad() && (mask->dim() == 2 || mask->dim() == 4));
   return sizes && mask_fits && q.stride(3) == 1 && k.stride(3) == 1 && v.stride(3) == 1;
 }
@@ -96,8 +107,15 @@ OptionalTensor additive_mask(const OptionalTensor& mask, const at::Tensor& query
   return at::where(*mask, zero, zero.add(-std::numeric_limits<double>::infinity()));
 }
 
-at::Tensor scaled_dot_product_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor& mask, double dropout,
-                                        bool causal, std::optional<double> scale, bool gqa) {
+at::Tensor scaled_dot_product_attention(
+    const at::Tensor& q,
+    const at::Tensor& k,
+    const at::Tensor& v,
+    const OptionalTensor& mask,
+    double dropout,
+    bool causal,
+    std::optional<double> scale,
+    bool gqa) {
   if (!gqa && can_flash(q, k, v, mask, dropout)) {
     return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, additive_mask(mask, q), scale));
   }
@@ -118,12 +136,27 @@ constexpr int64_t kLstmMode = 2; // oneDNN's number of the cell kind
 using LstmResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 // One direction of one layer, as one node.
-LstmResult lstm_direction(const at::Tensor& input, at::TensorList weights, const at::Tensor& hx, const at::Tensor& cx, bool reverse,
-                          const LstmConfig& config) {
+LstmResult lstm_direction(
+    const at::Tensor& input, at::TensorList weights, const at::Tensor& hx, const at::Tensor& cx, bool reverse, const LstmConfig& config) {
   at::Tensor bias_ih = config.has_biases ? weights[2] : at::zeros({weights[0].size(0)}, weights[0].options());
   at::Tensor bias_hh = config.has_biases ? weights[3] : bias_ih;
-  auto results = at::mkldnn_rnn_layer(input, weights[0], weights[1], bias_ih, bias_hh, hx, cx, reverse, at::IntArrayRef(), kLstmMode, hx.size(-1),
-                                      config.num_layers, config.has_biases, config.bidirectional, config.batch_first, /*train=*/false);
+  auto results = at::mkldnn_rnn_layer(
+      input,
+      weights[0],
+      weights[1],
+      bias_ih,
+      bias_hh,
+      hx,
+      cx,
+      reverse,
+      at::IntArrayRef(),
+      kLstmMode,
+      hx.size(-1),
+      config.num_layers,
+      config.has_biases,
+      config.bidirectional,
+      config.batch_first,
+      /*train=*/false);
   return {std::get<0>(results), std::get<1>(results), std::get<2>(results)};
 }
 
@@ -136,8 +169,13 @@ LstmResult run_layers(at::Tensor input, at::TensorList hx, at::TensorList params
     std::vector<at::Tensor> outputs;
     for (int64_t direction = 0; direction < directions; ++direction) {
       int64_t index = layer * directions + direction;
-      auto [output, h, c] = lstm_direction(input, params.slice(static_cast<size_t>(index) * stride, stride), hx[0].select(0, index),
-                                           hx[1].select(0, index), direction > 0, config);
+      auto [output, h, c] = lstm_direction(
+          input,
+          params.slice(static_cast<size_t>(index) * stride, stride),
+          hx[0].select(0, index),
+          hx[1].select(0, index),
+          direction > 0,
+          config);
       outputs.push_back(output);
       last_h.push_back(h);
       last_c.push_back(c);
@@ -151,7 +189,9 @@ LstmResult run_layers(at::Tensor input, at::TensorList hx, at::TensorList params
 }
 
 bool needs_grad(const at::Tensor& input, at::TensorList hx, at::TensorList params) {
-  auto any = [](at::TensorList list) { return std::any_of(list.begin(), list.end(), [](const at::Tensor& t) { return t.requires_grad(); }); };
+  auto any = [](at::TensorList list) {
+    return std::any_of(list.begin(), list.end(), [](const at::Tensor& t) { return t.requires_grad(); });
+  };
   return c10::GradMode::is_enabled() && (input.requires_grad() || any(hx) || any(params));
 }
 
@@ -163,8 +203,16 @@ bool can_run_layers(const at::Tensor& input, at::TensorList hx, at::TensorList p
   return plain && input.dim() == 3 && input.scalar_type() == c10::ScalarType::Float && input.numel() > 0;
 }
 
-LstmResult lstm(const at::Tensor& input, at::TensorList hx, at::TensorList params, bool has_biases, int64_t num_layers, double dropout, bool train,
-                bool bidirectional, bool batch_first) {
+LstmResult lstm(
+    const at::Tensor& input,
+    at::TensorList hx,
+    at::TensorList params,
+    bool has_biases,
+    int64_t num_layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first) {
   LstmConfig config{has_biases, num_layers, dropout, train, bidirectional, batch_first};
   if (!can_run_layers(input, hx, params, config)) {
     return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);

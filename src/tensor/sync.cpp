@@ -2,8 +2,6 @@
 #include "tensor/sync.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/autocast_mode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "core/env.h"
 #include "core/errors.h"
@@ -64,8 +62,17 @@ std::vector<ValueId> list_values(const ValueBits& bits) {
 
 void explain_compile(const Trace& trace, const ProgramEntry& entry, SyncCause cause) {
   std::string why = entry.programs.empty() ? "this trace was not seen before" : "the trace is known, but other values are alive at its end";
-  env::debug_print("compile", str(why, "\n  cause of the sync: ", cause_text(cause), "\n  nodes: ", trace.graph().nodes.size(),
-                                  ", parameters: ", trace.graph().parameters.size(), ", key: ", trace.key().hex()));
+  env::debug_print(
+      "compile",
+      str(why,
+          "\n  cause of the sync: ",
+          cause_text(cause),
+          "\n  nodes: ",
+          trace.graph().nodes.size(),
+          ", parameters: ",
+          trace.graph().parameters.size(),
+          ", key: ",
+          trace.key().hex()));
 }
 
 const Program& compile(const Trace& trace, ProgramEntry& entry, SyncCause cause) {
@@ -131,13 +138,6 @@ std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
   return donated;
 }
 
-// No mode of this thread would change what ATen does for the engine.
-bool plain_thread() {
-  c10::DispatchKeySet included = c10::impl::tls_local_dispatch_key_set().included_;
-  return !included.has(c10::DispatchKey::Python) && !included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) &&
-         !at::autocast::is_autocast_enabled(c10::DeviceType::CPU);
-}
-
 void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
   static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
   static metrics::Counter executed("ExecuteComputation");
@@ -151,7 +151,7 @@ void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
     return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
   };
   run.options.threads = at::get_num_threads();
-  run.on_caller = program.executable->prefers_caller() && plain_thread();
+  run.awaited = program.executable->is_brief();
   aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
   executed.add();
   Executor::get().enqueue(std::move(run));

@@ -12,12 +12,13 @@ enum class SyncCause { kUser, kRead, kFallback, kCut, kEager };
 
 // The caller holds the recording lock. Values that no cell refers to are dropped, all others get buffers.
 void sync_locked(SyncCause cause);
-// Called before an operation is recorded when RecorderState::wants_cut is set: cuts a trace that has grown past its limits at the next repeat
-// of its loop; with XLA_LAZY=0 syncs always. Takes the recording lock.
+// Called before an operation is recorded when RecorderState::wants_cut is set: cuts a trace that has grown past its limits at the next
+// repeat of its loop; with XLA_LAZY=0 syncs always. Takes the recording lock.
 void cut_long_trace();
 // Traces are looked at for the first time at this many nodes.
 constexpr size_t kFirstTraceCheck = 1024;
-// Replaces the content of the cell, a buffer, by the same bytes seen as `type`, for dtypes without rows: waits. The caller holds the recording lock.
+// Replaces the content of the cell, a buffer, by the same bytes seen as `type`, for dtypes without rows: waits. The caller holds the
+// recording lock.
 void reinterpret_buffer_locked(Cell& cell, const Type& type);
 // "file.py:12 in forward" of a recorded location; empty when unknown.
 std::string location_text(int64_t id);

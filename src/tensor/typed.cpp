@@ -21,7 +21,8 @@ void fallback_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
 template <class Return, class... Args>
 Return call_fallback(const RowOverload& row, Args... args) {
   static auto kernel = c10::BoxedKernel::makeFromFunction<&fallback_kernel>();
-  return c10::impl::BoxedKernelWrapper<Return(Args...)>::call(kernel, *row.handle, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), args...);
+  return c10::impl::BoxedKernelWrapper<Return(Args...)>::call(
+      kernel, *row.handle, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), args...);
 }
 
 // A signature class: the argument types after the first tensor.

@@ -24,7 +24,14 @@ pow.Tensor_Scalar bitwise_and.Scalar bitwise_left_shift.Tensor_Scalar clamp_min 
 REDUCTIONS = """sum.dim_IntList mean.dim amax amin any.dim all.dim prod.dim_int var.correction std.correction logsumexp argmax argmin
 nansum count_nonzero.dim_IntList cumsum cumprod""".split()
 DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
-WORDS = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.int64: "i64", torch.uint8: "u8", torch.bool: "b"}
+WORDS = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+    torch.bool: "b",
+}
 
 
 def overload(name):
@@ -76,7 +83,9 @@ def check(run, what):
         return
     for a, b in zip(expected, actual, strict=True):
         tolerance = (2e-2, 2e-2) if torch.bfloat16 in (a.dtype, b.dtype) else (1e-5, 1e-5)
-        torch.testing.assert_close(b, a, rtol=tolerance[0], atol=tolerance[1], equal_nan=True, msg=lambda m: f"{what}: {m}")  # noqa: B023
+        torch.testing.assert_close(
+            b, a, rtol=tolerance[0], atol=tolerance[1], equal_nan=True, msg=lambda m: f"{what}: {m}"
+        )  # noqa: B023
 
 
 def views(dtype, layout, device, seed=0):
@@ -142,7 +151,10 @@ def test_binary(name):
     inplace = getattr(torch.Tensor, name.partition(".")[0] + "_", None)
     for a, b in itertools.product(DTYPES, DTYPES) if inplace else []:
         for layout in ("sliced", "scalar", "expanded") if a == b else ("dense",):
-            check(lambda d: written(inplace, a, layout, d, views(b, layout, d, 1)), f"{name}_ {WORDS[a]} {WORDS[b]} {layout}")  # noqa: B023
+            check(
+                lambda d: written(inplace, a, layout, d, views(b, layout, d, 1)),
+                f"{name}_ {WORDS[a]} {WORDS[b]} {layout}",
+            )  # noqa: B023
 
 
 @pytest.mark.parametrize("name", NUMBER)
@@ -159,20 +171,34 @@ def test_number(name):
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reduction(name):
     op = overload(name)
-    listed = "int[" in str(next(a for a in op._schema.arguments if a.name == "dim").type) or "List" in str(op._schema.arguments[1].type)
+    listed = "int[" in str(next(a for a in op._schema.arguments if a.name == "dim").type) or "List" in str(
+        op._schema.arguments[1].type
+    )
     for dtype, layout in itertools.product(DTYPES, LAYOUTS):
         for dim in (0, -1, 1, 5):
-            check(lambda d: op(views(dtype, layout, d), [dim] if listed else dim), f"{name} {WORDS[dtype]} {layout} {dim}")  # noqa: B023
+            check(
+                lambda d: op(views(dtype, layout, d), [dim] if listed else dim), f"{name} {WORDS[dtype]} {layout} {dim}"
+            )  # noqa: B023
     torch_xla.sync()
 
 
 CALLS = {
-    "div_rounding_none": lambda d: torch.div(views(torch.int64, "dense", d), views(torch.int64, "dense", d, 1), rounding_mode=None),
+    "div_rounding_none": lambda d: torch.div(
+        views(torch.int64, "dense", d), views(torch.int64, "dense", d, 1), rounding_mode=None
+    ),
     "div_rounding_wrong": lambda d: torch.div(views(torch.float32, "dense", d), 2, rounding_mode="up"),
-    "div_trunc_by_zero": lambda d: torch.div(views(torch.int64, "dense", d), torch.zeros(6, dtype=torch.int64, device=d), rounding_mode="trunc"),
-    "conv_stride_0": lambda d: torch.conv2d(torch.ones(1, 2, 5, 5, device=d), torch.ones(3, 2, 3, 3, device=d), stride=0),
-    "conv_bias_size": lambda d: torch.conv2d(torch.ones(1, 2, 5, 5, device=d), torch.ones(3, 2, 3, 3, device=d), torch.ones(4, device=d)),
-    "conv_transpose_negative": lambda d: torch.conv_transpose2d(torch.ones(1, 2, 1, 1, device=d), torch.ones(2, 3, 1, 1, device=d), padding=3),
+    "div_trunc_by_zero": lambda d: torch.div(
+        views(torch.int64, "dense", d), torch.zeros(6, dtype=torch.int64, device=d), rounding_mode="trunc"
+    ),
+    "conv_stride_0": lambda d: torch.conv2d(
+        torch.ones(1, 2, 5, 5, device=d), torch.ones(3, 2, 3, 3, device=d), stride=0
+    ),
+    "conv_bias_size": lambda d: torch.conv2d(
+        torch.ones(1, 2, 5, 5, device=d), torch.ones(3, 2, 3, 3, device=d), torch.ones(4, device=d)
+    ),
+    "conv_transpose_negative": lambda d: torch.conv_transpose2d(
+        torch.ones(1, 2, 1, 1, device=d), torch.ones(2, 3, 1, 1, device=d), padding=3
+    ),
     "im2col_stride_0": lambda d: torch.nn.functional.unfold(torch.ones(1, 2, 5, 5, device=d), 2, stride=0),
     "col2im_kernel_0": lambda d: torch.nn.functional.fold(torch.ones(1, 8, 4, device=d), 3, 0),
     "adaptive_negative": lambda d: aten._adaptive_avg_pool2d(torch.ones(1, 2, 5, 5, device=d), [-1, -1]),
@@ -183,28 +209,52 @@ CALLS = {
     "normal_negative_deviation": lambda d: torch.ones(3, device=d).normal_(0, -1),
     "uniform_reversed": lambda d: torch.ones(3, device=d).uniform_(2, 1),
     "bernoulli_above_1": lambda d: torch.ones(3, device=d).bernoulli_(1.5),
-    "huber_delta_0": lambda d: torch.nn.functional.huber_loss(torch.ones(3, device=d), torch.ones(3, device=d), delta=0),
-    "smooth_l1_negative_beta": lambda d: torch.nn.functional.smooth_l1_loss(torch.ones(3, device=d), torch.zeros(3, device=d), beta=-1),
-    "bce_out_of_range": lambda d: torch.nn.functional.binary_cross_entropy(torch.full((3,), 2.0, device=d), torch.ones(3, device=d)),
-    "index_shapes": lambda d: torch.ones(4, 6, device=d)[torch.tensor([0, 1], device=d), torch.tensor([0, 1, 2], device=d)],
-    "index_put_values": lambda d: torch.ones(4, 6, device=d).index_put_((torch.tensor([0, 1], device=d),), torch.ones(5, device=d)),
-    "index_put_dtype": lambda d: torch.ones(4, device=d).index_put_((torch.tensor([0, 1], device=d),), torch.ones(2, device=d).long()),
-    "index_put_mask": lambda d: torch.ones(4, 6, device=d).index_put_((torch.ones(3, device=d).bool(),), torch.ones((), device=d)),
-    "scatter_dtype": lambda d: torch.ones(4, device=d).scatter(0, torch.tensor([0, 1], device=d), torch.ones(2, device=d).long()),
+    "huber_delta_0": lambda d: torch.nn.functional.huber_loss(
+        torch.ones(3, device=d), torch.ones(3, device=d), delta=0
+    ),
+    "smooth_l1_negative_beta": lambda d: torch.nn.functional.smooth_l1_loss(
+        torch.ones(3, device=d), torch.zeros(3, device=d), beta=-1
+    ),
+    "bce_out_of_range": lambda d: torch.nn.functional.binary_cross_entropy(
+        torch.full((3,), 2.0, device=d), torch.ones(3, device=d)
+    ),
+    "index_shapes": lambda d: torch.ones(4, 6, device=d)[
+        torch.tensor([0, 1], device=d), torch.tensor([0, 1, 2], device=d)
+    ],
+    "index_put_values": lambda d: torch.ones(4, 6, device=d).index_put_(
+        (torch.tensor([0, 1], device=d),), torch.ones(5, device=d)
+    ),
+    "index_put_dtype": lambda d: torch.ones(4, device=d).index_put_(
+        (torch.tensor([0, 1], device=d),), torch.ones(2, device=d).long()
+    ),
+    "index_put_mask": lambda d: torch.ones(4, 6, device=d).index_put_(
+        (torch.ones(3, device=d).bool(),), torch.ones((), device=d)
+    ),
+    "scatter_dtype": lambda d: torch.ones(4, device=d).scatter(
+        0, torch.tensor([0, 1], device=d), torch.ones(2, device=d).long()
+    ),
     "gather_size": lambda d: torch.ones(4, 2, device=d).gather(0, torch.zeros(1, 3, device=d).long()),
     "gather_dtype": lambda d: torch.ones(4, 2, device=d).gather(0, torch.zeros(1, 2, device=d)),
-    "index_add_size": lambda d: torch.ones(4, 2, device=d).index_add(0, torch.tensor([0, 1], device=d), torch.ones(3, 2, device=d)),
+    "index_add_size": lambda d: torch.ones(4, 2, device=d).index_add(
+        0, torch.tensor([0, 1], device=d), torch.ones(3, 2, device=d)
+    ),
     "take_dtype": lambda d: torch.ones(4, device=d).take(torch.tensor([1, 2], dtype=torch.int32, device=d)),
-    "nll_target_dtype": lambda d: torch.nn.functional.nll_loss(torch.ones(3, 4, device=d), torch.zeros(3, dtype=torch.int32, device=d)),
+    "nll_target_dtype": lambda d: torch.nn.functional.nll_loss(
+        torch.ones(3, 4, device=d), torch.zeros(3, dtype=torch.int32, device=d)
+    ),
     "mm_dtypes": lambda d: torch.ones(2, 2, device=d) @ torch.ones(2, 2, device=d).double(),
-    "cat_dtypes": lambda d: torch.cat([torch.ones(2, device=d), torch.ones(3, device=d).long(), torch.ones(1, device=d).double()]),
+    "cat_dtypes": lambda d: torch.cat(
+        [torch.ones(2, device=d), torch.ones(3, device=d).long(), torch.ones(1, device=d).double()]
+    ),
     "clamp_without_bounds": lambda d: torch.clamp(torch.ones(2, device=d)),
     "batch_norm_empty": lambda d: torch.nn.BatchNorm1d(3).to(d)(torch.ones(0, 3, device=d)),
     "batch_norm_channels": lambda d: torch.nn.BatchNorm1d(3).to(d)(torch.ones(4, 5, device=d)),
     "dtype_view_of_pending": lambda d: torch.ones(4, device=d).int() + (torch.ones(4, device=d) + 1).view(torch.int32),
     "conjugate": lambda d: torch.view_as_real((views(torch.float32, "dense", d) * (1 + 2j)).conj().resolve_conj()),
     "imaginary_part": lambda d: (views(torch.float32, "dense", d) * (1 + 2j)).conj().imag + 1,
-    "complex_part_written": lambda d: torch.view_as_real((torch.ones(4, device=d) * 1j).index_fill_(0, torch.tensor([1], device=d), 2j)),
+    "complex_part_written": lambda d: torch.view_as_real(
+        (torch.ones(4, device=d) * 1j).index_fill_(0, torch.tensor([1], device=d), 2j)
+    ),
     "unsigned_64": lambda d: torch.arange(4, device=d).to(torch.uint64).cpu().to(torch.int64),
 }
 

@@ -65,7 +65,9 @@ CPU_ARGUMENTS = {"tensor_split"}
 
 def to_device(tree, device):
     """The tree's tensors on the device, with the strides, overlaps and shared storages that they have on the CPU."""
-    storages = collections.Counter(t.untyped_storage().data_ptr() for t in tensors_of(tree) if t.layout == torch.strided)
+    storages = collections.Counter(
+        t.untyped_storage().data_ptr() for t in tensors_of(tree) if t.layout == torch.strided
+    )
     moved = {}
 
     def move(t):
@@ -112,7 +114,9 @@ def assert_same(expected, actual, dtype, rough=False):
     for a, b in zip(expected, actual, strict=True):
         if a.layout != torch.strided:
             continue
-        tolerance = {torch.bfloat16: (1.6e-2, 4e-2 if rough else 1e-2), torch.float32: (1e-4, 1e-4)}.get(dtype, (None, None))
+        tolerance = {torch.bfloat16: (1.6e-2, 4e-2 if rough else 1e-2), torch.float32: (1e-4, 1e-4)}.get(
+            dtype, (None, None)
+        )
         torch.testing.assert_close(b.cpu(), a, rtol=tolerance[0], atol=tolerance[1], equal_nan=True, check_device=False)
 
 
@@ -165,7 +169,9 @@ def test_bad_arguments_raise_as_in_eager(op):
         expected, _ = call(op, error.sample_input, "cpu")
         actual, _ = call(op, error.sample_input, "xla")
         try:
-            pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, actual)  # some errors depend on data: they come with the values
+            pytree.tree_map_only(
+                torch.Tensor, torch.Tensor.cpu, actual
+            )  # some errors depend on data: they come with the values
         except Exception as late:
             actual = late
         assert type(expected) is type(actual), f"input {i}: {expected!r} on the CPU, {actual!r} on the device"

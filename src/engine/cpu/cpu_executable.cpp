@@ -65,7 +65,7 @@ void CpuExecutable::run(RunArgs& args) {
   }
   collect_outputs(args);
   bool is_short = std::chrono::steady_clock::now() - begin < kShortRun;
-  prefers_caller_.store(is_short && at::get_num_threads() > 1 && uses_threads(), std::memory_order_relaxed);
+  brief_.store(is_short && at::get_num_threads() > 1 && uses_threads(), std::memory_order_relaxed);
 }
 
 void CpuExecutable::start_run(RunArgs& args) {

@@ -57,8 +57,8 @@ class CpuExecutable final : public Executable {
   // `fusion`: false compiles each primitive to a kernel of its own and calls the functional forms of ATen.
   CpuExecutable(const Graph& graph, bool fusion);
   void run(RunArgs& args) override;
-  bool prefers_caller() const override {
-    return prefers_caller_.load(std::memory_order_relaxed);
+  bool is_brief() const override {
+    return brief_.load(std::memory_order_relaxed);
   }
   int64_t scratch_bytes() const override {
     return plan_.arena_bytes;
@@ -90,7 +90,7 @@ class CpuExecutable final : public Executable {
 
   bool uses_threads() const;
 
-  std::atomic<bool> prefers_caller_{false}; // set by each run for the next
+  std::atomic<bool> brief_{false}; // set by each run for the next
   std::mutex mutex_; // one run at a time; guards all below
   std::vector<char*> base_; // by memory
   std::vector<BlockRef> blocks_; // by memory: what the run owns
