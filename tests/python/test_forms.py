@@ -46,7 +46,7 @@ WORDS = {
 
 
 def overload(name):
-    base = name.partition(".")[0]
+    base, _, kind = name.partition(".")
     return getattr(getattr(aten, base), kind or "default")
 
 
