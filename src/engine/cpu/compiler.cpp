@@ -6,6 +6,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "core/env.h"
 #include "core/errors.h"
 #include "engine/cpu/cpu_executable.h"
 
@@ -16,6 +17,14 @@ constexpr int64_t kWorkPerThread = 131072;
 constexpr size_t kParallelCompile = 4; // from this many kernels on
 
 // Compiles on this thread and one more.
+void print_listing(const KernelSpec& spec) {
+  KernelListing listing = list_kernel(spec);
+  env::debug_print("kernel", listing.llvm_ir);
+  if (env::debug_level() >= 5) {
+    env::debug_print("assembly", listing.assembly);
+  }
+}
+
 std::vector<KernelFn> compile_all(const std::vector<BuiltKernel>& kernels) {
   std::vector<KernelFn> functions(kernels.size());
   std::atomic<size_t> next{0};
@@ -163,6 +172,9 @@ struct CpuExecutable::Compiler {
 
   void finish_kernels() {
     std::vector<KernelFn> functions = compile_all(built);
+    for (size_t i = 0; i < built.size() && env::debug_level() >= 4; ++i) {
+      print_listing(built[i].spec);
+    }
     for (size_t i = 0; i < built.size(); ++i) {
       BuiltKernel& kernel = built[i];
       KernelStep step;

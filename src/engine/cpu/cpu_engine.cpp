@@ -11,6 +11,10 @@ namespace {
 
 class CpuEngine final : public Engine {
  public:
+  CpuEngine() {
+    set_kernel_cache_dir(env::cache_dir());
+  }
+
   std::shared_ptr<Executable> compile(Graph graph) override {
     auto executable = std::make_shared<CpuExecutable>(graph, env::fusion());
     if (env::debug_level() >= 3) {
