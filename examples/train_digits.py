@@ -111,7 +111,7 @@ def train_epoch(model, loss_fn, optimizer, train_loader, device, title: str, log
         xm.optimizer_step(optimizer, barrier=True)
         losses.append(loss.detach())
         log.note(f"{title}, batch {index + 1} of {len(data)} images")
-    return torch.stack(losses).mean().item()
+    return statistics.fmean(loss.item() for loss in losses)
 
 
 @torch.no_grad()
