@@ -102,7 +102,7 @@ void execute(Run& run) {
   }
 }
 
-// Runs the first of the queue, without the lock.
+// Runs the first of the queue without the lock. Nobody else does meanwhile.
 void run_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   q.running = true;
   Run& run = q.runs.front(); // references into a deque stay valid while others are pushed
@@ -113,6 +113,9 @@ void run_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   q.runs.pop_front();
   q.running = false;
   wait::changed().notify_all();
+  if (!q.runs.empty()) {
+    q.work.notify_one();
+  }
 }
 
 void thread_main() {
@@ -120,7 +123,7 @@ void thread_main() {
   Queue& q = queue();
   std::unique_lock<std::mutex> lock(wait::mutex());
   for (;;) {
-    q.work.wait(lock, [&] { return q.stop || !q.runs.empty(); });
+    q.work.wait(lock, [&] { return q.stop || (!q.runs.empty() && !q.running); });
     if (q.stop) {
       break;
     }
