@@ -3,7 +3,7 @@
 .PHONY: help setup build demo test test-fast lint format bench dev wheel asan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-CPP := $(shell find src include tests -name '*.cpp' -o -name '*.h')
+CPP := $(shell find src tests bench -name '*.cpp' -o -name '*.h')
 
 help:
 	@echo "Commands (demo and test set up everything they need on Debian 12; each later run starts in seconds):"

@@ -70,6 +70,8 @@ class Executable {
   virtual ~Executable() = default;
   // Runs to the end on the calling thread (and the engine's pool). Throws UserError; then donated inputs may be lost, nothing else is.
   virtual void run(RunArgs& args) = 0;
+  // Called on the thread that hands in a run, before the run starts: frees what that thread keeps of the engine's processors.
+  virtual void prepare_caller() {}
   // True when runs are short and keep several threads busy, so that recording beside them costs more than it hides. Any thread.
   virtual bool is_brief() const {
     return false;

@@ -29,6 +29,13 @@ std::condition_variable& changed() {
   return *c;
 }
 
+void notify() {
+  {
+    std::lock_guard<std::mutex> lock(mutex()); // a thread that has just found its value missing is now waiting
+  }
+  changed().notify_all();
+}
+
 void check_process() {
   XLA_CHECK(!in_forked_child(), "the XLA device cannot be used in a forked process; use start method 'spawn'");
 }
@@ -66,20 +73,12 @@ const EngineBufferRef& Buffer::get() const {
 
 void Buffer::set_ready(EngineBufferRef payload) {
   payload_ = std::move(payload);
-  {
-    std::lock_guard<std::mutex> lock(wait::mutex());
-    state_.store(State::kReady, std::memory_order_release);
-  }
-  wait::changed().notify_all();
+  state_.store(State::kReady, std::memory_order_release);
 }
 
 void Buffer::set_failed(std::exception_ptr error) {
   error_ = std::move(error);
-  {
-    std::lock_guard<std::mutex> lock(wait::mutex());
-    state_.store(State::kFailed, std::memory_order_release);
-  }
-  wait::changed().notify_all();
+  state_.store(State::kFailed, std::memory_order_release);
 }
 
 EngineBufferRef Buffer::take() {

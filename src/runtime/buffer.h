@@ -2,10 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <exception>
 #include <memory>
-#include <mutex>
 
 #include "engine/engine.h"
 
@@ -34,6 +32,7 @@ class Buffer {
   // For the executor, which runs in order: payload without waiting. Throws the run's error if the buffer failed.
   const EngineBufferRef& get() const;
 
+  // Threads in wait() see it once the caller has taken the lock of runtime/wait.h and notified.
   void set_ready(EngineBufferRef payload);
   void set_failed(std::exception_ptr error);
   // Gives the payload away (donation). Executor thread only.

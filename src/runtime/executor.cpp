@@ -102,34 +102,27 @@ void execute(Run& run) {
   }
 }
 
-// Runs the first of the queue without the lock. Nobody else does meanwhile.
-void run_first(Queue& q, std::unique_lock<std::mutex>& lock) {
-  q.running = true;
-  Run& run = q.runs.front(); // references into a deque stay valid while others are pushed
-  lock.unlock();
-  execute(run);
-  run = Run(); // frees what the run held without the lock
-  lock.lock();
-  q.runs.pop_front();
-  q.running = false;
-  wait::changed().notify_all();
-  if (!q.runs.empty()) {
-    q.work.notify_one();
-  }
-}
-
 void thread_main() {
   pthread_setname_np(pthread_self(), "xla_executor");
   Queue& q = queue();
   std::unique_lock<std::mutex> lock(wait::mutex());
   for (;;) {
-    q.work.wait(lock, [&] { return q.stop || (!q.runs.empty() && !q.running); });
+    q.work.wait(lock, [&] { return q.stop || !q.runs.empty(); });
     if (q.stop) {
       break;
     }
-    run_first(q, lock);
+    q.running = true;
+    Run& run = q.runs.front(); // references into a deque stay valid while others are pushed
+    lock.unlock();
+    execute(run);
+    run = Run(); // frees what the run held without the lock
+    lock.lock();
+    q.runs.pop_front();
+    q.running = false;
+    lock.unlock();
+    wait::changed().notify_all(); // once for all outputs of the run: each waking takes a processor from the run's threads
+    lock.lock();
   }
-  wait::changed().notify_all();
 }
 
 // At exit the run in progress is left to end and the rest is dropped, so that static destructors find no thread of ours at work.

@@ -10,6 +10,7 @@ namespace torch_xla::wait {
 
 std::mutex& mutex(); // never destroyed
 std::condition_variable& changed(); // a buffer or the executor's queue changed; with mutex()
+void notify(); // after set_ready() or set_failed() of a buffer that a thread may wait for
 bool in_forked_child(); // see executor.cpp
 void check_process(); // throws UserError in a forked child
 void set_reported(const std::exception_ptr& error); // a wait for a value throws it, so drain() need not

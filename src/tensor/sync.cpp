@@ -8,6 +8,7 @@
 #include "core/metrics.h"
 #include "passes/passes.h"
 #include "runtime/executor.h"
+#include "runtime/wait.h"
 #include "tensor/api.h"
 #include "tensor/program_cache.h"
 #include "tensor/recorder.h"
@@ -127,6 +128,7 @@ void fail_outputs(Trace& trace, const ValueBits& alive, std::exception_ptr error
   for (const BufferRef& buffer : make_outputs(trace, list_values(alive), alive)) {
     buffer->set_failed(error);
   }
+  wait::notify();
 }
 
 // A buffer that no lazy value refers to any more is the run's alone.
@@ -141,6 +143,7 @@ std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
 void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
   static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
   static metrics::Counter executed("ExecuteComputation");
+  program.executable->prepare_caller();
   Run run;
   run.executable = program.executable;
   run.outputs = make_outputs(trace, program.outputs, alive);

@@ -2,6 +2,7 @@
 #include "engine/cpu/cpu_executable.h"
 
 #include <ATen/Parallel.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -34,6 +35,12 @@ CpuBuffer& cpu_buffer(const EngineBufferRef& buffer) {
 // Some step is divided among threads: large kernels and all library calls.
 bool CpuExecutable::uses_threads() const {
   return !calls_.empty() || std::any_of(kernels_.begin(), kernels_.end(), [](const KernelStep& k) { return k.units > k.grain; });
+}
+
+// libgomp's threads wait for work by spinning only while all teams of the process together are no more than the processors; beyond that each
+// parallel region of the run puts its threads to sleep and wakes them. The team that eager work left on the calling thread ends here.
+void CpuExecutable::prepare_caller() {
+  omp_pause_resource(omp_pause_soft, omp_get_initial_device());
 }
 
 void CpuExecutable::run(RunArgs& args) {

@@ -57,6 +57,7 @@ class CpuExecutable final : public Executable {
   // `fusion`: false compiles each primitive to a kernel of its own and calls the functional forms of ATen.
   CpuExecutable(const Graph& graph, bool fusion);
   void run(RunArgs& args) override;
+  void prepare_caller() override;
   bool is_brief() const override {
     return brief_.load(std::memory_order_relaxed);
   }
