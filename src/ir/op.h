@@ -39,17 +39,16 @@ enum OpTrait : uint32_t {
   kNoTraits = 0,
   kRandom = 1u << 0, // draws from a generator; operands end with seed and offset
   kNoBoolOperand = 1u << 1, // ATen refuses Bool operands (neg, sub)
-  kHeavy = 1u << 2, // worth running beside others: GEMM, convolution, LSTM
-  kKeepsOrder = 1u << 3, // a composite whose result lies in memory as TensorIterator's would: in the order of its operands
-  kFormatOfAll = 1u << 4, // the result is channels-last when all operands are (cat)
-  kUnitAlpha = 1u << 5, // the last operand is a factor that the recorder leaves out when it is 1
-  kFloatOnly = 1u << 6, // ATen refuses results of integer types
-  kNoFloat = 1u << 7, // ATen refuses results of floating types
-  kNoBool = 1u << 8, // ATen refuses results of type Bool
-  kDivides = 1u << 9, // ATen raises for an integer divided by zero
-  kSameDtype = 1u << 10, // ATen refuses tensors of different dtypes
-  kMask = 1u << 11, // ATen refuses a mask of another type than Bool: operand 0 by the rule kTail, else operand 1
-  kNonNegative = 1u << 12, // ATen refuses a negative number (softshrink)
+  kKeepsOrder = 1u << 2, // a composite whose result lies in memory as TensorIterator's would: in the order of its operands
+  kFormatOfAll = 1u << 3, // the result is channels-last when all operands are (cat)
+  kUnitAlpha = 1u << 4, // the last operand is a factor that the recorder leaves out when it is 1
+  kFloatOnly = 1u << 5, // ATen refuses results of integer types
+  kNoFloat = 1u << 6, // ATen refuses results of floating types
+  kNoBool = 1u << 7, // ATen refuses results of type Bool
+  kDivides = 1u << 8, // ATen raises for an integer divided by zero
+  kSameDtype = 1u << 9, // ATen refuses tensors of different dtypes
+  kMask = 1u << 10, // ATen refuses a mask of another type than Bool: operand 0 by the rule kTail, else operand 1
+  kNonNegative = 1u << 11, // ATen refuses a negative number (softshrink)
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
   kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kDivides | kSameDtype | kMask | kNonNegative,
 };

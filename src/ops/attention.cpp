@@ -31,7 +31,7 @@ void infer_flash_backward(InferContext& c) {
   like_operand<3>(c);
 }
 
-#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kHeavy, .infer = INFER}
+#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
 
 constinit const Op kRows[] = {
     ROW("_scaled_dot_product_flash_attention_for_cpu", infer_flash),

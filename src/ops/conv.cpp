@@ -229,12 +229,11 @@ void infer_col2im(InferContext& c) {
 }
 
 #define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
-#define HEAVY(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kHeavy, .infer = INFER}
 #define UPSAMPLE(NAME, RANK) ROW(NAME, infer_upsample<RANK>), ROW(NAME "_backward", infer_upsample_backward)
 
 constinit const Op kRows[] = {
-    HEAVY("convolution", infer_convolution),
-    HEAVY("convolution_backward", infer_convolution_backward),
+    ROW("convolution", infer_convolution),
+    ROW("convolution_backward", infer_convolution_backward),
     ROW("max_pool2d_with_indices", infer_max_pool<2>),
     ROW("max_pool2d_with_indices_backward", like_operand<1>),
     ROW("max_pool3d_with_indices", infer_max_pool<3>),

@@ -149,20 +149,20 @@ void infer_addr(InferContext& c) {
   add_sum(c, {c.operand(1).dims[0], c.operand(2).dims[0]});
 }
 
-#define ROW(NAME, TRAITS, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = TRAITS, .infer = INFER}
+#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
 
 constinit const Op kRows[] = {
-    ROW("mm", kHeavy, infer_mm),
-    ROW("addmm", kHeavy, infer_addmm),
-    ROW("_addmm_activation", kHeavy, infer_addmm),
-    ROW("bmm", kHeavy, infer_bmm),
-    ROW("baddbmm", kHeavy, infer_baddbmm),
-    ROW("addbmm", kHeavy, infer_addbmm),
-    ROW("mv", kNoTraits, infer_mv),
-    ROW("addmv", kNoTraits, infer_addmv),
-    ROW("dot", kNoTraits, infer_dot),
-    ROW("vdot", kNoTraits, infer_dot),
-    ROW("addr", kNoTraits, infer_addr),
+    ROW("mm", infer_mm),
+    ROW("addmm", infer_addmm),
+    ROW("_addmm_activation", infer_addmm),
+    ROW("bmm", infer_bmm),
+    ROW("baddbmm", infer_baddbmm),
+    ROW("addbmm", infer_addbmm),
+    ROW("mv", infer_mv),
+    ROW("addmv", infer_addmv),
+    ROW("dot", infer_dot),
+    ROW("vdot", infer_dot),
+    ROW("addr", infer_addr),
 };
 
 } // namespace

@@ -97,7 +97,7 @@ void expand_cell_backward(ExpandContext& c) {
 }
 
 constinit const Op kRows[] = {
-    {.name = "aten::mkldnn_rnn_layer", .kind = OpKind::kLibrary, .traits = kHeavy, .infer = infer_layer},
+    {.name = "aten::mkldnn_rnn_layer", .kind = OpKind::kLibrary, .infer = infer_layer},
     {.name = "aten::_thnn_fused_lstm_cell", .kind = OpKind::kComposite, .infer = infer_cell, .expand = expand_cell},
     {.name = "aten::_thnn_fused_lstm_cell_backward_impl",
      .kind = OpKind::kComposite,

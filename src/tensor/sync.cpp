@@ -22,8 +22,6 @@ const char* cause_text(SyncCause cause) {
       return "user torch_xla.sync";
     case SyncCause::kRead:
       return "user code read a value";
-    case SyncCause::kFallback:
-      return "an operation without a row ran on the CPU";
     case SyncCause::kCut:
       return "the trace was cut at a repeat of its loop";
     case SyncCause::kEager:

@@ -8,7 +8,7 @@
 namespace torch_xla {
 
 // Why a sync happens: shown in dumps and counted.
-enum class SyncCause { kUser, kRead, kFallback, kCut, kEager };
+enum class SyncCause { kUser, kRead, kCut, kEager };
 
 // The caller holds the recording lock. Values that no cell refers to are dropped, all others get buffers.
 void sync_locked(SyncCause cause);
