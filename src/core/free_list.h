@@ -1,8 +1,13 @@
-// Small objects that come and go with every recorded operation: memory of freed ones is kept by thread.
+// Small objects that come and go with every recorded operation: memory of freed ones is kept by thread, living ones are counted.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <mutex>
 #include <new>
+#include <vector>
 
 namespace torch_xla {
 
@@ -12,6 +17,7 @@ class FreeListed {
  public:
   static void* operator new(size_t size) {
     List& l = list();
+    l.count(1);
     if (!l.head) {
       return ::operator new(size);
     }
@@ -22,12 +28,23 @@ class FreeListed {
   }
   static void operator delete(void* p) {
     List& l = list();
+    l.count(-1);
     if (l.length >= kMaxKept) {
       ::operator delete(p);
       return;
     }
     l.head = new (p) Link{l.head};
     ++l.length;
+  }
+  // Objects alive in the process; exact when no other thread makes or frees one meanwhile. Any thread.
+  static int64_t count_live() {
+    Registry& r = registry();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    int64_t sum = r.of_ended_threads;
+    for (const List* l : r.lists) {
+      sum += l->live.load(std::memory_order_relaxed);
+    }
+    return sum;
   }
 
  private:
@@ -39,6 +56,16 @@ class FreeListed {
     Link* head = nullptr;
     size_t length = 0;
     bool begun = false;
+    std::atomic<int64_t> live = 0; // made less freed by this thread, which alone writes it
+
+    void count(int64_t n) {
+      live.store(live.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    }
+  };
+  struct Registry {
+    std::mutex mutex;
+    std::vector<const List*> lists;
+    int64_t of_ended_threads = 0;
   };
   // Trivially destructible, so that deleters may run at any time of a thread's end; what a dead thread kept is freed by its Sweeper.
   struct Sweeper {
@@ -50,10 +77,23 @@ class FreeListed {
         list.head = link->next;
         ::operator delete(link);
       }
+      Registry& r = registry();
+      std::lock_guard<std::mutex> lock(r.mutex);
+      std::erase(r.lists, &list);
+      r.of_ended_threads += list.live.load(std::memory_order_relaxed);
     }
   };
+  static Registry& registry() {
+    static auto* r = new Registry; // never destroyed: objects are freed until the process ends
+    return *r;
+  }
   [[gnu::noinline]] static void begin(List& l) {
     l.begun = true;
+    {
+      Registry& r = registry();
+      std::lock_guard<std::mutex> lock(r.mutex);
+      r.lists.push_back(&l);
+    }
     static thread_local Sweeper sweeper{l};
   }
   static List& list() {

@@ -3,16 +3,18 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "tensor/api.h"
 
 namespace torch_xla {
 namespace {
 
-std::atomic<int64_t> live_cell_count{0};
-
-// Addresses are handed out in order from a region that nothing may touch and start again at its end after 8 TB, so that two live tensors
-// share one only after that much was allocated in between.
+// Addresses are handed out from a region that nothing may touch, in chunks for each thread, and start again at its end after 8 TB, so that
+// two live tensors share one only after that much was allocated in between.
 constexpr uintptr_t kRegionBytes = uintptr_t{1} << 43;
+constexpr uintptr_t kChunkBytes = uintptr_t{1} << 30;
 
 uintptr_t region_base() {
   static const uintptr_t base = [] {
@@ -23,20 +25,30 @@ uintptr_t region_base() {
   return base;
 }
 
-void* next_address(size_t nbytes) {
-  static std::atomic<uintptr_t> next{64};
-  uintptr_t size = (nbytes + 127) / 64 * 64;
-  TORCH_CHECK(size < kRegionBytes / 2, "cannot allocate ", nbytes, " bytes on the XLA device");
+uintptr_t take_from_region(uintptr_t size) {
+  static std::atomic<uintptr_t> next{0};
   uintptr_t at = next.fetch_add(size, std::memory_order_relaxed) % kRegionBytes;
   if (at + size > kRegionBytes) {
     at = next.fetch_add(size, std::memory_order_relaxed) % kRegionBytes;
   }
-  return reinterpret_cast<void*>(region_base() + at);
+  return region_base() + at;
+}
+
+void* next_address(size_t nbytes) {
+  static thread_local constinit uintptr_t begin = 0;
+  static thread_local constinit uintptr_t end = 0;
+  uintptr_t size = (nbytes + 127) / 64 * 64; // one line more, so that even an empty storage has an address of its own
+  TORCH_CHECK(size < kRegionBytes / 2, "cannot allocate ", nbytes, " bytes on the XLA device");
+  if (size > end - begin) {
+    uintptr_t taken = std::max(size, kChunkBytes);
+    begin = take_from_region(taken);
+    end = begin + taken;
+  }
+  return reinterpret_cast<void*>(std::exchange(begin, begin + size));
 }
 
 void delete_cell(void* context) {
   delete static_cast<Cell*>(context);
-  live_cell_count.fetch_sub(1, std::memory_order_relaxed);
 }
 
 } // namespace
@@ -45,7 +57,6 @@ c10::DataPtr make_cell(size_t nbytes, int device, Cell** cell) {
   *cell = new Cell;
   (*cell)->nbytes = nbytes;
   (*cell)->device = device;
-  live_cell_count.fetch_add(1, std::memory_order_relaxed);
   return {next_address(nbytes), *cell, &delete_cell, c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device))};
 }
 
@@ -55,7 +66,7 @@ c10::DataPtr allocate_cell(size_t nbytes, int device) {
 }
 
 int64_t live_cells() {
-  return live_cell_count.load(std::memory_order_relaxed);
+  return Cell::count_live();
 }
 
 } // namespace torch_xla

@@ -13,11 +13,13 @@ namespace torch_xla {
 // one. Deleters only decrement, on any thread. All other members are guarded by the recording lock.
 class LazyValue : public FreeListed<LazyValue> {
  public:
+  // With two references: the trace's and the caller's.
   static LazyValue* pending(int32_t id) {
-    return new LazyValue(id);
+    return new LazyValue(id, 2);
   }
+  // With one reference, the caller's.
   static LazyValue* ready(BufferRef buffer) {
-    auto* value = new LazyValue(-1);
+    auto* value = new LazyValue(-1, 1);
     value->set_buffer(std::move(buffer));
     return value;
   }
@@ -46,14 +48,14 @@ class LazyValue : public FreeListed<LazyValue> {
   }
 
  private:
-  explicit LazyValue(int32_t id) : id_(id) {}
+  LazyValue(int32_t id, int32_t refs) : refs_(refs), id_(id) {}
   ~LazyValue() {
     if (buffer_) {
       buffer_->owners.fetch_sub(1, std::memory_order_acq_rel);
     }
   }
 
-  std::atomic<int32_t> refs_{1};
+  std::atomic<int32_t> refs_;
   int32_t id_;
   BufferRef buffer_;
 };

@@ -14,7 +14,7 @@ void register_tensor_kernels() {
   static bool once = [] {
     register_basic_kernels(*kernels);
     register_special_kernels(*kernels);
-    register_rows(*kernels);
+    register_rows({*kernels, *autograd});
     register_composite_autograd(*autograd);
     register_fallback();
     return true;

@@ -57,31 +57,31 @@ metrics::Counter* counter_of(const std::string& aten_name) {
   return &metrics::find_or_create_counter("xla::" + aten_name.substr(aten_name.find("::") + 2));
 }
 
-void register_overload(torch::Library& library, const Op& op, Convention convention, const c10::OperatorHandle& handle) {
+void register_overload(const RowLibraries& libraries, const Op& op, Convention convention, const c10::OperatorHandle& handle) {
   RowOverload overload{&op, convention, handle, counter_of(handle.schema().name())};
-  if (op.kind != OpKind::kPointwise || !register_typed(library, overload)) {
-    register_boxed(library, overload);
+  if (op.kind != OpKind::kPointwise || !register_typed(libraries, overload)) {
+    register_boxed(libraries.kernels, overload);
   }
 }
 
-void register_row(torch::Library& library, const Op& op, const Overloads& overloads) {
+void register_row(const RowLibraries& libraries, const Op& op, const Overloads& overloads) {
   c10::OperatorName name = torch::jit::parseName(op.name);
   auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
   const c10::FunctionSchema& schema = handle.schema();
   bool inplace = name.name.back() == '_';
-  register_overload(library, op, inplace ? Convention::kInplace : Convention::kFunctional, handle);
+  register_overload(libraries, op, inplace ? Convention::kInplace : Convention::kFunctional, handle);
   if (inplace) {
     return;
   }
   for (const c10::OperatorHandle& candidate : overloads.at(name.name)) {
     if (is_out_form(schema, candidate.schema())) {
-      register_overload(library, op, Convention::kOut, candidate);
+      register_overload(libraries, op, Convention::kOut, candidate);
     }
   }
   auto mutating = overloads.find(name.name + "_");
   for (const c10::OperatorHandle& candidate : mutating == overloads.end() ? std::vector<c10::OperatorHandle>() : mutating->second) {
     if (is_inplace_form(schema, candidate.schema())) {
-      register_overload(library, op, Convention::kInplace, candidate);
+      register_overload(libraries, op, Convention::kInplace, candidate);
     }
   }
 }
@@ -93,12 +93,12 @@ bool has_own_kernel(std::string_view name) {
 
 } // namespace
 
-void register_rows(torch::Library& library) {
+void register_rows(const RowLibraries& libraries) {
   Overloads overloads = list_overloads();
   for (std::span<const Op> table : op_tables()) {
     for (const Op& op : table) {
       if (std::string_view(op.name).starts_with("aten::") && !has_own_kernel(op.name)) {
-        register_row(library, op, overloads);
+        register_row(libraries, op, overloads);
       }
     }
   }

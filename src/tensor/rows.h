@@ -24,10 +24,16 @@ struct RowOverload {
   metrics::Counter* counter = nullptr; // "xla::add"
 };
 
+// Where kernels are registered: at the device's key and at its autograd key.
+struct RowLibraries {
+  torch::Library& kernels;
+  torch::Library& autograd;
+};
+
 // Registers every row and the overloads derived from it.
-void register_rows(torch::Library& library);
+void register_rows(const RowLibraries& libraries);
 // A kernel with an unboxed signature for this overload, if its class has one: tensors and numbers only.
-bool register_typed(torch::Library& library, const RowOverload& overload);
+bool register_typed(const RowLibraries& libraries, const RowOverload& overload);
 // A boxed kernel, for any row.
 void register_boxed(torch::Library& library, const RowOverload& overload);
 // Runs the call on the CPU: see fallback.cpp.

@@ -97,11 +97,12 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attr
 
 LazyValue* Trace::lazy(ValueId id) {
   LazyValue*& slot = lazies_[id];
-  if (!slot) {
+  if (slot) {
+    slot->ref();
+  } else {
     slot = LazyValue::pending(id);
     held_bytes_ += graph_.type(id).nbytes();
   }
-  slot->ref();
   return slot;
 }
 

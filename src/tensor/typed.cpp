@@ -1,8 +1,10 @@
-// Unboxed kernels for pointwise rows, one instance per row and signature class: the dispatcher calls them without boxing.
+// Unboxed kernels for pointwise rows, one instance per row and signature class: the dispatcher calls them without boxing. Each row has a
+// second kernel at the autograd key, which records at once where no gradient is asked for: docs/decisions/0006.
 #include <torch/library.h>
 
 #include <array>
 
+#include "tensor/autograd.h"
 #include "tensor/pointwise.h"
 #include "tensor/rows.h"
 
@@ -29,85 +31,146 @@ Return call_fallback(const RowOverload& row, Args... args) {
 template <class... Rest>
 class SignatureClass {
  public:
-  static bool add(torch::Library& library, const RowOverload& row) {
+  static bool add(const RowLibraries& libraries, const RowOverload& row) {
     switch (row.convention) {
       case Convention::kFunctional:
-        return add_to(library, row, functional_rows, kFunctional);
+        return add_to<Functional>(libraries, row);
       case Convention::kInplace:
-        return add_to(library, row, inplace_rows, kInplace);
+        return add_to<Inplace>(libraries, row);
       case Convention::kOut:
-        return add_to(library, row, out_rows, kOut);
+        return add_to<Out>(libraries, row);
     }
     return false;
   }
 
  private:
-  using Rows = std::array<RowOverload, kMaxRowsPerClass>;
-  static inline Rows functional_rows;
-  static inline Rows inplace_rows;
-  static inline Rows out_rows;
+  using Args = std::array<PointwiseArg, 1 + sizeof...(Rest)>;
+  template <class Signature>
+  struct Slot {
+    RowOverload row;
+    std::optional<c10::TypedOperatorHandle<Signature>> handle;
+  };
+  template <class Signature>
+  using Slots = std::array<Slot<Signature>, kMaxRowsPerClass>;
 
-  template <size_t N>
-  static at::Tensor functional(T self, Rest... rest) {
-    const RowOverload& row = functional_rows[N];
-    std::array<PointwiseArg, 1 + sizeof...(Rest)> args{self, rest...};
-    if (!is_native_call(*row.op, args)) {
-      return call_fallback<at::Tensor, T, Rest...>(row, self, rest...);
+  struct Functional {
+    using Signature = at::Tensor(T, Rest...);
+    static inline Slots<Signature> slots;
+
+    static bool takes(const RowOverload& row, const Args& args) {
+      return is_native_call(*row.op, args);
     }
-    row.counter->add();
-    return record_functional(*row.op, args);
+    static at::Tensor record(const RowOverload& row, const Args& args) {
+      row.counter->add();
+      return record_functional(*row.op, args);
+    }
+    template <size_t N>
+    static at::Tensor kernel(T self, Rest... rest) {
+      const RowOverload& row = slots[N].row;
+      Args args{self, rest...};
+      return takes(row, args) ? record(row, args) : call_fallback<at::Tensor, T, Rest...>(row, self, rest...);
+    }
+    template <size_t N>
+    static at::Tensor autograd_kernel(c10::DispatchKeySet keys, T self, Rest... rest) {
+      const RowOverload& row = slots[N].row;
+      Args args{self, rest...};
+      if (needs_no_autograd(keys, args) && takes(row, args)) {
+        return record(row, args);
+      }
+      return slots[N].handle->redispatch(generic_autograd(keys), self, rest...);
+    }
+  };
+
+  struct Inplace {
+    using Signature = at::Tensor&(at::Tensor&, Rest...);
+    static inline Slots<Signature> slots;
+
+    static bool takes(const RowOverload& row, const at::Tensor& self, const Args& args) {
+      return is_native_call(*row.op, args) && !overlaps_itself(self);
+    }
+    static at::Tensor& record(const RowOverload& row, at::Tensor& self, const Args& args) {
+      row.counter->add();
+      record_inplace(*row.op, self, args);
+      return self;
+    }
+    template <size_t N>
+    static at::Tensor& kernel(at::Tensor& self, Rest... rest) {
+      const RowOverload& row = slots[N].row;
+      Args args{self, rest...};
+      return takes(row, self, args) ? record(row, self, args) : call_fallback<at::Tensor&, at::Tensor&, Rest...>(row, self, rest...);
+    }
+    template <size_t N>
+    static at::Tensor& autograd_kernel(c10::DispatchKeySet keys, at::Tensor& self, Rest... rest) {
+      const RowOverload& row = slots[N].row;
+      Args args{self, rest...};
+      if (needs_no_autograd(keys, args) && takes(row, self, args)) {
+        record(row, self, args);
+        note_write(keys, self);
+        return self;
+      }
+      return slots[N].handle->redispatch(generic_autograd(keys), self, rest...);
+    }
+  };
+
+  struct Out {
+    using Signature = at::Tensor&(T, Rest..., at::Tensor&);
+    static inline Slots<Signature> slots;
+
+    static bool takes(const RowOverload& row, const Args& args, const at::Tensor& result) {
+      return is_native_call(*row.op, args) && is_native_out(*row.op, args, result);
+    }
+    static at::Tensor& record(const RowOverload& row, const Args& args, at::Tensor& result) {
+      row.counter->add();
+      record_out(*row.op, result, args);
+      return result;
+    }
+    template <size_t N>
+    static at::Tensor& kernel(T self, Rest... rest, at::Tensor& result) {
+      const RowOverload& row = slots[N].row;
+      Args args{self, rest...};
+      return takes(row, args, result) ? record(row, args, result)
+                                      : call_fallback<at::Tensor&, T, Rest..., at::Tensor&>(row, self, rest..., result);
+    }
+    template <size_t N>
+    static at::Tensor& autograd_kernel(c10::DispatchKeySet keys, T self, Rest... rest, at::Tensor& result) {
+      const RowOverload& row = slots[N].row;
+      Args args{self, rest...};
+      if (needs_no_autograd(keys, args) && needs_no_autograd(keys, std::array{PointwiseArg(result)}) && takes(row, args, result)) {
+        record(row, args, result);
+        note_write(keys, result);
+        return result;
+      }
+      return slots[N].handle->redispatch(generic_autograd(keys), self, rest..., result);
+    }
+  };
+
+  template <class Form, size_t... N>
+  static auto list_kernels(std::index_sequence<N...>) {
+    return std::array{&Form::template kernel<N>...};
   }
-  template <size_t N>
-  static at::Tensor& inplace(at::Tensor& self, Rest... rest) {
-    const RowOverload& row = inplace_rows[N];
-    std::array<PointwiseArg, 1 + sizeof...(Rest)> args{self, rest...};
-    if (!is_native_call(*row.op, args) || overlaps_itself(self)) {
-      return call_fallback<at::Tensor&, at::Tensor&, Rest...>(row, self, rest...);
-    }
-    row.counter->add();
-    record_inplace(*row.op, self, args);
-    return self;
-  }
-  template <size_t N>
-  static at::Tensor& out(T self, Rest... rest, at::Tensor& result) {
-    const RowOverload& row = out_rows[N];
-    std::array<PointwiseArg, 1 + sizeof...(Rest)> args{self, rest...};
-    if (!is_native_call(*row.op, args) || !is_native_out(*row.op, args, result)) {
-      return call_fallback<at::Tensor&, T, Rest..., at::Tensor&>(row, self, rest..., result);
-    }
-    row.counter->add();
-    record_out(*row.op, result, args);
-    return result;
+  template <class Form, size_t... N>
+  static auto list_autograd_kernels(std::index_sequence<N...>) {
+    return std::array{&Form::template autograd_kernel<N>...};
   }
 
-  template <size_t... N>
-  static auto list_functional(std::index_sequence<N...>) {
-    return std::array{&functional<N>...};
-  }
-  template <size_t... N>
-  static auto list_inplace(std::index_sequence<N...>) {
-    return std::array{&inplace<N>...};
-  }
-  template <size_t... N>
-  static auto list_out(std::index_sequence<N...>) {
-    return std::array{&out<N>...};
-  }
-  using Indices = std::make_index_sequence<kMaxRowsPerClass>;
-  static inline const auto kFunctional = list_functional(Indices());
-  static inline const auto kInplace = list_inplace(Indices());
-  static inline const auto kOut = list_out(Indices());
-
-  template <class Kernels>
-  static bool add_to(torch::Library& library, const RowOverload& row, Rows& rows, const Kernels& kernels) {
-    size_t slot = 0;
-    while (slot < rows.size() && rows[slot].op) {
-      ++slot;
+  template <class Form>
+  static bool add_to(const RowLibraries& libraries, const RowOverload& row) {
+    using Indices = std::make_index_sequence<kMaxRowsPerClass>;
+    static const auto kernels = list_kernels<Form>(Indices());
+    static const auto autograd_kernels = list_autograd_kernels<Form>(Indices());
+    size_t n = 0;
+    while (n < Form::slots.size() && Form::slots[n].row.op) {
+      ++n;
     }
-    if (slot == rows.size()) {
+    if (n == Form::slots.size()) {
       return false;
     }
-    rows[slot] = row;
-    library.impl(c10::toString(row.handle->operator_name()).c_str(), torch::CppFunction(kernels[slot]));
+    Form::slots[n] = {row, row.handle->template typed<typename Form::Signature>()};
+    std::string name = c10::toString(row.handle->operator_name());
+    libraries.kernels.impl(name.c_str(), torch::CppFunction(kernels[n]));
+    if (row.handle->hasKernelForDispatchKey(c10::DispatchKey::Autograd)) {
+      libraries.autograd.impl(name.c_str(), torch::CppFunction(autograd_kernels[n]));
+    }
     return true;
   }
 };
@@ -131,28 +194,28 @@ std::string signature(const RowOverload& row) {
 
 } // namespace
 
-bool register_typed(torch::Library& library, const RowOverload& row) {
+bool register_typed(const RowLibraries& libraries, const RowOverload& row) {
   std::string text = signature(row);
   if (text == "T") {
-    return SignatureClass<>::add(library, row);
+    return SignatureClass<>::add(libraries, row);
   }
   if (text == "TT") {
-    return SignatureClass<T>::add(library, row);
+    return SignatureClass<T>::add(libraries, row);
   }
   if (text == "TS") {
-    return SignatureClass<S>::add(library, row);
+    return SignatureClass<S>::add(libraries, row);
   }
   if (text == "TTS") {
-    return SignatureClass<T, S>::add(library, row);
+    return SignatureClass<T, S>::add(libraries, row);
   }
   if (text == "TSS") {
-    return SignatureClass<S, S>::add(library, row);
+    return SignatureClass<S, S>::add(libraries, row);
   }
   if (text == "TTT") {
-    return SignatureClass<T, T>::add(library, row);
+    return SignatureClass<T, T>::add(libraries, row);
   }
   if (text == "TTTS") {
-    return SignatureClass<T, T, S>::add(library, row);
+    return SignatureClass<T, T, S>::add(libraries, row);
   }
   return false;
 }
