@@ -78,7 +78,7 @@ def test_gradient_modes(device):
     assert b.is_inference() and not b.requires_grad
     with pytest.raises(RuntimeError, match="leaf Variable"):
         a.add_(1)
-    with pytest.raises(RuntimeError, match="automatic differentiation|out=..."):
+    with pytest.raises(RuntimeError, match="automatic differentiation"):
         torch.mul(a, 2, out=torch.empty(2, device=device))
 
 
