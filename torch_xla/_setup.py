@@ -44,6 +44,8 @@ def register() -> None:
     _add_methods()
     torch.set_autocast_dtype(NAME, torch.bfloat16)
     _auto_sync.install()
+    # Recording needs no thread of its own, as CPU tensors need none: backward runs on the thread that calls it, without two switches.
+    torch._C._set_multithreading_enabled(False)
 
 
 register()

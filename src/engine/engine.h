@@ -72,10 +72,6 @@ class Executable {
   virtual void run(RunArgs& args) = 0;
   // Called on the thread that hands in a run, before the run starts: frees what that thread keeps of the engine's processors.
   virtual void prepare_caller() {}
-  // True when runs are short and keep several threads busy, so that recording beside them costs more than it hides. Any thread.
-  virtual bool is_brief() const {
-    return false;
-  }
   // Bytes of scratch memory a run needs beside inputs and outputs.
   virtual int64_t scratch_bytes() const = 0;
   // Steps in the order in which they run, for dumps.

@@ -183,10 +183,7 @@ void Executor::enqueue(Run run) {
 
 void Executor::wait_for_room() {
   Queue& q = queue();
-  wait::until([&q] {
-    bool awaited = !q.runs.empty() && q.runs.back().awaited;
-    return q.stop || q.runs.size() <= static_cast<size_t>(awaited ? 0 : kMaxQueued);
-  });
+  wait::until([&q] { return q.stop || q.runs.size() <= kMaxQueued; });
 }
 
 void Executor::drain() {

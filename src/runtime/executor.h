@@ -19,8 +19,6 @@ struct Run {
   std::vector<uint64_t> scalars;
   RunOptions options;
   std::vector<BufferRef> outputs; // parallel to Graph::outputs; null where nobody wants the value
-  // wait_for_room() waits until it has ended: see docs/decisions/0004.
-  bool awaited = false;
   // The user's line for a node (Node::location as lowered), asked for when the run fails; may take the GIL.
   std::function<std::string(int32_t)> describe;
 };
@@ -28,7 +26,7 @@ struct Run {
 class Executor {
  public:
   // wait_for_room() returns when no more than this many runs are queued or running.
-  static constexpr int kMaxQueued = 2;
+  static constexpr size_t kMaxQueued = 2;
 
   static Executor& get(); // starts its thread at first use; leaked on purpose; after fork the child gets an error on use
 

@@ -152,7 +152,6 @@ void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
     return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
   };
   run.options.threads = at::get_num_threads();
-  run.awaited = program.executable->is_brief();
   aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
   executed.add();
   Executor::get().enqueue(std::move(run));

@@ -1,5 +1,5 @@
 // Unboxed kernels for pointwise rows, one instance per row and signature class: the dispatcher calls them without boxing. Each row has a
-// second kernel at the autograd key, which records at once where no gradient is asked for: docs/decisions/0006.
+// second kernel at the autograd key, which records at once where no gradient is asked for: docs/decisions/0005.
 #include <torch/library.h>
 
 #include <array>

@@ -5,7 +5,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "core/errors.h"
 
@@ -13,9 +12,6 @@ namespace torch_xla::cpu {
 namespace {
 
 // The number of threads is a setting of each thread that starts parallel work.
-// Longer runs hide the recording of the next step; see docs/decisions/0004.
-constexpr std::chrono::milliseconds kShortRun(5);
-
 void use_threads(int threads) {
   thread_local const int own_choice = at::get_num_threads();
   thread_local int now = own_choice;
@@ -32,11 +28,6 @@ CpuBuffer& cpu_buffer(const EngineBufferRef& buffer) {
 
 } // namespace
 
-// Some step is divided among threads: large kernels and all library calls.
-bool CpuExecutable::uses_threads() const {
-  return !calls_.empty() || std::any_of(kernels_.begin(), kernels_.end(), [](const KernelStep& k) { return k.units > k.grain; });
-}
-
 // libgomp's threads wait for work by spinning only while all teams of the process together are no more than the processors; beyond that each
 // parallel region of the run puts its threads to sleep and wakes them. The team that eager work left on the calling thread ends here.
 void CpuExecutable::prepare_caller() {
@@ -45,7 +36,6 @@ void CpuExecutable::prepare_caller() {
 
 void CpuExecutable::run(RunArgs& args) {
   std::lock_guard<std::mutex> lock(mutex_);
-  auto begin = std::chrono::steady_clock::now();
   use_threads(args.options.threads);
   struct Ending {
     CpuExecutable& executable;
@@ -71,8 +61,6 @@ void CpuExecutable::run(RunArgs& args) {
     release_memory(step, args);
   }
   collect_outputs(args);
-  bool is_short = std::chrono::steady_clock::now() - begin < kShortRun;
-  brief_.store(is_short && at::get_num_threads() > 1 && uses_threads(), std::memory_order_relaxed);
 }
 
 void CpuExecutable::start_run(RunArgs& args) {

@@ -1,7 +1,6 @@
 // A compiled program of the CPU engine: steps over planned memory.
 #pragma once
 
-#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -58,9 +57,6 @@ class CpuExecutable final : public Executable {
   CpuExecutable(const Graph& graph, bool fusion);
   void run(RunArgs& args) override;
   void prepare_caller() override;
-  bool is_brief() const override {
-    return brief_.load(std::memory_order_relaxed);
-  }
   int64_t scratch_bytes() const override {
     return plan_.arena_bytes;
   }
@@ -89,9 +85,7 @@ class CpuExecutable final : public Executable {
   std::vector<UpdateStep> updates_;
   std::vector<std::string> lines_; // text, parallel to steps_
 
-  bool uses_threads() const;
 
-  std::atomic<bool> brief_{false}; // set by each run for the next
   std::mutex mutex_; // one run at a time; guards all below
   std::vector<char*> base_; // by memory
   std::vector<BlockRef> blocks_; // by memory: what the run owns
