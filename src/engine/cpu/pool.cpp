@@ -68,6 +68,9 @@ void* Pool::allocate(size_t size) {
   XLA_CHECK(index < kClasses && size < reserved_, "out of memory: a buffer of ", size, " bytes was asked for");
   char* data = take_free(index);
   if (!data) {
+    if (size >= kLarge) {
+      give_back(size); // what earlier programs left is not held beside new memory; a free block taken again gives back nothing
+    }
     std::lock_guard<std::mutex> lock(classes_[index].mutex);
     data = carve(classes_[index], index, class_size(index));
   }
@@ -84,6 +87,7 @@ char* Pool::take_free(int index) {
     if (!size_class.free.empty()) {
       char* data = size_class.free.back();
       size_class.free.pop_back();
+      size_class.bare = std::min(size_class.bare, size_class.free.size());
       return data;
     }
   }
@@ -96,11 +100,11 @@ int Pool::class_of_block(const void* data) const {
 
 char* Pool::carve(SizeClass& size_class, int index, size_t size) {
   if (size >= kLarge) {
-    return map_chunks(round_to_chunk(size), index, true);
+    return map_chunks(round_to_chunk(size), index, size / kChunk * kChunk); // the last, partly used chunk has small pages
   }
   if (static_cast<size_t>(size_class.end - size_class.next) < size) {
     size_t slab = size <= kChunk / 16 ? kChunk : 4 * kChunk;
-    size_class.next = map_chunks(slab, index, size >= kHuge);
+    size_class.next = map_chunks(slab, index, size >= kHuge ? slab : 0);
     size_class.end = size_class.next + slab;
   }
   char* data = size_class.next;
@@ -108,7 +112,7 @@ char* Pool::carve(SizeClass& size_class, int index, size_t size) {
   return data;
 }
 
-char* Pool::map_chunks(size_t bytes, int index, bool huge) {
+char* Pool::map_chunks(size_t bytes, int index, size_t huge_bytes) {
   std::lock_guard<std::mutex> lock(map_mutex_);
   XLA_CHECK(
       mapped_ + bytes <= reserved_, "out of memory: the XLA CPU engine's pool holds ", mapped_, " bytes, ", bytes, " more were asked for");
@@ -116,8 +120,8 @@ char* Pool::map_chunks(size_t bytes, int index, bool huge) {
   if (mprotect(data, bytes, PROT_READ | PROT_WRITE) != 0) {
     throw UserError(ErrorKind::Runtime, str("out of memory: the system gave no ", bytes, " bytes to the XLA CPU engine"));
   }
-  if (huge) {
-    madvise(data, bytes, MADV_HUGEPAGE);
+  if (huge_bytes) {
+    madvise(data, huge_bytes, MADV_HUGEPAGE);
   }
   for (size_t chunk = mapped_ / kChunk; chunk < (mapped_ + bytes) / kChunk; ++chunk) {
     chunk_class_[chunk] = static_cast<uint16_t>(index);
@@ -144,13 +148,14 @@ void Pool::add_used(int64_t bytes) {
   }
 }
 
-void Pool::empty_cache() {
-  for (int index = class_of(kLarge); index < kClasses; ++index) {
+// The addresses stay with the pool: the system takes the pages and gives zeroed ones at the next touch.
+void Pool::give_back(size_t bytes) {
+  for (int index = kClasses - 1; index >= class_of(kLarge) && bytes; --index) {
     SizeClass& size_class = classes_[index];
     std::lock_guard<std::mutex> lock(size_class.mutex);
-    // The addresses stay with the pool: the system takes the pages and gives zeroed ones at the next touch.
-    for (char* data : size_class.free) {
-      madvise(data, round_to_chunk(class_size(index)), MADV_DONTNEED);
+    while (bytes && size_class.bare < size_class.free.size()) {
+      madvise(size_class.free[size_class.bare++], round_to_chunk(class_size(index)), MADV_DONTNEED);
+      bytes -= std::min(bytes, class_size(index));
     }
   }
 }

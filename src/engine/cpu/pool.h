@@ -24,7 +24,9 @@ class Pool {
     return p >= base_ && p < base_ + reserved_;
   }
   // Gives the large free blocks' memory back to the system.
-  void empty_cache();
+  void empty_cache() {
+    give_back(reserved_);
+  }
 
   int64_t bytes_used() const {
     return used_.load(std::memory_order_relaxed);
@@ -38,7 +40,8 @@ class Pool {
 
   struct SizeClass {
     std::mutex mutex;
-    std::vector<char*> free; // guarded by mutex
+    std::vector<char*> free; // the last one freed is the first one taken; guarded by mutex
+    size_t bare = 0; // so many of the first of `free` have given their pages back; guarded by mutex
     char* next = nullptr; // rest of the slab that is being carved; guarded by mutex
     char* end = nullptr;
   };
@@ -47,7 +50,8 @@ class Pool {
   char* take_free(int index);
   int class_of_block(const void* data) const;
   char* carve(SizeClass& size_class, int index, size_t size);
-  char* map_chunks(size_t bytes, int index, bool huge);
+  char* map_chunks(size_t bytes, int index, size_t huge_bytes);
+  void give_back(size_t bytes);
   void add_used(int64_t bytes);
 
   char* base_ = nullptr; // reserved addresses, made accessible chunk by chunk
