@@ -435,6 +435,9 @@ TEST(KernelRows, Softmax) {
   for (int64_t n : {1, 2, 7, 15, 16, 17, 64, 100, 128, 1000, 70000}) {
     check_softmax(3, {}, n);
   }
+  for (int64_t n : {1, 15, 16, 37, 128, 256}) {
+    check_softmax(301, {}, n); // enough rows that two are computed at a time, and one is left over
+  }
   check_softmax(2, {5}, 16);
   check_softmax(2, {3, 4}, 21);
   check_softmax(1, {2, 3, 2, 2}, 5);
@@ -478,7 +481,8 @@ void check_layer_norm(int64_t rows, int64_t n, DType gamma) {
 
 TEST(KernelRows, LayerNorm) {
   for (int64_t n : {1, 5, 16, 33, 128, 1024, 1500}) {
-    check_layer_norm(4, n, DType::F32);
+    check_layer_norm(259, 80, DType::F32);
+  check_layer_norm(4, n, DType::F32);
     check_layer_norm(4, n, DType::F64);
   }
 }

@@ -1,4 +1,4 @@
-// Kernels that reduce rows: one sweep over the row for each stage of the plan.
+// Kernels that reduce rows: one sweep over the row for each stage of the plan. Short rows are computed two at a time.
 #include "engine/cpu/codegen/convert.h"
 #include "engine/cpu/codegen/emitter.h"
 #include "engine/cpu/codegen/memory.h"
@@ -9,37 +9,89 @@ namespace torch_xla::cpu {
 namespace {
 
 constexpr int64_t kScratchAlign = 64;
+constexpr int64_t kShortRow = 16; // vectors of a row that are too few to hide what each of its reductions waits for
+constexpr int64_t kManyRows = 256; // rows that are worth a second body
 
 class RowEmitter : public Emitter {
  public:
   using Emitter::Emitter;
 
   void emit() {
-    allocate_scratch();
     emit_fixed();
-    emit_loop(ir_, function_->getArg(2), function_->getArg(3), 1, {}, [&](Value* row, llvm::ArrayRef<Value*>) {
-      auto saved = save();
-      enter_row(row);
-      for (size_t s = 0; s < plan_.sweeps.size(); ++s) {
-        if (s > 0) {
-          emit_scalars(static_cast<int>(s));
-        }
-        emit_sweep(plan_.sweeps[s]);
-      }
-      restore(saved);
-      return Carried();
-    });
+    Value* begin = function_->getArg(2);
+    Value* end = function_->getArg(3);
+    if (prefers_pairs()) {
+      Value* pairs_end = ir_.CreateAdd(begin, ir_.CreateAnd(ir_.CreateSub(end, begin), ir_.getInt64(~uint64_t{1})));
+      emit_row_loop(begin, pairs_end, 2);
+      begin = pairs_end;
+    }
+    emit_row_loop(begin, end, 1);
     ir_.CreateRetVoid();
   }
 
  private:
+  // What differs between the rows that a body computes together; of the selected one, Emitter's members hold it.
+  struct Row {
+    Origin origin;
+    std::vector<Value*> values; // by instruction
+    std::vector<Value*> scratch; // by slot
+  };
+
+  // A second row gives the processor work while the first one's reductions end.
+  bool prefers_pairs() const {
+    return spec_.mid.empty() && inner_ <= kShortRow * wide_.width && plan_.sweeps.size() > 1 && spec_.units() >= kManyRows;
+  }
+
+  void emit_row_loop(Value* begin, Value* end, int64_t together) {
+    const Row fixed{save(), values_, {}};
+    rows_.assign(static_cast<size_t>(together), fixed);
+    selected_ = 0;
+    for (Row& row : rows_) {
+      allocate_scratch(row);
+    }
+    emit_loop(ir_, begin, end, together, {}, [&](Value* first, llvm::ArrayRef<Value*>) {
+      for_each_row([&](size_t r) { enter_row(ir_.CreateAdd(first, i64(static_cast<int64_t>(r)))); });
+      for (size_t s = 0; s < plan_.sweeps.size(); ++s) {
+        if (s > 0) {
+          for_each_row([&](size_t) { emit_scalars(static_cast<int>(s)); });
+        }
+        emit_sweep(plan_.sweeps[s]);
+      }
+      return Carried();
+    });
+    restore(fixed.origin);
+    values_ = fixed.values;
+  }
+
+  void for_each_row(llvm::function_ref<void(size_t)> emit) {
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      select(r);
+      emit(r);
+    }
+    select(0);
+  }
+
+  void select(size_t r) {
+    if (r == selected_) {
+      return;
+    }
+    rows_[selected_].origin = save();
+    std::swap(rows_[selected_].values, values_);
+    restore(rows_[r].origin);
+    std::swap(rows_[r].values, values_);
+    selected_ = r;
+  }
+
   // Space for whole vectors, as the last one of a row is stored whole.
-  void allocate_scratch() {
+  void allocate_scratch(Row& row) {
     int64_t elements = num_elements(spec_.mid) * inner_ + wide_.width;
+    llvm::IRBuilder<>::InsertPointGuard guard(ir_);
+    llvm::BasicBlock& entry = function_->getEntryBlock();
+    ir_.SetInsertPoint(&entry, entry.begin());
     for (DType t : plan_.scratch_types) {
       auto* array = ir_.CreateAlloca(memory_type(wide_, compute_type(t)), i64(elements));
       array->setAlignment(llvm::Align(kScratchAlign));
-      scratch_.push_back(array);
+      row.scratch.push_back(array);
     }
   }
 
@@ -51,16 +103,25 @@ class RowEmitter : public Emitter {
 
   void emit_sweep(const Sweep& sweep) {
     Accumulators acc{sweep.reduces, copies()};
-    Carried totals = over_mid(acc, neutral_values(acc), [&](llvm::ArrayRef<Value*> carried) {
-      Vec one = scalar();
-      emit_values(sweep.mid_values, {one, nullptr, nullptr});
+    Vec one = scalar();
+    Carried neutral;
+    for_each_row([&](size_t) { neutral.append(neutral_values(acc)); });
+    Carried totals = over_mid(acc, neutral, [&](llvm::ArrayRef<Value*> carried) {
+      for_each_row([&](size_t) { emit_values(sweep.mid_values, {one, nullptr, nullptr}); });
       Carried next = emit_inner(sweep, acc, carried);
-      emit_stores(sweep.mid_stores, {one, nullptr, nullptr});
+      for_each_row([&](size_t) { emit_stores(sweep.mid_stores, {one, nullptr, nullptr}); });
       return next;
     });
-    for (size_t r = 0; r < sweep.reduces.size(); ++r) {
-      values_[sweep.reduces[r]] = row_result(sweep.reduces[r], llvm::ArrayRef<Value*>(totals).slice(r * acc.copies, acc.copies));
-    }
+    for_each_row([&](size_t r) {
+      for (size_t i = 0; i < sweep.reduces.size(); ++i) {
+        values_[sweep.reduces[i]] = row_result(sweep.reduces[i], of_row(acc, totals, r).slice(i * acc.copies, acc.copies));
+      }
+    });
+  }
+
+  static llvm::ArrayRef<Value*> of_row(const Accumulators& acc, llvm::ArrayRef<Value*> all, size_t r) {
+    size_t count = acc.reduces.size() * static_cast<size_t>(acc.copies);
+    return all.slice(r * count, count);
   }
 
   Carried emit_inner(const Sweep& sweep, const Accumulators& acc, llvm::ArrayRef<Value*> carried) {
@@ -68,18 +129,29 @@ class RowEmitter : public Emitter {
       return Carried();
     }
     if (prefers_one_body(sweep)) {
-      return accumulate(acc, inner_, wide_.width, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
-        return emit_vector(sweep, acc, {wide_, index, wide_.first_lanes(ir_.CreateSub(i64(inner_), index))}, c);
+      return accumulate_rows(acc, inner_, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
+        return emit_vectors(sweep, acc, {wide_, index, wide_.first_lanes(ir_.CreateSub(i64(inner_), index))}, c);
       });
     }
     int64_t whole = inner_ / wide_.width * wide_.width;
-    Carried next = accumulate(acc, whole, wide_.width, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
-      return emit_vector(sweep, acc, {wide_, index, nullptr}, c);
-    });
+    Carried next = accumulate_rows(
+        acc, whole, carried, [&](Value* index, llvm::ArrayRef<Value*> c) { return emit_vectors(sweep, acc, {wide_, index, nullptr}, c); });
     if (whole == inner_) {
       return next;
     }
-    return emit_vector(sweep, acc, {wide_, i64(whole), wide_.first_lanes(i64(inner_ - whole))}, next);
+    return emit_vectors(sweep, acc, {wide_, i64(whole), wide_.first_lanes(i64(inner_ - whole))}, next);
+  }
+
+  // Rows that are computed together are short: no need to split their sums for accuracy.
+  Carried accumulate_rows(const Accumulators& acc, int64_t last, llvm::ArrayRef<Value*> carried, LoopBody body) {
+    return rows_.size() == 1 ? accumulate(acc, last, wide_.width, carried, body)
+                             : emit_loop(ir_, i64(0), i64(last), wide_.width, carried, body);
+  }
+
+  Carried emit_vectors(const Sweep& sweep, const Accumulators& acc, const Position& p, llvm::ArrayRef<Value*> carried) {
+    Carried next;
+    for_each_row([&](size_t r) { next.append(emit_vector(sweep, acc, p, of_row(acc, carried, r))); });
+    return next;
   }
 
   // The oldest accumulator takes the vector and becomes the youngest.
@@ -103,7 +175,7 @@ class RowEmitter : public Emitter {
   }
 
   Value* scratch_address(int id, const Position& p) {
-    Value* base = scratch_[plan_.scratch_slot[id]];
+    Value* base = rows_[selected_].scratch[plan_.scratch_slot[id]];
     Value* row = mid_step_ ? ir_.CreateMul(mid_step_, i64(inner_)) : i64(0);
     return element_address(wide_, compute_type(spec_.body[id].dtype), base, ir_.CreateAdd(row, p.index));
   }
@@ -117,7 +189,8 @@ class RowEmitter : public Emitter {
     return combine_lanes(wide_, instr.prim, instr.dtype, sum);
   }
 
-  std::vector<Value*> scratch_;
+  std::vector<Row> rows_;
+  size_t selected_ = 0;
 };
 
 } // namespace
