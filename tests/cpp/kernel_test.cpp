@@ -482,7 +482,7 @@ void check_layer_norm(int64_t rows, int64_t n, DType gamma) {
 TEST(KernelRows, LayerNorm) {
   for (int64_t n : {1, 5, 16, 33, 128, 1024, 1500}) {
     check_layer_norm(259, 80, DType::F32);
-  check_layer_norm(4, n, DType::F32);
+    check_layer_norm(4, n, DType::F32);
     check_layer_norm(4, n, DType::F64);
   }
 }
