@@ -1,0 +1,17 @@
+// Type promotion of pointwise calls, as at::result_type does it.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <span>
+
+#include "tensor/pointwise.h"
+
+namespace torch_xla {
+
+// The type to which the arguments are promoted. Undefined where none has a type.
+c10::ScalarType promoted_type(std::span<const PointwiseArg> args);
+// The result's type by the row's rule.
+c10::ScalarType result_dtype(const Op& op, std::span<const PointwiseArg> args);
+
+} // namespace torch_xla
