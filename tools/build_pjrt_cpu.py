@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds a PJRT plugin for tests: tools/pjrt_cpu_plugin, over XLA's CPU client in the tensorflow-cpu wheel.
 
-The last line of stdout is the plugin's path. Exit code 77: it cannot be had here (no wheel for this machine, no network),
-with the reason on stderr. Everything lies in ${XDG_CACHE_HOME:-~/.cache}/torch_xla/pjrt_cpu; a second run only looks there.
+The last line of stdout is its path. Exit code 77: it cannot be had here (no wheel for this machine, no network), with the
+reason on stderr. All lies in ${XDG_CACHE_HOME:-~/.cache}/torch_xla/pjrt_cpu; a second run only looks there.
 """
 
 import hashlib

@@ -13,7 +13,7 @@ std::string logical_name(int index) {
 }
 
 std::string hardware_name(int index) {
-  return "CPU:" + std::to_string(index);
+  return engine().hardware() + ":" + std::to_string(index);
 }
 
 std::vector<std::string> names(std::string (*name)(int)) {
@@ -25,7 +25,7 @@ std::vector<std::string> names(std::string (*name)(int)) {
 }
 
 py::dict memory_info(const std::string& /*device*/) {
-  const EngineMemoryInfo info = cpu_engine().memory_info();
+  const EngineMemoryInfo info = engine().memory_info();
   py::dict dict;
   dict["bytes_used"] = info.bytes_used;
   dict["bytes_limit"] = info.bytes_limit;

@@ -19,6 +19,8 @@ PyObject* exception_of(ErrorKind kind) {
       return PyExc_IndexError;
     case ErrorKind::NotImplemented:
       return PyExc_NotImplementedError;
+    case ErrorKind::OutOfMemory:
+      return THPException_OutOfMemoryError;
     case ErrorKind::Runtime:
       break;
   }

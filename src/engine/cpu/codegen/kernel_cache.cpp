@@ -8,7 +8,7 @@
 
 #include "core/hash.h"
 #include "engine/cpu/codegen/jit.h"
-#include "engine/cpu/codegen/object_cache.h"
+#include "engine/object_cache.h"
 #include "engine/cpu/codegen/target.h"
 
 namespace torch_xla::cpu {
