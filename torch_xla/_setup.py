@@ -5,7 +5,7 @@ import os
 import torch
 from torch.utils import backend_registration
 
-from . import _auto_sync, _device_module, _XLAC
+from . import _auto_sync, _device_module, _plugins, _XLAC
 
 NAME = "xla"
 
@@ -44,6 +44,7 @@ def register() -> None:
     _add_methods()
     torch.set_autocast_dtype(NAME, torch.bfloat16)
     _auto_sync.install()
+    _plugins.offer_all()
 
 
 register()

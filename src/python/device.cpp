@@ -44,6 +44,7 @@ void init_device(py::module_& m) {
   m.def("_xla_current_device", [] { return int{current_device()}; });
   m.def("_xla_set_current_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
   m.def("_xla_memory_info", &memory_info, py::arg("device") = "");
+  m.def("_xla_offer_plugin", &offer_plugin, py::arg("device"), py::arg("path"));
   m.def("_in_bad_fork", &in_bad_fork);
 }
 
