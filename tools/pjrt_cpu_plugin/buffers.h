@@ -28,6 +28,8 @@ constexpr TypePair kTypes[] = {
     {PJRT_Buffer_Type_C128, xla::C128},
     {PJRT_Buffer_Type_F8E5M2, xla::F8E5M2},
     {PJRT_Buffer_Type_F8E4M3FN, xla::F8E4M3FN},
+    {PJRT_Buffer_Type_F8E5M2FNUZ, xla::F8E5M2FNUZ},
+    {PJRT_Buffer_Type_F8E4M3FNUZ, xla::F8E4M3FNUZ},
 };
 
 inline xla::PrimitiveType to_xla(PJRT_Buffer_Type type) {
@@ -37,6 +39,12 @@ inline xla::PrimitiveType to_xla(PJRT_Buffer_Type type) {
     }
   }
   return xla::PRIMITIVE_TYPE_INVALID;
+}
+
+// XLA aborts where it meets an invalid type.
+inline absl::Status check_type(PJRT_Buffer_Type type) {
+  return to_xla(type) == xla::PRIMITIVE_TYPE_INVALID ? absl::UnimplementedError(absl::StrCat("this plugin has no buffers of type ", type))
+                                                     : absl::OkStatus();
 }
 
 inline PJRT_Buffer_Type to_c(xla::PrimitiveType type) {
@@ -74,6 +82,7 @@ inline absl::StatusOr<PJRT_Buffer*> wrap(PJRT_Client* client, absl::StatusOr<std
 inline PJRT_Error* buffer_from_host(PJRT_Client_BufferFromHostBuffer_Args* args) {
   using Semantics = xla::PjRtClient::HostBufferSemantics;
   RETURN_ERROR(check_row_major(args->device_layout));
+  RETURN_ERROR(check_type(args->type));
   std::optional<absl::Span<const int64_t>> strides;
   if (args->num_byte_strides > 0) {
     strides = absl::MakeConstSpan(args->byte_strides, args->num_byte_strides);
@@ -99,6 +108,7 @@ inline PJRT_Error* buffer_from_host(PJRT_Client_BufferFromHostBuffer_Args* args)
 
 inline PJRT_Error* create_uninitialized(PJRT_Client_CreateUninitializedBuffer_Args* args) {
   RETURN_ERROR(check_row_major(args->shape_layout));
+  RETURN_ERROR(check_type(args->shape_element_type));
   xla::Shape shape = xla::ShapeUtil::MakeShapeWithDescendingLayout(
       to_xla(args->shape_element_type), absl::MakeConstSpan(args->shape_dims, args->shape_num_dims));
   auto buffer = wrap(
@@ -110,6 +120,7 @@ inline PJRT_Error* create_uninitialized(PJRT_Client_CreateUninitializedBuffer_Ar
 
 inline PJRT_Error* create_view(PJRT_Client_CreateViewOfDeviceBuffer_Args* args) {
   RETURN_ERROR(check_row_major(args->layout));
+  RETURN_ERROR(check_type(args->element_type));
   xla::Shape shape =
       xla::ShapeUtil::MakeShapeWithDescendingLayout(to_xla(args->element_type), absl::MakeConstSpan(args->dims, args->num_dims));
   // XLA calls what it is given: it must never be an empty function.
