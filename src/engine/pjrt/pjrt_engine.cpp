@@ -22,7 +22,7 @@ class PjrtEngine final : public Engine {
   }
 
   Graph lower(const Graph& trace) const override {
-    return run_passes(trace);
+    return run_passes(trace, has_stablehlo_form);
   }
 
   std::shared_ptr<Executable> compile(Graph graph, const CompileHints& hints) override {
