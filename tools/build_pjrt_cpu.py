@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Builds a PJRT plugin for tests: tools/pjrt_cpu_plugin, over XLA's CPU client in the tensorflow-cpu wheel.
 
-The last line of stdout is its path. Exit code 77: it cannot be had here (no wheel for this machine, no network), with the
-reason on stderr. All lies in ${XDG_CACHE_HOME:-~/.cache}/torch_xla/pjrt_cpu; a second run only looks there.
+Prints its path to stdout and the progress to stderr. Exit code 77: it cannot be had here (no wheel for this machine,
+no network), with the reason on stderr. All lies in ${XDG_CACHE_HOME:-~/.cache}/torch_xla/pjrt_cpu; a second run only
+looks there.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ class UnavailableError(Exception):
 
 
 def say(text: str) -> None:
-    print(text, flush=True)
+    print(text, file=sys.stderr, flush=True)
 
 
 def cache_folder() -> Path:
@@ -111,12 +112,12 @@ def main() -> int:
         if not plugin.is_file():
             compile_plugin(fetch_tensorflow(cache), plugin)
     except UnavailableError as error:
-        print(f"no PJRT plugin for the CPU: {error}", file=sys.stderr)
+        say(f"no PJRT plugin for the CPU: {error}")
         return UNAVAILABLE
     except subprocess.CalledProcessError as error:
-        print(f"no PJRT plugin for the CPU: the compiler failed with exit code {error.returncode}", file=sys.stderr)
+        say(f"no PJRT plugin for the CPU: the compiler failed with exit code {error.returncode}")
         return 1
-    say(str(plugin))
+    print(plugin)
     return 0
 
 

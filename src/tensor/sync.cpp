@@ -184,6 +184,7 @@ void sync_locked(SyncCause cause) {
   }
   size.add(static_cast<double>(trace.graph().nodes.size()));
   try {
+    wait::check_process(); // before an engine compiles, whose threads the child does not have
     enqueue(trace, find_or_compile(trace, alive, cause), alive);
   } catch (...) {
     fail_outputs(trace, alive, std::current_exception());

@@ -1,6 +1,8 @@
 // Buffers of a PJRT engine: row-major memory of the device, which the host cannot read.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 
@@ -8,7 +10,7 @@
 
 namespace torch_xla::pjrt {
 
-// Bytes of live buffers, for plugins that do not count.
+// Bytes of live buffers, for plugins that do not count. Such are those of the CPU, which the host's memory limits.
 class MemoryCount {
  public:
   void add(int64_t bytes) {
@@ -18,7 +20,8 @@ class MemoryCount {
     }
   }
   EngineMemoryInfo info() const {
-    return {used_.load(std::memory_order_relaxed), 0, peak_.load(std::memory_order_relaxed)};
+    int64_t host = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+    return {used_.load(std::memory_order_relaxed), host, peak_.load(std::memory_order_relaxed)};
   }
 
  private:

@@ -1,6 +1,10 @@
 // The client: creation, transfers, compilation.
 #include "engine/pjrt/client.h"
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 namespace torch_xla::pjrt {
 namespace {
 
@@ -14,6 +18,18 @@ Dims byte_strides(const Type& type, const Dims& strides) {
     stride *= static_cast<int64_t>(item_size(type.dtype));
   }
   return bytes;
+}
+
+// The lines of /proc/cpuinfo that tell one kind of processor from another; empty where there is no such file.
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string text;
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    if (line.starts_with("model name") || line.starts_with("flags") || line.starts_with("Features")) {
+      text += line + "\n";
+    }
+  }
+  return text;
 }
 
 } // namespace
@@ -60,6 +76,20 @@ std::string Client::device_kind() const {
   kind.description = description.description;
   plugin_->call(kDeviceDescription_Kind, kind, "asking for the device's kind");
   return {kind.kind, kind.kind_size};
+}
+
+Hash128 Client::fingerprint() const {
+  const char* flags = std::getenv("XLA_FLAGS");
+  std::string parts = str(platform_name_, "\n", platform_version_, "\n", device_kind(), "\n", plugin_->version(), "\n", flags ? flags : "");
+  for (const auto& [name, value] : plugin_->attributes()) {
+    parts += str("\n", name, "=", value);
+  }
+  std::error_code ignored; // the path may be a name that the loader has looked up
+  parts += str("\n", plugin_->path(), "\n", std::filesystem::file_size(plugin_->path(), ignored), "\n");
+  parts += str(std::filesystem::last_write_time(plugin_->path(), ignored).time_since_epoch().count(), "\n", processor());
+  Hash128 hash;
+  hash.add_bytes(parts.data(), parts.size());
+  return hash;
 }
 
 BufferHandle Client::upload(const Type& type, const Dims& strides, const void* data) const {

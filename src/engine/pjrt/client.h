@@ -66,6 +66,8 @@ class Client : public std::enable_shared_from_this<Client> {
     return platform_version_;
   }
   std::string device_kind() const; // "NVIDIA H200"
+  // Of the plugin's file, its versions, the device, the host's processor and the variable XLA_FLAGS: what compiled code depends on.
+  Hash128 fingerprint() const;
 
   // `strides` in elements; empty: row-major. The buffer is row-major.
   BufferHandle upload(const Type& type, const Dims& strides, const void* data) const;

@@ -16,7 +16,7 @@ namespace {
 
 class PjrtEngine final : public Engine {
  public:
-  explicit PjrtEngine(ClientRef client) : client_(std::move(client)) {
+  explicit PjrtEngine(ClientRef client) : client_(std::move(client)), fingerprint_(client_->fingerprint()) {
     std::string folder = env::cache_dir();
     cache_.set_directory(folder.empty() ? folder : folder + "/pjrt");
   }
@@ -65,26 +65,40 @@ class PjrtEngine final : public Engine {
  private:
   // The text without source lines, and who compiles it.
   Hash128 key_of(const Graph& graph, const Signature& signature) const {
-    Hash128 key;
-    for (const std::string& part :
-         {write_stablehlo(graph, signature.aliases, {}), client_->platform_name(), client_->platform_version(), client_->device_kind()}) {
-      key.add_bytes(part.data(), part.size());
-    }
+    Hash128 key = fingerprint_;
+    std::string mlir = write_stablehlo(graph, signature.aliases, {});
+    key.add_bytes(mlir.data(), mlir.size());
     return key;
   }
 
-  LoadedExecutableHandle find_or_compile(const Hash128& key, const std::string& mlir) {
-    if (std::optional<std::string> bytes = cache_.find(key)) {
-      return client_->load(*bytes);
+  // Null where the disk has no program that the plugin takes.
+  LoadedExecutableHandle find(const Hash128& key) const {
+    std::optional<std::string> bytes = cache_.find(key);
+    if (!bytes) {
+      return {};
     }
-    LoadedExecutableHandle loaded = client_->compile(mlir);
+    try {
+      return client_->load(*bytes);
+    } catch (const UserError& error) {
+      env::debug_print("cache", str("a program on disk is compiled again: ", error.what()));
+      return {};
+    }
+  }
+
+  LoadedExecutableHandle find_or_compile(const Hash128& key, const std::string& mlir) {
+    LoadedExecutableHandle loaded = find(key);
+    if (loaded.get()) {
+      return loaded;
+    }
+    loaded = client_->compile(mlir);
     if (std::string bytes = client_->serialize(loaded); !bytes.empty()) {
       cache_.put(key, bytes);
     }
     return loaded;
   }
 
-  ClientRef client_;
+  const ClientRef client_;
+  const Hash128 fingerprint_;
   ObjectCache cache_;
   MemoryCount count_;
 };

@@ -45,7 +45,8 @@ class Plugin {
   bool has(const Entry<Args>& entry) const {
     return find(entry.position) != nullptr;
   }
-  // Calls the entry. Throws UserError, "<doing>: <the plugin's message>", where it returns an error; NotImplemented where it is null.
+  // Calls the entry. Throws UserError, "<doing>: <the plugin's message>", where it returns an error; NotImplemented where it is null. In a
+  // forked child, which has none of the plugin's threads, nothing is called: call() throws, call_quietly() returns.
   template <typename Args>
   void call(const Entry<Args>& entry, Args& args, const char* doing) const {
     if (c::Error* error = call_raw(entry, args)) {
@@ -55,7 +56,10 @@ class Plugin {
   // For destructors: an error is dropped.
   template <typename Args>
   void call_quietly(const Entry<Args>& entry, Args& args) const noexcept {
-    if (c::Error* error = find(entry.position) ? call_raw(entry, args) : nullptr) {
+    if (!find(entry.position) || in_forked_child()) {
+      return;
+    }
+    if (c::Error* error = call_raw(entry, args)) {
       destroy(error);
     }
   }
@@ -71,9 +75,11 @@ class Plugin {
   template <typename Args>
   c::Error* call_raw(const Entry<Args>& entry, Args& args) const {
     auto function = reinterpret_cast<c::Error* (*)(Args*)>(find(entry.position));
+    XLA_CHECK(!in_forked_child(), "the XLA device cannot be used in a forked process; use start method 'spawn'");
     XLA_CHECK_KIND(NotImplemented, function, "the PJRT plugin ", path_, " has no ", entry.name);
     return function(&args);
   }
+  static bool in_forked_child();
   void open();
   void check_version() const;
   void check_entries() const;
