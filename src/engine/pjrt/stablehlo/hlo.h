@@ -119,6 +119,8 @@ Hlo gather(Hlo x, const std::vector<size_t>& dims, const Hlos& coordinates, size
 // The inverse: combines updates, of the dims that gather gives, into x. Updates out of range are dropped.
 Hlo scatter(Hlo x, const std::vector<size_t>& dims, const Hlos& coordinates, Hlo updates, size_t at, const Combine& combine);
 Combine combine_by(const char* name);
+// Of maximum and minimum XLA's reductions for the CPU drop NaN: it is written out that NaN stays.
+Combine combine_extremum(bool largest);
 Combine combine_replace(); // the update's value
 
 // Stable sort along a dim; `before` gets the two sides of each operand in turn and says whether the first comes first.

@@ -181,7 +181,10 @@ constexpr ReduceRow kReduce[] = {
 
 Hlo write_reduce(const Node& node, const Hlo& x, const Type& result) {
   const ReduceRow& row = kReduce[static_cast<int>(node.op->prim) - static_cast<int>(Prim::kReduceSum)];
-  auto combine = [&](const Hlos& a, const Hlos& b) { return Hlos{write_binary(row.combine, a[0], b[0])}; };
+  Combine combine = [&](const Hlos& a, const Hlos& b) { return Hlos{write_binary(row.combine, a[0], b[0])}; };
+  if (is_float(x.dtype()) && (row.combine == Prim::kMax || row.combine == Prim::kMin)) {
+    combine = combine_extremum(row.combine == Prim::kMax);
+  }
   Dims dims(std::get<std::vector<int64_t>>(node.attrs[0]));
   return reshape(reduce({x}, {row.init(x.text(), x.dtype())}, dims, combine)[0], result.dims);
 }

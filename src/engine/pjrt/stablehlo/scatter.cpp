@@ -11,7 +11,7 @@ namespace {
 // How updates are combined, by the names of scatter's and index_reduce's reductions.
 struct Reduction {
   std::string_view name;
-  const char* op;
+  Combine (*combine)();
   Hlo (*neutral)(Text& text, DType dtype);
 };
 
@@ -21,13 +21,13 @@ Hlo number(Text& text, DType dtype) {
 }
 
 constexpr Reduction kReductions[] = {
-    {"add", "add", number<0>},
-    {"sum", "add", number<0>},
-    {"mean", "add", number<0>},
-    {"multiply", "multiply", number<1>},
-    {"prod", "multiply", number<1>},
-    {"amax", "maximum", lowest},
-    {"amin", "minimum", highest},
+    {"add", [] { return combine_by("add"); }, number<0>},
+    {"sum", [] { return combine_by("add"); }, number<0>},
+    {"mean", [] { return combine_by("add"); }, number<0>},
+    {"multiply", [] { return combine_by("multiply"); }, number<1>},
+    {"prod", [] { return combine_by("multiply"); }, number<1>},
+    {"amax", [] { return combine_extremum(true); }, lowest},
+    {"amin", [] { return combine_extremum(false); }, highest},
 };
 
 const Reduction& find_reduction(std::string_view name) {
@@ -102,13 +102,13 @@ void write_scatter_add(Call& c) {
 void write_scatter_value_reduce(Call& c) {
   Target target = point_target(c);
   const Reduction& r = find_reduction(std::get<std::string>(c.attr(2)));
-  c.set(0, target.put(target.self, number_attr(c, 1, target.self.dtype(), c.text()), combine_by(r.op)));
+  c.set(0, target.put(target.self, number_attr(c, 1, target.self.dtype(), c.text()), r.combine()));
 }
 
 void write_scatter_reduce(Call& c) {
   Target target = point_target(c);
   const Reduction& r = find_reduction(std::get<std::string>(c.attr(1)));
-  c.set(0, target.put(target.self, updates_of(c, target), combine_by(r.op)));
+  c.set(0, target.put(target.self, updates_of(c, target), r.combine()));
 }
 
 // Rounded down for integers, as ATen's.
@@ -130,7 +130,7 @@ void reduce_into(Call& c, const Target& target, const Hlo& updates) {
   Hlo count = target.put(constant_like(target.self, 0), one, combine_by("add"));
   Hlo touched = count > 0;
   Hlo base = with_self ? target.self : select(touched, r.neutral(c.text(), target.self.dtype()), target.self);
-  Hlo result = target.put(base, updates, combine_by(r.op));
+  Hlo result = target.put(base, updates, r.combine());
   if (name == "mean") {
     Hlo parts = with_self ? count + 1 : select(touched, count, constant_like(count, 1));
     result = select(touched, mean(result, parts), target.self);

@@ -64,6 +64,16 @@ Combine combine_by(const char* name) {
   return [name](const Hlos& a, const Hlos& b) { return Hlos{binary(name, a[0], b[0])}; };
 }
 
+Combine combine_extremum(bool largest) {
+  return [largest](const Hlos& a, const Hlos& b) {
+    if (!is_float(a[0].dtype())) {
+      return Hlos{largest ? max(a[0], b[0]) : min(a[0], b[0])};
+    }
+    Hlo b_wins = (largest ? b[0] > a[0] : b[0] < a[0]) | is_nan(b[0]);
+    return Hlos{select(b_wins, b[0], a[0])};
+  };
+}
+
 Combine combine_replace() {
   return [](const Hlos&, const Hlos& b) { return b; };
 }
