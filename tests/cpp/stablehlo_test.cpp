@@ -1,6 +1,7 @@
 // The StableHLO writer: every row has a form, the forms and texts are those in tests/rows, views are split rightly.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <set>
 #include <sstream>
@@ -166,6 +167,25 @@ TEST(StableHlo, RowsThatAreNotSupportedAreNamed) {
   EXPECT_EQ(
       error_of("aten::index_put(f32[2,3], pred[2], i64[2]<3, f32[]) {2, false}", has_stablehlo_form),
       "index_put by a mask beside other indices has no StableHLO form");
+}
+
+// Writing stays linear in the graph's size.
+TEST(StableHlo, TwentyThousandNodes) {
+  constexpr int kNodes = 20000;
+  Graph graph;
+  Builder b(graph);
+  ValueId x = graph.add_parameter({DType::F32, {64, 64}});
+  for (int i = 0; i < kNodes; ++i) {
+    b.set_location(i);
+    x = b.unary(Prim::kTanh, x);
+  }
+  graph.outputs = {x};
+  auto start = std::chrono::steady_clock::now();
+  std::string text = write_stablehlo(graph, {}, [](int32_t i) { return str("file.py:", i % 5000, " in forward"); });
+  double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  RecordProperty("ms", std::to_string(ms));
+  EXPECT_LT(ms, 2000); // a bound against quadratic scans
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), kNodes + 5000 + 5);
 }
 
 // ---- Views ----

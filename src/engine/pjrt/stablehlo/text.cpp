@@ -87,11 +87,11 @@ std::string quoted(const std::string& v) {
   return text + "\"";
 }
 
-// True for operations whose operands and result are of one type and that have no form of their own.
+// True for elementwise operations of one type: they have a short form.
 bool is_plain(const std::string& name, const Hlos& operands, const Attributes& attributes, const std::vector<Type>& results) {
   auto same = [&](const Hlo& v) { return v.type() == results[0]; };
-  bool has_form = name != "convert" && name.find('.') == name.npos;
-  return has_form && results.size() == 1 && attributes.empty() && !operands.empty() && operands.size() <= 2 &&
+  bool own_dialect = name.find('.') == name.npos;
+  return own_dialect && results.size() == 1 && attributes.empty() && (operands.size() == 1 || operands.size() == 2) &&
       std::all_of(operands.begin(), operands.end(), same);
 }
 
@@ -146,11 +146,11 @@ void Text::set_location(const std::string& line) {
     location_ = -1;
     return;
   }
-  auto found = std::find(locations_.begin(), locations_.end(), line);
-  location_ = static_cast<int>(found - locations_.begin());
-  if (found == locations_.end()) {
+  auto [found, is_new] = location_index_.emplace(line, static_cast<int>(locations_.size()));
+  if (is_new) {
     locations_.push_back(line);
   }
+  location_ = found->second;
 }
 
 void Text::region(const Region& region) {

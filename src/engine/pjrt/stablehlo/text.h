@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/type.h"
@@ -97,6 +98,7 @@ class Text {
   int next_ = 0;
   std::vector<Type> arguments_;
   std::vector<std::string> locations_; // distinct source lines
+  std::unordered_map<std::string, int> location_index_;
   int location_ = -1;
 };
 

@@ -80,13 +80,22 @@ class GraphWriter {
     for (size_t i = 0; i < graph_.parameters.size(); ++i) {
       ValueId v = graph_.parameters[i];
       add_parameter(v, graph_.parameter_strides[i]);
-      bool aliased = i < aliases_.size() && aliases_[i] >= 0;
-      argument_attributes_.push_back(aliased ? str(" {tf.aliasing_output = ", aliases_[i], " : i32}") : "");
+      argument_attributes_.push_back(alias_text(i));
     }
     for (ValueId v : graph_.scalars) {
       values_[v] = text_.argument(graph_.type(v));
       argument_attributes_.emplace_back();
     }
+  }
+  std::string alias_text(size_t i) const {
+    if (i >= aliases_.size() || aliases_[i] < 0) {
+      return "";
+    }
+    ValueId parameter = graph_.parameters[i];
+    ValueId output = graph_.outputs.at(static_cast<size_t>(aliases_[i]));
+    bool fits = graph_.type(parameter) == graph_.type(output) && graph_.parameter_strides[i].empty();
+    XLA_ASSERT(fits, "output %", output, " cannot take the memory of parameter %", parameter);
+    return str(" {tf.aliasing_output = ", aliases_[i], " : i32}");
   }
   void add_parameter(ValueId v, const Dims& strides) {
     Type type = graph_.type(v);
