@@ -1,6 +1,6 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast lint format bench dev wheel asan clean
+.PHONY: help setup build demo test test-fast test-pjrt lint format bench dev wheel asan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CPP := $(shell find src tests bench -name '*.cpp' -o -name '*.h')
@@ -27,6 +27,14 @@ test: build ## all tests: C++, then Python
 test-fast: build ## the C++ tests and the Python tests not marked slow, up to the first failure
 	ctest --preset release
 	python -m pytest -x -m "not slow"
+
+# Opt level 0: the tests are mostly compilation. No disk cache: they count compiled programs.
+test-pjrt: build ## the C++ and Python tests on a PJRT plugin, XLA's CPU client (fetches the tensorflow-cpu wheel, 274 MB, once)
+	@plugin=$$(tools/build_pjrt_cpu.py) || exit $$?; \
+	cmake --preset release >/dev/null && cmake --build --preset release && \
+	export XLA_TEST_PJRT_PLUGIN=$$plugin XLA_PERSISTENT_CACHE_PATH= TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0 && \
+	build/release/tests/cpp/torch_xla_tests --gtest_filter='Pjrt*:FakeClient*:StableHlo*:*PluginRows*' && \
+	PJRT_DEVICE=LIBRARY PJRT_LIBRARY_PATH=$$plugin XLA_FLAGS=--xla_backend_optimization_level=0 python -m pytest
 
 lint: setup ## formatters in check mode, ruff, codespell, direction of includes
 	clang-format-19 --dry-run -Werror $(CPP)

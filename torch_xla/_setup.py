@@ -5,7 +5,7 @@ import os
 import torch
 from torch.utils import backend_registration
 
-from . import _auto_sync, _device_module, _XLAC
+from . import _auto_sync, _device_module, _plugins, _XLAC
 
 NAME = "xla"
 
@@ -46,6 +46,7 @@ def register() -> None:
     _auto_sync.install()
     # Recording needs no thread of its own, as CPU tensors need none: backward runs on the thread that calls it, without two switches.
     torch._C._set_multithreading_enabled(False)
+    _plugins.offer_all()
 
 
 register()

@@ -5,16 +5,21 @@ import os
 from . import _XLAC
 from ._api import devices as _devices
 
+_DEVICE_TYPES = ("CPU", "CUDA", "TPU", "LIBRARY")
+
 
 def device_type() -> str:
-    """The kind of hardware: "CPU"."""
+    """The kind of hardware that runs the programs: "CPU", "CUDA", "TPU"."""
     return _XLAC._xla_get_devices()[0].split(":")[0]
 
 
 def set_device_type(pjrt_device: str) -> None:
-    """Chooses the kind of hardware. Only "CPU" exists; raises ValueError for others."""
-    if pjrt_device != "CPU":
-        raise ValueError(f"device type {pjrt_device!r} is not supported; expected 'CPU'")
+    """Sets PJRT_DEVICE: "CPU", "CUDA", "TPU" or "LIBRARY". Call it before the first use of the device.
+
+    Raises ValueError for other words.
+    """
+    if pjrt_device not in _DEVICE_TYPES:
+        raise ValueError(f"device type {pjrt_device!r} is not known; allowed are {', '.join(_DEVICE_TYPES)}")
     os.environ["PJRT_DEVICE"] = pjrt_device
 
 

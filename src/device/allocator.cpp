@@ -36,7 +36,7 @@ struct XlaAllocator final : c10::DeviceAllocator {
   void emptyCache(c10::MempoolId_t /*pool*/) override {} // the pool keeps its pages: first touch of fresh memory costs more
   void recordStream(const c10::DataPtr& /*ptr*/, c10::Stream /*stream*/) override {} // all streams run in one order
   DeviceStats getDeviceStats(c10::DeviceIndex /*device*/) override {
-    const EngineMemoryInfo info = cpu_engine().memory_info();
+    const EngineMemoryInfo info = engine().memory_info();
     DeviceStats stats;
     for (auto* bytes : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
       fill(*bytes, info.bytes_used, info.peak_bytes_used);
@@ -47,7 +47,7 @@ struct XlaAllocator final : c10::DeviceAllocator {
   void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
   void resetPeakStats(c10::DeviceIndex /*device*/) override {}
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex /*device*/) override {
-    const EngineMemoryInfo info = cpu_engine().memory_info();
+    const EngineMemoryInfo info = engine().memory_info();
     const int64_t free = info.bytes_limit > info.bytes_used ? info.bytes_limit - info.bytes_used : 0;
     return {static_cast<size_t>(free), static_cast<size_t>(info.bytes_limit)};
   }

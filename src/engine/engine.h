@@ -1,4 +1,4 @@
-// Engine: compiles a lowered graph to an executable and runs it. Nothing above this folder knows which engine runs.
+// Engine: compiles a lowered graph to an executable and runs it. Nothing above this folder knows which engine runs: engine() says.
 #pragma once
 
 #include <cstdint>
@@ -80,23 +80,42 @@ class Executable {
 
 struct EngineMemoryInfo {
   int64_t bytes_used = 0; // held by live buffers
-  int64_t bytes_limit = 0;
+  int64_t bytes_limit = 0; // 0: unknown
   int64_t peak_bytes_used = 0;
 };
 
+// What is known of the first run when its program is compiled. Later runs may differ: nothing here changes what a program computes.
+struct CompileHints {
+  std::vector<bool> donated; // by parameter; empty: none
+  std::function<std::string(int32_t)> location; // the user's line of a Node::location; may be empty
+};
+
+// Thread-safe. All of it may throw UserError; OutOfMemory where a buffer finds no room.
 class Engine {
  public:
   virtual ~Engine() = default;
-  // Takes a lowered graph (primitives, views, library calls). Thread-safe.
-  virtual std::shared_ptr<Executable> compile(Graph graph) = 0;
-  // Uninitialized buffer with dense strides (empty: row-major). Throws UserError when memory is out.
-  virtual EngineBufferRef allocate(const Type& type, const Dims& strides) = 0;
-  // Wraps memory that the caller owns; `release` is called once, when the last user is gone.
+  // The trace as compile() takes it: primitives, views and the library calls that this engine runs as one step.
+  virtual Graph lower(const Graph& trace) const = 0;
+  virtual std::shared_ptr<Executable> compile(Graph graph, const CompileHints& hints = {}) = 0;
+  // A buffer with a copy of host memory, whose elements lie in the dense order `strides` (empty: row-major). The memory is the caller's
+  // again when the call returns. The buffer's own strides() may differ.
+  virtual EngineBufferRef upload(const Type& type, const Dims& strides, const void* data) = 0;
+  // As upload() of memory that nobody writes any more: an engine that can read it makes no copy. `release` is called once, when the last
+  // user is gone.
   virtual EngineBufferRef adopt(const Type& type, const Dims& strides, void* data, std::function<void()> release) = 0;
+  // Copies the buffer's elements to host memory, in the order of its strides().
+  virtual void download(const EngineBuffer& buffer, void* data) = 0;
   virtual EngineMemoryInfo memory_info() const = 0;
+  // What runs the programs, in capitals: "CPU", "CUDA".
+  virtual std::string hardware() const = 0;
 };
 
+// The engine that PJRT_DEVICE names at the first call; never destroyed. Throws UserError for a value that it does not know and for a plugin
+// that cannot be loaded, at each call until one succeeds.
+Engine& engine();
 // The embedded CPU engine; never destroyed.
 Engine& cpu_engine();
+// A file with a PJRT plugin for a value of PJRT_DEVICE; where programs find the plugins is not known here. Call before engine().
+void offer_plugin(const std::string& device, const std::string& path);
 
 } // namespace torch_xla

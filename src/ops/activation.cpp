@@ -142,6 +142,18 @@ void expand_glu(ExpandContext& c) {
   c.set(0, half(c, x, dim, 0) * logistic(half(c, x, dim, 1)));
 }
 
+// Operands gradient, self.
+void expand_glu_backward(ExpandContext& c) {
+  Ex g = c.computed(0);
+  Ex x = c.computed(1);
+  int64_t dim = wrap_dim(c.get_int(0), x.type().dims.size());
+  Ex gate = logistic(half(c, x, dim, 1));
+  Ex of_first = g * gate;
+  ValueId parts[] = {of_first.id(), (of_first * (1.0 - gate) * half(c, x, dim, 0)).id()};
+  Type joined = x.type();
+  c.set(0, {&c.b(), c.b().library(*find_op("aten::cat"), parts, {int64_t{2}, dim}, {&joined, 1})});
+}
+
 void infer_prelu_backward(InferContext& c) {
   like_operand<1>(c);
   c.add_result(c.operand(2).dtype, broadcast_dims(c.operand(1).dims, c.operand(2).dims));
@@ -189,7 +201,7 @@ constinit const Op kRows[] = {
     ROW("native_dropout_backward", kPromoteFloat, kNoTraits, a[0] * a[1] * attr_double(a.attr(0), 1)), // mask is 0 or 1
     {.name = "aten::log_sigmoid_forward", .kind = OpKind::kComposite, .infer = infer_log_sigmoid, .expand = expand_log_sigmoid},
     {.name = "aten::glu", .kind = OpKind::kComposite, .infer = infer_glu, .expand = expand_glu},
-    {.name = "aten::glu_backward", .kind = OpKind::kLibrary, .infer = like_float_operand<1>},
+    {.name = "aten::glu_backward", .kind = OpKind::kLibrary, .infer = like_float_operand<1>, .expand = expand_glu_backward},
     {.name = "aten::_prelu_kernel_backward", .kind = OpKind::kComposite, .infer = infer_prelu_backward, .expand = expand_prelu_backward},
 };
 

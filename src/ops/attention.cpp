@@ -1,4 +1,5 @@
-// Scaled dot product attention: calls of ATen's flash attention for the CPU.
+// Scaled dot product attention: calls of ATen's flash attention for the CPU, and what these compute.
+#include "ops/math.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -31,11 +32,95 @@ void infer_flash_backward(InferContext& c) {
   like_operand<3>(c);
 }
 
-#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
+// ---- Expansions, in batches of B * H matrices ----
+
+Ex batches(Ex x) {
+  const Dims& dims = x.type().dims;
+  return x.reshape({dims[0] * dims[1], dims[2], dims[3]});
+}
+
+Ex product(Ex a, Ex b) {
+  Type result{a.dtype(), {a.type().dims[0], a.type().dims[1], b.type().dims[2]}};
+  ValueId operands[] = {a.id(), b.id()};
+  return {&a.b(), a.b().library(*find_op("aten::bmm"), operands, {}, {&result, 1})};
+}
+
+Ex transposed(Ex x) {
+  return {&x.b(), x.b().permute(x.id(), {0, 2, 1})};
+}
+
+// Keys or values for each head of the query: [B, Hk, T, E] -> [B, H, T, E].
+Ex for_heads(Ex x, int64_t heads) {
+  Dims d = x.type().dims;
+  Ex grouped = x.reshape({d[0], d[1], 1, d[2], d[3]});
+  Ex repeated(&x.b(), x.b().broadcast(grouped.id(), {d[0], d[1], heads / d[1], d[2], d[3]}));
+  return repeated.reshape({d[0], heads, d[2], d[3]});
+}
+
+// The inverse: sums over the heads that share keys.
+Ex over_heads(Ex x, const Type& type) {
+  const Dims& d = type.dims;
+  int64_t heads = x.type().numel() / (d[0] * d[2] * d[3]);
+  return reduce_sum(x.reshape({d[0], d[1], heads / d[1], d[2], d[3]}), {2});
+}
+
+// Query times key, scaled and masked: [B * H, Tq, Tk]. Attributes dropout, is_causal, scale.
+Ex scores(ExpandContext& c, Ex query, Ex key, size_t mask) {
+  if (c.get_double(0) != 0) {
+    fall_back("attention with dropout");
+  }
+  Dims q = query.type().dims;
+  int64_t keys = key.type().dims[2];
+  double scale = c.get_double(2, 1 / std::sqrt(static_cast<double>(q[3])));
+  Ex s = (product(batches(query), transposed(batches(key))) * scale).reshape({q[0], q[1], q[2], keys});
+  if (c.get_bool(1)) {
+    Ex row(&c.b(), c.b().iota({q[2], keys}, 0, DType::I32));
+    Ex column(&c.b(), c.b().iota({q[2], keys}, 1, DType::I32));
+    s = select(column <= row, s, -kInfinity);
+  }
+  if (c.has(mask)) {
+    s = c.raw(mask).dtype() == DType::Bool ? select(c.raw(mask), s, -kInfinity) : s + c.raw(mask).to(s.dtype());
+  }
+  return batches(s);
+}
+
+// Rows without any key give 0.
+void expand_flash(ExpandContext& c) {
+  Ex query = c.computed(0);
+  int64_t heads = query.type().dims[1];
+  Ex s = scores(c, query, for_heads(c.computed(1), heads), 3);
+  Ex top = reduce_max(s, {2});
+  top = select(top == -kInfinity, 0.0, top);
+  Ex weights = exp(s - top);
+  Ex sum = reduce_sum(weights, {2});
+  Ex divisor = select(sum == 0.0, 1.0, sum);
+  c.set(0, product(weights, batches(for_heads(c.computed(2), heads))) / divisor);
+  c.set(1, top + log(sum));
+}
+
+// Operands gradient, query, key, value, output, logsumexp, mask.
+void expand_flash_backward(ExpandContext& c) {
+  Ex g = batches(c.computed(0));
+  Ex query = c.computed(1);
+  int64_t heads = query.type().dims[1];
+  Ex key = for_heads(c.computed(2), heads);
+  Ex value = for_heads(c.computed(3), heads);
+  Ex s = scores(c, query, key, 6);
+  Dims rows{s.type().dims[0], s.type().dims[1], 1};
+  Ex weights = exp(s - c.raw(5).to(s.dtype()).reshape(rows));
+  Ex weighted = reduce_sum(g * batches(c.computed(4)), {2});
+  Ex slope = weights * (product(g, transposed(batches(value))) - weighted) *
+      c.get_double(2, 1 / std::sqrt(static_cast<double>(query.type().dims[3])));
+  c.set(0, product(slope, batches(key)));
+  c.set(1, over_heads(product(transposed(slope), batches(query)), c.operand(2)));
+  c.set(2, over_heads(product(transposed(weights), g), c.operand(3)));
+}
+
+#define ROW(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER, .expand = EXPAND}
 
 constinit const Op kRows[] = {
-    ROW("_scaled_dot_product_flash_attention_for_cpu", infer_flash),
-    ROW("_scaled_dot_product_flash_attention_for_cpu_backward", infer_flash_backward),
+    ROW("_scaled_dot_product_flash_attention_for_cpu", infer_flash, expand_flash),
+    ROW("_scaled_dot_product_flash_attention_for_cpu_backward", infer_flash_backward, expand_flash_backward),
 };
 
 } // namespace

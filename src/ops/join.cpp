@@ -100,6 +100,12 @@ void infer_trace(InferContext& c) {
   c.add_result(is_integral(dtype, true) ? DType::I64 : dtype, {});
 }
 
+void expand_trace(ExpandContext& c) {
+  Dims dims = c.operand(0).dims;
+  ValueId diagonal = c.b().view(c.raw(0).id(), contiguous_strides(dims), {std::min(dims[0], dims[1])}, {dims[1] + 1}, 0);
+  c.set(0, reduce_sum(Ex(&c.b(), diagonal).to(compute_type(c.result_type(0).dtype)), {0}));
+}
+
 // Attribute 0: the extents of the input.
 void infer_sizes(InferContext& c) {
   c.add_result(c.operand(0).dtype, c.get_dims(0));
@@ -141,7 +147,7 @@ constinit const Op kRows[] = {
     {.name = "aten::cat", .kind = OpKind::kLibrary, .traits = kFormatOfAll, .infer = infer_cat},
     {.name = "aten::flip", .kind = OpKind::kLibrary, .traits = kKeepsOrder, .infer = infer_flip},
     ROW("roll", infer_roll),
-    ROW("trace", infer_trace),
+    {.name = "aten::trace", .kind = OpKind::kLibrary, .infer = infer_trace, .expand = expand_trace},
     ROW("unfold_backward", infer_sizes),
     ROW("searchsorted.Tensor", infer_search<1>),
     ROW("bucketize.Tensor", infer_search<0>),

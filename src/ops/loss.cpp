@@ -168,32 +168,59 @@ Dims beside_classes(const Dims& dims) {
   return result;
 }
 
-// Minus the gradient where the class is the target. A select over iota, not a scatter, so that it fuses with the backward of log_softmax.
+// By element of x: whether its class is the target and counts. A test of iota, not a gather, so that it fuses with log_softmax.
+Ex is_target_class(ExpandContext& c, Ex x, size_t target_operand) {
+  Dims dims = x.type().dims;
+  Ex target = c.raw(target_operand).reshape(beside_classes(dims));
+  target = target.dtype() == DType::U8 ? target.to(DType::I32) : target; // so that no ignored index wraps
+  Ex index(&c.b(), c.b().iota(dims, static_cast<int64_t>(class_dim(dims)), DType::I32));
+  Ex ignored(&c.b(), c.b().constant_int(c.get_int(1, -100), target.dtype()));
+  return (index == target.to(DType::I32)) & (target != ignored);
+}
+
+// The weights, per class.
+Ex class_weights(ExpandContext& c, Ex x, size_t operand) {
+  if (!c.has(operand)) {
+    return x.constant(1);
+  }
+  Dims per_class(x.type().dims.size(), 1);
+  per_class[class_dim(x.type().dims)] = x.type().dims[class_dim(x.type().dims)];
+  return c.raw(operand).to(x.dtype()).reshape(per_class);
+}
+
+void expand_nll(ExpandContext& c) {
+  Ex x = c.computed(0);
+  Ex chosen = is_target_class(c, x, 1);
+  Ex weight = class_weights(c, x, 2);
+  Dims classes{static_cast<int64_t>(class_dim(x.type().dims))};
+  Ex loss = reduce_sum(select(chosen, -x * weight, 0.0), classes);
+  if (!c.result_type(0).dims.empty()) { // one for each target
+    c.set(0, loss);
+    c.set(1, x.constant(0));
+    return;
+  }
+  Dims all = all_dims(x.type().dims.size());
+  Ex total = reduce_sum(select(chosen, weight, 0.0), all);
+  Ex sum = reduce_sum(loss, all);
+  c.set(0, c.get_int(0) == kMean ? sum / total : sum);
+  c.set(1, total);
+}
+
+// Minus the gradient where the class is the target.
 void expand_nll_backward(ExpandContext& c) {
   Ex x = c.computed(1);
-  Dims dims = x.type().dims;
-  size_t classes = class_dim(dims);
-  Dims beside = beside_classes(dims);
   Ex g = c.computed(0);
-  Ex target = c.raw(2).reshape(beside);
-  target = target.dtype() == DType::U8 ? target.to(DType::I32) : target; // so that no ignored index wraps
   if (c.get_int(0) == kMean) {
     g = g / c.computed(4);
   }
-  g = g.type().dims.empty() ? g : g.reshape(beside);
+  g = g.type().dims.empty() ? g : g.reshape(beside_classes(x.type().dims));
   Ex loss = -g;
-  if (c.has(3)) {
-    Dims per_class(dims.size(), 1);
-    per_class[classes] = dims[classes];
-    loss = loss * c.raw(3).to(x.dtype()).reshape(per_class);
-  }
-  Ex index(&c.b(), c.b().iota(dims, static_cast<int64_t>(classes), DType::I32));
-  Ex ignored(&c.b(), c.b().constant_int(c.get_int(1, -100), target.dtype()));
-  c.set(0, select((index == target.to(DType::I32)) & (target != ignored), loss, 0.0));
+  loss = c.has(3) ? loss * class_weights(c, x, 3) : loss;
+  c.set(0, select(is_target_class(c, x, 2), loss, 0.0));
 }
 
 #define COMPOSITE(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
-#define LIBRARY(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
+#define LIBRARY(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER, .expand = EXPAND}
 
 constinit const Op kRows[] = {
     COMPOSITE("mse_loss", infer_loss<true>, expand_loss<squared>),
@@ -203,10 +230,10 @@ constinit const Op kRows[] = {
     COMPOSITE("huber_loss", infer_loss<false>, expand_loss<huber>),
     COMPOSITE("huber_loss_backward", infer_loss_backward, expand_loss_backward<huber_slope>),
     // A library call, because ATen checks that the input lies between 0 and 1.
-    {.name = "aten::binary_cross_entropy", .kind = OpKind::kLibrary, .infer = infer_bce, .expand = expand_bce},
+    LIBRARY("binary_cross_entropy", infer_bce, expand_bce),
     COMPOSITE("binary_cross_entropy_backward", infer_bce_backward, expand_bce_backward),
-    LIBRARY("nll_loss_forward", infer_nll),
-    LIBRARY("nll_loss2d_forward", infer_nll),
+    LIBRARY("nll_loss_forward", infer_nll, expand_nll),
+    LIBRARY("nll_loss2d_forward", infer_nll, expand_nll),
     COMPOSITE("nll_loss_backward", infer_nll_backward, expand_nll_backward),
     COMPOSITE("nll_loss2d_backward", infer_nll_backward, expand_nll_backward),
 };

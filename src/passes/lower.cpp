@@ -25,7 +25,8 @@ DType body_type(const Graph& trace, const Node& node) {
 
 class Lowering {
  public:
-  explicit Lowering(const Graph& trace) : trace_(trace), builder_(graph_), mapped_(trace.values.size(), kNoValue) {}
+  Lowering(const Graph& trace, KeepLibrary keeps)
+      : trace_(trace), keeps_(keeps), builder_(graph_), mapped_(trace.values.size(), kNoValue) {}
 
   Graph run() {
     add_inputs();
@@ -69,6 +70,8 @@ class Lowering {
         return lower_pointwise(node);
       case OpKind::kComposite:
         return lower_composite(node);
+      case OpKind::kLibrary:
+        return keeps_(*node.op) ? copy(node) : lower_composite(node);
       default:
         return copy(node);
     }
@@ -91,7 +94,7 @@ class Lowering {
     Operands operands = map_operands(node);
     std::vector<Type> types = result_types(node);
     ExpandContext context(builder_, {operands.data(), operands.size()}, node.attrs, types);
-    XLA_ASSERT(node.op->expand, node.op->name, " has no expansion");
+    XLA_CHECK_KIND(NotImplemented, node.op->expand, node.op->name, " is not supported by this engine");
     node.op->expand(context);
     for (int32_t i = 0; i < node.num_results; ++i) {
       mapped_[node.result(i)] = context.out()[i];
@@ -105,6 +108,7 @@ class Lowering {
   }
 
   const Graph& trace_;
+  KeepLibrary keeps_;
   Graph graph_;
   Builder builder_;
   std::vector<ValueId> mapped_; // by value of the trace: the same value in the new graph
@@ -112,8 +116,12 @@ class Lowering {
 
 } // namespace
 
-Graph lower(const Graph& trace) {
-  return Lowering(trace).run();
+bool keep_all(const Op&) {
+  return true;
+}
+
+Graph lower(const Graph& trace, KeepLibrary keeps) {
+  return Lowering(trace, keeps).run();
 }
 
 } // namespace torch_xla

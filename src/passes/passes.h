@@ -5,9 +5,14 @@
 
 namespace torch_xla {
 
+// Which library rows an engine runs as they are; the others are expanded.
+using KeepLibrary = bool (*)(const Op& op);
+bool keep_all(const Op& op);
+
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; scalars and parameters keep
-// their positions. With fusion off the expansion is the same.
-Graph lower(const Graph& trace);
+// their positions. With fusion off the expansion is the same. Throws UserError(NotImplemented) naming a row that is neither kept nor has an
+// expansion.
+Graph lower(const Graph& trace, KeepLibrary keeps = keep_all);
 // Local rewrites: identities that hold for every value (x*1, x/1, double negation and conversion, views of views, select of a constant,
 // view that changes nothing), constant folding.
 void simplify(Graph& graph);
@@ -17,6 +22,6 @@ void cse(Graph& graph);
 void eliminate_dead_code(Graph& graph);
 
 // All of the above on a trace, a verifier after each in debug builds or XLA_DEBUG>=3, and dumps of each stage at XLA_DEBUG>=3.
-Graph run_passes(const Graph& trace);
+Graph run_passes(const Graph& trace, KeepLibrary keeps = keep_all);
 
 } // namespace torch_xla

@@ -38,9 +38,9 @@ void finish_stage(const char* name, const Graph& graph) {
 
 } // namespace
 
-Graph run_passes(const Graph& trace) {
+Graph run_passes(const Graph& trace, KeepLibrary keeps) {
   check(trace);
-  Graph graph = lower(trace);
+  Graph graph = lower(trace, keeps);
   finish_stage("lower", graph);
   for (const Pass& pass : kPasses) {
     pass.run(graph);

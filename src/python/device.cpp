@@ -13,7 +13,7 @@ std::string logical_name(int index) {
 }
 
 std::string hardware_name(int index) {
-  return "CPU:" + std::to_string(index);
+  return engine().hardware() + ":" + std::to_string(index);
 }
 
 std::vector<std::string> names(std::string (*name)(int)) {
@@ -25,7 +25,7 @@ std::vector<std::string> names(std::string (*name)(int)) {
 }
 
 py::dict memory_info(const std::string& /*device*/) {
-  const EngineMemoryInfo info = cpu_engine().memory_info();
+  const EngineMemoryInfo info = engine().memory_info();
   py::dict dict;
   dict["bytes_used"] = info.bytes_used;
   dict["bytes_limit"] = info.bytes_limit;
@@ -44,6 +44,7 @@ void init_device(py::module_& m) {
   m.def("_xla_current_device", [] { return int{current_device()}; });
   m.def("_xla_set_current_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
   m.def("_xla_memory_info", &memory_info, py::arg("device") = "");
+  m.def("_xla_offer_plugin", &offer_plugin, py::arg("device"), py::arg("path"));
   m.def("_in_bad_fork", &in_bad_fork);
 }
 

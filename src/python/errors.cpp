@@ -1,5 +1,5 @@
 // Our errors as Python exceptions, for the functions of this module. (Errors in ATen ops pass through PyTorch's own translation.)
-#include "core/errors.h"
+#include "tensor/errors.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/Exceptions.h>
@@ -19,16 +19,29 @@ PyObject* exception_of(ErrorKind kind) {
       return PyExc_IndexError;
     case ErrorKind::NotImplemented:
       return PyExc_NotImplementedError;
+    case ErrorKind::OutOfMemory:
     case ErrorKind::Runtime:
       break;
   }
   return PyExc_RuntimeError;
 }
 
+// PyTorch's class, which its library does not export, by way of the C++ error that stands for it.
+void set_out_of_memory(const UserError& user) {
+  try {
+    throw_as_torch_error(user);
+  } catch (const c10::OutOfMemoryError&) {
+    torch::translate_exception_to_python(std::current_exception());
+  }
+}
+
 void translate(std::exception_ptr error) {
   try {
     std::rethrow_exception(error);
   } catch (const UserError& user) {
+    if (user.kind() == ErrorKind::OutOfMemory) {
+      return set_out_of_memory(user);
+    }
     PyErr_SetString(exception_of(user.kind()), user.what());
   } catch (const InternalError& ours) {
     PyErr_SetString(PyExc_RuntimeError, ours.what());

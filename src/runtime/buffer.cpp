@@ -48,8 +48,12 @@ void poll_interrupt() {
 
 } // namespace wait
 
-Buffer::Buffer(EngineBufferRef payload)
-    : type_(payload->type()), strides_(payload->strides()), state_(State::kReady), payload_(std::move(payload)) {}
+// Row-major has one form, so that a value that was uploaded and one that a run gave make the same trace key.
+Buffer::Buffer(EngineBufferRef payload) : type_(payload->type()), state_(State::kReady), payload_(std::move(payload)) {
+  if (payload_->strides() != contiguous_strides(type_.dims)) {
+    strides_ = payload_->strides();
+  }
+}
 
 const EngineBufferRef& Buffer::wait() {
   if (state() == State::kQueued) {

@@ -43,7 +43,7 @@ std::exception_ptr describe_error(const Run& run) {
     std::string line = run.describe ? run.describe(e.location()) : std::string();
     return std::make_exception_ptr(UserError(e.kind(), line.empty() ? e.what() : str(e.what(), "\n", line)));
   } catch (const std::bad_alloc&) {
-    return std::make_exception_ptr(UserError(ErrorKind::Runtime, "out of memory"));
+    return std::make_exception_ptr(UserError(ErrorKind::OutOfMemory, "out of memory"));
   } catch (...) {
     return std::current_exception();
   }

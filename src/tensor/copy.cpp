@@ -90,11 +90,22 @@ at::Tensor wrap_host(void* data, c10::IntArrayRef sizes, c10::IntArrayRef stride
       .make_tensor();
 }
 
+// The payload's elements in its own memory order: its memory where the host can read it, else a copy.
+at::Tensor payload_on_cpu(const Source& source, const EngineBufferRef& payload) {
+  c10::IntArrayRef dims = to_ref(source.dims);
+  c10::IntArrayRef strides = to_ref(payload->strides());
+  if (void* data = payload->host_pointer()) {
+    return wrap_host(data, dims, strides, source.dtype, std::make_shared<Export>(source.buffer, payload));
+  }
+  at::Tensor copy = at::empty_strided(dims, strides, at::TensorOptions().dtype(source.dtype));
+  engine().download(*payload, copy.mutable_data_ptr());
+  return copy;
+}
+
 // The storage's content in the cell's memory order, whatever the engine's order is.
 at::Tensor storage_on_cpu(const Source& source) {
   EngineBufferRef payload = source.buffer->wait();
-  auto keep = std::make_shared<Export>(source.buffer, payload);
-  at::Tensor whole = wrap_host(payload->host_pointer(), to_ref(source.dims), to_ref(payload->strides()), source.dtype, std::move(keep));
+  at::Tensor whole = payload_on_cpu(source, payload);
   if (payload->strides() == source.strides) {
     return whole;
   }
@@ -132,8 +143,7 @@ BufferRef upload(const at::Tensor& tensor, Dims* strides) {
       item_size(type.dtype) == static_cast<size_t>(dense.element_size()),
       "the XLA device cannot hold elements of type ",
       cpu.scalar_type());
-  EngineBufferRef payload = cpu_engine().allocate(type, *strides);
-  std::memcpy(payload->host_pointer(), dense.const_data_ptr(), dense.nbytes());
+  EngineBufferRef payload = engine().upload(type, *strides, dense.const_data_ptr());
   count_bytes("out", static_cast<int64_t>(dense.nbytes()));
   return std::make_shared<Buffer>(std::move(payload));
 }
@@ -213,7 +223,7 @@ at::Tensor upload_adopted(at::Tensor cpu) {
   }
   Dims strides = cpu.is_contiguous() ? Dims() : to_dims(cpu.strides());
   void* data = cpu.mutable_data_ptr();
-  EngineBufferRef payload = cpu_engine().adopt(type_of(cpu), strides, data, [cpu] {});
+  EngineBufferRef payload = engine().adopt(type_of(cpu), strides, data, [cpu] {});
   return wrap_buffer(std::make_shared<Buffer>(std::move(payload)), strides);
 }
 
@@ -299,7 +309,7 @@ void reinterpret_buffer_locked(Cell& cell, const Type& type) {
   XLA_ASSERT(cell.value->buffer(), "a pending value of a dtype without rows");
   at::Tensor whole = storage_on_cpu(source_locked(cell));
   void* data = const_cast<void*>(whole.const_data_ptr());
-  auto alias = std::make_shared<Buffer>(cpu_engine().adopt(type, {}, data, [whole] {}));
+  auto alias = std::make_shared<Buffer>(engine().adopt(type, {}, data, [whole] {}));
   alias->owners.fetch_add(1); // shares the memory: never donate it
   cell.set_value(LazyValue::ready(std::move(alias)));
 }
@@ -312,10 +322,9 @@ void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
   c10::DataPtr data = make_cell(nbytes, 0, &grown);
   if (old && old->value && old->nbytes > 0 && nbytes > 0) {
     at::Tensor bytes = storage_on_cpu(source_locked(*old));
-    EngineBufferRef payload = cpu_engine().allocate({DType::U8, {static_cast<int64_t>(nbytes)}}, {});
-    size_t kept = std::min(nbytes, old->nbytes);
-    std::memcpy(payload->host_pointer(), bytes.const_data_ptr(), kept);
-    std::memset(static_cast<char*>(payload->host_pointer()) + kept, 0, nbytes - kept);
+    at::Tensor resized = at::zeros({static_cast<int64_t>(nbytes)}, at::kByte);
+    std::memcpy(resized.mutable_data_ptr(), bytes.const_data_ptr(), std::min(nbytes, old->nbytes));
+    EngineBufferRef payload = engine().adopt(type_of(resized), {}, resized.mutable_data_ptr(), [resized] {});
     grown->dtype = DType::U8;
     grown->dims = {static_cast<int64_t>(nbytes)};
     grown->strides = {1};

@@ -17,6 +17,8 @@ namespace torch_xla {
       TORCH_CHECK_TYPE(false, error.what());
     case ErrorKind::NotImplemented:
       TORCH_CHECK_NOT_IMPLEMENTED(false, error.what());
+    case ErrorKind::OutOfMemory:
+      TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
     case ErrorKind::Runtime:
       break;
   }

@@ -6,7 +6,6 @@
 #include "core/env.h"
 #include "core/errors.h"
 #include "core/metrics.h"
-#include "passes/passes.h"
 #include "runtime/executor.h"
 #include "runtime/wait.h"
 #include "tensor/api.h"
@@ -59,6 +58,20 @@ std::vector<ValueId> list_values(const ValueBits& bits) {
   return values;
 }
 
+// A buffer that no lazy value refers to any more is the run's alone.
+std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
+  std::vector<bool> donated(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    donated[i] = inputs[i]->owners.load(std::memory_order_acquire) == 0;
+  }
+  return donated;
+}
+
+// The user's line of a node of the trace.
+std::string line_of(const std::vector<int64_t>& locations, int32_t node) {
+  return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
+}
+
 void explain_compile(const Trace& trace, const ProgramEntry& entry, SyncCause cause) {
   std::string why = entry.programs.empty() ? "this trace was not seen before" : "the trace is known, but other values are alive at its end";
   env::debug_print(
@@ -74,7 +87,11 @@ void explain_compile(const Trace& trace, const ProgramEntry& entry, SyncCause ca
           trace.key().hex()));
 }
 
-const Program& compile(const Trace& trace, ProgramEntry& entry, SyncCause cause) {
+CompileHints compile_hints(Trace& trace) {
+  return {find_donated(trace.inputs()), [&trace](int32_t node) { return line_of(trace.locations(), node); }};
+}
+
+const Program& compile(Trace& trace, ProgramEntry& entry, SyncCause cause) {
   static metrics::Metric time("CompileTime", metrics::Unit::kTime);
   static metrics::Counter count("UncachedCompile");
   metrics::Timed timed(time);
@@ -85,12 +102,12 @@ const Program& compile(const Trace& trace, ProgramEntry& entry, SyncCause cause)
   Graph graph = trace.graph();
   graph.outputs = list_values(entry.wanted);
   Program program{nullptr, graph.outputs, entry.wanted};
-  program.executable = cpu_engine().compile(run_passes(graph));
+  program.executable = engine().compile(engine().lower(graph), compile_hints(trace));
   entry.programs.push_back(std::move(program));
   return entry.programs.back();
 }
 
-const Program& find_or_compile(const Trace& trace, const ValueBits& alive, SyncCause cause) {
+const Program& find_or_compile(Trace& trace, const ValueBits& alive, SyncCause cause) {
   static metrics::Counter hits("CachedCompile");
   Hash128 key = trace.key();
   key.add(env::fusion());
@@ -129,15 +146,6 @@ void fail_outputs(Trace& trace, const ValueBits& alive, std::exception_ptr error
   wait::notify();
 }
 
-// A buffer that no lazy value refers to any more is the run's alone.
-std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
-  std::vector<bool> donated(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    donated[i] = inputs[i]->owners.load(std::memory_order_acquire) == 0;
-  }
-  return donated;
-}
-
 void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
   static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
   static metrics::Counter executed("ExecuteComputation");
@@ -148,9 +156,7 @@ void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
   run.scalars = std::move(trace.scalars());
   run.inputs = std::move(trace.inputs());
   run.donated = find_donated(run.inputs);
-  run.describe = [locations = std::move(trace.locations())](int32_t node) {
-    return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
-  };
+  run.describe = [locations = std::move(trace.locations())](int32_t node) { return line_of(locations, node); };
   run.options.threads = at::get_num_threads();
   aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
   executed.add();
@@ -177,6 +183,7 @@ void sync_locked(SyncCause cause) {
   }
   size.add(static_cast<double>(trace.graph().nodes.size()));
   try {
+    wait::check_process(); // before an engine compiles, whose threads the child does not have
     enqueue(trace, find_or_compile(trace, alive, cause), alive);
   } catch (...) {
     fail_outputs(trace, alive, std::current_exception());

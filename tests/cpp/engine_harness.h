@@ -22,11 +22,7 @@ inline Type type_of(const at::Tensor& t) {
 }
 
 inline EngineBufferRef upload(const at::Tensor& t) {
-  EngineBufferRef buffer = cpu_engine().allocate(type_of(t), dims_of(t.strides()));
-  if (t.numel()) {
-    std::memcpy(buffer->host_pointer(), t.data_ptr(), t.nbytes());
-  }
-  return buffer;
+  return cpu_engine().upload(type_of(t), dims_of(t.strides()), t.const_data_ptr());
 }
 
 inline at::Tensor download(const EngineBufferRef& buffer) {

@@ -44,8 +44,13 @@ BufferRef enqueue(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> b
   return output;
 }
 
+EngineBufferRef make_payload() {
+  static const float data[4] = {};
+  return cpu_engine().upload(kType, {}, data);
+}
+
 void fill(RunArgs& args) {
-  args.outputs = {cpu_engine().allocate(kType, {})};
+  args.outputs = {make_payload()};
 }
 
 TEST(Executor, RunsInOrder) {
@@ -107,7 +112,7 @@ TEST(Executor, ErrorsReachWhoeverAsksFirst) {
 }
 
 TEST(Executor, DonationTakesThePayload) {
-  auto input = std::make_shared<Buffer>(cpu_engine().allocate(kType, {}));
+  auto input = std::make_shared<Buffer>(make_payload());
   torch_xla::Run run;
   run.executable = std::make_shared<FunctionProgram>([](RunArgs& args) {
     EXPECT_EQ(args.inputs[0].use_count(), 1);

@@ -85,6 +85,7 @@ def test_threads_with_autograd(device):
 
 
 # ---- Errors ----
+@pytest.mark.checks_values
 def test_an_error_of_a_run_is_raised_once(device):
     good = torch.ones(3, device=device) + 1
     torch_xla.sync(wait=True)
@@ -99,6 +100,7 @@ def test_an_error_of_a_run_is_raised_once(device):
     assert (good * 2).tolist() == [4, 4, 4]
 
 
+@pytest.mark.checks_values
 def test_an_error_that_a_read_raised_is_not_raised_by_the_next_sync(device):
     bad = torch.nn.functional.embedding(torch.tensor([9]).to(device), torch.ones(3, 2, device=device))
     with pytest.raises(IndexError):

@@ -1,9 +1,12 @@
 // The embedded engine: memory from the pool, programs from the compiler.
 #include <unistd.h>
 
+#include <cstring>
+
 #include "core/env.h"
 #include "engine/cpu/cpu_executable.h"
 #include "engine/engine.h"
+#include "passes/passes.h"
 
 namespace torch_xla {
 namespace cpu {
@@ -15,7 +18,11 @@ class CpuEngine final : public Engine {
     set_kernel_cache_dir(env::cache_dir());
   }
 
-  std::shared_ptr<Executable> compile(Graph graph) override {
+  Graph lower(const Graph& trace) const override {
+    return run_passes(trace);
+  }
+
+  std::shared_ptr<Executable> compile(Graph graph, const CompileHints& /*hints*/) override {
     auto executable = std::make_shared<CpuExecutable>(graph, env::fusion());
     if (env::debug_level() >= 3) {
       env::debug_print("steps", executable->text());
@@ -23,14 +30,27 @@ class CpuEngine final : public Engine {
     return executable;
   }
 
-  EngineBufferRef allocate(const Type& type, const Dims& strides) override {
+  EngineBufferRef upload(const Type& type, const Dims& strides, const void* data) override {
     auto block = std::make_shared<Block>(static_cast<size_t>(type.nbytes()));
+    if (type.nbytes() > 0) {
+      std::memcpy(block->data(), data, static_cast<size_t>(type.nbytes()));
+    }
     return std::make_shared<CpuBuffer>(type, strides.empty() ? contiguous_strides(type.dims) : strides, std::move(block));
   }
 
   EngineBufferRef adopt(const Type& type, const Dims& strides, void* data, std::function<void()> release) override {
     auto block = std::make_shared<Block>(data, release ? std::move(release) : [] {});
     return std::make_shared<CpuBuffer>(type, strides.empty() ? contiguous_strides(type.dims) : strides, std::move(block));
+  }
+
+  void download(const EngineBuffer& buffer, void* data) override {
+    if (buffer.type().nbytes() > 0) {
+      std::memcpy(data, buffer.host_pointer(), static_cast<size_t>(buffer.type().nbytes()));
+    }
+  }
+
+  std::string hardware() const override {
+    return "CPU";
   }
 
   EngineMemoryInfo memory_info() const override {

@@ -65,7 +65,7 @@ Pool::Pool() {
 
 void* Pool::allocate(size_t size) {
   int index = class_of(size);
-  XLA_CHECK(index < kClasses && size < reserved_, "out of memory: a buffer of ", size, " bytes was asked for");
+  XLA_CHECK_KIND(OutOfMemory, index < kClasses && size < reserved_, "out of memory: a buffer of ", size, " bytes was asked for");
   char* data = take_free(index);
   if (!data) {
     if (size >= kLarge) {
@@ -114,11 +114,17 @@ char* Pool::carve(SizeClass& size_class, int index, size_t size) {
 
 char* Pool::map_chunks(size_t bytes, int index, size_t huge_bytes) {
   std::lock_guard<std::mutex> lock(map_mutex_);
-  XLA_CHECK(
-      mapped_ + bytes <= reserved_, "out of memory: the XLA CPU engine's pool holds ", mapped_, " bytes, ", bytes, " more were asked for");
+  XLA_CHECK_KIND(
+      OutOfMemory,
+      mapped_ + bytes <= reserved_,
+      "out of memory: the XLA CPU engine's pool holds ",
+      mapped_,
+      " bytes, ",
+      bytes,
+      " more were asked for");
   char* data = base_ + mapped_;
   if (mprotect(data, bytes, PROT_READ | PROT_WRITE) != 0) {
-    throw UserError(ErrorKind::Runtime, str("out of memory: the system gave no ", bytes, " bytes to the XLA CPU engine"));
+    throw UserError(ErrorKind::OutOfMemory, str("out of memory: the system gave no ", bytes, " bytes to the XLA CPU engine"));
   }
   if (huge_bytes) {
     madvise(data, huge_bytes, MADV_HUGEPAGE);

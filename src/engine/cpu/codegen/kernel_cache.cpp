@@ -8,8 +8,8 @@
 
 #include "core/hash.h"
 #include "engine/cpu/codegen/jit.h"
-#include "engine/cpu/codegen/object_cache.h"
 #include "engine/cpu/codegen/target.h"
+#include "engine/object_cache.h"
 
 namespace torch_xla::cpu {
 

@@ -1,4 +1,4 @@
-// Object files of kernels on disk, keyed by a hash. No LLVM here.
+// Compiled code on disk, keyed by a hash: object files of kernels, programs of a PJRT plugin.
 #pragma once
 
 #include <mutex>
@@ -7,7 +7,7 @@
 
 #include "core/hash.h"
 
-namespace torch_xla::cpu {
+namespace torch_xla {
 
 // Thread-safe; any number of processes may share the directory. Failures to read or write are misses, never errors.
 class ObjectCache {
@@ -25,4 +25,4 @@ class ObjectCache {
   std::string directory_; // guarded by mutex_
 };
 
-} // namespace torch_xla::cpu
+} // namespace torch_xla

@@ -1,5 +1,5 @@
 // A file is a header (magic, hash and size of the object) and the object. It is written under another name and renamed.
-#include "engine/cpu/codegen/object_cache.h"
+#include "engine/object_cache.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 
 #include "core/errors.h"
 
-namespace torch_xla::cpu {
+namespace torch_xla {
 
 namespace {
 
@@ -110,4 +110,4 @@ void ObjectCache::put(const Hash128& key, const std::string& object) const {
   }
 }
 
-} // namespace torch_xla::cpu
+} // namespace torch_xla

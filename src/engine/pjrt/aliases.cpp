@@ -1,0 +1,73 @@
+// Which output takes the memory of which parameter.
+#include <algorithm>
+
+#include "engine/pjrt/executable.h"
+
+namespace torch_xla::pjrt {
+namespace {
+
+// Values looked at for one output: an update of a weight is a short chain.
+constexpr size_t kReach = 64;
+
+class Aliases {
+ public:
+  Aliases(const Graph& graph, const std::vector<bool>& donated)
+      : graph_(graph), donated_(donated), chosen_(graph.parameters.size(), -1), taken_(graph.values.size()) {}
+
+  std::vector<int32_t> run() {
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      choose(static_cast<int32_t>(i), graph_.outputs[i]);
+    }
+    return std::move(chosen_);
+  }
+
+ private:
+  bool is_free(ValueId v) const {
+    const Value& value = graph_.values[v];
+    auto index = static_cast<size_t>(value.index);
+    return value.kind == ValueKind::kParameter && index < donated_.size() && donated_[index] && chosen_[index] < 0;
+  }
+
+  // Breadth first from the output through operands of its type.
+  void choose(int32_t position, ValueId output) {
+    if (taken_[output] || graph_.values[output].kind != ValueKind::kResult) {
+      return; // listed twice, or no memory of its own
+    }
+    taken_[output] = true;
+    std::vector<ValueId> reached{output};
+    for (size_t at = 0; at < reached.size() && at < kReach; ++at) {
+      ValueId v = reached[at];
+      if (is_free(v)) {
+        chosen_[graph_.values[v].index] = position;
+        return;
+      }
+      add_operands(v, graph_.type(output), reached);
+    }
+  }
+
+  void add_operands(ValueId v, const Type& type, std::vector<ValueId>& reached) const {
+    const Node* node = graph_.find_producer(v);
+    if (!node) {
+      return;
+    }
+    for (ValueId operand : node->operands) {
+      bool fits = operand != kNoValue && graph_.type(operand) == type;
+      if (fits && std::find(reached.begin(), reached.end(), operand) == reached.end()) {
+        reached.push_back(operand);
+      }
+    }
+  }
+
+  const Graph& graph_;
+  const std::vector<bool>& donated_;
+  std::vector<int32_t> chosen_; // by parameter
+  std::vector<bool> taken_; // by value: an output that was looked at
+};
+
+} // namespace
+
+std::vector<int32_t> choose_aliases(const Graph& graph, const std::vector<bool>& donated) {
+  return Aliases(graph, donated).run();
+}
+
+} // namespace torch_xla::pjrt

@@ -1,0 +1,107 @@
+// Client: the plugin's device 0, and the handles of what lives on it. A handle owns one object of the plugin and keeps the client.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/engine.h"
+#include "engine/pjrt/plugin.h"
+
+namespace torch_xla::pjrt {
+
+class Client;
+using ClientRef = std::shared_ptr<const Client>;
+
+// One object of the plugin, destroyed with its handle by the entry kDestroy. Args has the object behind its head.
+template <typename Object, typename Args, const Entry<Args>& kDestroy>
+class Handle {
+ public:
+  Handle() = default;
+  Handle(ClientRef client, Object* object) : client_(std::move(client)), object_(object) {}
+  Handle(Handle&& other) noexcept : client_(std::move(other.client_)), object_(std::exchange(other.object_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(client_, other.client_);
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Handle();
+  Object* get() const {
+    return object_;
+  }
+  const ClientRef& client() const {
+    return client_;
+  }
+
+ private:
+  ClientRef client_;
+  Object* object_ = nullptr;
+};
+using BufferHandle = Handle<c::Buffer, c::BufferDestroy, kBuffer_Destroy>;
+using ExecutableHandle = Handle<c::Executable, c::ExecutableDestroy, kExecutable_Destroy>;
+using LoadedExecutableHandle = Handle<c::LoadedExecutable, c::LoadedExecutableDestroy, kLoadedExecutable_Destroy>;
+
+// Immutable after create(); any thread.
+class Client : public std::enable_shared_from_this<Client> {
+ public:
+  // Throws UserError where the plugin finds no device.
+  static ClientRef create(PluginRef plugin);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  const Plugin& plugin() const {
+    return *plugin_;
+  }
+  c::Client* get() const {
+    return client_;
+  }
+  c::Device* device() const {
+    return device_;
+  }
+  const std::string& platform_name() const { // "cpu", "cuda"
+    return platform_name_;
+  }
+  const std::string& platform_version() const {
+    return platform_version_;
+  }
+  std::string device_kind() const; // "NVIDIA H200"
+  // Of the plugin's file, its versions, the device, the host's processor and the variable XLA_FLAGS: what compiled code depends on.
+  Hash128 fingerprint() const;
+
+  // `strides` in elements; empty: row-major. The buffer is row-major.
+  BufferHandle upload(const Type& type, const Dims& strides, const void* data) const;
+  // Row-major. Waits.
+  void download(const BufferHandle& buffer, const Type& type, void* data) const;
+  LoadedExecutableHandle compile(const std::string& mlir) const;
+  // The bytes of an executable that load() takes, or empty where the plugin cannot.
+  std::string serialize(const LoadedExecutableHandle& loaded) const;
+  LoadedExecutableHandle load(const std::string& bytes) const;
+  ExecutableHandle executable_of(const LoadedExecutableHandle& loaded) const;
+  // False where the plugin does not count memory.
+  bool read_memory(EngineMemoryInfo& info) const;
+
+ private:
+  explicit Client(PluginRef plugin) : plugin_(std::move(plugin)) {}
+  void open();
+  std::string read_text(const Entry<c::ClientText>& entry) const;
+
+  PluginRef plugin_;
+  c::Client* client_ = nullptr;
+  c::Device* device_ = nullptr;
+  std::string platform_name_;
+  std::string platform_version_;
+};
+
+template <typename Object, typename Args, const Entry<Args>& kDestroy>
+Handle<Object, Args, kDestroy>::~Handle() {
+  if (object_) {
+    Args args{{c::kStructSize<Args>, nullptr}, object_};
+    client_->plugin().call_quietly(kDestroy, args);
+  }
+}
+
+// The plugin's number of a dtype. Types that no row computes on and XLA does not have are stored as unsigned integers of their size.
+c::BufferType buffer_type(DType dtype);
+
+} // namespace torch_xla::pjrt

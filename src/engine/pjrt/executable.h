@@ -1,0 +1,65 @@
+// A program of a PJRT plugin.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/pjrt/buffer.h"
+
+namespace torch_xla::pjrt {
+
+// For each parameter the output that takes its memory, or -1: of the parameters that are given away, those that an output of their type is
+// computed from, step by step in their type (a weight and its update).
+std::vector<int32_t> choose_aliases(const Graph& graph, const std::vector<bool>& donated);
+
+// What a run needs to know of the graph that was compiled.
+struct Signature {
+  Signature(const Graph& graph, std::vector<int32_t> aliases);
+
+  size_t num_parameters;
+  std::vector<DType> scalars;
+  std::vector<Type> outputs;
+  std::vector<int32_t> aliases; // by parameter
+};
+
+class PjrtExecutable final : public Executable {
+ public:
+  // `count` outlives the executable. Throws UserError where the program's outputs are not the graph's.
+  PjrtExecutable(LoadedExecutableHandle loaded, Signature signature, std::string mlir, MemoryCount& count);
+  void run(RunArgs& args) override;
+  int64_t scratch_bytes() const override {
+    return scratch_bytes_;
+  }
+  std::string text() const override {
+    return mlir_;
+  }
+
+ private:
+  // A number of the last run and its 0-d buffer: most numbers are the same in all runs.
+  struct Scalar {
+    uint64_t bits = 0;
+    BufferHandle buffer;
+  };
+
+  const Client& client() const {
+    return *loaded_.client();
+  }
+  void check_outputs(const ExecutableHandle& executable) const;
+  void read_scratch(const ExecutableHandle& executable);
+  void collect_arguments(const RunArgs& args);
+  c::Buffer* scalar_buffer(size_t i, uint64_t bits);
+  std::vector<BufferHandle> execute();
+
+  LoadedExecutableHandle loaded_;
+  const Signature signature_;
+  const std::string mlir_;
+  MemoryCount& count_;
+  int64_t scratch_bytes_ = 0;
+  std::mutex mutex_; // one run at a time; guards all below
+  std::vector<Scalar> scalars_;
+  std::vector<c::Buffer*> arguments_;
+  std::vector<int64_t> kept_; // aliased parameters that this run must not give away
+};
+
+} // namespace torch_xla::pjrt

@@ -1,0 +1,117 @@
+// The engine: buffers, and programs by way of StableHLO, kept on disk where the plugin can serialize them.
+#include "engine/pjrt/pjrt_engine.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/env.h"
+#include "engine/object_cache.h"
+#include "engine/pjrt/executable.h"
+#include "engine/pjrt/stablehlo.h"
+#include "passes/passes.h"
+
+namespace torch_xla {
+namespace pjrt {
+namespace {
+
+class PjrtEngine final : public Engine {
+ public:
+  explicit PjrtEngine(ClientRef client) : client_(std::move(client)), fingerprint_(client_->fingerprint()) {
+    std::string folder = env::cache_dir();
+    cache_.set_directory(folder.empty() ? folder : folder + "/pjrt");
+  }
+
+  Graph lower(const Graph& trace) const override {
+    return run_passes(trace, has_stablehlo_form);
+  }
+
+  std::shared_ptr<Executable> compile(Graph graph, const CompileHints& hints) override {
+    Signature signature(graph, choose_aliases(graph, hints.donated));
+    std::string mlir = write_stablehlo(graph, signature.aliases, hints.location);
+    if (env::debug_level() >= 3) {
+      env::debug_print("StableHLO", mlir);
+    }
+    LoadedExecutableHandle loaded = find_or_compile(key_of(graph, signature), mlir);
+    return std::make_shared<PjrtExecutable>(std::move(loaded), std::move(signature), std::move(mlir), count_);
+  }
+
+  EngineBufferRef upload(const Type& type, const Dims& strides, const void* data) override {
+    return std::make_shared<PjrtBuffer>(type, client_->upload(type, strides, data), count_);
+  }
+
+  EngineBufferRef adopt(const Type& type, const Dims& strides, void* data, std::function<void()> release) override {
+    EngineBufferRef buffer = upload(type, strides, data);
+    if (release) {
+      release();
+    }
+    return buffer;
+  }
+
+  void download(const EngineBuffer& buffer, void* data) override {
+    client_->download(static_cast<const PjrtBuffer&>(buffer).handle(), buffer.type(), data);
+  }
+
+  EngineMemoryInfo memory_info() const override {
+    EngineMemoryInfo info;
+    return client_->read_memory(info) ? info : count_.info();
+  }
+
+  std::string hardware() const override {
+    std::string name = client_->platform_name();
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+    return name;
+  }
+
+ private:
+  // The text without source lines, and who compiles it.
+  Hash128 key_of(const Graph& graph, const Signature& signature) const {
+    Hash128 key = fingerprint_;
+    std::string mlir = write_stablehlo(graph, signature.aliases, {});
+    key.add_bytes(mlir.data(), mlir.size());
+    return key;
+  }
+
+  // Null where the disk has no program that the plugin takes.
+  LoadedExecutableHandle find(const Hash128& key) const {
+    std::optional<std::string> bytes = cache_.find(key);
+    if (!bytes) {
+      return {};
+    }
+    try {
+      return client_->load(*bytes);
+    } catch (const UserError& error) {
+      env::debug_print("cache", str("a program on disk is compiled again: ", error.what()));
+      return {};
+    }
+  }
+
+  LoadedExecutableHandle find_or_compile(const Hash128& key, const std::string& mlir) {
+    LoadedExecutableHandle loaded = find(key);
+    if (loaded.get()) {
+      return loaded;
+    }
+    loaded = client_->compile(mlir);
+    if (std::string bytes = client_->serialize(loaded); !bytes.empty()) {
+      cache_.put(key, bytes);
+    }
+    return loaded;
+  }
+
+  const ClientRef client_;
+  const Hash128 fingerprint_;
+  ObjectCache cache_;
+  MemoryCount count_;
+};
+
+} // namespace
+} // namespace pjrt
+
+Engine* open_pjrt_engine(const std::string& device, const std::string& path) {
+  try {
+    return new pjrt::PjrtEngine(pjrt::Client::create(pjrt::Plugin::load(path)));
+  } catch (const UserError& error) {
+    throw UserError(error.kind(), str("PJRT_DEVICE=", device, ": ", error.what()));
+  }
+}
+
+} // namespace torch_xla

@@ -1,0 +1,98 @@
+// Plugin: a shared object with the PJRT C API, loaded and checked; the one place where its entries are called.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/errors.h"
+#include "engine/pjrt/c_api_table.h"
+
+namespace torch_xla::pjrt {
+
+// An entry of the table: where it stands, what it takes, how the API calls it.
+template <typename Args>
+struct Entry {
+  size_t position;
+  const char* name;
+  bool needed;
+};
+#define XLA_PJRT_DECLARE(name, position, args, needed) inline constexpr Entry<c::args> k##name{position, "PJRT_" #name, needed};
+XLA_PJRT_ENTRIES(XLA_PJRT_DECLARE)
+#undef XLA_PJRT_DECLARE
+
+// The oldest minor version of the API whose structs have the fields that this engine needs.
+constexpr int kMinApiMinor = 40;
+
+// Immutable after load(); any thread.
+class Plugin {
+ public:
+  // Opens the file and checks what it offers. Throws UserError that names the file: it is missing, no shared object of this machine, has no
+  // GetPjrtApi, has another version of the API, lacks an entry that is needed. Never unloaded: plugins keep threads.
+  static std::shared_ptr<const Plugin> load(const std::string& path);
+
+  const std::string& path() const {
+    return path_;
+  }
+  // "0.90"
+  std::string version() const;
+  // Of the plugin's attributes, in text; empty where it has none.
+  const std::vector<std::pair<std::string, std::string>>& attributes() const {
+    return attributes_;
+  }
+
+  template <typename Args>
+  bool has(const Entry<Args>& entry) const {
+    return find(entry.position) != nullptr;
+  }
+  // Calls the entry. Throws UserError, "<doing>: <the plugin's message>", where it returns an error; NotImplemented where it is null. In a
+  // forked child, which has none of the plugin's threads, nothing is called: call() throws, call_quietly() returns.
+  template <typename Args>
+  void call(const Entry<Args>& entry, Args& args, const char* doing) const {
+    if (c::Error* error = call_raw(entry, args)) {
+      throw_error(error, doing);
+    }
+  }
+  // For destructors: an error is dropped.
+  template <typename Args>
+  void call_quietly(const Entry<Args>& entry, Args& args) const noexcept {
+    if (!find(entry.position) || in_forked_child()) {
+      return;
+    }
+    if (c::Error* error = call_raw(entry, args)) {
+      destroy(error);
+    }
+  }
+  // Waits for the event, which may be null, and destroys it. Throws the event's error as call() does.
+  void await(c::Event* event, const char* doing) const;
+
+ private:
+  explicit Plugin(std::string path) : path_(std::move(path)) {}
+
+  c::AnyEntry find(size_t position) const {
+    return position < num_entries_ ? api_->entries[position] : nullptr;
+  }
+  template <typename Args>
+  c::Error* call_raw(const Entry<Args>& entry, Args& args) const {
+    auto function = reinterpret_cast<c::Error* (*)(Args*)>(find(entry.position));
+    XLA_CHECK(!in_forked_child(), "the XLA device cannot be used in a forked process; use start method 'spawn'");
+    XLA_CHECK_KIND(NotImplemented, function, "the PJRT plugin ", path_, " has no ", entry.name);
+    return function(&args);
+  }
+  static bool in_forked_child();
+  void open();
+  void check_version() const;
+  void check_entries() const;
+  void initialize();
+  void read_attributes();
+  [[noreturn]] void throw_error(c::Error* error, const char* doing) const;
+  void destroy(c::Error* error) const noexcept;
+
+  std::string path_;
+  const c::Api* api_ = nullptr;
+  size_t num_entries_ = 0;
+  std::vector<std::pair<std::string, std::string>> attributes_;
+};
+using PluginRef = std::shared_ptr<const Plugin>;
+
+} // namespace torch_xla::pjrt

@@ -1,0 +1,38 @@
+// View plans: a view of dense memory as one multi-dimensional slice of that memory under other dims.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/inline_vec.h"
+
+namespace torch_xla::stablehlo {
+
+// One dim of the memory as the plan splits it; the view takes `count` elements from `start` on, `step` apart.
+struct ViewAxis {
+  int64_t extent;
+  int64_t start;
+  int64_t count;
+  int64_t step;
+};
+
+struct ViewPlan {
+  int64_t length; // elements of memory that the axes cover, from its first on
+  std::vector<ViewAxis> axes; // slowest first
+  std::vector<size_t> dims; // the view's dims that walk, slowest first: the axes of more than one element in their order
+
+  Dims extents() const;
+  Dims counts() const;
+  // The slice: first elements, ends and steps.
+  Dims starts() const;
+  Dims limits() const;
+  Dims steps() const;
+  bool is_whole() const; // takes every element of each axis
+  bool has_steps() const;
+};
+
+// Memory is row-major with the given extents; dims, strides and offset are the view's, in elements, none negative. Nothing for views that
+// show an element twice (stride 0 aside: such dims are not the plan's), or whose steps fit no split of the memory.
+std::optional<ViewPlan> plan_view(const Dims& memory, const Dims& dims, const Dims& strides, int64_t offset);
+
+} // namespace torch_xla::stablehlo

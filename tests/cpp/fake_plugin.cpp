@@ -1,0 +1,321 @@
+// A PJRT plugin for tests, over host memory, that fails when told to. A program's outputs are copies of the first argument of their size,
+// else zeros.
+//
+// FAKE_PJRT_TABLE in the environment spoils the table: null, empty, old (version), hole (an entry that is needed), short (an old table).
+// fake_pjrt_fail(where, code) makes the next call of one kind fail: create, upload, download, compile, execute, complete (the run fails
+// after it has started), outputs (the program has too many).
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/pjrt/c_api_table.h"
+
+namespace torch_xla::pjrt::c {
+
+struct Error {
+  ErrorCode code;
+  std::string message;
+};
+struct Event {
+  Error* error = nullptr;
+};
+struct Device {};
+struct DeviceDescription {};
+struct Client {
+  Device device;
+  Device* devices[1] = {&device};
+};
+struct Buffer {
+  std::vector<char> bytes;
+};
+struct Executable {
+  size_t num_outputs = 0;
+};
+struct LoadedExecutable {
+  std::vector<size_t> outputs; // bytes of each
+  Executable executable;
+};
+struct SerializedExecutable {};
+
+namespace {
+
+std::mutex mutex;
+std::string fail_where; // guarded by mutex
+ErrorCode fail_code = ErrorCode::kInternal; // guarded by mutex
+int live_objects = 0; // buffers, programs and clients; guarded by mutex
+
+void count(int change) {
+  std::lock_guard<std::mutex> lock(mutex);
+  live_objects += change;
+}
+
+// The error that was asked for here, once.
+Error* take_error(const char* where) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (fail_where != where) {
+    return nullptr;
+  }
+  fail_where.clear();
+  return new Error{fail_code, std::string("the fake plugin was told to fail at ") + where};
+}
+
+size_t bytes_of(const std::string& type) {
+  static const std::pair<const char*, size_t> kSizes[] = {{"i1", 1}, {"i8", 1}, {"f16", 2}, {"f32", 4}, {"i32", 4}, {"f64", 8}, {"i64", 8}};
+  size_t bytes = 1;
+  size_t at = 0;
+  for (size_t x; (x = type.find('x', at)) != std::string::npos && std::isdigit(type[at]); at = x + 1) {
+    bytes *= std::stoul(type.substr(at, x - at));
+  }
+  for (auto [name, size] : kSizes) {
+    if (type.compare(at, std::string::npos, name) == 0) {
+      return bytes * size;
+    }
+  }
+  return 0;
+}
+
+// Sizes of the results in the signature of @main, which is one line.
+std::vector<size_t> parse_outputs(const std::string& mlir) {
+  std::vector<size_t> sizes;
+  size_t main = mlir.find("@main");
+  size_t end = mlir.find('\n', main);
+  for (size_t at = mlir.find("->", main); (at = mlir.find("tensor<", at)) < end; ++at) {
+    size_t first = at + std::strlen("tensor<");
+    sizes.push_back(bytes_of(mlir.substr(first, mlir.find('>', first) - first)));
+  }
+  return sizes;
+}
+
+void error_destroy(ErrorDestroy* args) {
+  delete args->error;
+}
+
+void error_message(ErrorMessage* args) {
+  args->message = args->error->message.data();
+  args->message_size = args->error->message.size();
+}
+
+Error* error_get_code(ErrorGetCode* args) {
+  args->code = args->error->code;
+  return nullptr;
+}
+
+Error* event_await(EventArgs* args) {
+  return std::exchange(args->event->error, nullptr);
+}
+
+Error* event_destroy(EventArgs* args) {
+  delete args->event->error;
+  delete args->event;
+  return nullptr;
+}
+
+Error* client_create(ClientCreate* args) {
+  if (Error* error = take_error("create")) {
+    return error;
+  }
+  count(1);
+  args->client = new Client;
+  return nullptr;
+}
+
+Error* client_destroy(ClientDestroy* args) {
+  count(-1);
+  delete args->client;
+  return nullptr;
+}
+
+Error* client_text(ClientText* args) {
+  args->text = "fake";
+  args->text_size = 4;
+  return nullptr;
+}
+
+Error* client_devices(ClientAddressableDevices* args) {
+  args->devices = args->client->devices;
+  args->num_devices = 1;
+  return nullptr;
+}
+
+Error* device_description(DeviceGetDescription* args) {
+  args->description = nullptr;
+  return nullptr;
+}
+
+Error* description_kind(DeviceDescriptionKind* args) {
+  args->kind = "fake";
+  args->kind_size = 4;
+  return nullptr;
+}
+
+Buffer* make_buffer(std::vector<char> bytes) {
+  count(1);
+  return new Buffer{std::move(bytes)};
+}
+
+size_t item_bytes(BufferType type) {
+  switch (type) {
+    case BufferType::kPred:
+    case BufferType::kS8:
+    case BufferType::kU8:
+      return 1;
+    case BufferType::kS64:
+    case BufferType::kF64:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+Error* upload(ClientBufferFromHostBuffer* args) {
+  if (Error* error = take_error("upload")) {
+    return error;
+  }
+  size_t bytes = item_bytes(args->type);
+  for (size_t d = 0; d < args->num_dims; ++d) {
+    bytes *= static_cast<size_t>(args->dims[d]);
+  }
+  auto data = static_cast<const char*>(args->data);
+  args->buffer = make_buffer({data, data + bytes});
+  args->done_with_host_buffer = new Event;
+  return nullptr;
+}
+
+Error* download(BufferToHostBuffer* args) {
+  if (Error* error = take_error("download")) {
+    return error;
+  }
+  std::memcpy(args->dst, args->src->bytes.data(), std::min(args->dst_size, args->src->bytes.size()));
+  args->event = new Event;
+  return nullptr;
+}
+
+Error* buffer_destroy(BufferDestroy* args) {
+  count(-1);
+  delete args->buffer;
+  return nullptr;
+}
+
+Error* compile(ClientCompile* args) {
+  if (Error* error = take_error("compile")) {
+    return error;
+  }
+  count(1);
+  auto* loaded = new LoadedExecutable;
+  loaded->outputs = parse_outputs({args->program->code, args->program->code_size});
+  loaded->executable.num_outputs = loaded->outputs.size();
+  if (Error* error = take_error("outputs")) {
+    delete error;
+    ++loaded->executable.num_outputs;
+  }
+  args->executable = loaded;
+  return nullptr;
+}
+
+Error* loaded_destroy(LoadedExecutableDestroy* args) {
+  count(-1);
+  delete args->executable;
+  return nullptr;
+}
+
+Error* get_executable(LoadedExecutableGetExecutable* args) {
+  args->executable = &args->loaded->executable;
+  return nullptr;
+}
+
+Error* executable_destroy(ExecutableDestroy*) {
+  return nullptr; // part of the loaded one
+}
+
+Error* num_outputs(ExecutableNumOutputs* args) {
+  args->num_outputs = args->executable->num_outputs;
+  return nullptr;
+}
+
+Error* execute(LoadedExecutableExecute* args) {
+  if (Error* error = take_error("execute")) {
+    return error;
+  }
+  for (size_t i = 0; i < args->executable->outputs.size(); ++i) {
+    std::vector<char> bytes(args->executable->outputs[i]);
+    for (size_t a = 0; a < args->num_args; ++a) {
+      if (args->argument_lists[0][a]->bytes.size() == bytes.size()) {
+        bytes = args->argument_lists[0][a]->bytes;
+        break;
+      }
+    }
+    args->output_lists[0][i] = make_buffer(std::move(bytes));
+  }
+  args->device_complete_events[0] = new Event{take_error("complete")};
+  return nullptr;
+}
+
+template <typename Args>
+void set(Api& api, size_t position, Error* (*entry)(Args*)) {
+  api.entries[position] = reinterpret_cast<AnyEntry>(entry);
+}
+
+void fill_table(Api& api) {
+  api.entries[kErrorDestroyPosition] = reinterpret_cast<AnyEntry>(&error_destroy);
+  api.entries[kErrorMessagePosition] = reinterpret_cast<AnyEntry>(&error_message);
+  set(api, 2, error_get_code);
+  set(api, 5, event_destroy);
+  set(api, 8, event_await);
+  set(api, 10, client_create);
+  set(api, 11, client_destroy);
+  set(api, 12, client_text);
+  set(api, 14, client_text);
+  set(api, 16, client_devices);
+  set(api, 20, compile);
+  set(api, 22, upload);
+  set(api, 26, description_kind);
+  set(api, 29, device_description);
+  set(api, 40, executable_destroy);
+  set(api, 44, num_outputs);
+  set(api, 50, loaded_destroy);
+  set(api, 51, get_executable);
+  set(api, 55, execute);
+  set(api, 58, buffer_destroy);
+  set(api, 70, download);
+}
+
+const Api* make_table(const std::string& fault) {
+  if (fault == "null") {
+    return nullptr;
+  }
+  auto* api = new Api{}; // one for each load: few, and read as long as the process lives
+  api->head.struct_size = sizeof(Api);
+  api->version = {{kStructSize<ApiVersion>, nullptr}, 0, fault == "old" ? 1 : 90};
+  fill_table(*api);
+  if (fault == "hole") {
+    api->entries[20] = nullptr;
+  } else if (fault == "short") {
+    api->head.struct_size = offsetof(Api, entries) + 50 * sizeof(AnyEntry);
+  } else if (fault == "empty") {
+    api->head.struct_size = offsetof(Api, entries);
+  }
+  return api;
+}
+
+} // namespace
+} // namespace torch_xla::pjrt::c
+
+extern "C" __attribute__((visibility("default"))) const torch_xla::pjrt::c::Api* GetPjrtApi() {
+  const char* fault = std::getenv("FAKE_PJRT_TABLE");
+  return torch_xla::pjrt::c::make_table(fault ? fault : "");
+}
+
+extern "C" __attribute__((visibility("default"))) void fake_pjrt_fail(const char* where, int code) {
+  std::lock_guard<std::mutex> lock(torch_xla::pjrt::c::mutex);
+  torch_xla::pjrt::c::fail_where = where;
+  torch_xla::pjrt::c::fail_code = static_cast<torch_xla::pjrt::c::ErrorCode>(code);
+}
+
+extern "C" __attribute__((visibility("default"))) int fake_pjrt_live_objects() {
+  std::lock_guard<std::mutex> lock(torch_xla::pjrt::c::mutex);
+  return torch_xla::pjrt::c::live_objects;
+}

@@ -1,0 +1,197 @@
+// The client against a real plugin: values, transfers, donation, serialized programs, errors.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+
+#include "engine/pjrt/executable.h"
+
+namespace torch_xla::pjrt {
+namespace {
+
+const Type kPair{DType::F32, {2}};
+
+// The plugin that XLA_TEST_PJRT_PLUGIN names, once for all tests: clients of it share the process's processors.
+ClientRef open_client() {
+  static const char* path = std::getenv("XLA_TEST_PJRT_PLUGIN");
+  static ClientRef client = path && *path ? Client::create(Plugin::load(path)) : nullptr;
+  return client;
+}
+
+class PjrtClient : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!client_) {
+      GTEST_SKIP() << "XLA_TEST_PJRT_PLUGIN names no plugin; tools/build_pjrt_cpu.py builds one";
+    }
+  }
+  EngineBufferRef upload(const Type& type, const void* data, const Dims& strides = {}) {
+    return std::make_shared<PjrtBuffer>(type, client_->upload(type, strides, data), count_);
+  }
+  template <typename T>
+  std::vector<T> read(const EngineBufferRef& buffer) {
+    std::vector<T> values(static_cast<size_t>(buffer->type().numel()));
+    client_->download(static_cast<const PjrtBuffer&>(*buffer).handle(), buffer->type(), values.data());
+    return values;
+  }
+  // A program of parameters and numbers of these types.
+  std::unique_ptr<PjrtExecutable> program(
+      const std::string& mlir,
+      std::vector<Type> parameters,
+      std::vector<DType> scalars,
+      std::vector<Type> outputs,
+      std::vector<int32_t> aliases) {
+    Graph graph;
+    for (const Type& type : parameters) {
+      graph.add_parameter(type);
+    }
+    for (DType dtype : scalars) {
+      graph.add_scalar(dtype);
+    }
+    Signature signature(graph, std::move(aliases));
+    signature.outputs = std::move(outputs);
+    return std::make_unique<PjrtExecutable>(client_->compile(mlir), std::move(signature), mlir, count_);
+  }
+  // x + s; the parameter may be given away.
+  std::unique_ptr<PjrtExecutable> add_number() {
+    return program(
+        R"(module @program {
+  func.func public @main(%x: tensor<2xf32> {tf.aliasing_output = 0 : i32}, %s: tensor<f64>) -> tensor<2xf32> {
+    %0 = stablehlo.convert %s : (tensor<f64>) -> tensor<f32>
+    %1 = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<f32>) -> tensor<2xf32>
+    %2 = stablehlo.add %x, %1 : tensor<2xf32>
+    return %2 : tensor<2xf32>
+  }
+})",
+        {kPair},
+        {DType::F64},
+        {kPair},
+        {0});
+  }
+  std::vector<EngineBufferRef> run(
+      PjrtExecutable& executable, std::vector<EngineBufferRef> inputs, std::vector<uint64_t> scalars, bool donate) {
+    RunArgs args;
+    args.donated.assign(inputs.size(), donate);
+    args.inputs = std::move(inputs);
+    args.scalars = std::move(scalars);
+    executable.run(args);
+    return args.outputs;
+  }
+
+  ClientRef client_ = open_client();
+  MemoryCount count_;
+};
+
+TEST_F(PjrtClient, Transfers) {
+  const float data[6] = {0, 1, 2, 3, 4, 5};
+  EngineBufferRef straight = upload({DType::F32, {2, 3}}, data);
+  EXPECT_EQ(read<float>(straight), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(straight->strides(), (Dims{3, 1}));
+  // Column-major memory becomes row-major.
+  EXPECT_EQ(read<float>(upload({DType::F32, {2, 3}}, data, {1, 2})), (std::vector<float>{0, 2, 4, 1, 3, 5}));
+  EXPECT_EQ(read<float>(upload({DType::F32, {0, 3}}, data)), std::vector<float>());
+  EXPECT_EQ(read<float>(upload({DType::F32, {}}, data + 5)), std::vector<float>{5});
+  EXPECT_EQ(count_.info().bytes_used, 24);
+  EXPECT_EQ(count_.info().peak_bytes_used, 48);
+}
+
+TEST_F(PjrtClient, EachTypeKeepsItsBits) {
+  const uint64_t data[2] = {0x0100010001000100, 0x0001000100010001}; // valid for Bool, too
+  for (int code = 0; code <= static_cast<int>(DType::U64); ++code) {
+    auto dtype = static_cast<DType>(code);
+    if (size_t size = item_size(dtype)) {
+      Type type{dtype, {static_cast<int64_t>(sizeof(data) / size)}};
+      uint64_t back[2] = {};
+      client_->download(client_->upload(type, {}, data), type, back);
+      EXPECT_EQ(back[0], data[0]) << dtype_name(dtype);
+      EXPECT_EQ(back[1], data[1]) << dtype_name(dtype);
+    }
+  }
+}
+
+TEST_F(PjrtClient, RunsWithNumbersThatChange) {
+  auto executable = add_number();
+  const float data[2] = {1, 2};
+  EngineBufferRef x = upload(kPair, data);
+  for (double number : {0.5, 0.5, -3.0}) {
+    auto outputs = run(*executable, {x}, {std::bit_cast<uint64_t>(number)}, false);
+    EXPECT_EQ(read<float>(outputs[0]), (std::vector<float>{static_cast<float>(1 + number), static_cast<float>(2 + number)}));
+  }
+  EXPECT_EQ(read<float>(x), (std::vector<float>{1, 2})); // aliased, but not given away
+}
+
+TEST_F(PjrtClient, DonatedMemoryIsTaken) {
+  auto executable = add_number();
+  const float data[2] = {1, 2};
+  EngineBufferRef x = upload(kPair, data);
+  auto outputs = run(*executable, {x}, {std::bit_cast<uint64_t>(1.0)}, true);
+  EXPECT_EQ(read<float>(outputs[0]), (std::vector<float>{2, 3}));
+  EXPECT_THROW(read<float>(x), UserError);
+}
+
+TEST_F(PjrtClient, SerializedProgramsRun) {
+  auto executable = add_number();
+  std::string bytes = client_->serialize(client_->compile(executable->text()));
+  ASSERT_FALSE(bytes.empty());
+  Graph graph;
+  graph.add_parameter(kPair);
+  graph.outputs = {graph.add_scalar(DType::F64)};
+  Signature signature(graph, {0});
+  signature.outputs = {kPair};
+  PjrtExecutable loaded(client_->load(bytes), signature, executable->text(), count_);
+  const float data[2] = {1, 2};
+  auto outputs = run(loaded, {upload(kPair, data)}, {std::bit_cast<uint64_t>(2.0)}, false);
+  EXPECT_EQ(read<float>(outputs[0]), (std::vector<float>{3, 4}));
+  EXPECT_THROW(client_->load("damaged"), UserError);
+}
+
+TEST_F(PjrtClient, MatrixProduct) {
+  auto executable = program(
+      R"(module @program {
+  func.func public @main(%a: tensor<2x3xf32>, %b: tensor<3x2xf32>) -> (tensor<2x2xf32>, tensor<2x3xf32>) {
+    %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+    %1 = stablehlo.tanh %a : tensor<2x3xf32>
+    return %0, %1 : tensor<2x2xf32>, tensor<2x3xf32>
+  }
+})",
+      {{DType::F32, {2, 3}}, {DType::F32, {3, 2}}},
+      {},
+      {{DType::F32, {2, 2}}, {DType::F32, {2, 3}}},
+      {-1, -1});
+  const float a[6] = {1, 2, 3, 4, 5, 6};
+  const float b[6] = {1, 0, 0, 1, 1, 1};
+  auto outputs = run(*executable, {upload({DType::F32, {2, 3}}, a), upload({DType::F32, {3, 2}}, b)}, {}, false);
+  EXPECT_EQ(read<float>(outputs[0]), (std::vector<float>{4, 5, 10, 11}));
+  std::vector<float> tanhs = read<float>(outputs[1]);
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_NEAR(tanhs[i], std::tanh(a[i]), 1e-6);
+  }
+}
+
+TEST_F(PjrtClient, BadProgramsAreErrors) {
+  try {
+    client_->compile("module { func.func public @main() -> tensor<f32> { %0 = stablehlo.nonsense } }");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("compiling a program"), std::string::npos) << error.what();
+  }
+  EXPECT_NO_THROW(add_number());
+}
+
+// ---- Without a plugin ----
+TEST(PjrtAliases, FollowUpdatesToTheirWeights) {
+  // Momentum: m2 = 0.9 m + g; w2 = w - m2. The gradient's type is the same, but it is not given away.
+  Graph graph = parse_graph(R"(graph(%0: f32[4], %1: f32[4], %2: f32[4], %3: f32[2]) {
+    %4: f32[4] = add(%1, %2)
+    %5: f32[4] = subtract(%0, %4)
+    %6: f32[2] = negate(%3)
+    return %4, %5, %6, %5, %2
+  })");
+  EXPECT_EQ(choose_aliases(graph, {true, true, false, false}), (std::vector<int32_t>{1, 0, -1, -1}));
+  EXPECT_EQ(choose_aliases(graph, {false, true, false, true}), (std::vector<int32_t>{-1, 0, -1, 2}));
+  EXPECT_EQ(choose_aliases(graph, {}), (std::vector<int32_t>{-1, -1, -1, -1}));
+}
+
+} // namespace
+} // namespace torch_xla::pjrt

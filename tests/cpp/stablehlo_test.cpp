@@ -1,0 +1,258 @@
+// The StableHLO writer: every row has a form, the forms and texts are those in tests/rows, views are split rightly.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <set>
+#include <sstream>
+
+#include "engine/pjrt/stablehlo.h"
+#include "engine/pjrt/stablehlo/view_plan.h"
+#include "passes/passes.h"
+#include "random_views.h"
+#include "row_cases.h"
+
+namespace torch_xla {
+namespace {
+
+using testing::RowCase;
+
+std::string write(const Graph& trace) {
+  return write_stablehlo(run_passes(trace, has_stablehlo_form), {}, {});
+}
+
+const std::filesystem::path kFormsFile = "tests/rows/forms.txt";
+const std::filesystem::path kTextsFile = "tests/rows/texts.txt";
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// XLA_UPDATE_EXPECTED=1 writes the file instead.
+void expect_file(const std::filesystem::path& path, const std::string& actual) {
+  if (std::getenv("XLA_UPDATE_EXPECTED")) {
+    std::ofstream(path) << actual;
+  }
+  std::string expected = read_file(path);
+  std::istringstream want(expected);
+  std::istringstream got(actual);
+  std::string w;
+  std::string g;
+  while (std::getline(want, w) && std::getline(got, g)) {
+    ASSERT_EQ(g, w) << path;
+  }
+  EXPECT_EQ(expected.size(), actual.size());
+}
+
+// ---- Coverage ----
+
+// Rows that no plugin can run, by name.
+const std::set<std::string> kWithoutForm = {};
+
+TEST(StableHlo, EveryRowHasAForm) {
+  std::set<std::string> without;
+  for (std::span<const Op> table : op_tables()) {
+    for (const Op& op : table) {
+      if (op.kind == OpKind::kLibrary && !op.expand && !has_stablehlo_form(op)) {
+        without.insert(op.name);
+      }
+    }
+  }
+  EXPECT_EQ(without, kWithoutForm);
+}
+
+TEST(StableHlo, EveryRowHasACase) {
+  std::set<std::string> names;
+  for (const auto& file : testing::row_case_files()) {
+    for (const RowCase& c : testing::read_row_cases(file)) {
+      names.insert(c.trace.nodes.back().op->name);
+    }
+  }
+  for (std::span<const Op> table : op_tables()) {
+    for (const Op& op : table) {
+      EXPECT_TRUE(names.count(op.name)) << op.name << " has no case in tests/rows";
+    }
+  }
+}
+
+// ---- What the cases are written as ----
+
+// The operations of a text in order, "add multiply x3 reduce"; of long ones the first and how many there are.
+std::string form_of(const std::string& text) {
+  constexpr size_t kShown = 16;
+  std::istringstream lines(text);
+  std::vector<std::pair<std::string, int>> runs;
+  size_t count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    size_t at = line.find("stablehlo.");
+    size_t start = at == std::string::npos ? line.find("chlo.") : at + 10;
+    if (start == std::string::npos || line.find("= ") == std::string::npos) {
+      continue;
+    }
+    std::string name = line.substr(start, line.find_first_of(" \"", start) - start);
+    bool repeats = !runs.empty() && runs.back().first == name;
+    repeats ? void(++runs.back().second) : runs.push_back({name, 1});
+    ++count;
+  }
+  std::string form;
+  for (size_t i = 0; i < std::min(runs.size(), kShown); ++i) {
+    form += " " + runs[i].first + (runs[i].second > 1 ? " x" + std::to_string(runs[i].second) : "");
+  }
+  return runs.size() > kShown ? form + " ... of " + std::to_string(count) : form;
+}
+
+TEST(StableHlo, Forms) {
+  std::string actual;
+  for (const auto& file : testing::row_case_files()) {
+    for (const RowCase& c : testing::read_row_cases(file)) {
+      actual += c.line.substr(0, c.line.find(" #")) + "\n   " + form_of(write(c.trace)) + "\n";
+    }
+  }
+  expect_file(kFormsFile, actual);
+}
+
+// Whole texts, a case for each kind of operation: "=== case", then the text.
+TEST(StableHlo, Texts) {
+  std::string actual;
+  std::istringstream lines(read_file(kTextsFile));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("=== ", 0) == 0) {
+      actual += line + "\n" + write(testing::CaseReader(line.substr(4)).run().trace);
+    }
+  }
+  expect_file(kTextsFile, actual);
+}
+
+// ---- The module ----
+
+TEST(StableHlo, AliasesAndSourceLines) {
+  Graph graph = parse_graph("graph(%0: f32[4], %1: f32[4]) {\n  %2: f32[4] = add(%0, %1)\n  return %2\n}\n");
+  graph.nodes[0].location = 3;
+  auto location = [](int32_t index) { return index == 3 ? std::string("a \"b\".py:12 in forward") : std::string(); };
+  const int32_t aliases[] = {-1, 0};
+  EXPECT_EQ(
+      write_stablehlo(graph, aliases, location),
+      "module @program {\n"
+      "  func.func public @main(%arg0: tensor<4xf32>, %arg1: tensor<4xf32> {tf.aliasing_output = 0 : i32}) -> (tensor<4xf32>) {\n"
+      "    %0 = stablehlo.add %arg0, %arg1 : tensor<4xf32> loc(#loc0)\n"
+      "    \"func.return\"(%0) : (tensor<4xf32>) -> ()\n"
+      "  }\n"
+      "}\n"
+      "#loc0 = loc(\"a \\\"b\\\".py\":12:0)\n");
+}
+
+// A channels-last parameter comes as the row-major tensor that its memory is.
+TEST(StableHlo, ParametersInMemoryOrder) {
+  Graph graph;
+  graph.outputs = {graph.add_parameter({DType::F32, {2, 3, 4, 5}}, {60, 1, 15, 3})};
+  std::string text = write_stablehlo(graph, {}, {});
+  EXPECT_NE(text.find("%arg0: tensor<2x4x5x3xf32>"), std::string::npos) << text;
+  EXPECT_NE(text.find("permutation = array<i64: 0, 3, 1, 2>"), std::string::npos) << text;
+}
+
+TEST(StableHlo, RowsThatAreNotSupportedAreNamed) {
+  auto error_of = [](const std::string& line, KeepLibrary keeps) {
+    try {
+      write_stablehlo(run_passes(testing::CaseReader(line).run().trace, keeps), {}, {});
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::NotImplemented);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error_of("aten::mm(f32[2,2], f32[2,2])", [](const Op&) { return false; }), "aten::mm is not supported by this engine");
+  EXPECT_EQ(error_of("aten::trace(f32[2,2])", keep_all), "aten::trace has no StableHLO form: this engine cannot run it");
+  EXPECT_EQ(
+      error_of("aten::index_put(f32[2,3], pred[2], i64[2]<3, f32[]) {2, false}", has_stablehlo_form),
+      "index_put by a mask beside other indices has no StableHLO form");
+}
+
+// Writing stays linear in the graph's size.
+TEST(StableHlo, TwentyThousandNodes) {
+  constexpr int kNodes = 20000;
+  Graph graph;
+  Builder b(graph);
+  ValueId x = graph.add_parameter({DType::F32, {64, 64}});
+  for (int i = 0; i < kNodes; ++i) {
+    b.set_location(i);
+    x = b.unary(Prim::kTanh, x);
+  }
+  graph.outputs = {x};
+  auto start = std::chrono::steady_clock::now();
+  std::string text = write_stablehlo(graph, {}, [](int32_t i) { return str("file.py:", i % 5000, " in forward"); });
+  double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  RecordProperty("ms", std::to_string(ms));
+  EXPECT_LT(ms, 2000); // a bound against quadratic scans
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), kNodes + 5000 + 5);
+}
+
+// ---- Views ----
+
+// The memory's element numbers that a plan takes, in the view's order.
+std::vector<int64_t> planned_addresses(const stablehlo::ViewPlan& plan, const ViewGeometry& view) {
+  Dims axis_strides = contiguous_strides(plan.extents());
+  int64_t first = 0;
+  std::vector<int64_t> steps; // of the axes of more than one element
+  for (size_t i = 0; i < plan.axes.size(); ++i) {
+    first += plan.axes[i].start * axis_strides[i];
+    if (plan.axes[i].count > 1) {
+      steps.push_back(plan.axes[i].step * axis_strides[i]);
+    }
+  }
+  ViewGeometry planned = view;
+  planned.offset = first;
+  planned.strides = Dims(view.dims.size(), 0);
+  EXPECT_EQ(steps.size(), plan.dims.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    planned.strides[plan.dims[i]] = steps[i];
+  }
+  return testing::addresses(planned);
+}
+
+TEST(StableHlo, PlansShowTheViewsElements) {
+  testing::RandomViews random(1);
+  int planned = 0;
+  constexpr int kViews = 4000;
+  for (int i = 0; i < kViews; ++i) {
+    Dims memory = random.draw_dims();
+    ViewGeometry view = random.draw_either(memory);
+    auto plan = stablehlo::plan_view(memory, view.dims, view.strides, view.offset);
+    if (plan) {
+      ++planned;
+      ASSERT_EQ(planned_addresses(*plan, view), testing::addresses(view))
+          << dims_text(memory, '[', ']') << " " << dims_text(view.dims, '[', ']') << dims_text(view.strides, '{', '}') << view.offset;
+    }
+  }
+  EXPECT_GT(planned, kViews / 2);
+}
+
+TEST(StableHlo, PlainViewsAreOneOperation) {
+  struct Plain {
+    Dims memory, dims, strides;
+    int64_t offset;
+    const char* form;
+  };
+  const Plain cases[] = {
+      {{6, 4}, {3, 4}, {8, 1}, 0, " slice"}, // x[::2]
+      {{6, 4}, {6}, {4}, 1, " slice reshape"}, // x[:, 1]
+      {{6, 4}, {6, 2}, {4, 1}, 1, " slice"}, // x[:, 1:3]
+      {{6, 4}, {4, 6}, {1, 4}, 0, " transpose"},
+      {{2, 3, 4}, {6, 4}, {4, 1}, 0, " reshape"},
+      {{6}, {5, 6}, {0, 1}, 0, " broadcast_in_dim"},
+      {{6, 4}, {6, 4}, {4, 1}, 0, ""},
+      {{6, 4}, {4}, {5}, 0, " reshape slice"}, // the diagonal
+      {{8}, {3, 4}, {2, 1}, 0, " constant iota constant multiply add iota constant multiply add gather"}, // unfold with overlap
+  };
+  for (const Plain& p : cases) {
+    Graph graph;
+    Builder b(graph);
+    ValueId x = graph.add_parameter({DType::F32, p.memory});
+    graph.outputs = {b.view(x, contiguous_strides(p.memory), p.dims, p.strides, p.offset)};
+    EXPECT_EQ(form_of(write_stablehlo(graph, {}, {})), p.form) << dims_text(p.dims, '[', ']');
+  }
+}
+
+} // namespace
+} // namespace torch_xla

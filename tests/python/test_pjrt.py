@@ -1,0 +1,205 @@
+"""Engines behind PJRT_DEVICE: how one is chosen, and what is left when a plugin fails."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# What each program below starts with: `fail(where, code)` makes the next call of the fake plugin fail.
+PRELUDE = """
+import ctypes, os, torch, torch_xla
+fake = ctypes.CDLL(os.environ["PJRT_LIBRARY_PATH"])
+def fail(where, code):
+    fake.fake_pjrt_fail(where.encode(), code)
+def error_of(body):
+    try:
+        body()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+INTERNAL, RESOURCE_EXHAUSTED = 13, 8
+"""
+
+
+@pytest.fixture
+def run_fake(run_python):
+    """Function that runs a program on the fake plugin of the C++ tests, whose programs return a copy of an argument."""
+    plugins = sorted(ROOT.glob("build/*/tests/cpp/libfake_pjrt_plugin.so"), key=lambda path: path.stat().st_mtime)
+    if not plugins:
+        pytest.skip("the fake PJRT plugin is not built: run cmake --build --preset release")
+
+    def run(source: str, **env) -> list[str]:
+        settings = {"PJRT_DEVICE": "LIBRARY", "PJRT_LIBRARY_PATH": str(plugins[-1]), "XLA_PERSISTENT_CACHE_PATH": ""}
+        return run_python(PRELUDE + source, **{**settings, **env}).splitlines()
+
+    return run
+
+
+@pytest.fixture
+def first_error(run_python):
+    """Function that runs a first use of the device with environment variables and returns its error, type first."""
+
+    def run(**env) -> str:
+        source = """
+            import torch, torch_xla
+            for _ in range(2):  # the second try tells the same
+                try:
+                    print(torch.ones(2).to("xla"))
+                except Exception as error:
+                    print(f"{type(error).__name__}: {error}")
+            print((torch.ones(2) + 1).tolist())
+        """
+        first, second, last = run_python(source, **env).splitlines()
+        assert first == second and last == "[2.0, 2.0]"
+        return first
+
+    return run
+
+
+# ---- The choice ----
+def test_unknown_device_lists_the_known_ones(first_error):
+    error = first_error(PJRT_DEVICE="GPU")
+    assert error.startswith("ValueError: PJRT_DEVICE=GPU is not known; allowed are CPU")
+    assert "CUDA" in error and "TPU" in error and "LIBRARY" in error and "PJRT_LIBRARY_PATH" in error
+
+
+def test_library_without_a_path(first_error):
+    error = first_error(PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH="")
+    assert error.startswith("RuntimeError: PJRT_DEVICE=LIBRARY needs the path") and "not set" in error
+
+
+@pytest.mark.parametrize("device, wheel", [("CUDA", "jax-cuda13-plugin"), ("TPU", "libtpu")])
+def test_wheel_that_is_not_installed_is_named(run_python, device, wheel):
+    out = run_python(
+        """
+        import importlib.util
+        find = importlib.util.find_spec
+        importlib.util.find_spec = lambda name, *rest: None if name.startswith(("jax", "libtpu")) else find(name, *rest)
+        import torch, torch_xla
+        try:
+            torch.ones(2).to("xla")
+        except RuntimeError as error:
+            print(error)
+        """,
+        PJRT_DEVICE=device,
+    )
+    assert f"PJRT_DEVICE={device} needs" in out and wheel in out
+
+
+def test_plugin_that_is_missing_or_no_plugin(first_error, tmp_path):
+    missing = tmp_path / "missing.so"
+    error = first_error(PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH=str(missing))
+    assert error.startswith(f"RuntimeError: PJRT_DEVICE=LIBRARY: the PJRT plugin {missing} cannot be loaded")
+    text = tmp_path / "text.so"
+    text.write_text("not a shared object")
+    error = first_error(PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH=str(text))
+    assert error.startswith("RuntimeError") and "cannot be loaded" in error
+    error = first_error(PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH="libm.so.6")
+    assert error.startswith("RuntimeError") and "no function GetPjrtApi" in error
+
+
+@pytest.mark.parametrize(
+    "fault, words",
+    [
+        ("null", "GetPjrtApi returned null"),
+        ("empty", "no entries"),
+        ("old", "has version 0.1 of the PJRT C API; needed is 0."),
+        ("hole", "has no PJRT_Client_Compile"),
+        ("short", "PJRT_LoadedExecutable_Execute"),
+    ],
+)
+def test_plugin_with_a_bad_table(run_fake, fault, words):
+    (line,) = run_fake("""print(error_of(lambda: torch.ones(2).to("xla")))""", FAKE_PJRT_TABLE=fault)
+    assert line.startswith("RuntimeError: PJRT_DEVICE=LIBRARY: ") and words in line
+
+
+def test_wheels_are_found_without_importing_them(run_python, tmp_path):
+    for folder, file in [("jax_plugins/xla_cuda13", "xla_cuda_plugin.so"), ("libtpu", "libtpu.so")]:
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "__init__.py").write_text("raise RuntimeError('imported')")
+        (tmp_path / folder / file).write_text("")
+    source = f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        import torch, torch_xla
+        try:
+            torch.ones(2).to("xla")
+        except RuntimeError as error:
+            print(error)
+    """
+    for device, path in [("CUDA", "jax_plugins/xla_cuda13/xla_cuda_plugin.so"), ("TPU", "libtpu/libtpu.so")]:
+        out = run_python(source, PJRT_DEVICE=device)
+        assert f"PJRT_DEVICE={device}: the PJRT plugin {tmp_path / path} cannot be loaded" in out
+
+
+# ---- Failures: one exception each; what was not given to the failed run keeps its values ----
+def test_the_fake_plugin_runs(run_fake):
+    assert run_fake("""
+x = torch.tensor([1.0, 2.0]).to("xla")
+print(x.tolist(), (x + 1).shape, torch_xla.runtime.device_type())
+""") == ["[1.0, 2.0] torch.Size([2]) FAKE"]
+
+
+def test_transfers_fail(run_fake):
+    lines = run_fake("""
+x = torch.tensor([1.0, 2.0]).to("xla")
+fail("upload", RESOURCE_EXHAUSTED)
+print(error_of(lambda: torch.ones(3).to("xla")))
+fail("download", INTERNAL)
+print(error_of(lambda: x.cpu()))
+print(x.tolist(), torch.ones(3).to("xla").tolist())
+""")
+    assert lines[0].startswith("OutOfMemoryError: copying a tensor to the device: RESOURCE_EXHAUSTED: ")
+    assert lines[1].startswith("RuntimeError: copying a tensor from the device: INTERNAL: ")
+    assert lines[2] == "[1.0, 2.0] [1.0, 1.0, 1.0]"
+
+
+def test_compilation_fails(run_fake):
+    lines = run_fake("""
+x = torch.tensor([1.0, 2.0]).to("xla")
+y = x * 3
+fail("compile", INTERNAL)
+print(error_of(torch_xla.sync))
+print(error_of(lambda: y.cpu()))
+print(x.tolist(), error_of(lambda: (x * 3).cpu()))
+""")
+    assert lines[0].startswith("RuntimeError: compiling a program: INTERNAL: ")
+    assert lines[1] == lines[0]
+    assert lines[2] == "[1.0, 2.0] no error"
+
+
+@pytest.mark.parametrize("where", ["execute", "complete"])
+def test_runs_fail(run_fake, where):
+    lines = run_fake(f"""
+x = torch.tensor([1.0, 2.0]).to("xla")
+given = torch.tensor([5.0, 6.0]).to("xla")
+kept = x * 2
+torch_xla.sync(wait=True)
+given.mul_(x)
+fail("{where}", RESOURCE_EXHAUSTED)
+torch_xla.sync()
+print(error_of(lambda: torch_xla.sync(wait=True)))
+torch_xla.sync(wait=True)
+print(error_of(lambda: given.cpu()))
+print(x.tolist(), kept.tolist(), error_of(lambda: (x + kept).cpu()))
+""")
+    assert lines[0].startswith("OutOfMemoryError: running a program: RESOURCE_EXHAUSTED: ") and where in lines[0]
+    assert lines[1] == lines[0]
+    assert lines[2] == "[1.0, 2.0] [1.0, 2.0] no error"
+
+
+def test_forked_child_gets_an_error_and_frees_nothing(run_fake):
+    lines = run_fake("""
+x = torch.tensor([1.0, 2.0]).to("xla")
+before = fake.fake_pjrt_live_objects()
+child = os.fork()
+if child == 0:
+    print(error_of(lambda: torch.ones(2).to("xla")))
+    del x
+    print(fake.fake_pjrt_live_objects() == before, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(x.tolist())
+""")
+    assert "forked process" in lines[0]
+    assert lines[1:] == ["True", "[1.0, 2.0]"]
