@@ -74,6 +74,10 @@ Hlo convert(Hlo x, DType dtype) {
   if (is_float(x.dtype()) && !is_float(dtype)) {
     return convert(cut_off(x, dtype == DType::I64 ? DType::I64 : DType::I32), dtype);
   }
+  if (x.dtype() == DType::Bool && is_float(dtype)) { // XLA takes a product with a converted predicate for a choice, and loses 0 * NaN
+    Type type{dtype, x.dims()};
+    return select(x, x.text().constant(1, type), x.text().constant(0, type));
+  }
   // By way of float32, as ATen rounds.
   bool twice = is_reduced_float(dtype) && (x.dtype() == DType::F64 || x.dtype() == DType::I64 || x.dtype() == DType::I32);
   return plain_convert(twice ? plain_convert(x, DType::F32) : x, dtype);
