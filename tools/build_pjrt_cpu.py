@@ -45,7 +45,7 @@ def download_wheel(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", folder]
     target = ["--implementation=cp", "--python-version=3.11", "--abi=cp311", "--platform=manylinux_2_27_x86_64"]
     wanted = ["--no-deps", "--only-binary=:all:", f"tensorflow-cpu=={VERSION}"]
-    result = subprocess.run([*pip, *target, *wanted], check=False)
+    result = subprocess.run([*pip, *target, *wanted], stdout=sys.stderr, check=False)
     if result.returncode:
         raise UnavailableError(f"pip could not download tensorflow-cpu {VERSION} (exit code {result.returncode})")
     (wheel,) = folder.glob("*.whl")
