@@ -13,7 +13,8 @@ namespace {
 
 constexpr size_t kChunk = size_t{2} << 20;
 constexpr size_t kLarge = 4 << 20; // from here on a block has chunks of its own
-constexpr size_t kHuge = size_t{64} << 10; // slabs of classes from this size on use 2 MB pages
+constexpr size_t kShared = size_t{64} << 10; // from here on a block may come from a larger class
+constexpr size_t kHuge = size_t{1} << 20; // slabs of classes from this size on use 2 MB pages
 
 std::atomic<bool> in_forked_child{false};
 
@@ -80,7 +81,7 @@ void* Pool::allocate(size_t size) {
 
 // A free block of the class, or, of a size where memory counts, of one of the next larger classes: up to half as much again.
 char* Pool::take_free(int index) {
-  int last = class_size(index) >= kHuge ? std::min(index + 4, kClasses - 1) : index;
+  int last = class_size(index) >= kShared ? std::min(index + 4, kClasses - 1) : index;
   for (int i = index; i <= last; ++i) {
     SizeClass& size_class = classes_[i];
     std::lock_guard<std::mutex> lock(size_class.mutex);
