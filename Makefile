@@ -3,7 +3,7 @@
 .PHONY: help setup build demo test test-fast test-pjrt lint format bench dev wheel asan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-CPP := $(shell find src tests bench -name '*.cpp' -o -name '*.h')
+CPP := $(shell find src tests bench tools -name '*.cpp' -o -name '*.h')
 
 help:
 	@echo "Commands (demo and test set up everything they need on Debian 12; each later run starts in seconds):"
@@ -37,14 +37,14 @@ test-pjrt: build ## the C++ and Python tests on a PJRT plugin, XLA's CPU client 
 	PJRT_DEVICE=LIBRARY PJRT_LIBRARY_PATH=$$plugin XLA_FLAGS=--xla_backend_optimization_level=0 python -m pytest
 
 lint: setup ## formatters in check mode, ruff, codespell, direction of includes
-	clang-format-19 --dry-run -Werror $(CPP)
+	@clang-format-19 --dry-run -Werror $(CPP)
 	ruff check .
 	ruff format --check .
 	codespell
 	tools/check_includes.py
 
 format: setup ## format all C++ and Python files
-	clang-format-19 -i $(CPP)
+	@clang-format-19 -i $(CPP)
 	ruff check --fix --exit-zero .
 	ruff format .
 

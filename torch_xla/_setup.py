@@ -44,7 +44,7 @@ def register() -> None:
     _add_methods()
     torch.set_autocast_dtype(NAME, torch.bfloat16)
     _auto_sync.install()
-    # Recording needs no thread of its own, as CPU tensors need none: backward runs on the thread that calls it, without two switches.
+    # As for CPU tensors, backward runs on the thread that calls it, without two switches of threads.
     torch._C._set_multithreading_enabled(False)
     _plugins.offer_all()
 

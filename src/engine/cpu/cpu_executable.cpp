@@ -28,8 +28,8 @@ CpuBuffer& cpu_buffer(const EngineBufferRef& buffer) {
 
 } // namespace
 
-// libgomp's threads wait for work by spinning only while all teams of the process together are no more than the processors; beyond that each
-// parallel region of the run puts its threads to sleep and wakes them. The team that eager work left on the calling thread ends here.
+// libgomp's threads wait for work by spinning only while all teams of the process together are no more than the processors; beyond that
+// each parallel region of the run puts its threads to sleep and wakes them. The team that eager work left on the calling thread ends here.
 void CpuExecutable::prepare_caller() {
   omp_pause_resource(omp_pause_soft, omp_get_initial_device());
 }

@@ -85,7 +85,6 @@ class CpuExecutable final : public Executable {
   std::vector<UpdateStep> updates_;
   std::vector<std::string> lines_; // text, parallel to steps_
 
-
   std::mutex mutex_; // one run at a time; guards all below
   std::vector<char*> base_; // by memory
   std::vector<BlockRef> blocks_; // by memory: what the run owns
