@@ -1,0 +1,63 @@
+"""Programs that gpu_check.py runs: each within a limit of time, with what it printed."""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FIRST_LINES = 12  # of an error, in the report
+
+
+class NotRunError(Exception):
+    """Something that a part needs is missing; the text says what."""
+
+
+class FailedError(Exception):
+    """A part failed or was cut: (the word for it, what in one line, first lines of the error)."""
+
+
+@dataclass
+class Done:
+    """What a process left: its exit status (None: it was cut) and what it printed."""
+
+    status: int | None
+    text: str
+
+    def require_success(self, what: str) -> None:
+        """Raises FailedError unless the status is 0."""
+        if self.status != 0:
+            word, how = ("cut", "out of time") if self.status is None else ("failed", f"exit status {self.status}")
+            raise FailedError(word, f"{what}; {how}", error_lines(self.text))
+
+    def last_line(self) -> str:
+        """The last line with text, fit for a cell of a table."""
+        return (self.text.strip().splitlines() or ["no output"])[-1].replace("|", "/")[:160]
+
+
+def error_lines(text: str) -> str:
+    """The first lines that tell of errors; the last lines if none does."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"FAILED |ERROR |\[  FAILED|E  |(\w+\.)*\w*Error\b", line)]
+    return "\n".join(line[:300] for line in errors[:FIRST_LINES] or lines[-FIRST_LINES:])
+
+
+def run(command: list, seconds: float, env: dict) -> Done:
+    """Runs a program from the root of the repository, for at most `seconds`: then it is interrupted, and killed."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            list(map(str, command)), cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        status = None
+        for wait, number in ((max(1, seconds), signal.SIGINT), (5, signal.SIGKILL), (None, None)):
+            try:
+                ended = process.wait(wait)
+                status = ended if number == signal.SIGINT else None
+                break
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, number)
+        output.seek(0)
+        return Done(status, output.read().decode(errors="replace"))
