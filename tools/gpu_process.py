@@ -1,5 +1,6 @@
 """Programs that gpu_check.py runs: each within a limit of time, with what it printed."""
 
+import contextlib
 import os
 import re
 import signal
@@ -45,19 +46,26 @@ def error_lines(text: str) -> str:
     return "\n".join(line[:300] for line in errors[:FIRST_LINES] or lines[-FIRST_LINES:])
 
 
+def stop(process: subprocess.Popen) -> None:
+    """Interrupts the process and what it started, so that it may tell what it found; kills them after 5 seconds."""
+    os.killpg(process.pid, signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def run(command: list, seconds: float, env: dict) -> Done:
-    """Runs a program from the root of the repository, for at most `seconds`: then it is interrupted, and killed."""
+    """Runs a program from the root of the repository, for at most `seconds`; then it is stopped."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             list(map(str, command)), cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
-        status = None
-        for wait, number in ((max(1, seconds), signal.SIGINT), (5, signal.SIGKILL), (None, None)):
-            try:
-                ended = process.wait(wait)
-                status = ended if number == signal.SIGINT else None
-                break
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, number)
+        try:
+            status = process.wait(max(1, seconds))
+        except subprocess.TimeoutExpired:
+            status = None
+            stop(process)
         output.seek(0)
         return Done(status, output.read().decode(errors="replace"))
