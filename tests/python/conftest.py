@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 import torch
+from plugin_differences import find_difference
 
 import torch_xla
 import torch_xla.debug.metrics as met
@@ -16,9 +17,8 @@ def pytest_collection_modifyitems(items):
     """Skips what the engine under test (PJRT_DEVICE) cannot do."""
     if os.environ.get("PJRT_DEVICE", "CPU") == "CPU":
         return
-    reason = "StableHLO's operations clamp or pass on what ATen's kernels refuse"
     for item in items:
-        if item.get_closest_marker("checks_values"):
+        if reason := find_difference(item):
             item.add_marker(pytest.mark.skip(reason=reason))
 
 

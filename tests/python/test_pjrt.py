@@ -24,12 +24,12 @@ INTERNAL, RESOURCE_EXHAUSTED = 13, 8
 @pytest.fixture
 def run_fake(run_python):
     """Function that runs a program on the fake plugin of the C++ tests, whose programs return a copy of an argument."""
-    plugins = sorted(ROOT.glob("build/*/tests/cpp/libfake_pjrt_plugin.so"), key=lambda path: path.stat().st_mtime)
-    if not plugins:
+    plugin = ROOT / "build/release/tests/cpp/libfake_pjrt_plugin.so"
+    if not plugin.is_file():
         pytest.skip("the fake PJRT plugin is not built: run cmake --build --preset release")
 
     def run(source: str, **env) -> list[str]:
-        settings = {"PJRT_DEVICE": "LIBRARY", "PJRT_LIBRARY_PATH": str(plugins[-1]), "XLA_PERSISTENT_CACHE_PATH": ""}
+        settings = {"PJRT_DEVICE": "LIBRARY", "PJRT_LIBRARY_PATH": str(plugin), "XLA_PERSISTENT_CACHE_PATH": ""}
         return run_python(PRELUDE + source, **{**settings, **env}).splitlines()
 
     return run
