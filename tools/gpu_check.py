@@ -145,7 +145,8 @@ class Check:
         table, failed = gpu_peers.table(self._device, harness, peer_python, seconds, self._device_env())
         if failed:
             lines = "\n".join([*failed, "", table])
-            raise FailedError("failed", f"torch_xla gave no time for {len(failed)} workloads", lines)
+            word = "cut" if all(": cut after" in line for line in failed) else "failed"
+            raise FailedError(word, f"torch_xla gave no time for {len(failed)} workloads", lines)
         note = "float32 products are full in PyTorch unless told otherwise; XLA may take TF32 on a GPU."
         return "see the table", f"{table}\n\n{note}"
 
