@@ -2,7 +2,7 @@
 
 CLAMPS = "StableHLO's operations clamp or pass on what ATen's kernels refuse"
 TIES = "ATen leaves open in which order equal elements come"
-ROUNDS_ONCE = "XLA computes in float32 and rounds once, eager in between: ours is the nearer to the exact value"
+ROUNDS_ONCE = "XLA computes in float32 and rounds once, eager in between: ours is no further from the exact value"
 
 # By the test's name with its parameters. Tests of values that only ATen's kernels check have the marker checks_values.
 DIFFERENCES = {
