@@ -9,7 +9,8 @@ namespace torch_xla::cpu {
 namespace {
 
 constexpr int64_t kScratchAlign = 64;
-constexpr int64_t kShortRow = 16; // vectors of a row that are too few to hide what each of its reductions waits for
+constexpr int64_t kShortRow =
+    16; // vectors of a row that are too few to hide what each of its reductions waits for; accumulate() splits none
 constexpr int64_t kManyRows = 256; // rows that are worth a second body
 
 class RowEmitter : public Emitter {
@@ -129,23 +130,18 @@ class RowEmitter : public Emitter {
       return Carried();
     }
     if (prefers_one_body(sweep)) {
-      return accumulate_rows(acc, inner_, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
+      return accumulate(acc, inner_, wide_.width, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
         return emit_vectors(sweep, acc, {wide_, index, wide_.first_lanes(ir_.CreateSub(i64(inner_), index))}, c);
       });
     }
     int64_t whole = inner_ / wide_.width * wide_.width;
-    Carried next = accumulate_rows(
-        acc, whole, carried, [&](Value* index, llvm::ArrayRef<Value*> c) { return emit_vectors(sweep, acc, {wide_, index, nullptr}, c); });
+    Carried next = accumulate(acc, whole, wide_.width, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
+      return emit_vectors(sweep, acc, {wide_, index, nullptr}, c);
+    });
     if (whole == inner_) {
       return next;
     }
     return emit_vectors(sweep, acc, {wide_, i64(whole), wide_.first_lanes(i64(inner_ - whole))}, next);
-  }
-
-  // Rows that are computed together are short: no need to split their sums for accuracy.
-  Carried accumulate_rows(const Accumulators& acc, int64_t last, llvm::ArrayRef<Value*> carried, LoopBody body) {
-    return rows_.size() == 1 ? accumulate(acc, last, wide_.width, carried, body)
-                             : emit_loop(ir_, i64(0), i64(last), wide_.width, carried, body);
   }
 
   Carried emit_vectors(const Sweep& sweep, const Accumulators& acc, const Position& p, llvm::ArrayRef<Value*> carried) {

@@ -1,15 +1,10 @@
 // Philox 4x32-10 in integer arithmetic: the same counters and keys as the CPU engine's, so the same bits.
 // After Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3 (SC 2011).
+#include "core/philox.h"
 #include "engine/pjrt/stablehlo/primitive.h"
 
 namespace torch_xla::stablehlo {
 namespace {
-
-constexpr int64_t kMultiplier0 = 0xd2511f53;
-constexpr int64_t kMultiplier1 = 0xcd9e8d57;
-constexpr int64_t kWeyl0 = 0x9e3779b9;
-constexpr int64_t kWeyl1 = 0xbb67ae85;
-constexpr int kRounds = 10;
 
 Hlo low_word(Hlo x) {
   return x.text().op("convert", {x}, {}, {DType::U32, x.dims()});
@@ -42,14 +37,14 @@ std::array<Hlo, 4> write_random_bits(Hlo seed, Hlo offset, const Dims& dims) {
   std::array<Hlo, 4> c{low_word(index), high_word(index), low_word(offset), high_word(offset)};
   Hlo key0 = low_word(seed);
   Hlo key1 = high_word(seed);
-  for (int round = 0; round < kRounds; ++round) {
-    Hlo p0 = full_product(c[0], kMultiplier0);
-    Hlo p1 = full_product(c[2], kMultiplier1);
+  for (int round = 0; round < philox::kRounds; ++round) {
+    Hlo p0 = full_product(c[0], philox::kMultiplier0);
+    Hlo p1 = full_product(c[2], philox::kMultiplier1);
     Hlo word0 = exclusive_or(exclusive_or(high_word(p1), c[1]), key0);
     Hlo word2 = exclusive_or(exclusive_or(high_word(p0), c[3]), key1);
     c = {word0, low_word(p1), word2, low_word(p0)};
-    key0 = key0 + text.constant_int(kWeyl0, key0.type());
-    key1 = key1 + text.constant_int(kWeyl1, key1.type());
+    key0 = key0 + text.constant_int(philox::kWeyl0, key0.type());
+    key1 = key1 + text.constant_int(philox::kWeyl1, key1.type());
   }
   for (Hlo& word : c) {
     word = text.op("bitcast_convert", {word}, {}, {DType::I32, word.dims()});
