@@ -17,7 +17,7 @@ constexpr size_t kMaxSamples = 1024;
 constexpr double kPercentiles[] = {0.01, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99};
 
 template <typename Clock>
-int64_t now_ns() {
+int64_t clock_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
@@ -184,7 +184,7 @@ Metric::Metric(const char* name, Unit unit) {
 Metric::~Metric() = default;
 
 void Metric::add(double value) {
-  Sample sample{now_ns<std::chrono::system_clock>(), value};
+  Sample sample{clock_ns<std::chrono::system_clock>(), value};
   std::lock_guard<std::mutex> lock(impl_->mutex);
   if (impl_->ring.size() < kMaxSamples) {
     impl_->ring.push_back(sample);
@@ -208,10 +208,14 @@ Unit Metric::unit() const {
   return impl_->unit;
 }
 
-Timed::Timed(Metric& metric) : metric_(metric), start_(now_ns<std::chrono::steady_clock>()) {}
+int64_t now_ns() {
+  return clock_ns<std::chrono::steady_clock>();
+}
+
+Timed::Timed(Metric& metric) : metric_(metric), start_(now_ns()) {}
 
 Timed::~Timed() {
-  metric_.add(static_cast<double>(now_ns<std::chrono::steady_clock>() - start_));
+  metric_.add(static_cast<double>(now_ns() - start_));
 }
 
 // ---- Access by name ----

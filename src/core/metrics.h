@@ -47,6 +47,8 @@ class Metric {
   Impl* impl_;
 };
 
+int64_t now_ns(); // of a clock that never goes back
+
 // Adds the lifetime of the object, in nanoseconds.
 class Timed {
  public:

@@ -1,25 +1,20 @@
 // An event: a mark in the device's queue that carries the time at which the device reached it.
 #include "device/event.h"
 
-#include <chrono>
-
 #include "core/errors.h"
+#include "core/metrics.h"
 #include "runtime/executor.h"
 #include "tensor/api.h"
 
 namespace torch_xla {
 namespace {
 
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // A program without inputs and outputs that notes when it runs.
 class MarkProgram final : public Executable {
  public:
   explicit MarkProgram(std::shared_ptr<EventMark> mark) : mark_(std::move(mark)) {}
   void run(RunArgs& /*args*/) override {
-    mark_->reached_ns = now_ns();
+    mark_->reached_ns = metrics::now_ns();
   }
   int64_t scratch_bytes() const override {
     return 0;
@@ -45,7 +40,7 @@ void Event::record(int device) {
   sync(device, false);
   mark_ = std::make_shared<EventMark>();
   if (Executor::get().idle()) {
-    mark_->reached_ns = now_ns();
+    mark_->reached_ns = metrics::now_ns();
   } else {
     queue_mark(mark_);
   }

@@ -39,10 +39,9 @@ class EngineBuffer {
 };
 using EngineBufferRef = std::shared_ptr<EngineBuffer>;
 
-// Global switches of the recording thread that a run must see.
+// What a run must know of the recording thread.
 struct RunOptions {
   int threads = 0; // 0: the engine's own choice
-  bool deterministic = false;
 };
 
 struct RunArgs {
@@ -70,6 +69,16 @@ class Executable {
   virtual ~Executable() = default;
   // Runs to the end on the calling thread (and the engine's pool). Throws UserError; then donated inputs may be lost, nothing else is.
   virtual void run(RunArgs& args) = 0;
+  // True where the device goes on by itself after start(), so that the next run can be started before this one has ended.
+  virtual bool is_asynchronous() const {
+    return false;
+  }
+  // Fills the outputs, which later runs may take at once. The function that is returned is called once, in the order of the starts: it
+  // waits for the end and throws as run() does. Where the program is not asynchronous the run has ended and there is none.
+  virtual std::function<void()> start(RunArgs& args) {
+    run(args);
+    return {};
+  }
   // Called on the thread that hands in a run, before the run starts: frees what that thread keeps of the engine's processors.
   virtual void prepare_caller() {}
   // Bytes of scratch memory a run needs beside inputs and outputs.

@@ -56,8 +56,8 @@ Buffer::Buffer(EngineBufferRef payload) : type_(payload->type()), state_(State::
 }
 
 const EngineBufferRef& Buffer::wait() {
-  if (state() == State::kQueued) {
-    wait::until([this] { return state() != State::kQueued; });
+  if (!has_ended()) {
+    wait::until([this] { return has_ended(); });
   }
   if (state() == State::kFailed) {
     wait::set_reported(error_);
@@ -70,13 +70,17 @@ const EngineBufferRef& Buffer::get() const {
   if (now == State::kFailed) {
     std::rethrow_exception(error_);
   }
-  XLA_ASSERT(now == State::kReady, "a buffer was read before the run that fills it");
+  XLA_ASSERT(now != State::kQueued, "a buffer was read before the run that fills it");
   XLA_CHECK(payload_ != nullptr, "the value's memory was given to a run that has failed");
   return payload_;
 }
 
-void Buffer::set_ready(EngineBufferRef payload) {
+void Buffer::set_running(EngineBufferRef payload) {
   payload_ = std::move(payload);
+  state_.store(State::kRunning, std::memory_order_release);
+}
+
+void Buffer::set_ready() {
   state_.store(State::kReady, std::memory_order_release);
 }
 

@@ -9,10 +9,10 @@
 
 namespace torch_xla {
 
-// States go kQueued -> kReady | kFailed, once. A ready buffer that a later run took by donation is only ever seen by that run.
+// States go kQueued -> (kRunning ->) kReady | kFailed, once. A buffer that a later run took by donation is only ever seen by that run.
 class Buffer {
  public:
-  enum class State : uint8_t { kQueued, kReady, kFailed };
+  enum class State : uint8_t { kQueued, kRunning, kReady, kFailed };
 
   Buffer(Type type, Dims strides) : type_(std::move(type)), strides_(std::move(strides)) {}
   explicit Buffer(EngineBufferRef payload);
@@ -29,11 +29,13 @@ class Buffer {
   }
   // Blocks until ready, without the recording lock and polling for signals (see set_interrupt_check). Throws the run's error if it failed.
   const EngineBufferRef& wait();
-  // For the executor, which runs in order: payload without waiting. Throws the run's error if the buffer failed.
+  // For the executor, which starts runs in order: payload without waiting, of a run under way too. Throws the run's error if the buffer
+  // failed.
   const EngineBufferRef& get() const;
 
+  void set_running(EngineBufferRef payload);
   // Threads in wait() see it once the caller has taken the lock of runtime/wait.h and notified.
-  void set_ready(EngineBufferRef payload);
+  void set_ready();
   void set_failed(std::exception_ptr error);
   // Gives the payload away (donation). Executor thread only.
   EngineBufferRef take();
@@ -47,6 +49,10 @@ class Buffer {
  private:
   Type type_;
   Dims strides_;
+  bool has_ended() const {
+    return state() >= State::kReady;
+  }
+
   std::atomic<State> state_{State::kQueued};
   EngineBufferRef payload_;
   std::exception_ptr error_;

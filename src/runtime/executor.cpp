@@ -1,4 +1,5 @@
-// The executor's thread: takes runs from the queue, fills or fails their outputs, and survives fork and exit of the process.
+// The executor's thread: starts queued runs in order, ends them in that order by filling or failing their outputs, and survives fork and
+// exit of the process.
 #include "runtime/executor.h"
 
 #include <pthread.h>
@@ -20,14 +21,24 @@ namespace {
 
 std::atomic<bool> forked{false};
 
+// Runs that a device works on at once: it starts on the next one while the end of the last is told.
+constexpr size_t kMaxStarted = 2;
+
+struct QueuedRun {
+  Run run;
+  // Set when the run is started, by the executor's thread, which alone reads them.
+  int64_t start_ns = 0;
+  std::function<void()> wait_for_end = {}; // empty: it has ended
+};
+
 // All guarded by wait::mutex(); never destroyed.
 struct Queue {
-  std::deque<Run> runs; // the first one may be running
+  std::deque<QueuedRun> runs;
+  size_t num_started = 0; // of the first ones
   std::exception_ptr first_error;
   std::condition_variable work; // the thread waits here
-  bool running = false;
   bool stop = false;
-  bool started = false;
+  bool has_thread = false;
 };
 
 Queue& queue() {
@@ -68,38 +79,84 @@ RunArgs collect_args(Run& run) {
   return args;
 }
 
-void fail_outputs(Run& run, const std::exception_ptr& error) {
+// The outputs fail last, so that a wait for one of them finds the error to be reported.
+void fail(Run& run, const std::exception_ptr& error) {
+  {
+    std::lock_guard<std::mutex> lock(wait::mutex());
+    if (!queue().first_error) {
+      queue().first_error = error;
+    }
+  }
   for (auto& output : run.outputs) {
     if (output) {
       output->set_failed(error);
     }
   }
+  run.outputs.clear();
 }
 
-void execute(Run& run) {
+void start(QueuedRun& queued) {
+  Run& run = queued.run;
+  queued.start_ns = metrics::now_ns();
   try {
     RunArgs args = collect_args(run);
-    {
-      static metrics::Metric time("ExecuteTime", metrics::Unit::kTime);
-      metrics::Timed timed(time);
-      run.executable->run(args);
-    }
+    queued.wait_for_end = run.executable->start(args);
     XLA_ASSERT(args.outputs.size() == run.outputs.size(), "outputs of a run");
     for (size_t i = 0; i < run.outputs.size(); ++i) {
       if (run.outputs[i]) {
-        run.outputs[i]->set_ready(std::move(args.outputs[i]));
+        run.outputs[i]->set_running(std::move(args.outputs[i]));
       }
     }
   } catch (...) {
-    std::exception_ptr error = describe_error(run);
-    {
-      std::lock_guard<std::mutex> lock(wait::mutex());
-      if (!queue().first_error) {
-        queue().first_error = error;
+    fail(run, describe_error(run));
+  }
+}
+
+void end(QueuedRun& queued) {
+  static metrics::Metric time("ExecuteTime", metrics::Unit::kTime);
+  Run& run = queued.run;
+  try {
+    if (queued.wait_for_end) {
+      queued.wait_for_end();
+    }
+    for (auto& output : run.outputs) {
+      if (output) {
+        output->set_ready();
       }
     }
-    fail_outputs(run, error); // after, so that a wait for one of them finds the error to be reported
+  } catch (...) {
+    fail(run, describe_error(run));
   }
+  time.add(static_cast<double>(metrics::now_ns() - queued.start_ns));
+}
+
+// The caller holds the lock.
+bool may_start_another(const Queue& q) {
+  if (q.stop || q.num_started == q.runs.size()) {
+    return false;
+  }
+  return q.num_started == 0 || (q.num_started < kMaxStarted && q.runs[q.num_started].run.executable->is_asynchronous());
+}
+
+// The caller holds the lock, which is given up in between. References into a deque stay valid while others are pushed.
+void start_another(Queue& q, std::unique_lock<std::mutex>& lock) {
+  QueuedRun& queued = q.runs[q.num_started++];
+  lock.unlock();
+  start(queued);
+  lock.lock();
+}
+
+void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
+  QueuedRun& queued = q.runs.front();
+  lock.unlock();
+  end(queued);
+  queued = QueuedRun(); // frees what the run held without the lock
+  lock.lock();
+  q.runs.pop_front();
+  --q.num_started;
+  lock.unlock();
+  wait::changed().notify_all(); // once for all outputs of the run: each waking takes a processor from the run's threads
+  lock.lock();
 }
 
 void thread_main() {
@@ -108,24 +165,17 @@ void thread_main() {
   std::unique_lock<std::mutex> lock(wait::mutex());
   for (;;) {
     q.work.wait(lock, [&] { return q.stop || !q.runs.empty(); });
-    if (q.stop) {
-      break;
+    if (may_start_another(q)) {
+      start_another(q, lock);
+    } else if (q.num_started > 0) {
+      end_first(q, lock);
+    } else {
+      break; // stopped
     }
-    q.running = true;
-    Run& run = q.runs.front(); // references into a deque stay valid while others are pushed
-    lock.unlock();
-    execute(run);
-    run = Run(); // frees what the run held without the lock
-    lock.lock();
-    q.runs.pop_front();
-    q.running = false;
-    lock.unlock();
-    wait::changed().notify_all(); // once for all outputs of the run: each waking takes a processor from the run's threads
-    lock.lock();
   }
 }
 
-// At exit the run in progress is left to end and the rest is dropped, so that static destructors find no thread of ours at work.
+// At exit the runs under way are left to end and the rest is dropped, so that static destructors find no thread of ours at work.
 void stop_at_exit() {
   if (forked) {
     return;
@@ -134,15 +184,15 @@ void stop_at_exit() {
   std::unique_lock<std::mutex> lock(wait::mutex());
   q.stop = true;
   q.work.notify_all();
-  wait::changed().wait(lock, [&] { return !q.running; });
+  wait::changed().wait(lock, [&] { return q.num_started == 0; });
 }
 
 void start_thread() {
   Queue& q = queue();
-  if (q.started) {
+  if (q.has_thread) {
     return;
   }
-  q.started = true;
+  q.has_thread = true;
   std::thread(thread_main).detach();
   std::atexit(stop_at_exit);
 }
@@ -177,7 +227,7 @@ void Executor::enqueue(Run run) {
   std::lock_guard<std::mutex> lock(wait::mutex());
   XLA_CHECK(!q.stop, "the process is exiting");
   start_thread();
-  q.runs.push_back(std::move(run));
+  q.runs.push_back({std::move(run)});
   q.work.notify_one();
 }
 

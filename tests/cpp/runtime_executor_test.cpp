@@ -31,14 +31,20 @@ class FunctionProgram : public Executable {
 
 const Type kType{DType::F32, {4}};
 
-BufferRef enqueue(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> body) {
+// Of one output.
+Run make_run(std::shared_ptr<Executable> executable, std::vector<BufferRef> inputs) {
   Run run;
-  run.executable = std::make_shared<FunctionProgram>(std::move(body));
+  run.executable = std::move(executable);
   run.donated.resize(inputs.size());
   run.inputs = std::move(inputs);
-  auto output = std::make_shared<Buffer>(kType, Dims());
-  run.outputs = {output};
+  run.outputs = {std::make_shared<Buffer>(kType, Dims())};
   run.describe = [](int32_t location) { return str("line ", location); };
+  return run;
+}
+
+BufferRef enqueue(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> body) {
+  Run run = make_run(std::make_shared<FunctionProgram>(std::move(body)), std::move(inputs));
+  BufferRef output = run.outputs[0];
   Executor::get().enqueue(std::move(run));
   Executor::get().wait_for_room();
   return output;
@@ -127,8 +133,65 @@ TEST(Executor, DonationTakesThePayload) {
   EXPECT_THROW(input->wait(), UserError); // its memory is gone
 }
 
+// A program whose device goes on by itself: `end` is the wait for it.
+class AsynchronousProgram final : public FunctionProgram {
+ public:
+  AsynchronousProgram(std::function<void(RunArgs&)> body, std::function<void()> end) : FunctionProgram(std::move(body)), end_(std::move(end)) {}
+  bool is_asynchronous() const override {
+    return true;
+  }
+  std::function<void()> start(RunArgs& args) override {
+    run(args);
+    return end_;
+  }
+
+ private:
+  std::function<void()> end_;
+};
+
+BufferRef enqueue_asynchronous(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> body, std::function<void()> end) {
+  Run run = make_run(std::make_shared<AsynchronousProgram>(std::move(body), std::move(end)), std::move(inputs));
+  BufferRef output = run.outputs[0];
+  Executor::get().enqueue(std::move(run));
+  return output;
+}
+
+TEST(Executor, StartsTheNextRunBeforeTheEndOfTheLast) {
+  std::atomic<bool> queued{false};
+  std::vector<std::string> log; // of the executor's thread
+  auto start = [&](const char* what) {
+    return [&, what](RunArgs& args) {
+      while (!queued) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      log.push_back(what);
+      fill(args);
+    };
+  };
+  auto end = [&](const char* what) { return [&log, what] { log.push_back(what); }; };
+  BufferRef first = enqueue_asynchronous({}, start("start 1"), end("end 1"));
+  BufferRef second = enqueue_asynchronous({first}, start("start 2"), end("end 2"));
+  queued = true;
+  BufferRef last = enqueue({second}, start("run 3")); // runs alone
+  EXPECT_NO_THROW(last->wait());
+  EXPECT_EQ(log, (std::vector<std::string>{"start 1", "start 2", "end 1", "end 2", "run 3"}));
+  EXPECT_EQ(first->state(), Buffer::State::kReady);
+  EXPECT_EQ(second->state(), Buffer::State::kReady);
+}
+
+TEST(Executor, ErrorsOfTheDeviceFailTheOutputs) {
+  BufferRef failed = enqueue_asynchronous({}, fill, [] { throw UserError(ErrorKind::OutOfMemory, "no room"); });
+  BufferRef other = enqueue_asynchronous({}, fill, [] {});
+  EXPECT_NO_THROW(other->wait());
+  EXPECT_THROW(failed->wait(), UserError);
+  EXPECT_NO_THROW(Executor::get().drain()); // the read has told
+  EXPECT_THROW(enqueue({failed}, fill)->wait(), UserError);
+  Executor::get().drain();
+}
+
 TEST(Executor, WaitsPollForSignals) {
-  static std::atomic<int> polls{0};
+  static std::atomic<int> polls;
+  polls = 0;
   set_interrupt_check([] {
     if (++polls == 2) {
       throw UserError(ErrorKind::Runtime, "interrupted");

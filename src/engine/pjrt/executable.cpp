@@ -3,6 +3,12 @@
 
 namespace torch_xla::pjrt {
 
+namespace {
+
+constexpr const char* kRunning = "running a program";
+
+} // namespace
+
 Signature::Signature(const Graph& graph, std::vector<int32_t> aliases)
     : num_parameters(graph.parameters.size()), aliases(std::move(aliases)) {
   for (ValueId v : graph.scalars) {
@@ -42,16 +48,18 @@ void PjrtExecutable::read_scratch(const ExecutableHandle& executable) {
   scratch_bytes_ = args.temp_size;
 }
 
-void PjrtExecutable::run(RunArgs& args) {
+std::function<void()> PjrtExecutable::start(RunArgs& args) {
   std::lock_guard<std::mutex> lock(mutex_);
   XLA_ASSERT(args.inputs.size() == signature_.num_parameters && args.scalars.size() == signature_.scalars.size(), "arguments of a run");
   collect_arguments(args);
-  std::vector<BufferHandle> results = execute();
+  std::vector<BufferHandle> results;
+  c::Event* done = execute(results);
   args.inputs.clear();
   args.outputs.clear();
   for (size_t i = 0; i < results.size(); ++i) {
     args.outputs.push_back(std::make_shared<PjrtBuffer>(signature_.outputs[i], std::move(results[i]), count_));
   }
+  return [client = loaded_.client(), done] { client->plugin().await(done, kRunning); };
 }
 
 void PjrtExecutable::collect_arguments(const RunArgs& args) {
@@ -78,7 +86,7 @@ c::Buffer* PjrtExecutable::scalar_buffer(size_t i, uint64_t bits) {
   return scalar.buffer.get();
 }
 
-std::vector<BufferHandle> PjrtExecutable::execute() {
+c::Event* PjrtExecutable::execute(std::vector<BufferHandle>& results) {
   auto options = c::make<c::ExecuteOptions>();
   options.non_donatable_input_indices = kept_.data();
   options.num_non_donatable_input_indices = kept_.size();
@@ -94,13 +102,11 @@ std::vector<BufferHandle> PjrtExecutable::execute() {
   args.num_args = arguments_.size();
   args.output_lists = &result_list;
   args.device_complete_events = &done;
-  client().plugin().call(kLoadedExecutable_Execute, args, "running a program");
-  std::vector<BufferHandle> results;
+  client().plugin().call(kLoadedExecutable_Execute, args, kRunning);
   for (c::Buffer* object : objects) {
     results.emplace_back(loaded_.client(), object);
   }
-  client().plugin().await(done, "running a program");
-  return results;
+  return done;
 }
 
 } // namespace torch_xla::pjrt

@@ -27,7 +27,13 @@ class PjrtExecutable final : public Executable {
  public:
   // `count` outlives the executable. Throws UserError where the program's outputs are not the graph's.
   PjrtExecutable(LoadedExecutableHandle loaded, Signature signature, std::string mlir, MemoryCount& count);
-  void run(RunArgs& args) override;
+  void run(RunArgs& args) override {
+    start(args)();
+  }
+  bool is_asynchronous() const override {
+    return true;
+  }
+  std::function<void()> start(RunArgs& args) override;
   int64_t scratch_bytes() const override {
     return scratch_bytes_;
   }
@@ -49,14 +55,15 @@ class PjrtExecutable final : public Executable {
   void read_scratch(const ExecutableHandle& executable);
   void collect_arguments(const RunArgs& args);
   c::Buffer* scalar_buffer(size_t i, uint64_t bits);
-  std::vector<BufferHandle> execute();
+  // Fills `results`; the event comes when the device has computed them, null where the plugin gives none.
+  c::Event* execute(std::vector<BufferHandle>& results);
 
   LoadedExecutableHandle loaded_;
   const Signature signature_;
   const std::string mlir_;
   MemoryCount& count_;
   int64_t scratch_bytes_ = 0;
-  std::mutex mutex_; // one run at a time; guards all below
+  std::mutex mutex_; // one start at a time; guards all below
   std::vector<Scalar> scalars_;
   std::vector<c::Buffer*> arguments_;
   std::vector<int64_t> kept_; // aliased parameters that this run must not give away
