@@ -48,9 +48,9 @@ print("device:", torch_xla.runtime.device_type(), torch_xla.core.xla_model.xla_r
 """
 WANTED = ["torch", "torch_xla", "triton", "jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt", "jax-cuda12-plugin"]
 FIND_WHEEL = """
-from torch_xla import _plugins
-found = [_plugins._find_file(module, file) for module, file in _plugins._WHEELS["CUDA"]]
-print("plugin:", next((path for path in found if path and path.is_file()), ""))
+from torch_xla.experimental import plugins
+plugin = plugins.get("CUDA")
+print("plugin:", plugin.library_path() if plugin else "")
 """
 
 
@@ -147,7 +147,7 @@ class Check:
             lines = "\n".join([*failed, "", table])
             word = "cut" if all(": cut after" in line for line in failed) else "failed"
             raise FailedError(word, f"torch_xla gave no time for {len(failed)} workloads", lines)
-        note = "float32 products are full in PyTorch unless told otherwise; XLA may take TF32 on a GPU."
+        note = "Matrix products are in float32 with torch_xla and PyTorch, convolutions may take TF32; JAX takes TF32 for both."
         return "see the table", f"{table}\n\n{note}"
 
 

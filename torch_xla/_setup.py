@@ -5,7 +5,8 @@ import os
 import torch
 from torch.utils import backend_registration
 
-from . import _auto_sync, _device_module, _plugins, _XLAC
+from . import _auto_sync, _device_module, _XLAC
+from .experimental import plugins as _plugins  # noqa: F401 (tells the engine where plugins are)
 
 NAME = "xla"
 
@@ -46,7 +47,6 @@ def register() -> None:
     _auto_sync.install()
     # As for CPU tensors, backward runs on the thread that calls it, without two switches of threads.
     torch._C._set_multithreading_enabled(False)
-    _plugins.offer_all()
 
 
 register()

@@ -4,6 +4,7 @@ import os
 
 from . import _XLAC
 from ._api import devices as _devices
+from .experimental import plugins
 
 _DEVICE_TYPES = ("CPU", "CUDA", "TPU", "LIBRARY")
 
@@ -14,12 +15,20 @@ def device_type() -> str:
 
 
 def set_device_type(pjrt_device: str) -> None:
-    """Sets PJRT_DEVICE: "CPU", "CUDA", "TPU" or "LIBRARY". Call it before the first use of the device.
+    """Sets PJRT_DEVICE: "CPU", "CUDA", "TPU", "LIBRARY" or the name of a registered plugin.
 
-    Raises ValueError for other words.
+    Raises ValueError for other words, and RuntimeError if the device was used as another one.
     """
-    if pjrt_device not in _DEVICE_TYPES:
-        raise ValueError(f"device type {pjrt_device!r} is not known; allowed are {', '.join(_DEVICE_TYPES)}")
+    if pjrt_device not in _DEVICE_TYPES and not plugins.get(pjrt_device):
+        raise ValueError(
+            f"device type {pjrt_device!r} is not known; allowed are {', '.join(_DEVICE_TYPES)} "
+            "and names given to torch_xla.experimental.plugins.register_plugin"
+        )
+    chosen = _XLAC._xla_chosen_device()
+    if chosen and chosen != pjrt_device:
+        raise RuntimeError(
+            f"the device runs as {chosen} already: call set_device_type({pjrt_device!r}) before its first use"
+        )
     os.environ["PJRT_DEVICE"] = pjrt_device
 
 

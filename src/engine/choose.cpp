@@ -1,7 +1,6 @@
 // The engine that PJRT_DEVICE names.
 #include <atomic>
 #include <cstdlib>
-#include <map>
 #include <mutex>
 
 #include "engine/engine.h"
@@ -11,11 +10,13 @@ namespace torch_xla {
 namespace {
 
 constexpr const char* kAllowed =
-    "CPU (the embedded engine, the default), CUDA, TPU, or LIBRARY with the path of a PJRT plugin in PJRT_LIBRARY_PATH";
+    "CPU (the embedded engine, the default), CUDA, TPU, LIBRARY with the path of a PJRT plugin in PJRT_LIBRARY_PATH, or a name given to "
+    "torch_xla.experimental.plugins.register_plugin";
 
 struct Choice {
-  std::mutex mutex; // guards `plugins` and the making of the engine
-  std::map<std::string, std::string> plugins; // path by device
+  std::atomic<PluginFinder> find{nullptr};
+  std::mutex mutex; // guards the making of the engine and `device`
+  std::string device;
   std::atomic<Engine*> engine{nullptr};
 };
 
@@ -29,31 +30,33 @@ std::string read_variable(const char* name) {
   return text ? text : "";
 }
 
+std::string read_device() {
+  std::string device = read_variable("PJRT_DEVICE");
+  return device.empty() ? "CPU" : device;
+}
+
 std::string library_path() {
   std::string path = read_variable("PJRT_LIBRARY_PATH");
   XLA_CHECK(!path.empty(), "PJRT_DEVICE=LIBRARY needs the path of a PJRT plugin in PJRT_LIBRARY_PATH, which is not set");
   return path;
 }
 
-std::string plugin_path(const Choice& c, const std::string& device) {
-  auto found = c.plugins.find(device);
-  XLA_CHECK(
-      found != c.plugins.end(),
-      "PJRT_DEVICE=",
-      device,
-      " needs the PJRT plugin of a wheel that is not installed: ",
-      device == "TPU" ? "libtpu" : "jax-cuda13-plugin[with-cuda]");
-  return found->second;
-}
-
-Engine* make_engine(const Choice& c) {
-  std::string device = read_variable("PJRT_DEVICE");
-  if (device.empty() || device == "CPU") {
-    return &cpu_engine();
+// Nothing for the embedded engine.
+std::optional<PluginFile> find_plugin(const std::string& device) {
+  if (device == "CPU") {
+    return std::nullopt;
   }
-  XLA_CHECK_KIND(
-      Value, device == "CUDA" || device == "TPU" || device == "LIBRARY", "PJRT_DEVICE=", device, " is not known; allowed are ", kAllowed);
-  return open_pjrt_engine(device, device == "LIBRARY" ? library_path() : plugin_path(c, device));
+  if (device == "LIBRARY") {
+    return PluginFile{library_path(), {}};
+  }
+  PluginFinder find = choice().find;
+  std::optional<PluginFile> plugin = find ? find(device) : std::nullopt;
+  if (!plugin) {
+    XLA_CHECK(device != "CUDA", "PJRT_DEVICE=CUDA needs the PJRT plugin of a wheel that is not installed: jax-cuda13-plugin[with-cuda]");
+    XLA_CHECK(device != "TPU", "PJRT_DEVICE=TPU needs the PJRT plugin of a wheel that is not installed: libtpu");
+    XLA_CHECK_KIND(Value, false, "PJRT_DEVICE=", device, " is not known; allowed are ", kAllowed);
+  }
+  return plugin;
 }
 
 } // namespace
@@ -63,17 +66,24 @@ Engine& engine() {
   if (Engine* engine = c.engine.load(std::memory_order_acquire)) {
     return *engine;
   }
+  std::string device = read_device();
+  std::optional<PluginFile> plugin = find_plugin(device); // may take the GIL, which a thread that waits for the mutex may hold
   std::lock_guard<std::mutex> lock(c.mutex);
   if (!c.engine.load(std::memory_order_relaxed)) {
-    c.engine.store(make_engine(c), std::memory_order_release);
+    c.engine.store(plugin ? open_pjrt_engine(device, *plugin) : &cpu_engine(), std::memory_order_release);
+    c.device = device;
   }
   return *c.engine.load(std::memory_order_relaxed);
 }
 
-void offer_plugin(const std::string& device, const std::string& path) {
+std::string chosen_device() {
   Choice& c = choice();
   std::lock_guard<std::mutex> lock(c.mutex);
-  c.plugins[device] = path;
+  return c.device;
+}
+
+void set_plugin_finder(PluginFinder find) {
+  choice().find = find;
 }
 
 } // namespace torch_xla

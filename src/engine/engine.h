@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/errors.h"
@@ -93,8 +96,18 @@ struct EngineMemoryInfo {
   int64_t peak_bytes_used = 0;
 };
 
-// What is known of the first run when its program is compiled. Later runs may differ: nothing here changes what a program computes.
-struct CompileHints {
+// What a device may do in products of float32 numbers in place of float32, by PyTorch's switches (torch.set_float32_matmul_precision,
+// torch.backends). The words are XLA's: three products of bfloat16 or one of TF32 for "high", one of bfloat16 or TF32 for "default".
+struct Precision {
+  enum Level : uint8_t { kDefault, kHigh, kHighest };
+  Level products = kHighest;
+  Level convolutions = kHighest;
+  Level cuda_convolutions = kHighest; // cuDNN has a switch of its own
+};
+
+struct CompileOptions {
+  Precision precision;
+  // Of the first run; later ones may differ.
   std::vector<bool> donated; // by parameter; empty: none
   std::function<std::string(int32_t)> location; // the user's line of a Node::location; may be empty
 };
@@ -105,7 +118,7 @@ class Engine {
   virtual ~Engine() = default;
   // The trace as compile() takes it: primitives, views and the library calls that this engine runs as one step.
   virtual Graph lower(const Graph& trace) const = 0;
-  virtual std::shared_ptr<Executable> compile(Graph graph, const CompileHints& hints = {}) = 0;
+  virtual std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options = {}) = 0;
   // A buffer with a copy of host memory, whose elements lie in the dense order `strides` (empty: row-major). The memory is the caller's
   // again when the call returns. The buffer's own strides() may differ.
   virtual EngineBufferRef upload(const Type& type, const Dims& strides, const void* data) = 0;
@@ -124,7 +137,18 @@ class Engine {
 Engine& engine();
 // The embedded CPU engine; never destroyed.
 Engine& cpu_engine();
-// A file with a PJRT plugin for a value of PJRT_DEVICE; where programs find the plugins is not known here. Call before engine().
-void offer_plugin(const std::string& device, const std::string& path);
+// The value of PJRT_DEVICE that engine() took; empty before its first success.
+std::string chosen_device();
+
+// Options of a plugin's client by name, as the plugin's vendor defines them.
+using ClientOption = std::variant<std::string, bool, int64_t, double, std::vector<int64_t>>;
+using ClientOptions = std::map<std::string, ClientOption>;
+struct PluginFile {
+  std::string path;
+  ClientOptions options;
+};
+// Gives the plugin of a value of PJRT_DEVICE other than CPU and LIBRARY, or nothing; called by engine(), without locks. Set it before.
+using PluginFinder = std::optional<PluginFile> (*)(const std::string& device);
+void set_plugin_finder(PluginFinder find);
 
 } // namespace torch_xla

@@ -1,6 +1,8 @@
 // Devices and their memory.
 #include "device/device.h"
 
+#include <pybind11/stl.h>
+
 #include "core/metrics.h"
 #include "engine/engine.h"
 #include "python/bindings.h"
@@ -33,6 +35,56 @@ py::dict memory_info(const std::string& /*device*/) {
   return dict;
 }
 
+// Throws cast_error for other types.
+ClientOption to_option(py::handle value) {
+  if (py::isinstance<py::bool_>(value)) {
+    return value.cast<bool>();
+  }
+  if (py::isinstance<py::int_>(value)) {
+    return value.cast<int64_t>();
+  }
+  if (py::isinstance<py::float_>(value)) {
+    return value.cast<double>();
+  }
+  if (py::isinstance<py::str>(value)) {
+    return value.cast<std::string>();
+  }
+  return value.cast<std::vector<int64_t>>();
+}
+
+// Python's function from a name to (path, options) or None; never destroyed.
+py::object* plugin_finder = nullptr;
+
+std::optional<PluginFile> call_plugin_finder(const std::string& device) {
+  py::gil_scoped_acquire gil;
+  try {
+    py::object found = (*plugin_finder)(device);
+    if (found.is_none()) {
+      return std::nullopt;
+    }
+    auto [path, options] = found.cast<std::pair<std::string, py::dict>>();
+    PluginFile plugin{path, {}};
+    for (auto [name, value] : options) {
+      plugin.options[py::str(name)] = to_option(value);
+    }
+    return plugin;
+  } catch (const py::error_already_set& error) {
+    std::string text = py::str(error.value());
+    if (error.matches(PyExc_ValueError)) {
+      throw UserError(ErrorKind::Value, str("PJRT_DEVICE=", device, ": ", text));
+    }
+    std::string type = py::str(error.type().attr("__name__"));
+    throw UserError(ErrorKind::Runtime, str("PJRT_DEVICE=", device, ": ", type, ": ", text));
+  } catch (const py::cast_error&) {
+    throw UserError(ErrorKind::Type, str("PJRT_DEVICE=", device, ": options of a client are str, bool, int, float or a list of int"));
+  }
+}
+
+void take_plugin_finder(const py::object& find) {
+  plugin_finder = new py::object(find);
+  set_plugin_finder(&call_plugin_finder);
+}
+
 } // namespace
 
 void init_device(py::module_& m) {
@@ -44,7 +96,8 @@ void init_device(py::module_& m) {
   m.def("_xla_current_device", [] { return int{current_device()}; });
   m.def("_xla_set_current_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
   m.def("_xla_memory_info", &memory_info, py::arg("device") = "");
-  m.def("_xla_offer_plugin", &offer_plugin, py::arg("device"), py::arg("path"));
+  m.def("_xla_set_plugin_finder", &take_plugin_finder, py::arg("find"));
+  m.def("_xla_chosen_device", &chosen_device);
   m.def("_in_bad_fork", &in_bad_fork);
 }
 

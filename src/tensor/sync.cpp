@@ -1,6 +1,7 @@
 // The sync: alive values, program lookup, compile, enqueue.
 #include "tensor/sync.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include "core/env.h"
@@ -58,6 +59,28 @@ std::vector<ValueId> list_values(const ValueBits& bits) {
   return values;
 }
 
+Precision::Level read_level(at::Float32Backend backend, at::Float32Op op) {
+  switch (at::globalContext().float32Precision(backend, op)) {
+    case at::Float32Precision::BF16:
+      return Precision::kDefault;
+    case at::Float32Precision::TF32:
+    case at::Float32Precision::DEFAULT: // cuDNN's
+      return Precision::kHigh;
+    default:
+      return Precision::kHighest;
+  }
+}
+
+// torch.set_float32_matmul_precision sets those of both backends: "medium" is BF16 in the one and TF32 in the other.
+Precision read_precision() {
+  using at::Float32Backend;
+  using at::Float32Op;
+  return {
+      std::min(read_level(Float32Backend::MKLDNN, Float32Op::MATMUL), read_level(Float32Backend::CUDA, Float32Op::MATMUL)),
+      read_level(Float32Backend::MKLDNN, Float32Op::CONV),
+      read_level(Float32Backend::CUDA, Float32Op::CONV)};
+}
+
 // A buffer that no lazy value refers to any more is the run's alone.
 std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
   std::vector<bool> donated(inputs.size());
@@ -87,8 +110,8 @@ void explain_compile(const Trace& trace, const ProgramEntry& entry, SyncCause ca
           trace.key().hex()));
 }
 
-CompileHints compile_hints(Trace& trace) {
-  return {find_donated(trace.inputs()), [&trace](int32_t node) { return line_of(trace.locations(), node); }};
+CompileOptions compile_options(Trace& trace) {
+  return {read_precision(), find_donated(trace.inputs()), [&trace](int32_t node) { return line_of(trace.locations(), node); }};
 }
 
 const Program& compile(Trace& trace, ProgramEntry& entry, SyncCause cause) {
@@ -102,7 +125,7 @@ const Program& compile(Trace& trace, ProgramEntry& entry, SyncCause cause) {
   Graph graph = trace.graph();
   graph.outputs = list_values(entry.wanted);
   Program program{nullptr, graph.outputs, entry.wanted};
-  program.executable = engine().compile(engine().lower(graph), compile_hints(trace));
+  program.executable = engine().compile(engine().lower(graph), compile_options(trace));
   entry.programs.push_back(std::move(program));
   return entry.programs.back();
 }
@@ -110,7 +133,8 @@ const Program& compile(Trace& trace, ProgramEntry& entry, SyncCause cause) {
 const Program& find_or_compile(Trace& trace, const ValueBits& alive, SyncCause cause) {
   static metrics::Counter hits("CachedCompile");
   Hash128 key = trace.key();
-  key.add(env::fusion());
+  Precision precision = read_precision();
+  key.add(uint64_t{env::fusion()} << 24 | precision.products << 16 | precision.convolutions << 8 | precision.cuda_convolutions);
   ProgramEntry& entry = program_cache().entry(key);
   if (const Program* program = find_program(entry, alive)) {
     hits.add();

@@ -47,6 +47,7 @@ std::mutex mutex;
 std::string fail_where; // guarded by mutex
 ErrorCode fail_code = ErrorCode::kInternal; // guarded by mutex
 int live_objects = 0; // buffers, programs and clients; guarded by mutex
+std::string options; // of the last client; guarded by mutex
 
 void count(int change) {
   std::lock_guard<std::mutex> lock(mutex);
@@ -114,11 +115,38 @@ Error* event_destroy(EventArgs* args) {
   return nullptr;
 }
 
+std::string option_text(const NamedValue& value) {
+  switch (value.type) {
+    case NamedValueType::kString:
+      return "'" + std::string(value.string_value, value.value_size) + "'";
+    case NamedValueType::kInt64:
+      return std::to_string(value.int64_value);
+    case NamedValueType::kInt64List: {
+      std::string text = "[";
+      for (size_t i = 0; i < value.value_size; ++i) {
+        text += (i ? ", " : "") + std::to_string(value.int64_array_value[i]);
+      }
+      return text + "]";
+    }
+    case NamedValueType::kFloat:
+      return std::to_string(value.float_value);
+    case NamedValueType::kBool:
+      return value.bool_value ? "True" : "False";
+  }
+  return "?";
+}
+
 Error* client_create(ClientCreate* args) {
   if (Error* error = take_error("create")) {
     return error;
   }
-  count(1);
+  std::lock_guard<std::mutex> lock(mutex);
+  options.clear();
+  for (size_t i = 0; i < args->num_options; ++i) {
+    const NamedValue& value = args->options[i];
+    options += (i ? " " : "") + std::string(value.name, value.name_size) + "=" + option_text(value);
+  }
+  ++live_objects;
   args->client = new Client;
   return nullptr;
 }
@@ -313,6 +341,11 @@ extern "C" __attribute__((visibility("default"))) void fake_pjrt_fail(const char
   std::lock_guard<std::mutex> lock(torch_xla::pjrt::c::mutex);
   torch_xla::pjrt::c::fail_where = where;
   torch_xla::pjrt::c::fail_code = static_cast<torch_xla::pjrt::c::ErrorCode>(code);
+}
+
+// Those that the last client was made with: "name=value name=value".
+extern "C" __attribute__((visibility("default"))) const char* fake_pjrt_options() {
+  return torch_xla::pjrt::c::options.c_str();
 }
 
 extern "C" __attribute__((visibility("default"))) int fake_pjrt_live_objects() {

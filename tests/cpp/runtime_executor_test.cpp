@@ -136,7 +136,8 @@ TEST(Executor, DonationTakesThePayload) {
 // A program whose device goes on by itself: `end` is the wait for it.
 class AsynchronousProgram final : public FunctionProgram {
  public:
-  AsynchronousProgram(std::function<void(RunArgs&)> body, std::function<void()> end) : FunctionProgram(std::move(body)), end_(std::move(end)) {}
+  AsynchronousProgram(std::function<void(RunArgs&)> body, std::function<void()> end)
+      : FunctionProgram(std::move(body)), end_(std::move(end)) {}
   bool is_asynchronous() const override {
     return true;
   }

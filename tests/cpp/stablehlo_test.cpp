@@ -18,11 +18,8 @@ namespace {
 using testing::RowCase;
 
 std::string write(const Graph& trace) {
-  return write_stablehlo(run_passes(trace, has_stablehlo_form), {}, {});
+  return write_stablehlo(run_passes(trace, has_stablehlo_form));
 }
-
-const std::filesystem::path kFormsFile = "tests/rows/forms.txt";
-const std::filesystem::path kTextsFile = "tests/rows/texts.txt";
 
 std::string read_file(const std::filesystem::path& path) {
   std::ostringstream text;
@@ -103,26 +100,29 @@ std::string form_of(const std::string& text) {
   return runs.size() > kShown ? form + " ... of " + std::to_string(count) : form;
 }
 
-TEST(StableHlo, Forms) {
-  std::string actual;
-  for (const auto& file : testing::row_case_files()) {
-    for (const RowCase& c : testing::read_row_cases(file)) {
-      actual += c.line.substr(0, c.line.find(" #")) + "\n   " + form_of(write(c.trace)) + "\n";
+// The body of the function, without the module around it: "(%arg0: tensor<3x5xf32>) -> (tensor<3x5xf32>)", then its lines.
+std::string body_of(const std::string& text) {
+  std::istringstream lines(text);
+  std::string body;
+  for (std::string line; std::getline(lines, line);) {
+    if (size_t name = line.find("@main"); name != std::string::npos) {
+      body += line.substr(name + 5, line.size() - name - 7) + "\n";
+    } else if (line.rfind("    ", 0) == 0) {
+      body += line.substr(2) + "\n";
     }
   }
-  expect_file(kFormsFile, actual);
+  return body;
 }
 
-// Whole texts, a case for each kind of operation: "=== case", then the text.
+// Each case of tests/rows/FAMILY.cases with its text, in FAMILY.stablehlo.
 TEST(StableHlo, Texts) {
-  std::string actual;
-  std::istringstream lines(read_file(kTextsFile));
-  for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("=== ", 0) == 0) {
-      actual += line + "\n" + write(testing::CaseReader(line.substr(4)).run().trace);
+  for (const auto& file : testing::row_case_files()) {
+    std::string actual;
+    for (const RowCase& c : testing::read_row_cases(file)) {
+      actual += c.line.substr(0, c.line.find(" #")) + "\n" + body_of(write(c.trace));
     }
+    expect_file(std::filesystem::path(file).replace_extension(".stablehlo"), actual);
   }
-  expect_file(kTextsFile, actual);
 }
 
 // ---- The module ----
@@ -133,7 +133,7 @@ TEST(StableHlo, AliasesAndSourceLines) {
   auto location = [](int32_t index) { return index == 3 ? std::string("a \"b\".py:12 in forward") : std::string(); };
   const int32_t aliases[] = {-1, 0};
   EXPECT_EQ(
-      write_stablehlo(graph, aliases, location),
+      write_stablehlo(graph, {.aliases = aliases, .location = location}),
       "module @program {\n"
       "  func.func public @main(%arg0: tensor<4xf32>, %arg1: tensor<4xf32> {tf.aliasing_output = 0 : i32}) -> (tensor<4xf32>) {\n"
       "    %0 = stablehlo.add %arg0, %arg1 : tensor<4xf32> loc(#loc0)\n"
@@ -143,11 +143,26 @@ TEST(StableHlo, AliasesAndSourceLines) {
       "#loc0 = loc(\"a \\\"b\\\".py\":12:0)\n");
 }
 
+TEST(StableHlo, PrecisionOfFloat32) {
+  auto contains = [](const char* line, Precision::Level products, Precision::Level convolutions, const std::string& what) {
+    Graph graph = run_passes(testing::CaseReader(line).run().trace, has_stablehlo_form);
+    std::string text = write_stablehlo(graph, {.products = products, .convolutions = convolutions});
+    return text.find(what) != text.npos;
+  };
+  const char* conv = "aten::convolution(f32[2,4,7,6], f32[6,4,3,2], f32[6]) {[2, 1], [1, 0], [1, 2], false, [0, 0], 1}";
+  const char* product = "aten::mm(f32[4,6], f32[6,3])";
+  EXPECT_TRUE(contains(conv, Precision::kHighest, Precision::kHigh, "precision HIGH>, #stablehlo<precision HIGH>]"));
+  EXPECT_TRUE(contains(product, Precision::kHigh, Precision::kHighest, "precision HIGH>, #stablehlo<precision HIGH>]"));
+  EXPECT_TRUE(contains(product, Precision::kHighest, Precision::kDefault, "precision HIGHEST>, #stablehlo<precision HIGHEST>]"));
+  EXPECT_FALSE(contains(product, Precision::kDefault, Precision::kHighest, "precision"));
+  EXPECT_FALSE(contains("aten::mm(bf16[4,6], bf16[6,3])", Precision::kHighest, Precision::kHighest, "precision"));
+}
+
 // A channels-last parameter comes as the row-major tensor that its memory is.
 TEST(StableHlo, ParametersInMemoryOrder) {
   Graph graph;
   graph.outputs = {graph.add_parameter({DType::F32, {2, 3, 4, 5}}, {60, 1, 15, 3})};
-  std::string text = write_stablehlo(graph, {}, {});
+  std::string text = write_stablehlo(graph);
   EXPECT_NE(text.find("%arg0: tensor<2x4x5x3xf32>"), std::string::npos) << text;
   EXPECT_NE(text.find("permutation = array<i64: 0, 3, 1, 2>"), std::string::npos) << text;
 }
@@ -155,7 +170,7 @@ TEST(StableHlo, ParametersInMemoryOrder) {
 TEST(StableHlo, RowsThatAreNotSupportedAreNamed) {
   auto error_of = [](const std::string& line, KeepLibrary keeps) {
     try {
-      write_stablehlo(run_passes(testing::CaseReader(line).run().trace, keeps), {}, {});
+      write_stablehlo(run_passes(testing::CaseReader(line).run().trace, keeps));
     } catch (const UserError& error) {
       EXPECT_EQ(error.kind(), ErrorKind::NotImplemented);
       return std::string(error.what());
@@ -181,7 +196,7 @@ TEST(StableHlo, TwentyThousandNodes) {
   }
   graph.outputs = {x};
   auto start = std::chrono::steady_clock::now();
-  std::string text = write_stablehlo(graph, {}, [](int32_t i) { return str("file.py:", i % 5000, " in forward"); });
+  std::string text = write_stablehlo(graph, {.location = [](int32_t i) { return str("file.py:", i % 5000, " in forward"); }});
   double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   RecordProperty("ms", std::to_string(ms));
   EXPECT_LT(ms, 2000); // a bound against quadratic scans
@@ -250,7 +265,7 @@ TEST(StableHlo, PlainViewsAreOneOperation) {
     Builder b(graph);
     ValueId x = graph.add_parameter({DType::F32, p.memory});
     graph.outputs = {b.view(x, contiguous_strides(p.memory), p.dims, p.strides, p.offset)};
-    EXPECT_EQ(form_of(write_stablehlo(graph, {}, {})), p.form) << dims_text(p.dims, '[', ']');
+    EXPECT_EQ(form_of(write_stablehlo(graph)), p.form) << dims_text(p.dims, '[', ']');
   }
 }
 

@@ -18,7 +18,7 @@ using testing::RowCase;
 Engine& plugin_engine() {
   static Engine* engine = [] {
     setenv("XLA_FLAGS", "--xla_backend_optimization_level=0", /*overwrite=*/0); // hundreds of small programs: compiling is all the time
-    return open_pjrt_engine("XLA_TEST_PJRT_PLUGIN", std::getenv("XLA_TEST_PJRT_PLUGIN"));
+    return open_pjrt_engine("XLA_TEST_PJRT_PLUGIN", {std::getenv("XLA_TEST_PJRT_PLUGIN"), {}});
   }();
   return *engine;
 }

@@ -132,6 +132,138 @@ def test_wheels_are_found_without_importing_them(run_python, tmp_path):
         assert f"PJRT_DEVICE={device}: the PJRT plugin {tmp_path / path} cannot be loaded" in out
 
 
+# ---- Plugins by name ----
+PLUGIN = """
+from torch_xla.experimental import plugins
+class Vendor(plugins.DevicePlugin):
+    def library_path(self):
+        return os.environ["PJRT_LIBRARY_PATH"]
+    def client_create_options(self):
+        return OPTIONS
+plugins.register_plugin("vendor", Vendor())
+torch_xla.runtime.set_device_type("VENDOR")
+"""
+
+
+def test_registered_plugin_gets_its_options(run_fake):
+    lines = run_fake(
+        PLUGIN
+        + """
+OPTIONS = {"text": "a b", "flag": True, "number": 7, "share": 0.5, "list": [1, 2], "none": []}
+print(torch.tensor([1.0, 2.0]).to("xla").tolist(), type(plugins.default()).__name__)
+fake.fake_pjrt_options.restype = ctypes.c_char_p
+print(fake.fake_pjrt_options().decode())
+"""
+    )
+    assert lines == ["[1.0, 2.0] Vendor", "flag=True list=[1, 2] none=[] number=7 share=0.500000 text='a b'"]
+
+
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        ("{'bad': 1 + 2j}", "TypeError: PJRT_DEVICE=VENDOR: options of a client are str, bool"),
+        ("1 / 0", "RuntimeError: PJRT_DEVICE=VENDOR: ZeroDivisionError: "),
+        ("undefined", "RuntimeError: PJRT_DEVICE=VENDOR: NameError: "),
+    ],
+)
+def test_plugin_with_bad_options(run_fake, options, error):
+    program = PLUGIN.replace("OPTIONS", options).replace('torch_xla.runtime.set_device_type("VENDOR")', "")
+    use = """print(error_of(lambda: torch.ones(2).to("xla")))"""
+    (line,) = run_fake(program + use, PJRT_DEVICE="VENDOR")
+    assert line.startswith(error)
+
+
+def test_plugin_of_an_entry_point(run_fake, tmp_path):
+    (tmp_path / "vendor-1.dist-info").mkdir()
+    (tmp_path / "vendor-1.dist-info/entry_points.txt").write_text("[torch_xla.plugins]\nvendor = vendor:Vendor\n")
+    (tmp_path / "vendor-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: vendor\nVersion: 1\n")
+    (tmp_path / "vendor.py").write_text(
+        "import os\nfrom torch_xla.experimental import plugins\nclass Vendor(plugins.DevicePlugin):\n"
+        "    def library_path(self):\n        return os.environ['PJRT_LIBRARY_PATH']\n"
+    )
+    program = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+print(torch.tensor([3.0]).to("xla").tolist(), torch_xla.runtime.device_type())
+"""
+    assert run_fake(program, PJRT_DEVICE="VENDOR") == ["[3.0] FAKE"]
+
+
+def test_names_that_cannot_be_registered(run_fake):
+    lines = run_fake("""
+from torch_xla.experimental import plugins
+print(error_of(lambda: plugins.register_plugin("cpu", plugins.DevicePlugin())))
+plugins.register_plugin("empty", plugins.DevicePlugin())
+print(error_of(lambda: torch_xla.runtime.set_device_type("GPU")))
+torch_xla.runtime.set_device_type("EMPTY")
+print(error_of(lambda: torch.ones(2).to("xla")))
+""")
+    assert lines[0].startswith("ValueError: PJRT_DEVICE=CPU has a meaning of its own")
+    assert lines[1].startswith("ValueError: device type 'GPU' is not known; allowed are CPU")
+    assert lines[2].startswith(
+        "RuntimeError: PJRT_DEVICE=EMPTY: NotImplementedError: DevicePlugin does not say where its PJRT plugin is"
+    )
+
+
+def test_device_type_is_set_before_the_first_use(run_fake):
+    lines = run_fake("""
+torch_xla.runtime.set_device_type("LIBRARY")
+x = torch.ones(2).to("xla")
+torch_xla.runtime.set_device_type("LIBRARY")
+print(error_of(lambda: torch_xla.runtime.set_device_type("CPU")), os.environ["PJRT_DEVICE"])
+""")
+    assert lines == [
+        "RuntimeError: the device runs as LIBRARY already: call set_device_type('CPU') before its first use LIBRARY"
+    ]
+
+
+@pytest.mark.parametrize("variable, value", [("PJRT_ALLOCATOR_FRACTION", "2"), ("PJRT_ALLOCATOR_FRACTION", "x")])
+def test_memory_of_a_gpu_is_a_share(first_error, tmp_path, variable, value):
+    folder = tmp_path / "jax_plugins/xla_cuda13"
+    folder.mkdir(parents=True)
+    (folder / "xla_cuda_plugin.so").write_text("")
+    (folder / "__init__.py").write_text("")
+    error = first_error(PJRT_DEVICE="CUDA", PYTHONPATH=str(tmp_path), **{variable: value})
+    assert error.startswith("ValueError: PJRT_DEVICE=CUDA: ") and f"{variable}={value} is no share" in error
+
+
+def test_variables_of_the_gpu_allocator(run_python):
+    out = run_python(
+        """
+        import torch_xla
+        from torch_xla.experimental import plugins
+        print(plugins._WHEELS["CUDA"].client_create_options())
+        """,
+        PJRT_ALLOCATOR_FRACTION="0.4",
+        PJRT_ALLOCATOR_PREALLOCATE="false",
+        PJRT_ALLOCATOR_CUDA_ASYNC="1",
+    )
+    wanted = {"platform_name": "cuda", "memory_fraction": 0.4, "preallocate": False, "allocator": "cuda_async"}
+    assert out.strip() == str(wanted)
+
+
+# ---- Precision ----
+def test_precision_of_products(run_fake, tmp_path):
+    lines = run_fake(
+        """
+import torch_xla.debug.metrics as met
+from torch_xla import backends
+x = torch.ones(4, 4).to("xla")
+for word in ("highest", "high", "default", "high"):
+    backends.set_mat_mul_precision(word)
+    y = x @ x
+    torch_xla.sync(wait=True)
+    text = open(os.environ["XLA_DEBUG_FILE"]).read()
+    print(word, backends.get_mat_mul_precision(), text.count("HIGHEST>"), text.count("HIGH>"), text.count("dot_general"))
+print(error_of(lambda: backends.set_mat_mul_precision("medium")))
+""",
+        XLA_DEBUG="3",
+        XLA_DEBUG_FILE=str(tmp_path / "dump.txt"),
+    )
+    assert lines[:4] == ["highest highest 2 0 1", "high high 2 2 2", "default default 2 2 3", "high high 2 2 3"]
+    assert lines[4].startswith("ValueError: precision 'medium' is not known")
+
+
 # ---- Failures: one exception each; what was not given to the failed run keeps its values ----
 def test_the_fake_plugin_runs(run_fake):
     assert run_fake("""

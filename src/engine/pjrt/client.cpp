@@ -32,16 +32,62 @@ std::string processor() {
   return text;
 }
 
+struct SetValue {
+  c::NamedValue& value;
+
+  void operator()(const std::string& text) const {
+    value.type = c::NamedValueType::kString;
+    value.string_value = text.data();
+    value.value_size = text.size();
+  }
+  void operator()(bool v) const {
+    value.type = c::NamedValueType::kBool;
+    value.bool_value = v;
+    value.value_size = 1;
+  }
+  void operator()(int64_t v) const {
+    value.type = c::NamedValueType::kInt64;
+    value.int64_value = v;
+    value.value_size = 1;
+  }
+  void operator()(double v) const {
+    value.type = c::NamedValueType::kFloat;
+    value.float_value = static_cast<float>(v);
+    value.value_size = 1;
+  }
+  void operator()(const std::vector<int64_t>& list) const {
+    value.type = c::NamedValueType::kInt64List;
+    value.int64_array_value = list.data();
+    value.value_size = list.size();
+  }
+};
+
+// They point into `options`.
+std::vector<c::NamedValue> named_values(const ClientOptions& options) {
+  std::vector<c::NamedValue> values;
+  for (const auto& [name, option] : options) {
+    auto value = c::make<c::NamedValue>();
+    value.name = name.data();
+    value.name_size = name.size();
+    std::visit(SetValue{value}, option);
+    values.push_back(value);
+  }
+  return values;
+}
+
 } // namespace
 
-ClientRef Client::create(PluginRef plugin) {
+ClientRef Client::create(PluginRef plugin, const ClientOptions& options) {
   std::shared_ptr<Client> client(new Client(std::move(plugin)));
-  client->open();
+  client->open(options);
   return client;
 }
 
-void Client::open() {
+void Client::open(const ClientOptions& options) {
+  std::vector<c::NamedValue> values = named_values(options);
   auto create = c::make<c::ClientCreate>();
+  create.options = values.data();
+  create.num_options = values.size();
   plugin_->call(kClient_Create, create, "creating a client of the PJRT plugin");
   client_ = create.client;
   auto devices = c::make<c::ClientAddressableDevices>();

@@ -44,8 +44,8 @@ using LoadedExecutableHandle = Handle<c::LoadedExecutable, c::LoadedExecutableDe
 // Immutable after create(); any thread.
 class Client : public std::enable_shared_from_this<Client> {
  public:
-  // Throws UserError where the plugin finds no device.
-  static ClientRef create(PluginRef plugin);
+  // Throws UserError where the plugin finds no device or does not take an option.
+  static ClientRef create(PluginRef plugin, const ClientOptions& options = {});
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -83,7 +83,7 @@ class Client : public std::enable_shared_from_this<Client> {
 
  private:
   explicit Client(PluginRef plugin) : plugin_(std::move(plugin)) {}
-  void open();
+  void open(const ClientOptions& options);
   std::string read_text(const Entry<c::ClientText>& entry) const;
 
   PluginRef plugin_;

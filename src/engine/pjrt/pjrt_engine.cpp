@@ -25,13 +25,14 @@ class PjrtEngine final : public Engine {
     return run_passes(trace, has_stablehlo_form);
   }
 
-  std::shared_ptr<Executable> compile(Graph graph, const CompileHints& hints) override {
-    Signature signature(graph, choose_aliases(graph, hints.donated));
-    std::string mlir = write_stablehlo(graph, signature.aliases, hints.location);
+  std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
+    Signature signature(graph, choose_aliases(graph, options.donated));
+    StableHloOptions form{signature.aliases, options.precision.products, convolutions(options.precision), options.location};
+    std::string mlir = write_stablehlo(graph, form);
     if (env::debug_level() >= 3) {
       env::debug_print("StableHLO", mlir);
     }
-    LoadedExecutableHandle loaded = find_or_compile(key_of(graph, signature), mlir);
+    LoadedExecutableHandle loaded = find_or_compile(key_of(graph, form), mlir);
     return std::make_shared<PjrtExecutable>(std::move(loaded), std::move(signature), std::move(mlir), count_);
   }
 
@@ -63,10 +64,15 @@ class PjrtEngine final : public Engine {
   }
 
  private:
+  Precision::Level convolutions(const Precision& precision) const {
+    return client_->platform_name() == "cuda" ? precision.cuda_convolutions : precision.convolutions;
+  }
+
   // The text without source lines, and who compiles it.
-  Hash128 key_of(const Graph& graph, const Signature& signature) const {
+  Hash128 key_of(const Graph& graph, StableHloOptions form) const {
     Hash128 key = fingerprint_;
-    std::string mlir = write_stablehlo(graph, signature.aliases, {});
+    form.location = {};
+    std::string mlir = write_stablehlo(graph, form);
     key.add_bytes(mlir.data(), mlir.size());
     return key;
   }
@@ -106,9 +112,9 @@ class PjrtEngine final : public Engine {
 } // namespace
 } // namespace pjrt
 
-Engine* open_pjrt_engine(const std::string& device, const std::string& path) {
+Engine* open_pjrt_engine(const std::string& device, const PluginFile& plugin) {
   try {
-    return new pjrt::PjrtEngine(pjrt::Client::create(pjrt::Plugin::load(path)));
+    return new pjrt::PjrtEngine(pjrt::Client::create(pjrt::Plugin::load(plugin.path), plugin.options));
   } catch (const UserError& error) {
     throw UserError(error.kind(), str("PJRT_DEVICE=", device, ": ", error.what()));
   }

@@ -71,6 +71,7 @@ Hlo raw_conv(Hlo lhs, Hlo rhs, const RawConv& conv, const Dims& dims) {
       {"dimension_numbers", numbers},
       {"feature_group_count", int_text(conv.feature_groups)},
       {"batch_group_count", int_text(conv.batch_groups)}};
+  add_precision(attributes, lhs.text().convolutions, lhs.dtype());
   return lhs.text().op("convolution", {lhs, rhs}, attributes, {compute_type(lhs.dtype()), dims});
 }
 

@@ -149,7 +149,9 @@ Hlo dot(Hlo a, Hlo b, const Dims& a_batch, const Dims& b_batch, const Dims& a_co
   }
   numbers +=
       "lhs_contracting_dimensions = [" + list_text(a_contracted) + "], rhs_contracting_dimensions = [" + list_text(b_contracted) + "]>";
-  return a.text().op("dot_general", {a, b}, {{"dot_dimension_numbers", numbers}}, {dtype, dims});
+  Attributes attributes{{"dot_dimension_numbers", numbers}};
+  add_precision(attributes, a.text().products, a.dtype());
+  return a.text().op("dot_general", {a, b}, attributes, {dtype, dims});
 }
 
 // ---- Indexing ----

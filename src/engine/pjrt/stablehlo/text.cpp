@@ -209,6 +209,13 @@ Hlo Text::op(const std::string& name, const Hlos& operands, const Attributes& at
   return op(name, operands, attributes, std::vector<Type>{std::move(result)})[0];
 }
 
+void add_precision(Attributes& attributes, Precision::Level level, DType dtype) {
+  if (dtype == DType::F32 && level != Precision::kDefault) {
+    std::string one = level == Precision::kHigh ? "#stablehlo<precision HIGH>" : "#stablehlo<precision HIGHEST>";
+    attributes.push_back({"precision_config", "[" + one + ", " + one + "]"});
+  }
+}
+
 Hlo Text::constant_text(const std::string& elements, const Type& type) {
   return plain_op("constant dense<" + elements + ">", {}, type);
 }

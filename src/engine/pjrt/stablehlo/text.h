@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/pjrt/stablehlo.h"
 #include "ir/type.h"
 
 namespace torch_xla::stablehlo {
@@ -63,6 +64,8 @@ using Attributes = std::vector<Attribute>;
 
 class Text {
  public:
+  // How float32 may be taken in products and convolutions.
+  Text(Precision::Level products, Precision::Level convolutions) : products(products), convolutions(convolutions) {}
   // Appends "stablehlo.<name>" or, where the name has a dot, that operation of another dialect.
   Hlos op(
       const std::string& name,
@@ -84,6 +87,9 @@ class Text {
   void set_location(const std::string& line);
   // Appends func.return and gives the whole module. argument_attributes are parallel to the arguments.
   std::string finish(const Hlos& results, const std::vector<std::string>& argument_attributes);
+
+  const Precision::Level products;
+  const Precision::Level convolutions;
 
  private:
   Hlo plain_op(const std::string& name, const Hlos& operands, const Type& type);
@@ -108,5 +114,7 @@ std::string tensor_text(const Type& type); // tensor<2x3xf32>
 std::string list_text(const Dims& dims); // 0, 1
 std::string array_text(const Dims& dims); // array<i64: 0, 1>
 std::string int_text(int64_t v); // 3 : i64
+// Adds how the operands of a product are to be taken, if they are float32 and may not be taken as the device likes.
+void add_precision(Attributes& attributes, Precision::Level level, DType dtype);
 
 } // namespace torch_xla::stablehlo

@@ -53,13 +53,13 @@ struct Draw {
 
 class GraphWriter {
  public:
-  GraphWriter(const Graph& graph, std::span<const int32_t> aliases, const LocationText& location)
-      : graph_(graph), aliases_(aliases), location_(location), values_(graph.values.size()) {}
+  GraphWriter(const Graph& graph, const StableHloOptions& options)
+      : graph_(graph), options_(options), text_(options.products, options.convolutions), values_(graph.values.size()) {}
 
   std::string run() {
     add_arguments();
     for (const Node& node : graph_.nodes) {
-      text_.set_location(location_ && node.location >= 0 ? source_line(location_(node.location)) : "");
+      text_.set_location(options_.location && node.location >= 0 ? source_line(options_.location(node.location)) : "");
       write_node(node);
     }
     text_.set_location("");
@@ -88,14 +88,15 @@ class GraphWriter {
     }
   }
   std::string alias_text(size_t i) const {
-    if (i >= aliases_.size() || aliases_[i] < 0) {
+    if (i >= options_.aliases.size() || options_.aliases[i] < 0) {
       return "";
     }
+    int32_t alias = options_.aliases[i];
     ValueId parameter = graph_.parameters[i];
-    ValueId output = graph_.outputs.at(static_cast<size_t>(aliases_[i]));
+    ValueId output = graph_.outputs.at(static_cast<size_t>(alias));
     bool fits = graph_.type(parameter) == graph_.type(output) && graph_.parameter_strides[i].empty();
     XLA_ASSERT(fits, "output %", output, " cannot take the memory of parameter %", parameter);
-    return str(" {tf.aliasing_output = ", aliases_[i], " : i32}");
+    return str(" {tf.aliasing_output = ", alias, " : i32}");
   }
   void add_parameter(ValueId v, const Dims& strides) {
     Type type = graph_.type(v);
@@ -159,8 +160,7 @@ class GraphWriter {
   }
 
   const Graph& graph_;
-  std::span<const int32_t> aliases_;
-  const LocationText& location_;
+  const StableHloOptions& options_;
   Text text_;
   Hlos values_; // by ValueId
   std::vector<std::string> argument_attributes_;
@@ -174,8 +174,8 @@ bool has_stablehlo_form(const Op& op) {
   return stablehlo::writers().count(op.name) > 0;
 }
 
-std::string write_stablehlo(const Graph& graph, std::span<const int32_t> aliases, const LocationText& location) {
-  return stablehlo::GraphWriter(graph, aliases, location).run();
+std::string write_stablehlo(const Graph& graph, const StableHloOptions& options) {
+  return stablehlo::GraphWriter(graph, options).run();
 }
 
 } // namespace torch_xla

@@ -1,0 +1,26 @@
+"""Switches of the device: the precision of float32 products."""
+
+import torch
+
+# The original's words and PyTorch's.
+_WORDS = {"highest": "highest", "high": "high", "default": "medium"}
+
+
+def set_mat_mul_precision(precision: str) -> None:
+    """How an accelerator may multiply float32 matrices; as torch.set_float32_matmul_precision, with which it shares its state.
+
+    Args:
+        precision: "highest" (float32, as it is from the start), "high" (TF32, or three products of bfloat16) or
+            "default" (what is fastest on the device: TF32, or one product of bfloat16).
+
+    Raises ValueError for other words. Takes effect for what is run from now on; programs are compiled anew.
+    """
+    if precision not in _WORDS:
+        raise ValueError(f"precision {precision!r} is not known; allowed are {', '.join(_WORDS)}")
+    torch.set_float32_matmul_precision(_WORDS[precision])
+
+
+def get_mat_mul_precision() -> str:
+    """The precision that is set: "highest", "high" or "default"."""
+    now = torch.get_float32_matmul_precision()
+    return next(word for word, its in _WORDS.items() if its == now)

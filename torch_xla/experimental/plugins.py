@@ -1,0 +1,168 @@
+"""PJRT plugins by the name that PJRT_DEVICE gives them: those of wheels, of packages' entry points, and your own.
+
+    class MyPlugin(plugins.DevicePlugin):
+        def library_path(self):
+            return "/opt/vendor/pjrt_plugin.so"
+
+    plugins.register_plugin("VENDOR", MyPlugin())
+    torch_xla.runtime.set_device_type("VENDOR")
+
+A package offers a plugin by an entry point of the group `torch_xla.plugins` whose name is the device's and whose object
+is the class. A plugin's library is loaded when the device is first used, and not before PJRT_DEVICE asks for it.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+from pathlib import Path
+
+from .. import _XLAC
+
+ClientOptions = dict[str, str | bool | int | float | list[int]]
+
+
+class DevicePlugin:
+    """A kind of device, reached through a PJRT plugin."""
+
+    def library_path(self) -> str:
+        """Path of the plugin's shared object."""
+        raise NotImplementedError(f"{type(self).__name__} does not say where its PJRT plugin is: define library_path()")
+
+    def client_create_options(self) -> ClientOptions:
+        """Options of the client, as the vendor documents them."""
+        return {}
+
+    def host_index(self) -> int:
+        """This machine's number."""
+        return 0
+
+    def physical_chip_count(self) -> int:
+        """Devices of this machine."""
+        return 1
+
+
+class _WheelPlugin(DevicePlugin):
+    """A plugin in the folder of an installed module: the first of `files` (module, file) that is there."""
+
+    files: list[tuple[str, str]]
+
+    def find_library(self) -> str | None:
+        """Path of the plugin, without importing its module. None if no wheel that has it is installed."""
+        for module, file in self.files:
+            try:
+                spec = importlib.util.find_spec(module)
+            except ModuleNotFoundError:  # its parent is missing
+                continue
+            folders = (spec and spec.submodule_search_locations) or []
+            for folder in folders:
+                if (path := Path(folder) / file).is_file():
+                    return str(path)
+        return None
+
+    def library_path(self) -> str:
+        if path := self.find_library():
+            return path
+        raise RuntimeError(f"no wheel with a PJRT plugin is installed; looked for {[file for _, file in self.files]}")
+
+
+def _read_fraction(variable: str) -> float:
+    try:
+        fraction = float(os.environ[variable])
+    except ValueError:
+        fraction = -1.0
+    if not 0 < fraction <= 1:
+        raise ValueError(
+            f"{variable}={os.environ[variable]} is no share of the memory: want a number over 0, at most 1"
+        )
+    return fraction
+
+
+def _is_on(variable: str) -> bool:
+    return os.environ[variable].lower() not in ("", "0", "false")
+
+
+class _CudaPlugin(_WheelPlugin):
+    """NVIDIA GPUs, with the plugin of the jax-cuda wheels."""
+
+    files = [("jax_plugins.xla_cuda13", "xla_cuda_plugin.so"), ("jax_plugins.xla_cuda12", "xla_cuda_plugin.so")]
+
+    def client_create_options(self) -> ClientOptions:
+        """Of the allocator, by the original's variables; XLA's own choice is 0.75 of the memory, taken at once.
+
+        PJRT_ALLOCATOR_FRACTION: share of the GPU's memory, over 0 and at most 1.
+        PJRT_ALLOCATOR_PREALLOCATE: 0 takes memory when it is needed.
+        PJRT_ALLOCATOR_CUDA_ASYNC: 1 uses CUDA's own allocator.
+        """
+        options: ClientOptions = {"platform_name": "cuda"}
+        if "PJRT_ALLOCATOR_FRACTION" in os.environ:
+            options["memory_fraction"] = _read_fraction("PJRT_ALLOCATOR_FRACTION")
+        if "PJRT_ALLOCATOR_PREALLOCATE" in os.environ:
+            options["preallocate"] = _is_on("PJRT_ALLOCATOR_PREALLOCATE")
+        if os.environ.get("PJRT_ALLOCATOR_CUDA_ASYNC") and _is_on("PJRT_ALLOCATOR_CUDA_ASYNC"):
+            options["allocator"] = "cuda_async"
+        return options
+
+
+class _TpuPlugin(_WheelPlugin):
+    """TPUs, with libtpu."""
+
+    files = [("libtpu", "libtpu.so")]
+
+
+_WHEELS = {"CUDA": _CudaPlugin(), "TPU": _TpuPlugin()}
+_registry: dict[str, DevicePlugin] = {}
+
+
+def register_plugin(name: str, device_plugin: DevicePlugin) -> None:
+    """Makes PJRT_DEVICE=name use the plugin. Call it before the first use of the device.
+
+    Args:
+        name: any but CPU and LIBRARY; CUDA and TPU take the place of the wheels' plugins. Upper and lower case are one.
+
+    Raises ValueError for CPU and LIBRARY, which have meanings of their own.
+    """
+    if name.upper() in ("CPU", "LIBRARY"):
+        raise ValueError(f"PJRT_DEVICE={name.upper()} has a meaning of its own: register the plugin under another name")
+    _registry[name.upper()] = device_plugin
+
+
+def get(name: str) -> DevicePlugin | None:
+    """The plugin of that name, own ones and packages' before the wheels'. None if there is none."""
+    name = name.upper()
+    if name in _registry:
+        return _registry[name]
+    for entry in importlib.metadata.entry_points(group="torch_xla.plugins"):
+        if entry.name.upper() == name:
+            register_plugin(name, entry.load()())
+            return _registry[name]
+    wheel = _WHEELS.get(name)
+    return wheel if wheel and wheel.find_library() else None
+
+
+def find(name: str) -> tuple[str, ClientOptions] | None:
+    """The plugin's path and its client's options. None if no plugin has the name."""
+    plugin = get(name)
+    return (str(plugin.library_path()), dict(plugin.client_create_options())) if plugin else None
+
+
+def default() -> DevicePlugin:
+    """The plugin that PJRT_DEVICE names.
+
+    Raises RuntimeError if it names none: the embedded engine is no plugin.
+    """
+    name = os.environ.get("PJRT_DEVICE", "CPU")
+    if not (plugin := get(name)):
+        raise RuntimeError(f"PJRT_DEVICE={name} is no plugin that is registered or installed")
+    return plugin
+
+
+def use_dynamic_plugins() -> None:
+    """Accepted for the original's sake: plugins are always found by name."""
+
+
+def using_dynamic_plugins() -> bool:
+    """True."""
+    return True
+
+
+_XLAC._xla_set_plugin_finder(find)
