@@ -7,7 +7,7 @@ _WORDS = {"highest": "highest", "high": "high", "default": "medium"}
 
 
 def set_mat_mul_precision(precision: str) -> None:
-    """How an accelerator may multiply float32 matrices; as torch.set_float32_matmul_precision, with which it shares its state.
+    """How an accelerator may multiply float32 matrices; shares its state with torch.set_float32_matmul_precision.
 
     Args:
         precision: "highest" (float32, as it is from the start), "high" (TF32, or three products of bfloat16) or

@@ -254,7 +254,8 @@ for word in ("highest", "high", "default", "high"):
     y = x @ x
     torch_xla.sync(wait=True)
     text = open(os.environ["XLA_DEBUG_FILE"]).read()
-    print(word, backends.get_mat_mul_precision(), text.count("HIGHEST>"), text.count("HIGH>"), text.count("dot_general"))
+    counts = [text.count(what) for what in ("HIGHEST>", "HIGH>", "dot_general")]
+    print(word, backends.get_mat_mul_precision(), *counts)
 print(error_of(lambda: backends.set_mat_mul_precision("medium")))
 """,
         XLA_DEBUG="3",

@@ -42,13 +42,14 @@ class DevicePlugin:
 
 
 class _WheelPlugin(DevicePlugin):
-    """A plugin in the folder of an installed module: the first of `files` (module, file) that is there."""
+    """A plugin in the folder of an installed module: the first of those (module, file) that is there."""
 
-    files: list[tuple[str, str]]
+    def __init__(self, *files: tuple[str, str]):
+        self._files = files
 
     def find_library(self) -> str | None:
         """Path of the plugin, without importing its module. None if no wheel that has it is installed."""
-        for module, file in self.files:
+        for module, file in self._files:
             try:
                 spec = importlib.util.find_spec(module)
             except ModuleNotFoundError:  # its parent is missing
@@ -62,7 +63,7 @@ class _WheelPlugin(DevicePlugin):
     def library_path(self) -> str:
         if path := self.find_library():
             return path
-        raise RuntimeError(f"no wheel with a PJRT plugin is installed; looked for {[file for _, file in self.files]}")
+        raise RuntimeError(f"no wheel with a PJRT plugin is installed; looked for {[file for _, file in self._files]}")
 
 
 def _read_fraction(variable: str) -> float:
@@ -84,8 +85,6 @@ def _is_on(variable: str) -> bool:
 class _CudaPlugin(_WheelPlugin):
     """NVIDIA GPUs, with the plugin of the jax-cuda wheels."""
 
-    files = [("jax_plugins.xla_cuda13", "xla_cuda_plugin.so"), ("jax_plugins.xla_cuda12", "xla_cuda_plugin.so")]
-
     def client_create_options(self) -> ClientOptions:
         """Of the allocator, by the original's variables; XLA's own choice is 0.75 of the memory, taken at once.
 
@@ -103,13 +102,13 @@ class _CudaPlugin(_WheelPlugin):
         return options
 
 
-class _TpuPlugin(_WheelPlugin):
-    """TPUs, with libtpu."""
-
-    files = [("libtpu", "libtpu.so")]
-
-
-_WHEELS = {"CUDA": _CudaPlugin(), "TPU": _TpuPlugin()}
+_WHEELS = {
+    "CUDA": _CudaPlugin(
+        ("jax_plugins.xla_cuda13", "xla_cuda_plugin.so"),
+        ("jax_plugins.xla_cuda12", "xla_cuda_plugin.so"),
+    ),
+    "TPU": _WheelPlugin(("libtpu", "libtpu.so")),
+}
 _registry: dict[str, DevicePlugin] = {}
 
 
