@@ -1,4 +1,6 @@
 // Gathers, scatters and advanced indexing: calls of ATen's kernels.
+#include <algorithm>
+
 #include "core/errors.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
@@ -120,13 +122,7 @@ void infer_take(InferContext& c) {
   c.add_result(c.operand(0).dtype, c.operand(1).dims);
 }
 
-// ---- Advanced indexing: operands self, indices (None for a whole dim), ...; attribute 0: their count ----
-
-struct Indices {
-  Dims dims; // broadcast
-  size_t first = 0; // the dim of the first index
-  bool adjacent = true;
-};
+// ---- Advanced indexing ----
 
 // ATen has an IndexError of its own for indices that do not broadcast.
 Dims broadcast_indices(const Dims& a, const Dims& b) {
@@ -137,89 +133,78 @@ Dims broadcast_indices(const Dims& a, const Dims& b) {
   }
 }
 
-Indices read_indices(const InferContext& c) {
-  Indices result;
-  auto count = static_cast<size_t>(c.get_int(0));
-  size_t seen = 0;
-  size_t last = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (!c.has(1 + i)) {
-      continue;
-    }
-    Type index = c.operand(1 + i);
-    if (!is_index(index)) {
-      fall_back("indexing by a mask gives a shape that depends on data");
-    }
-    result.first = seen ? result.first : i;
-    result.adjacent = result.adjacent && (!seen || last + 1 == i);
-    result.dims = broadcast_indices(result.dims, index.dims);
-    last = i;
-    ++seen;
-  }
-  if (seen == 0 || count > c.operand(0).dims.size()) {
-    fall_back("indexing by too few or too many indices");
-  }
-  return result;
-}
-
-// The extents of the indexed part.
-Dims indexed_dims(const InferContext& c) {
-  Indices indices = read_indices(c);
-  Dims self = c.operand(0).dims;
-  auto count = static_cast<size_t>(c.get_int(0));
-  size_t at = indices.adjacent ? indices.first : 0;
-  Dims rest;
-  for (size_t i = 0; i < self.size(); ++i) {
-    if (i >= count || !c.has(1 + i)) {
-      rest.push_back(self[i]);
-    }
-  }
-  Dims dims(rest.data(), at);
-  for (int64_t d : indices.dims) {
-    dims.push_back(d);
-  }
-  for (size_t i = at; i < rest.size(); ++i) {
-    dims.push_back(rest[i]);
-  }
-  return dims;
-}
-
-void infer_index(InferContext& c) {
-  c.add_result(c.operand(0).dtype, indexed_dims(c));
-}
-
-// The masks among the indices have the extents of the dims that they stand for.
-bool masks_fit(const InferContext& c) {
-  Dims self = c.operand(0).dims;
-  size_t at = 0;
-  for (size_t i = 0; i < static_cast<size_t>(c.get_int(0)); ++i) {
-    bool is_mask = c.has(1 + i) && !is_index(c.operand(1 + i));
-    Dims mask = is_mask ? c.operand(1 + i).dims : Dims{0};
-    for (size_t d = 0; d < mask.size(); ++d, ++at) {
-      if (at >= self.size() || (is_mask && mask[d] != self[at])) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
 bool has_mask(const InferContext& c) {
-  for (size_t i = 0; i < static_cast<size_t>(c.get_int(0)); ++i) {
-    if (c.has(1 + i) && !is_index(c.operand(1 + i))) {
+  for (size_t i = 1; i <= static_cast<size_t>(c.get_int(0)); ++i) {
+    if (is_mask(c, i)) {
       return true;
     }
   }
   return false;
 }
 
-// A mask here does not change the shape of the result.
+// The extents of the indexed part.
+Dims indexed_dims(const Dims& self, const IndexedPart& part) {
+  Dims rest;
+  for (size_t d = 0; d < self.size(); ++d) {
+    if (std::find(part.dims.begin(), part.dims.end(), d) == part.dims.end()) {
+      rest.push_back(self[d]);
+    }
+  }
+  Dims dims(rest.data(), part.at);
+  for (int64_t d : part.points) {
+    dims.push_back(d);
+  }
+  for (size_t i = part.at; i < rest.size(); ++i) {
+    dims.push_back(rest[i]);
+  }
+  return dims;
+}
+
+void infer_index(InferContext& c) {
+  if (has_mask(c)) {
+    fall_back("indexing by a mask gives a shape that depends on data");
+  }
+  c.add_result(c.operand(0).dtype, indexed_dims(c.operand(0).dims, read_indices(c)));
+}
+
+bool expands_to(const Dims& from, const Dims& dims) {
+  bool fits = from.size() <= dims.size();
+  for (size_t i = 1; fits && i <= from.size(); ++i) {
+    int64_t extent = from[from.size() - i];
+    fits = extent == 1 || extent == dims[dims.size() - i];
+  }
+  return fits;
+}
+
+// The masks among the indices have the extents of the dims that they stand for.
+bool masks_fit(const InferContext& c) {
+  Dims self = c.operand(0).dims;
+  size_t at = 0;
+  for (size_t i = 1; i <= static_cast<size_t>(c.get_int(0)); ++i) {
+    bool mask = is_mask(c, i);
+    Dims dims = mask ? c.operand(i).dims : Dims{0};
+    for (size_t d = 0; d < dims.size(); ++d, ++at) {
+      if (at >= self.size() || (mask && dims[d] != self[at])) {
+        return false;
+      }
+    }
+    if (dims.empty()) { // stands for no dim
+      return false;
+    }
+  }
+  return true;
+}
+
 void infer_index_put(InferContext& c) {
   Type values = c.operand(c.size() - 1);
   bool fits = masks_fit(c) && values.dtype == c.operand(0).dtype;
-  if (fits && !has_mask(c)) {
-    Dims part = indexed_dims(c);
-    fits = values.dims.size() <= part.size() && broadcast_dims(values.dims, part) == part;
+  if (fits) {
+    IndexedPart part = read_indices(c);
+    if (has_mask(c)) {
+      part.points.back() = known_places(part, values.dims);
+    }
+    Dims dims = indexed_dims(c.operand(0).dims, part);
+    fits = expands_to(values.dims, dims);
   }
   if (!fits) {
     fall_back("these indices or values do not fit the tensor");
@@ -252,6 +237,44 @@ constinit const Op kRows[] = {
 };
 
 } // namespace
+
+bool is_mask(const InferContext& c, size_t i) {
+  return c.has(i) && (c.operand(i).dtype == DType::Bool || c.operand(i).dtype == DType::U8);
+}
+
+IndexedPart read_indices(const InferContext& c) {
+  IndexedPart part;
+  size_t rank = c.operand(0).dims.size();
+  size_t dim = 0;
+  bool adjacent = true;
+  for (size_t i = 1; i <= static_cast<size_t>(c.get_int(0)); ++i) {
+    if (!c.has(i)) {
+      ++dim;
+      continue;
+    }
+    bool mask = is_mask(c, i);
+    Type index = c.operand(i);
+    if (!mask && !is_index(index)) {
+      fall_back("indices of another type than Long, Int, Bool or Byte");
+    }
+    part.points = broadcast_indices(part.points, mask ? Dims{1} : index.dims);
+    for (size_t n = mask ? index.dims.size() : 1; n > 0; --n, ++dim) {
+      adjacent = adjacent && (part.dims.empty() || part.dims.back() + 1 == dim);
+      part.dims.push_back(dim);
+    }
+  }
+  if (part.dims.empty() || dim > rank) {
+    fall_back("indexing by too few or too many indices");
+  }
+  part.at = adjacent ? part.dims[0] : 0;
+  part.after = rank - part.dims.size() - part.at;
+  return part;
+}
+
+int64_t known_places(const IndexedPart& part, const Dims& values) {
+  bool by_values = part.points.back() == 1 && values.size() > part.after;
+  return by_values ? values[values.size() - 1 - part.after] : part.points.back();
+}
 
 std::span<const Op> index_ops() {
   return kRows;

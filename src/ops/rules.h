@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ir/builder.h"
 
@@ -50,5 +51,18 @@ void like_float_operand(InferContext& c) {
   require_float(c, I);
   like_operand<I>(c);
 }
+
+// ---- Advanced indexing: operands self, indices (None for a whole dim), ...; attribute 0: how many indices ----
+
+struct IndexedPart {
+  std::vector<size_t> dims; // of self, that an index stands for
+  Dims points; // what the indices broadcast to; of a mask the places of its true elements, taken for one as their number is data
+  size_t at = 0; // of the points among self's other dims
+  size_t after = 0; // how many of these follow the points
+};
+bool is_mask(const InferContext& c, size_t i); // operand i is given and a mask: one index for each of its dims
+IndexedPart read_indices(const InferContext& c);
+// How many places masks have if the last dim of the other indices, or else of the values, says so; 1: any number.
+int64_t known_places(const IndexedPart& part, const Dims& values);
 
 } // namespace torch_xla

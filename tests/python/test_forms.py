@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import torch_xla
+import torch_xla.debug.metrics as met
 
 aten = torch.ops.aten
 UNARY = """
@@ -238,6 +239,15 @@ CALLS = {
     "index_put_mask": lambda d: torch.ones(4, 6, device=d).index_put_(
         (torch.ones(3, device=d).bool(),), torch.ones((), device=d)
     ),
+    "index_put_by_numbers": lambda d: torch.ones(4, device=d).index_put_(
+        (torch.ones(4, device=d),), torch.ones((), device=d)
+    ),
+    "index_put_mask_values": lambda d: torch.ones(4, 6, device=d).index_put_(
+        (torch.ones(4, device=d).bool(), torch.zeros(4, dtype=torch.long, device=d)), torch.ones(3, device=d)
+    ),
+    "index_put_0d_mask": lambda d: torch.ones(4, 6, device=d).index_put_(
+        (torch.ones((), device=d).bool(), torch.tensor([1], device=d)), torch.zeros(6, device=d)
+    ),
     "scatter_dtype": lambda d: torch.ones(4, device=d).scatter(
         0, torch.tensor([0, 1], device=d), torch.ones(2, device=d).long()
     ),
@@ -270,6 +280,50 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_call(name):
     check(CALLS[name], name)
+
+
+def mask(device, *true, count=4):
+    return torch.tensor([i in true for i in range(count)]).to(device)
+
+
+# Writes into a [4, 6, 5] tensor: the indices, and the dims of the values.
+MASKED_WRITES = {
+    "mask_first": (lambda d: (mask(d, 0, 2, 3), torch.tensor([5, 0, -1], device=d)), [3, 5]),
+    "mask_last": (lambda d: (torch.tensor([1, 2], device=d), mask(d, 1, 4, count=6)), [2, 1]),
+    "number": (lambda d: (mask(d, 0, 2, 3), torch.tensor(2, device=d)), []),
+    "values_count": (lambda d: (mask(d, 0, 2, 3), torch.tensor([2], device=d)), [3, 1]),
+    "single_true": (lambda d: (mask(d, 2), torch.tensor([5, 0, 3], device=d)), [3, 5]),
+    "none_true": (lambda d: (mask(d), torch.tensor([5], device=d)), [5]),
+    "none_true_no_values": (lambda d: (mask(d), torch.tensor([5], device=d)), [0, 5]),
+    "whole_dim_first": (lambda d: (slice(None), mask(d, 1, 4, count=6), torch.tensor([0, 3], device=d)), [4, 2]),
+    "whole_dim_between": (lambda d: (mask(d, 0, 3), slice(None), torch.tensor([[0], [3]], device=d)), [2, 2, 6]),
+    "whole_dim_only": (lambda d: (slice(None), mask(d, 1, 4, count=6)), [2, 5]),
+    "two_dims": (lambda d: ((torch.arange(24) % 5 == 0).view(4, 6).to(d), torch.tensor([0, 1, 2, 3, 4], device=d)), []),
+    "two_masks": (lambda d: (mask(d, 0, 2, 3), mask(d, 1, 2, 4, count=6)), [3, 5]),
+    "two_masks_one_true": (lambda d: (mask(d, 3), mask(d, 1, 2, 4, count=6)), []),
+    "two_masks_single": (lambda d: (mask(d, 3), mask(d, 2, count=6)), []),
+    "bytes": (lambda d: (mask(d, 0, 2).byte(), torch.tensor([1, 2], device=d)), [2, 1]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+@pytest.mark.parametrize("name", MASKED_WRITES)
+def test_write_by_masks(name):
+    def assigned(device, dtype):
+        x = values(dtype, (4, 6, 5)).to(device)
+        x[indices(device)] = values(dtype, dims, 1).to(device)
+        return x
+
+    def accumulated(device, dtype):
+        whole = tuple(None if i == slice(None) else i for i in indices(device))
+        return aten.index_put(values(dtype, (4, 6, 5)).to(device), whole, values(dtype, dims, 1).to(device), True)
+
+    indices, dims = MASKED_WRITES[name]
+    before = met.counter_value("aten::_index_put_impl_")
+    for dtype in (torch.float32, torch.int64, torch.bool):
+        check(lambda d: assigned(d, dtype), f"{name} {WORDS[dtype]}")
+        check(lambda d: accumulated(d, dtype), f"{name} {WORDS[dtype]} accumulated")
+    assert met.counter_value("aten::_index_put_impl_") == before
 
 
 @pytest.mark.checks_values

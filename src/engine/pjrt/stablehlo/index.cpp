@@ -1,6 +1,8 @@
 // Reads at indices. Indices out of range are clamped: a program on such an engine cannot raise.
 #include "engine/pjrt/stablehlo/indices.h"
 
+#include "ops/rules.h"
+
 namespace torch_xla::stablehlo {
 
 Hlo wide_index(Hlo index) {
@@ -32,23 +34,43 @@ Hlo take_along(Hlo x, Hlo index, size_t dim) {
   return gather(x, dims_up_to(x.rank()), point_coordinates(index, dim), 0);
 }
 
-Indexed read_indexed(const Call& c, const Hlo& self) {
-  Indexed indexed;
-  auto count = static_cast<size_t>(c.get_int(0));
-  Dims points;
-  bool adjacent = true;
-  for (size_t d = 0; d < count; ++d) {
-    if (c.has(1 + d)) {
-      adjacent = adjacent && (indexed.dims.empty() || indexed.dims.back() + 1 == d);
-      indexed.dims.push_back(d);
-      indexed.coordinates.push_back(wrapped_index(c[1 + d], self.dim(d)));
-      points = broadcast_dims(points, c[1 + d].dims());
+namespace {
+
+// Row-major element numbers as coordinates; the number after the last one is out of range.
+Hlos split_places(const Hlo& places, const Dims& dims) {
+  Hlos coordinates;
+  Hlo rest = places;
+  Dims steps = contiguous_strides(dims);
+  for (size_t d = 0; d + 1 < dims.size(); ++d) {
+    auto step = static_cast<double>(steps[d]);
+    coordinates.push_back(rest / step);
+    rest = rest - coordinates.back() * step;
+  }
+  coordinates.push_back(rest);
+  return coordinates;
+}
+
+} // namespace
+
+Indexed read_indexed(const Call& c, const Hlo& self, const Hlos& mask_places) {
+  IndexedPart part = read_indices(c);
+  Indexed indexed{part.dims, {}, part.at};
+  size_t masks = 0;
+  for (size_t i = 1; i <= static_cast<size_t>(c.get_int(0)); ++i) {
+    if (is_mask(c, i)) {
+      Hlos split = split_places(mask_places[masks++], c[i].dims());
+      indexed.coordinates.insert(indexed.coordinates.end(), split.begin(), split.end());
+    } else if (c.has(i)) {
+      indexed.coordinates.push_back(wrapped_index(c[i], self.dim(part.dims[indexed.coordinates.size()])));
     }
+  }
+  Dims points;
+  for (const Hlo& index : indexed.coordinates) {
+    points = broadcast_dims(points, index.dims());
   }
   for (Hlo& index : indexed.coordinates) {
     index = broadcast(index, points);
   }
-  indexed.at = adjacent ? indexed.dims[0] : 0;
   return indexed;
 }
 

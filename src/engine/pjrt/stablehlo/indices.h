@@ -13,12 +13,12 @@ std::vector<size_t> dims_up_to(size_t rank);
 // x at an index of x's rank along dim, element by element.
 Hlo take_along(Hlo x, Hlo index, size_t dim);
 
-// The indices of advanced indexing: operands from 1 on, attribute 0 their count. No masks among them.
+// The indices of advanced indexing as coordinates; of each mask among them: the numbers of the elements it stands for.
 struct Indexed {
   std::vector<size_t> dims;
   Hlos coordinates;
   size_t at = 0; // see gather
 };
-Indexed read_indexed(const Call& c, const Hlo& self);
+Indexed read_indexed(const Call& c, const Hlo& self, const Hlos& mask_places = {});
 
 } // namespace torch_xla::stablehlo

@@ -1,9 +1,11 @@
 // Writes at indices. Where several updates meet, sums and the like are exact in float32 for the 16-bit floats; updates out of range are
 // dropped: a program on such an engine cannot raise.
+#include <algorithm>
 #include <string_view>
 
 #include "core/errors.h"
 #include "engine/pjrt/stablehlo/indices.h"
+#include "ops/rules.h"
 
 namespace torch_xla::stablehlo {
 namespace {
@@ -191,50 +193,116 @@ Combine put_combine(const Call& c) {
   return c.get_bool(1) ? combine_by(is_bool ? "or" : "add") : combine_replace();
 }
 
-bool is_mask(const Call& c, size_t i) {
-  return c.has(i) && (c[i].dtype() == DType::Bool || c[i].dtype() == DType::U8);
+// The operand that is the only index, if it is a mask; else 0.
+size_t find_only_mask(const Call& c) {
+  size_t found = 0;
+  for (size_t i = 1; i <= static_cast<size_t>(c.get_int(0)); ++i) {
+    if (c.has(i) && (found != 0 || !is_mask(c, i))) {
+      return 0;
+    }
+    found = c.has(i) ? i : found;
+  }
+  return found;
 }
 
-// Self where one mask over its first dims is true takes the values, in order or one for all.
-Hlo masked_put(Call& c, const Hlo& self, Hlo values) {
-  Hlo mask = convert(c[1], DType::Bool);
-  Dims row(self.dims().data() + mask.rank(), self.rank() - mask.rank());
-  Dims mapping;
-  for (size_t d = 0; d < mask.rank(); ++d) {
-    mapping.push_back(static_cast<int64_t>(d));
+// dims with some of them, from `at` on, replaced.
+Dims spliced(const Dims& dims, size_t at, size_t count, const Dims& by) {
+  Dims result(dims.data(), at);
+  for (int64_t d : by) {
+    result.push_back(d);
   }
-  bool one_for_all = values.rank() <= row.size() || values.dim(0) == 1;
-  if (one_for_all) {
-    Dims rest = values.rank() <= row.size() ? values.dims() : Dims(values.dims().data() + 1, values.rank() - 1);
-    values = broadcast(reshape(values, rest), self.dims());
+  for (size_t i = at + count; i < dims.size(); ++i) {
+    result.push_back(dims[i]);
+  }
+  return result;
+}
+
+// Self where the mask, its only index, is true takes the values: in order, or one for all.
+Hlo masked_put(Call& c, const Hlo& self, const Hlo& mask, Hlo values, const IndexedPart& part) {
+  int64_t count = known_places(part, values.dims());
+  if (count == 1) {
+    bool has_places = values.rank() > part.after;
+    Dims dims = has_places ? spliced(values.dims(), values.rank() - 1 - part.after, 1, Dims(mask.rank(), 1)) : values.dims();
+    values = broadcast(reshape(values, dims), self.dims());
   } else {
     Hlo order = flatten(convert(mask, DType::I64));
     order = scan({order}, {c.text().constant_int(0, {DType::I64, {}})}, 0, combine_by("add"))[0] - 1;
-    Dims all{values.dim(0)};
-    for (int64_t d : row) {
-      all.push_back(d);
-    }
-    values = gather(broadcast(values, all), {0}, {reshape(order, mask.dims())}, 0);
+    values = broadcast(values, spliced(self.dims(), part.at, mask.rank(), {count}));
+    values = gather(values, {part.at}, {reshape(order, mask.dims())}, part.at);
+  }
+  Dims mapping;
+  for (size_t d = 0; d < mask.rank(); ++d) {
+    mapping.push_back(static_cast<int64_t>(part.at + d));
   }
   Hlo put = c.get_bool(1) ? put_combine(c)({self}, {values})[0] : values;
   return select(broadcast_in_dim(mask, self.dims(), mapping), put, self);
 }
 
+// The numbers of the true elements in order, then the number of all, which is out of range.
+Hlo true_places(const Hlo& mask, int64_t length) {
+  int64_t all = mask.type().numel();
+  Hlo none = mask.text().constant_int(all, {DType::I64, {}});
+  Hlo numbers = select(flatten(mask), iota(mask.text(), {all}, 0, DType::I64), none);
+  Hlo places = sort({numbers}, 0, [](const Hlos& a, const Hlos& b) { return a[0] < b[0]; })[0];
+  return pad_dim(places, none, 0, 0, length - all);
+}
+
+// A mask's only place stands for all of them, as broadcasting has it; `known` is 1 where the masks say how many there are.
+void repeat_single_places(Hlos& places, const Hlos& masks, int64_t known) {
+  Hlos counts;
+  for (const Hlo& mask : masks) {
+    counts.push_back(reduce_sum(flatten(convert(mask, DType::I64)), {0}));
+  }
+  Hlo total = constant_like(counts[0], static_cast<double>(known));
+  for (const Hlo& count : counts) {
+    total = known == 1 ? max(total, count) : total;
+  }
+  Hlo in_use = iota(total.text(), places[0].dims(), 0, DType::I64) < total;
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i] = select((counts[i] == 1) & in_use, slice_dim(places[i], 0, 0, 1), places[i]);
+  }
+}
+
+Hlos read_masks(const Call& c) {
+  Hlos masks;
+  for (size_t i = 1; i <= static_cast<size_t>(c.get_int(0)); ++i) {
+    if (is_mask(c, i)) {
+      masks.push_back(convert(c[i], DType::Bool));
+    }
+  }
+  return masks;
+}
+
+// For each mask the places that it stands for, with room for as many as there can be.
+Hlos find_mask_places(const Hlos& masks, const IndexedPart& part, const Dims& values) {
+  int64_t known = known_places(part, values);
+  int64_t length = known;
+  for (const Hlo& mask : masks) {
+    length = known == 1 ? std::max(length, mask.type().numel()) : length;
+  }
+  Hlos places;
+  for (const Hlo& mask : masks) {
+    places.push_back(true_places(mask, length));
+  }
+  if (masks.size() > 1 || part.points.back() != 1) {
+    repeat_single_places(places, masks, known);
+  }
+  return places;
+}
+
 void write_index_put(Call& c) {
   Hlo self = c.computed(0);
   Hlo values = c.computed(c.size() - 1);
-  auto count = static_cast<size_t>(c.get_int(0));
-  bool any_mask = false;
-  for (size_t i = 0; i < count; ++i) {
-    any_mask = any_mask || is_mask(c, 1 + i);
+  IndexedPart part = read_indices(c);
+  if (self.type().numel() == 0 || values.type().numel() == 0 || num_elements(part.points) == 0) {
+    c.set(0, self);
+  } else if (size_t mask = find_only_mask(c)) {
+    c.set(0, masked_put(c, self, convert(c[mask], DType::Bool), values, part));
+  } else {
+    Hlos masks = read_masks(c);
+    Indexed indexed = read_indexed(c, self, masks.empty() ? Hlos() : find_mask_places(masks, part, values.dims()));
+    c.set(0, scatter(self, indexed.dims, indexed.coordinates, values, indexed.at, put_combine(c)));
   }
-  if (any_mask) {
-    XLA_CHECK_KIND(NotImplemented, count == 1, "index_put by a mask beside other indices has no StableHLO form");
-    c.set(0, masked_put(c, self, values));
-    return;
-  }
-  Indexed indexed = read_indexed(c, self);
-  c.set(0, scatter(self, indexed.dims, indexed.coordinates, values, indexed.at, put_combine(c)));
 }
 
 constexpr Writer kWriters[] = {
