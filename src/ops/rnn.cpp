@@ -1,4 +1,5 @@
 // Recurrent layers: one direction of one layer as one library call (inference), and the LSTM cell of training.
+#include "core/errors.h"
 #include "ops/math.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
@@ -9,6 +10,8 @@ namespace {
 // Operands: input [T, N, C], four weights, hx, cx. Attributes: reverse, batch_sizes, mode, hidden_size, num_layers, has_biases,
 // bidirectional, batch_first, train. Results: output, hy, cy, workspace.
 void infer_layer(InferContext& c) {
+  constexpr int64_t kLstm = 2; // the only kind of cell that ATen's layer has
+  XLA_CHECK(c.get_int(2) == kLstm, "mkldnn_rnn_layer computes LSTMs only: expected mode 2, got ", c.get_int(2));
   require_float(c, 0);
   require_rank(c, 0, 3, "the input of a recurrent layer must be 3D");
   if (c.get_bool(8)) {

@@ -248,6 +248,10 @@ CALLS = {
     "index_put_0d_mask": lambda d: torch.ones(4, 6, device=d).index_put_(
         (torch.ones((), device=d).bool(), torch.tensor([1], device=d)), torch.zeros(6, device=d)
     ),
+    "rnn_layer_mode": lambda d: torch.mkldnn_rnn_layer(
+        *(torch.ones(s, device=d) for s in ((2, 1, 3), (12, 3), (12, 4), 12, 12, (1, 4), (1, 4))),
+        *(False, [], 3, 4, 1, True, False, False, False),
+    ),
     "scatter_dtype": lambda d: torch.ones(4, device=d).scatter(
         0, torch.tensor([0, 1], device=d), torch.ones(2, device=d).long()
     ),

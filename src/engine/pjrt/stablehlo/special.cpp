@@ -1,5 +1,4 @@
 // Special functions, reinterpreted bytes, and the recurrent layer.
-#include "core/errors.h"
 #include "engine/pjrt/stablehlo/call.h"
 
 namespace torch_xla::stablehlo {
@@ -76,9 +75,7 @@ void write_reinterpret(Call& c) {
   c.set(0, x);
 }
 
-// ---- mkldnn_rnn_layer: operands input [T, N, C], weights, biases, hx, cx; attributes reverse, ..., mode (2), hidden size (3) ----
-
-constexpr int64_t kLstm = 2; // mode
+// ---- mkldnn_rnn_layer: operands input [T, N, C], weights, biases, hx, cx; attributes reverse, ..., hidden size (3) ----
 
 struct State {
   Hlo h;
@@ -102,7 +99,6 @@ Hlo input_gates(Call& c) {
 }
 
 void write_lstm_layer(Call& c) {
-  XLA_CHECK_KIND(NotImplemented, c.get_int(2) == kLstm, "mkldnn_rnn_layer of another mode than LSTM has no StableHLO form");
   Hlo gates = input_gates(c);
   Hlo weight = c.computed(2);
   int64_t steps = gates.dim(0);
