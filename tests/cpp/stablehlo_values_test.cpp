@@ -107,6 +107,14 @@ HostTensor numbered(const Dims& dims, float first) {
   return t;
 }
 
+std::vector<double> elements(const HostTensor& t) {
+  std::vector<double> list;
+  for (size_t i = 0; i < static_cast<size_t>(t.type.numel()); ++i) {
+    list.push_back(testing::read_element(t, i));
+  }
+  return list;
+}
+
 // A graph with many views of one parameter, and updates of it through them; the elements are told by their addresses.
 class ViewBatch {
  public:
@@ -183,6 +191,33 @@ class ViewBatch {
   std::vector<HostTensor> inputs_;
   std::vector<ViewGeometry> views_;
 };
+
+// The recorder makes no such memory, but the graph may have it.
+TEST_F(PluginValues, MemoryWithGapsOrOverlap) {
+  struct Place {
+    Dims dims, strides;
+    ViewGeometry view;
+    std::vector<double> shown, updated;
+  };
+  const Place places[] = {
+      {{2, 2}, {4, 1}, {{}, {}, {2}, {4}, 1}, {2, 4}, {1, 1000, 3, 1001}},
+      {{3, 2}, {2, 3}, {{}, {}, {3}, {2}, 3}, {2, 4, 6}, {1, 1000, 3, 1001, 5, 1002}},
+      {{3, 2}, {0, 1}, {{}, {}, {2}, {1}, 0}, {5, 6}, {1000, 1001, 1000, 1001, 1000, 1001}},
+      {{2, 3}, {1, 1}, {{}, {}, {4}, {1}, 0}, {1, 4, 5, 6}, {1000, 1001, 1002, 1001, 1002, 1003}},
+  };
+  for (const Place& p : places) {
+    Graph graph;
+    Builder b(graph);
+    ValueId x = graph.add_parameter({DType::F32, p.dims});
+    ValueId update = graph.add_parameter({DType::F32, p.view.dims});
+    graph.outputs = {
+        b.view(x, p.strides, p.view.dims, p.view.strides, p.view.offset),
+        b.view_update(x, update, p.strides, p.view.strides, p.view.offset)};
+    std::vector<HostTensor> got = run(plugin_engine(), graph, {numbered(p.dims, 1), numbered(p.view.dims, 1000)}, {});
+    EXPECT_EQ(elements(got[0]), p.shown);
+    EXPECT_EQ(elements(got[1]), p.updated);
+  }
+}
 
 TEST_F(PluginValues, ViewsAndTheirUpdates) {
   for (unsigned seed = 0; seed < 40; ++seed) {

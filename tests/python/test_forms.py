@@ -330,6 +330,40 @@ def test_write_by_masks(name):
     assert met.counter_value("aten::_index_put_impl_") == before
 
 
+def placed(device, dims, strides):
+    """A zero tensor whose memory has gaps, or elements that overlap."""
+    x = torch.empty_strided(dims, strides, device=device)
+    x.as_strided((1 + sum((n - 1) * s for n, s in zip(dims, strides, strict=True)),), (1,)).zero_()
+    return x
+
+
+UNUSUAL = {
+    "overlapping": lambda d: placed(d, (3, 3), (2, 1)),
+    "skewed": lambda d: placed(d, (3, 2), (2, 3)),
+    "gaps": lambda d: placed(d, (2, 1, 3), (9, 77, 2)),
+    "expanded": lambda d: torch.zeros(1, 6, device=d).expand(4, 6),
+    "diagonal": lambda d: torch.zeros(4, 4, device=d).as_strided((4,), (5,)),
+    "windows": lambda d: torch.zeros(8, device=d).unfold(0, 3, 2),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_memory(name):
+    def filled(device):
+        x = UNUSUAL[name](device)
+        x.as_strided((2, 2), (3, 1), 1).copy_(torch.arange(1.0, 5.0).view(2, 2).to(device))
+        x.select(0, 1).fill_(7)
+        return x, x + 1, x.clone().t() * 2
+
+    def added(device):
+        x = UNUSUAL[name](device)
+        return x.select(0, 1).add_(1), x.as_strided((3,), (2,)).mul_(0).add_(2), x
+
+    check(filled, f"{name} filled")
+    check(added, f"{name} added")
+    check(lambda d: UNUSUAL[name](d).as_strided((9, 9), (9, 9)), f"{name} outside")
+
+
 @pytest.mark.checks_values
 def test_cross_entropy_refuses_what_is_no_probability():
     check(

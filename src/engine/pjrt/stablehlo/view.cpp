@@ -1,7 +1,6 @@
 // Views and their updates: reshape, slice, transpose and broadcast where a plan exists, else a gather or scatter over element numbers.
 #include <algorithm>
 
-#include "core/errors.h"
 #include "engine/pjrt/stablehlo/primitive.h"
 #include "engine/pjrt/stablehlo/view_plan.h"
 
@@ -35,66 +34,73 @@ Dims permuted(const Dims& dims, const Dims& order) {
   return result;
 }
 
+// Whether the elements lie side by side, in some order.
+bool is_dense(const Dims& dims, const Dims& strides) {
+  Dims order = memory_order(dims, strides);
+  int64_t step = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    auto d = static_cast<size_t>(order[i]);
+    if (dims[d] != 1 && strides[d] != step) {
+      return false;
+    }
+    step *= dims[d];
+  }
+  return true;
+}
+
 Hlo zero(const Hlo& x) {
   return x.text().constant(0, {x.dtype(), {}});
 }
 
-// Where the elements of a value lie: its dims in memory order, then one of a single element; each may have a gap after its elements.
+// The element numbers that the view shows.
+Hlo element_numbers(Text& text, const ViewGeometry& view, int64_t length) {
+  DType dtype = length <= INT32_MAX ? DType::I32 : DType::I64;
+  Hlo numbers = text.constant_int(view.offset, {dtype, view.dims});
+  for (size_t i = 0; i < view.dims.size(); ++i) {
+    if (view.dims[i] != 1 && view.strides[i] != 0) {
+      Hlo index = iota(text, view.dims, i, dtype);
+      numbers = numbers + index * text.constant_int(view.strides[i], index.type());
+    }
+  }
+  return numbers;
+}
+
+// Where the elements of a value lie: all of memory in the order of the dims' strides, or here and there, with gaps or at one place.
 class Memory {
  public:
-  Memory(const Dims& dims, const Dims& strides) : order_(memory_order(dims, strides)), ordered_(permuted(dims, order_)) {
-    for (int64_t d : order_) {
-      if (dims[static_cast<size_t>(d)] != 1) {
-        filled_.push_back(dims[static_cast<size_t>(d)]);
-        steps_.push_back(strides[static_cast<size_t>(d)]);
-      }
-    }
-    filled_.push_back(1);
-    steps_.push_back(1);
-    extents_ = filled_;
-    for (size_t i = 1; i < filled_.size(); ++i) {
-      int64_t room = steps_[i] > 0 ? steps_[i - 1] / steps_[i] : 0;
-      XLA_CHECK_KIND(
-          NotImplemented, room >= filled_[i] && room * steps_[i] == steps_[i - 1], "a view of memory whose elements overlap or are skewed");
-      extents_[i] = room;
+  Memory(const Dims& dims, const Dims& strides) : place_{dims, strides, dims, strides, 0}, is_dense_(is_dense(dims, strides)) {
+    for (size_t i = 0; i < dims.size(); ++i) {
+      length_ += (dims[i] - 1) * strides[i];
     }
   }
 
   // Row-major dims of the memory, gaps included.
-  const Dims& extents() const {
-    return extents_;
+  Dims extents() const {
+    return is_dense_ ? memory_order_dims(place_.dims, place_.strides) : Dims{length_};
   }
-  // The memory's elements, in extents() or in dims of the same row-major order.
+  // The memory's elements, in extents().
   Hlo enter(const Hlo& x) const {
-    Hlo ordered = transpose(x, order_);
-    return has_gaps() ? pad(reshape(ordered, filled_), zero(x), none(), gaps(), none()) : ordered;
+    if (is_dense_) {
+      return transpose(x, memory_order(place_.dims, place_.strides));
+    }
+    return scatter(broadcast(zero(x), {length_}), {0}, {numbers(x.text())}, x, 0, combine_replace());
   }
   // Back from the memory's elements in any dims.
   Hlo leave(const Hlo& memory) const {
-    Hlo filled = has_gaps() ? slice(reshape(memory, extents_), none(), filled_, Dims(filled_.size(), 1)) : memory;
-    return transpose(reshape(filled, ordered_), inverse(order_));
+    if (is_dense_) {
+      return from_memory_order(reshape(memory, extents()), place_.dims, place_.strides);
+    }
+    return gather(flatten(memory), {0}, {numbers(memory.text())}, 0);
   }
 
  private:
-  bool has_gaps() const {
-    return filled_ != extents_;
-  }
-  Dims none() const {
-    return Dims(filled_.size(), 0);
-  }
-  Dims gaps() const {
-    Dims result;
-    for (size_t i = 0; i < filled_.size(); ++i) {
-      result.push_back(extents_[i] - filled_[i]);
-    }
-    return result;
+  Hlo numbers(Text& text) const {
+    return element_numbers(text, place_, length_);
   }
 
-  Dims order_;
-  Dims ordered_; // all dims, in memory order
-  Dims filled_; // those of more than one element, and 1
-  Dims steps_; // their strides, and 1
-  Dims extents_;
+  ViewGeometry place_;
+  bool is_dense_;
+  int64_t length_ = 1;
 };
 
 // Extents of the plan's dims: in the view's order, or slowest first.
@@ -152,19 +158,6 @@ Hlo take_plan(const Hlo& memory, const ViewPlan& plan, const Dims& dims) {
     return reshape(part, dims);
   }
   return spread(reshape(part, walked(plan, dims, true)), plan, dims);
-}
-
-// The element numbers that the view shows.
-Hlo element_numbers(Text& text, const ViewGeometry& view, int64_t length) {
-  DType dtype = length <= INT32_MAX ? DType::I32 : DType::I64;
-  Hlo numbers = text.constant_int(view.offset, {dtype, view.dims});
-  for (size_t i = 0; i < view.dims.size(); ++i) {
-    if (view.dims[i] != 1 && view.strides[i] != 0) {
-      Hlo index = iota(text, view.dims, i, dtype);
-      numbers = numbers + index * text.constant_int(view.strides[i], index.type());
-    }
-  }
-  return numbers;
 }
 
 // The last of the elements that are written to one place.
