@@ -136,13 +136,28 @@ void infer_glu(InferContext& c) {
   c.add_result(type.dtype, type.dims);
 }
 
+// Operands gradient, self.
+void infer_glu_backward(InferContext& c) {
+  Type self = c.operand(1);
+  Type gradient = c.operand(0);
+  int64_t dim = wrap_dim(c.get_int(0), self.dims.size());
+  bool fits = !self.dims.empty() && gradient.dims.size() == self.dims.size() && self.dims[dim] % 2 == 0;
+  Dims halves = self.dims;
+  if (fits) {
+    halves[dim] /= 2;
+  }
+  if (!fits || gradient.dims != halves || gradient.dtype != self.dtype) {
+    fall_back("a gradient that does not fit the input of glu");
+  }
+  like_float_operand<1>(c);
+}
+
 void expand_glu(ExpandContext& c) {
   Ex x = c.computed(0);
   int64_t dim = wrap_dim(c.get_int(0, -1), x.type().dims.size());
   c.set(0, half(c, x, dim, 0) * logistic(half(c, x, dim, 1)));
 }
 
-// Operands gradient, self.
 void expand_glu_backward(ExpandContext& c) {
   Ex g = c.computed(0);
   Ex x = c.computed(1);
@@ -155,6 +170,11 @@ void expand_glu_backward(ExpandContext& c) {
 }
 
 void infer_prelu_backward(InferContext& c) {
+  same_dtype(c, 0, 1);
+  same_dtype(c, 1, 2);
+  if (c.operand(0).dims != c.operand(1).dims || !expands_to(c.operand(2).dims, c.operand(1).dims)) {
+    fall_back("a gradient or weight that does not fit the input of prelu");
+  }
   like_operand<1>(c);
   c.add_result(c.operand(2).dtype, broadcast_dims(c.operand(1).dims, c.operand(2).dims));
 }
@@ -201,7 +221,7 @@ constinit const Op kRows[] = {
     ROW("native_dropout_backward", kPromoteFloat, kNoTraits, a[0] * a[1] * attr_double(a.attr(0), 1)), // mask is 0 or 1
     {.name = "aten::log_sigmoid_forward", .kind = OpKind::kComposite, .infer = infer_log_sigmoid, .expand = expand_log_sigmoid},
     {.name = "aten::glu", .kind = OpKind::kComposite, .infer = infer_glu, .expand = expand_glu},
-    {.name = "aten::glu_backward", .kind = OpKind::kLibrary, .infer = like_float_operand<1>, .expand = expand_glu_backward},
+    {.name = "aten::glu_backward", .kind = OpKind::kLibrary, .infer = infer_glu_backward, .expand = expand_glu_backward},
     {.name = "aten::_prelu_kernel_backward", .kind = OpKind::kComposite, .infer = infer_prelu_backward, .expand = expand_prelu_backward},
 };
 

@@ -1,4 +1,5 @@
 // Scaled dot product attention: calls of ATen's flash attention for the CPU, and what these compute.
+#include "core/errors.h"
 #include "ops/math.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
@@ -6,27 +7,42 @@
 namespace torch_xla {
 namespace {
 
-// Operands query, key, value, then the mask: [B, H, Tq, E], [B, H, Tk, E], [B, H, Tk, Ev].
-void check_attention(const InferContext& c) {
-  for (size_t i = 0; i < 3; ++i) {
+// Operands from `first` on: query [B, H, Tq, E], key and value [B, Hk, Tk, E], whose heads are shared where Hk < H. Attribute dropout.
+void check_attention(const InferContext& c, size_t first, size_t mask) {
+  for (size_t i = first; i < first + 3; ++i) {
     if (c.operand(i).dims.size() != 4 || !is_float(c.operand(i).dtype)) {
       fall_back("attention of this input");
     }
+    XLA_CHECK(c.operand(i).numel() > 0, "attention of nothing");
+    same_dtype(c, first, i);
   }
-  same_dtype(c, 0, 1);
-  same_dtype(c, 0, 2);
+  Dims q = c.operand(first).dims;
+  Dims k = c.operand(first + 1).dims;
+  Dims weights{q[0], q[1], q[2], k[2]};
+  bool fits = k == c.operand(first + 2).dims && q[0] == k[0] && q[1] % k[1] == 0 && q[3] == k[3];
+  if (!fits || (c.has(mask) && !expands_to(c.operand(mask).dims, weights))) {
+    fall_back("attention of these sizes");
+  }
+  if (c.get_double(0) != 0) {
+    fall_back("attention with dropout");
+  }
 }
 
 // Results output and logsumexp; the caller gives logsumexp the strides [Tq * H, 1, H].
 void infer_flash(InferContext& c) {
-  check_attention(c);
+  check_attention(c, 0, 3);
   Dims q = c.operand(0).dims;
-  c.add_result(c.operand(0).dtype, {q[0], q[1], q[2], c.operand(2).dims[3]});
+  like_operand<0>(c);
   c.add_result(c.operand(0).dtype == DType::F64 ? DType::F64 : DType::F32, {q[0], q[1], q[2]});
 }
 
-// Operands gradient, query, key, value, ...
+// Operands gradient, query, key, value, output, logsumexp, mask.
 void infer_flash_backward(InferContext& c) {
+  check_attention(c, 1, 6);
+  Dims q = c.operand(1).dims;
+  if (c.operand(0).dims != q || c.operand(4).dims != q || c.operand(5).numel() != q[0] * q[1] * q[2]) {
+    fall_back("attention with gradients of these sizes");
+  }
   like_operand<1>(c);
   like_operand<2>(c);
   like_operand<3>(c);
@@ -64,11 +80,8 @@ Ex over_heads(Ex x, const Type& type) {
   return reduce_sum(x.reshape({d[0], d[1], heads / d[1], d[2], d[3]}), {2});
 }
 
-// Query times key, scaled and masked: [B * H, Tq, Tk]. Attributes dropout, is_causal, scale.
+// Query times key, scaled and masked: [B * H, Tq, Tk]. Attributes is_causal (1), scale.
 Ex scores(ExpandContext& c, Ex query, Ex key, size_t mask) {
-  if (c.get_double(0) != 0) {
-    fall_back("attention with dropout");
-  }
   Dims q = query.type().dims;
   int64_t keys = key.type().dims[2];
   double scale = c.get_double(2, 1 / std::sqrt(static_cast<double>(q[3])));
@@ -98,7 +111,6 @@ void expand_flash(ExpandContext& c) {
   c.set(1, top + log(sum));
 }
 
-// Operands gradient, query, key, value, output, logsumexp, mask.
 void expand_flash_backward(ExpandContext& c) {
   Ex g = batches(c.computed(0));
   Ex query = c.computed(1);

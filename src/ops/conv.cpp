@@ -91,6 +91,12 @@ void infer_convolution(InferContext& c) {
 
 // Operands gradient, input, weight; attributes bias sizes, stride, ..., groups, output mask.
 void infer_convolution_backward(InferContext& c) {
+  size_t rank = c.operand(1).dims.size();
+  if (rank < 3 || rank != c.operand(0).dims.size() || rank != c.operand(2).dims.size() || c.get_int(6) <= 0) {
+    fall_back("a convolution of these ranks");
+  }
+  same_dtype(c, 0, 1);
+  same_dtype(c, 0, 2);
   for (size_t i = 0; i < 3; ++i) {
     if (!get_flag(c, 7, i)) {
       c.add_undefined();

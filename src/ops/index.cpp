@@ -25,6 +25,10 @@ void infer_embedding(InferContext& c) {
 }
 
 void infer_embedding_backward(InferContext& c) {
+  Dims rows = c.operand(0).dims;
+  if (rows.empty() || Dims(rows.data(), rows.size() - 1) != c.operand(1).dims) {
+    fall_back("a gradient that does not fit the indices of embedding");
+  }
   c.add_result(c.operand(0).dtype, {c.get_int(0), c.operand(0).dims.back()});
 }
 
@@ -74,7 +78,7 @@ constexpr char kReductions[] = "sum prod mean amax amin";
 bool names_reduction(const InferContext& c, std::string_view allowed) {
   for (size_t i = 0; i < c.num_attrs(); ++i) {
     auto* name = std::get_if<std::string>(&c.attr(i));
-    if (name && allowed.find(*name) == std::string_view::npos) {
+    if (name && str(' ', allowed, ' ').find(str(' ', *name, ' ')) == std::string::npos) {
       return false;
     }
   }
@@ -165,15 +169,6 @@ void infer_index(InferContext& c) {
     fall_back("indexing by a mask gives a shape that depends on data");
   }
   c.add_result(c.operand(0).dtype, indexed_dims(c.operand(0).dims, read_indices(c)));
-}
-
-bool expands_to(const Dims& from, const Dims& dims) {
-  bool fits = from.size() <= dims.size();
-  for (size_t i = 1; fits && i <= from.size(); ++i) {
-    int64_t extent = from[from.size() - i];
-    fits = extent == 1 || extent == dims[dims.size() - i];
-  }
-  return fits;
 }
 
 // The masks among the indices have the extents of the dims that they stand for.

@@ -50,6 +50,15 @@ Dims wrap_dims(const Dims& dims, size_t rank) {
   return rank == 0 ? Dims() : wrapped;
 }
 
+bool expands_to(const Dims& from, const Dims& dims) {
+  bool fits = from.size() <= dims.size();
+  for (size_t i = 1; fits && i <= from.size(); ++i) {
+    int64_t extent = from[from.size() - i];
+    fits = extent == 1 || extent == dims[dims.size() - i];
+  }
+  return fits;
+}
+
 Dims reduced_dims(const Dims& from, const Dims& over, bool keepdim) {
   Dims result;
   for (size_t i = 0; i < from.size(); ++i) {

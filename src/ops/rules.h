@@ -16,6 +16,7 @@ int64_t wrap_dim(int64_t dim, size_t rank);
 // Dims of a reduction: none named means all.
 Dims wrap_dims(const Dims& dims, size_t rank);
 Dims all_dims(size_t rank);
+bool expands_to(const Dims& from, const Dims& dims); // broadcasting `from` gives `dims`
 // Extents after a reduction.
 Dims reduced_dims(const Dims& from, const Dims& over, bool keepdim);
 // Extents after a reduction, for the builder's reductions, which keep dims as 1.

@@ -123,6 +123,11 @@ def written(inplace, dtype, layout, device, *others):
     return whole
 
 
+def attention(device, key_dims, **options):
+    query, key = torch.ones(2, 4, 5, 8, device=device), torch.ones(key_dims, device=device)
+    return aten._scaled_dot_product_flash_attention_for_cpu(query, key, key, **options)
+
+
 def out_form(name):
     base = name.partition(".")[0]
     packet = getattr(aten, base)
@@ -251,6 +256,29 @@ CALLS = {
     "rnn_layer_mode": lambda d: torch.mkldnn_rnn_layer(
         *(torch.ones(s, device=d) for s in ((2, 1, 3), (12, 3), (12, 4), 12, 12, (1, 4), (1, 4))),
         *(False, [], 3, 4, 1, True, False, False, False),
+    ),
+    "attention_dropout": lambda d: attention(d, (2, 4, 5, 8), dropout_p=0.5),
+    "attention_key_size": lambda d: attention(d, (2, 4, 5, 7)),
+    "attention_mask_size": lambda d: attention(d, (2, 4, 5, 8), attn_mask=torch.ones(4, 5, device=d)),
+    "glu_backward_size": lambda d: aten.glu_backward(torch.ones(4, 2, device=d), torch.ones(4, 6, device=d), 1),
+    "glu_backward_dtype": lambda d: aten.glu_backward(
+        torch.ones(4, 3, dtype=torch.int64, device=d), torch.ones(4, 6, device=d), 1
+    ),
+    "prelu_backward_size": lambda d: aten._prelu_kernel_backward(
+        torch.ones(4, 3, device=d), torch.ones(4, 6, device=d), torch.ones(6, device=d)
+    ),
+    "prelu_backward_dtype": lambda d: aten._prelu_kernel_backward(
+        torch.ones(4, 6, device=d), torch.ones(4, 6, device=d), torch.ones(6, device=d).double()
+    ),
+    "convolution_backward_groups": lambda d: aten.convolution_backward(
+        *(torch.ones(s, device=d) for s in ((1, 2, 3), (1, 2, 5), (2, 2, 3))),
+        *([2], [1], [0], [1], False, [0], 0, [True, True, True]),
+    ),
+    "embedding_backward_size": lambda d: aten.embedding_dense_backward(
+        torch.ones((), device=d), torch.ones(3, dtype=torch.int64, device=d), 4, -1, False
+    ),
+    "scatter_reduction": lambda d: torch.ones(4, device=d).scatter_reduce(
+        0, torch.tensor([0, 1], device=d), torch.ones(2, device=d), "me"
     ),
     "scatter_dtype": lambda d: torch.ones(4, device=d).scatter(
         0, torch.tensor([0, 1], device=d), torch.ones(2, device=d).long()
