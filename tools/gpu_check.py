@@ -26,9 +26,10 @@ from gpu_process import FailedError, NotRunError, ROOT, run
 RESULTS = ROOT / "results"
 MIN_ACCURACY = 85.0  # per cent, of the example after two epochs
 CPP_FILTER = "Pjrt*:FakeClient*:StableHlo*:*PluginRows*"
-# The tests are mostly compilation. TensorFlow's library greets on stderr when oneDNN is on, which some tests read.
+# The tests are mostly compilation, in several processes that share the GPU's memory. TensorFlow's library greets on
+# stderr when oneDNN is on, which some tests read.
 TEST_ENV = {
-    "CUDA": {"XLA_FLAGS": "--xla_gpu_autotune_level=0"},
+    "CUDA": {"XLA_FLAGS": "--xla_gpu_autotune_level=0", "PJRT_ALLOCATOR_PREALLOCATE": "0"},
     "LIBRARY": {"XLA_FLAGS": "--xla_backend_optimization_level=0", "TF_ENABLE_ONEDNN_OPTS": "0"},
 }
 # A line of pytest -v, alone or with -n.
@@ -116,7 +117,7 @@ class Check:
     def python_tests(self, seconds: float) -> tuple[str, str]:
         """The Python tests not marked slow."""
         require_modules("pytest", "pytest_timeout", "torch")
-        workers = ["-n", self._options.workers] if self._options.workers else []
+        workers = ["-n", self._options.workers] if importlib.util.find_spec("xdist") else []
         command = [sys.executable, "-m", "pytest", "tests/python", "-v", "--tb=line", "-m", "not slow", *workers]
         done = run(command, seconds, self._device_env(**TEST_ENV[self._device]))
         words = TEST_RESULT.findall(done.text)
@@ -188,7 +189,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--plugin", help="default: pip's for CUDA, tools/build_pjrt_cpu.py's for LIBRARY")
     parser.add_argument("--harness", help="folder with the benchmark's run.py; without it no steps are timed")
     parser.add_argument("--peer-python", default=sys.executable, help="Python that has the peers; default: this one")
-    parser.add_argument("--workers", type=int, default=0, help="processes of pytest-xdist; default: none")
+    workers = min(os.cpu_count() or 1, 16)
+    parser.add_argument("--workers", type=int, default=workers, help="processes of pytest-xdist; default: %(default)s")
     tests = ROOT / "build/release/tests/cpp/torch_xla_tests"
     parser.add_argument("--cpp-tests", default=tests, help="the C++ tests; default: the preset release's")
     options = parser.parse_args()

@@ -96,8 +96,8 @@ global_runtime_device_count = local_device_count
 
 
 def runtime_device_attributes(device: str) -> dict:
-    """Attributes of the hardware behind the device."""
-    return {"name": _XLAC._xla_get_devices()[int(str(device).rpartition(":")[2])]}
+    """What the hardware behind the device tells of itself: "name", "kind" and, of a plugin, what its vendor gives."""
+    return _XLAC._xla_device_attributes(int(str(device).rpartition(":")[2]))
 
 
 def global_runtime_device_attributes() -> list[dict]:

@@ -112,6 +112,10 @@ struct CompileOptions {
   std::function<std::string(int32_t)> location; // the user's line of a Node::location; may be empty
 };
 
+// What plugins take as options and tell as attributes.
+using NamedValue = std::variant<std::string, bool, int64_t, double, std::vector<int64_t>>;
+using NamedValues = std::map<std::string, NamedValue>;
+
 // Thread-safe. All of it may throw UserError; OutOfMemory where a buffer finds no room.
 class Engine {
  public:
@@ -130,6 +134,8 @@ class Engine {
   virtual EngineMemoryInfo memory_info() const = 0;
   // What runs the programs, in capitals: "CPU", "CUDA".
   virtual std::string hardware() const = 0;
+  // What the device tells of itself; "kind", its maker's name for it, at least.
+  virtual NamedValues attributes() const = 0;
 };
 
 // The engine that PJRT_DEVICE names at the first call; never destroyed. Throws UserError for a value that it does not know and for a plugin
@@ -140,12 +146,9 @@ Engine& cpu_engine();
 // The value of PJRT_DEVICE that engine() took; empty before its first success.
 std::string chosen_device();
 
-// Options of a plugin's client by name, as the plugin's vendor defines them.
-using ClientOption = std::variant<std::string, bool, int64_t, double, std::vector<int64_t>>;
-using ClientOptions = std::map<std::string, ClientOption>;
 struct PluginFile {
   std::string path;
-  ClientOptions options;
+  NamedValues options; // of the client, as the plugin's vendor defines them
 };
 // Gives the plugin of a value of PJRT_DEVICE other than CPU and LIBRARY, or nothing; called by engine(), without locks. Set it before.
 using PluginFinder = std::optional<PluginFile> (*)(const std::string& device);

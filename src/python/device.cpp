@@ -35,8 +35,17 @@ py::dict memory_info(const std::string& /*device*/) {
   return dict;
 }
 
+py::dict attributes(const std::string& name) {
+  py::dict dict;
+  dict["name"] = name;
+  for (const auto& [key, value] : engine().attributes()) {
+    dict[py::str(key)] = value;
+  }
+  return dict;
+}
+
 // Throws cast_error for other types.
-ClientOption to_option(py::handle value) {
+NamedValue to_option(py::handle value) {
   if (py::isinstance<py::bool_>(value)) {
     return value.cast<bool>();
   }
@@ -93,6 +102,7 @@ void init_device(py::module_& m) {
   m.def("_xla_get_default_device_ordinal", [] { return int{current_device()}; });
   m.def("_xla_get_devices", [] { return names(&hardware_name); });
   m.def("_xla_get_logical_devices", [] { return names(&logical_name); });
+  m.def("_xla_device_attributes", [](int index) { return attributes(hardware_name(index)); });
   m.def("_xla_current_device", [] { return int{current_device()}; });
   m.def("_xla_set_current_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
   m.def("_xla_memory_info", &memory_info, py::arg("device") = "");

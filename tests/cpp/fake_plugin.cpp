@@ -2,13 +2,16 @@
 // else zeros.
 //
 // FAKE_PJRT_TABLE in the environment spoils the table: null, empty, old (version), hole (an entry that is needed), short (an old table).
+// FAKE_PJRT_SLOW is the number of seconds that opening the device takes.
 // fake_pjrt_fail(where, code) makes the next call of one kind fail: create, upload, download, compile, execute, complete (the run fails
 // after it has started), outputs (the program has too many).
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -136,7 +139,26 @@ std::string option_text(const NamedValue& value) {
   return "?";
 }
 
+Error* description_attributes(DeviceDescriptionAttributes* args) {
+  static constexpr int64_t kCoords[] = {1, 2};
+  static const NamedValue attributes = [] {
+    auto value = make<NamedValue>();
+    value.name = "coords";
+    value.name_size = 6;
+    value.type = NamedValueType::kInt64List;
+    value.int64_array_value = kCoords;
+    value.value_size = 2;
+    return value;
+  }();
+  args->attributes = &attributes;
+  args->num_attributes = 1;
+  return nullptr;
+}
+
 Error* client_create(ClientCreate* args) {
+  if (const char* seconds = std::getenv("FAKE_PJRT_SLOW")) {
+    std::this_thread::sleep_for(std::chrono::seconds(std::atoi(seconds)));
+  }
   if (Error* error = take_error("create")) {
     return error;
   }
@@ -300,6 +322,7 @@ void fill_table(Api& api) {
   set(api, 16, client_devices);
   set(api, 20, compile);
   set(api, 22, upload);
+  set(api, 25, description_attributes);
   set(api, 26, description_kind);
   set(api, 29, device_description);
   set(api, 40, executable_destroy);

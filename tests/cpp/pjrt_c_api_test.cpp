@@ -46,6 +46,10 @@ TEST(PjrtCApi, PluginAndClient) {
   STRUCT(PluginAttributes, PJRT_Plugin_Attributes_Args);
   FIELD(PluginAttributes, attributes, PJRT_Plugin_Attributes_Args, attributes);
   FIELD(PluginAttributes, num_attributes, PJRT_Plugin_Attributes_Args, num_attributes);
+  STRUCT(DeviceDescriptionAttributes, PJRT_DeviceDescription_Attributes_Args);
+  FIELD(DeviceDescriptionAttributes, description, PJRT_DeviceDescription_Attributes_Args, device_description);
+  FIELD(DeviceDescriptionAttributes, num_attributes, PJRT_DeviceDescription_Attributes_Args, num_attributes);
+  FIELD(DeviceDescriptionAttributes, attributes, PJRT_DeviceDescription_Attributes_Args, attributes);
   STRUCT(ClientCreate, PJRT_Client_Create_Args);
   FIELD(ClientCreate, options, PJRT_Client_Create_Args, create_options);
   FIELD(ClientCreate, num_options, PJRT_Client_Create_Args, num_options);

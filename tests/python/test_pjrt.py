@@ -1,5 +1,6 @@
 """Engines behind PJRT_DEVICE: how one is chosen, and what is left when a plugin fails."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,28 @@ def test_wheels_are_found_without_importing_them(run_python, tmp_path):
     for device, path in [("CUDA", "jax_plugins/xla_cuda13/xla_cuda_plugin.so"), ("TPU", "libtpu/libtpu.so")]:
         out = run_python(source, PJRT_DEVICE=device)
         assert f"PJRT_DEVICE={device}: the PJRT plugin {tmp_path / path} cannot be loaded" in out
+
+
+def test_attributes_of_the_device(run_fake, run_python):
+    show = """print(torch_xla.runtime.runtime_device_attributes("xla:0"))"""
+    wanted = {"name": "FAKE:0", "coords": [1, 2], "kind": "fake", "platform_version": "fake"}
+    assert run_fake(show) == [str(wanted)]
+    text = run_python("import torch_xla.runtime as xr; print(xr.global_runtime_device_attributes()[0])", PJRT_DEVICE="CPU")
+    assert text.startswith("{'name': 'CPU:0', 'kind': 'cpu', 'num_cores': ")
+
+
+@pytest.mark.slow
+def test_plugin_that_is_slow_to_open_its_device(run_fake):
+    lines = run_fake(
+        """
+import sys
+sys.stderr.flush()
+os.dup2(1, 2)
+print(torch.ones(2).to("xla").tolist())
+""",
+        FAKE_PJRT_SLOW="12",
+    )
+    assert lines[0].startswith("torch_xla: still waiting for the PJRT plugin ") and lines[1] == "[1.0, 1.0]"
 
 
 # ---- Plugins by name ----
@@ -263,6 +286,38 @@ print(error_of(lambda: backends.set_mat_mul_precision("medium")))
     )
     assert lines[:4] == ["highest highest 2 0 1", "high high 2 2 2", "default default 2 2 3", "high high 2 2 3"]
     assert lines[4].startswith("ValueError: precision 'medium' is not known")
+
+
+# ---- Programs on disk ----
+@pytest.fixture
+def run_plugin(run_python, tmp_path):
+    """Function that runs a program on a real plugin with a disk cache; returns its first line and the cached files."""
+    plugin = os.environ.get("XLA_TEST_PJRT_PLUGIN")
+    if not plugin:
+        pytest.skip("XLA_TEST_PJRT_PLUGIN names no plugin; `make test-pjrt` sets it")
+
+    def run(source: str) -> tuple[str, dict[Path, int]]:
+        cache = tmp_path / "cache"
+        settings = {"PJRT_DEVICE": "LIBRARY", "PJRT_LIBRARY_PATH": plugin, "XLA_PERSISTENT_CACHE_PATH": str(cache)}
+        out = run_python(source, **settings)
+        return out.splitlines()[0], {file: file.stat().st_mtime_ns for file in (cache / "pjrt").iterdir()}
+
+    return run
+
+
+def test_programs_are_kept_on_disk(run_plugin):
+    program = """
+        import torch, torch_xla
+        x = torch.arange(6.0).to("xla")
+        print((x * 3 + 1).tolist())
+    """
+    out, files = run_plugin(program)
+    assert out == "[1.0, 4.0, 7.0, 10.0, 13.0, 16.0]" and files
+    assert run_plugin("\n\n" + program) == (out, files)  # also from other lines
+    damaged = next(iter(files))
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    again, mended = run_plugin(program)
+    assert again == out and mended.keys() == files.keys() and mended[damaged] > files[damaged]
 
 
 # ---- Failures: one exception each; what was not given to the failed run keeps its values ----

@@ -1,4 +1,5 @@
 // The embedded engine: memory from the pool, programs from the compiler.
+#include <ATen/Version.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -51,6 +52,10 @@ class CpuEngine final : public Engine {
 
   std::string hardware() const override {
     return "CPU";
+  }
+
+  NamedValues attributes() const override {
+    return {{"kind", "cpu"}, {"vectors", at::get_cpu_capability()}, {"num_cores", int64_t{sysconf(_SC_NPROCESSORS_ONLN)}}};
   }
 
   EngineMemoryInfo memory_info() const override {

@@ -177,6 +177,14 @@ struct DeviceDescriptionKind {
 };
 XLA_PJRT_STRUCT_SIZE(DeviceDescriptionKind, kind_size);
 
+struct DeviceDescriptionAttributes {
+  Head head;
+  DeviceDescription* description;
+  size_t num_attributes; // out
+  const NamedValue* attributes; // out; live as long as the description
+};
+XLA_PJRT_STRUCT_SIZE(DeviceDescriptionAttributes, attributes);
+
 // Figures are bytes or counts; all but bytes_in_use are there only if the flag behind them is true.
 struct DeviceMemoryStats {
   Head head;

@@ -1,9 +1,14 @@
 // The client: creation, transfers, compilation.
 #include "engine/pjrt/client.h"
 
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <thread>
 
 namespace torch_xla::pjrt {
 namespace {
@@ -20,6 +25,54 @@ Dims byte_strides(const Type& type, const Dims& strides) {
   return bytes;
 }
 
+struct ValueText {
+  std::string operator()(const std::string& text) const {
+    return text;
+  }
+  std::string operator()(const std::vector<int64_t>& list) const {
+    std::string text;
+    for (int64_t v : list) {
+      text += str(v, ",");
+    }
+    return text;
+  }
+  template <typename T>
+  std::string operator()(T v) const {
+    return std::to_string(v);
+  }
+};
+
+// While it lives, tells on stderr once if a plugin does not answer: libtpu waits for ever on a machine without a TPU.
+class SlowAnswer {
+ public:
+  static constexpr std::chrono::seconds kPatience{10};
+
+  explicit SlowAnswer(const std::string& path) : thread_([this, path] { watch(path); }) {}
+  ~SlowAnswer() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      answered_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  SlowAnswer(const SlowAnswer&) = delete;
+  SlowAnswer& operator=(const SlowAnswer&) = delete;
+
+ private:
+  void watch(const std::string& path) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!changed_.wait_for(lock, kPatience, [this] { return answered_; })) {
+      std::fprintf(stderr, "torch_xla: still waiting for the PJRT plugin %s to open its device; is the device there and free?\n", path.c_str());
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool answered_ = false; // guarded by mutex_
+  std::thread thread_;
+};
+
 // The lines of /proc/cpuinfo that tell one kind of processor from another; empty where there is no such file.
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
@@ -32,63 +85,23 @@ std::string processor() {
   return text;
 }
 
-struct SetValue {
-  c::NamedValue& value;
-
-  void operator()(const std::string& text) const {
-    value.type = c::NamedValueType::kString;
-    value.string_value = text.data();
-    value.value_size = text.size();
-  }
-  void operator()(bool v) const {
-    value.type = c::NamedValueType::kBool;
-    value.bool_value = v;
-    value.value_size = 1;
-  }
-  void operator()(int64_t v) const {
-    value.type = c::NamedValueType::kInt64;
-    value.int64_value = v;
-    value.value_size = 1;
-  }
-  void operator()(double v) const {
-    value.type = c::NamedValueType::kFloat;
-    value.float_value = static_cast<float>(v);
-    value.value_size = 1;
-  }
-  void operator()(const std::vector<int64_t>& list) const {
-    value.type = c::NamedValueType::kInt64List;
-    value.int64_array_value = list.data();
-    value.value_size = list.size();
-  }
-};
-
-// They point into `options`.
-std::vector<c::NamedValue> named_values(const ClientOptions& options) {
-  std::vector<c::NamedValue> values;
-  for (const auto& [name, option] : options) {
-    auto value = c::make<c::NamedValue>();
-    value.name = name.data();
-    value.name_size = name.size();
-    std::visit(SetValue{value}, option);
-    values.push_back(value);
-  }
-  return values;
-}
-
 } // namespace
 
-ClientRef Client::create(PluginRef plugin, const ClientOptions& options) {
+ClientRef Client::create(PluginRef plugin, const NamedValues& options) {
   std::shared_ptr<Client> client(new Client(std::move(plugin)));
   client->open(options);
   return client;
 }
 
-void Client::open(const ClientOptions& options) {
-  std::vector<c::NamedValue> values = named_values(options);
+void Client::open(const NamedValues& options) {
+  std::vector<c::NamedValue> values = view_values(options);
   auto create = c::make<c::ClientCreate>();
   create.options = values.data();
   create.num_options = values.size();
-  plugin_->call(kClient_Create, create, "creating a client of the PJRT plugin");
+  {
+    SlowAnswer slow(plugin_->path());
+    plugin_->call(kClient_Create, create, "creating a client of the PJRT plugin");
+  }
   client_ = create.client;
   auto devices = c::make<c::ClientAddressableDevices>();
   devices.client = client_;
@@ -114,21 +127,34 @@ std::string Client::read_text(const Entry<c::ClientText>& entry) const {
   return {args.text, args.text_size};
 }
 
+c::DeviceDescription* Client::description() const {
+  auto args = c::make<c::DeviceGetDescription>();
+  args.device = device_;
+  plugin_->call(kDevice_GetDescription, args, "asking for the device's description");
+  return args.description;
+}
+
 std::string Client::device_kind() const {
-  auto description = c::make<c::DeviceGetDescription>();
-  description.device = device_;
-  plugin_->call(kDevice_GetDescription, description, "asking for the device's description");
   auto kind = c::make<c::DeviceDescriptionKind>();
-  kind.description = description.description;
+  kind.description = description();
   plugin_->call(kDeviceDescription_Kind, kind, "asking for the device's kind");
   return {kind.kind, kind.kind_size};
+}
+
+NamedValues Client::device_attributes() const {
+  auto args = c::make<c::DeviceDescriptionAttributes>();
+  args.description = description();
+  if (plugin_->has(kDeviceDescription_Attributes)) {
+    plugin_->call(kDeviceDescription_Attributes, args, "asking for the device's attributes");
+  }
+  return read_values(args.attributes, args.num_attributes);
 }
 
 Hash128 Client::fingerprint() const {
   const char* flags = std::getenv("XLA_FLAGS");
   std::string parts = str(platform_name_, "\n", platform_version_, "\n", device_kind(), "\n", plugin_->version(), "\n", flags ? flags : "");
   for (const auto& [name, value] : plugin_->attributes()) {
-    parts += str("\n", name, "=", value);
+    parts += str("\n", name, "=", std::visit(ValueText(), value));
   }
   std::error_code ignored; // the path may be a name that the loader has looked up
   parts += str("\n", plugin_->path(), "\n", std::filesystem::file_size(plugin_->path(), ignored), "\n");

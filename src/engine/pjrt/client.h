@@ -45,7 +45,7 @@ using LoadedExecutableHandle = Handle<c::LoadedExecutable, c::LoadedExecutableDe
 class Client : public std::enable_shared_from_this<Client> {
  public:
   // Throws UserError where the plugin finds no device or does not take an option.
-  static ClientRef create(PluginRef plugin, const ClientOptions& options = {});
+  static ClientRef create(PluginRef plugin, const NamedValues& options = {});
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -66,6 +66,7 @@ class Client : public std::enable_shared_from_this<Client> {
     return platform_version_;
   }
   std::string device_kind() const; // "NVIDIA H200"
+  NamedValues device_attributes() const; // the plugin's: "compute_capability"
   // Of the plugin's file, its versions, the device, the host's processor and the variable XLA_FLAGS: what compiled code depends on.
   Hash128 fingerprint() const;
 
@@ -83,7 +84,8 @@ class Client : public std::enable_shared_from_this<Client> {
 
  private:
   explicit Client(PluginRef plugin) : plugin_(std::move(plugin)) {}
-  void open(const ClientOptions& options);
+  void open(const NamedValues& options);
+  c::DeviceDescription* description() const;
   std::string read_text(const Entry<c::ClientText>& entry) const;
 
   PluginRef plugin_;

@@ -41,26 +41,51 @@ const CodeName& describe(c::ErrorCode code) {
   return found == std::end(kCodes) ? kCodes[1] : *found;
 }
 
-std::string value_text(const c::NamedValue& value) {
+NamedValue read_value(const c::NamedValue& value) {
   switch (value.type) {
     case c::NamedValueType::kString:
-      return {value.string_value, value.value_size};
+      return std::string(value.string_value, value.value_size);
     case c::NamedValueType::kInt64:
-      return std::to_string(value.int64_value);
+      return value.int64_value;
     case c::NamedValueType::kFloat:
-      return std::to_string(value.float_value);
+      return double{value.float_value};
     case c::NamedValueType::kBool:
-      return value.bool_value ? "true" : "false";
-    case c::NamedValueType::kInt64List: {
-      std::string text;
-      for (size_t i = 0; i < value.value_size; ++i) {
-        text += (i ? "." : "") + std::to_string(value.int64_array_value[i]);
-      }
-      return text;
-    }
+      return value.bool_value;
+    case c::NamedValueType::kInt64List:
+      return std::vector<int64_t>(value.int64_array_value, value.int64_array_value + value.value_size);
   }
-  return "";
+  return std::string();
 }
+
+struct SetValue {
+  c::NamedValue& value;
+
+  void operator()(const std::string& text) const {
+    value.type = c::NamedValueType::kString;
+    value.string_value = text.data();
+    value.value_size = text.size();
+  }
+  void operator()(bool v) const {
+    value.type = c::NamedValueType::kBool;
+    value.bool_value = v;
+    value.value_size = 1;
+  }
+  void operator()(int64_t v) const {
+    value.type = c::NamedValueType::kInt64;
+    value.int64_value = v;
+    value.value_size = 1;
+  }
+  void operator()(double v) const {
+    value.type = c::NamedValueType::kFloat;
+    value.float_value = static_cast<float>(v);
+    value.value_size = 1;
+  }
+  void operator()(const std::vector<int64_t>& list) const {
+    value.type = c::NamedValueType::kInt64List;
+    value.int64_array_value = list.data();
+    value.value_size = list.size();
+  }
+};
 
 } // namespace
 
@@ -145,10 +170,7 @@ void Plugin::read_attributes() {
   }
   auto args = c::make<c::PluginAttributes>();
   call(kPlugin_Attributes, args, "reading the PJRT plugin's attributes");
-  for (size_t i = 0; i < args.num_attributes; ++i) {
-    const c::NamedValue& value = args.attributes[i];
-    attributes_.emplace_back(std::string(value.name, value.name_size), value_text(value));
-  }
+  attributes_ = read_values(args.attributes, args.num_attributes);
 }
 
 void Plugin::await(c::Event* event, const char* doing) const {
@@ -181,6 +203,26 @@ void Plugin::destroy(c::Error* error) const noexcept {
   auto args = c::make<c::ErrorDestroy>();
   args.error = error;
   reinterpret_cast<void (*)(c::ErrorDestroy*)>(find(c::kErrorDestroyPosition))(&args);
+}
+
+NamedValues read_values(const c::NamedValue* values, size_t num_values) {
+  NamedValues map;
+  for (const c::NamedValue& value : std::span(values, num_values)) {
+    map[std::string(value.name, value.name_size)] = read_value(value);
+  }
+  return map;
+}
+
+std::vector<c::NamedValue> view_values(const NamedValues& values) {
+  std::vector<c::NamedValue> list;
+  for (const auto& [name, value] : values) {
+    auto named = c::make<c::NamedValue>();
+    named.name = name.data();
+    named.name_size = name.size();
+    std::visit(SetValue{named}, value);
+    list.push_back(named);
+  }
+  return list;
 }
 
 } // namespace torch_xla::pjrt

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/errors.h"
+#include "engine/engine.h"
 #include "engine/pjrt/c_api_table.h"
 
 namespace torch_xla::pjrt {
@@ -36,8 +36,8 @@ class Plugin {
   }
   // "0.90"
   std::string version() const;
-  // Of the plugin's attributes, in text; empty where it has none.
-  const std::vector<std::pair<std::string, std::string>>& attributes() const {
+  // Empty where the plugin has none.
+  const NamedValues& attributes() const {
     return attributes_;
   }
 
@@ -91,8 +91,12 @@ class Plugin {
   std::string path_;
   const c::Api* api_ = nullptr;
   size_t num_entries_ = 0;
-  std::vector<std::pair<std::string, std::string>> attributes_;
+  NamedValues attributes_;
 };
+// Copies of a list of the API, and views of a map as one.
+NamedValues read_values(const c::NamedValue* values, size_t num_values);
+std::vector<c::NamedValue> view_values(const NamedValues& values);
+
 using PluginRef = std::shared_ptr<const Plugin>;
 
 } // namespace torch_xla::pjrt
