@@ -57,9 +57,9 @@ class PjrtClient : public ::testing::Test {
   std::unique_ptr<PjrtExecutable> add_number() {
     return program(
         R"(module @program {
-  func.func public @main(%x: tensor<2xf32> {tf.aliasing_output = 0 : i32}, %s: tensor<1xf64>) -> tensor<2xf32> {
-    %0 = stablehlo.convert %s : (tensor<1xf64>) -> tensor<1xf32>
-    %1 = stablehlo.broadcast_in_dim %0, dims = [0] : (tensor<1xf32>) -> tensor<2xf32>
+  func.func public @main(%x: tensor<2xf32> {tf.aliasing_output = 0 : i32}, %s: tensor<f64>) -> tensor<2xf32> {
+    %0 = stablehlo.convert %s : (tensor<f64>) -> tensor<f32>
+    %1 = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<f32>) -> tensor<2xf32>
     %2 = stablehlo.add %x, %1 : tensor<2xf32>
     return %2 : tensor<2xf32>
   }

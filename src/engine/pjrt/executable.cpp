@@ -1,8 +1,6 @@
 // Runs of a PJRT program.
 #include "engine/pjrt/executable.h"
 
-#include <cstring>
-
 namespace torch_xla::pjrt {
 
 namespace {
@@ -12,10 +10,10 @@ constexpr const char* kRunning = "running a program";
 } // namespace
 
 Signature::Signature(const Graph& graph, std::vector<int32_t> aliases)
-    : num_parameters(graph.parameters.size()),
-      num_scalars(graph.scalars.size()),
-      scalar_groups(group_scalars(graph)),
-      aliases(std::move(aliases)) {
+    : num_parameters(graph.parameters.size()), aliases(std::move(aliases)) {
+  for (ValueId v : graph.scalars) {
+    scalars.push_back(graph.type(v).dtype);
+  }
   for (ValueId v : graph.outputs) {
     outputs.push_back(graph.type(v));
   }
@@ -26,7 +24,7 @@ PjrtExecutable::PjrtExecutable(LoadedExecutableHandle loaded, Signature signatur
   ExecutableHandle executable = client().executable_of(loaded_);
   check_outputs(executable);
   read_scratch(executable);
-  scalars_.resize(signature_.scalar_groups.size());
+  scalars_.resize(signature_.scalars.size());
 }
 
 void PjrtExecutable::check_outputs(const ExecutableHandle& executable) const {
@@ -52,7 +50,7 @@ void PjrtExecutable::read_scratch(const ExecutableHandle& executable) {
 
 std::function<void()> PjrtExecutable::start(RunArgs& args) {
   std::lock_guard<std::mutex> lock(mutex_);
-  XLA_ASSERT(args.inputs.size() == signature_.num_parameters && args.scalars.size() == signature_.num_scalars, "arguments of a run");
+  XLA_ASSERT(args.inputs.size() == signature_.num_parameters && args.scalars.size() == signature_.scalars.size(), "arguments of a run");
   collect_arguments(args);
   std::vector<BufferHandle> results;
   c::Event* done = execute(results);
@@ -73,24 +71,19 @@ void PjrtExecutable::collect_arguments(const RunArgs& args) {
       kept_.push_back(static_cast<int64_t>(i));
     }
   }
-  for (size_t group = 0; group < scalars_.size(); ++group) {
-    arguments_.push_back(scalar_buffer(group, args.scalars));
+  for (size_t i = 0; i < args.scalars.size(); ++i) {
+    arguments_.push_back(scalar_buffer(i, args.scalars[i]));
   }
 }
 
-c::Buffer* PjrtExecutable::scalar_buffer(size_t group, const std::vector<uint64_t>& bits) {
-  const auto& [dtype, places] = signature_.scalar_groups[group];
-  Scalars& last = scalars_[group];
-  size_t size = item_size(dtype);
-  std::vector<std::byte> numbers(places.size() * size);
-  for (size_t i = 0; i < places.size(); ++i) {
-    std::memcpy(&numbers[i * size], &bits[places[i]], size); // the low bytes are the number of a narrower type, too
+c::Buffer* PjrtExecutable::scalar_buffer(size_t i, uint64_t bits) {
+  Scalar& scalar = scalars_[i];
+  if (!scalar.buffer.get() || scalar.bits != bits) {
+    // The low bytes are the number of a narrower type, too.
+    scalar.buffer = client().upload({signature_.scalars[i], {}}, {}, &bits);
+    scalar.bits = bits;
   }
-  if (!last.buffer.get() || last.numbers != numbers) {
-    last.buffer = client().upload({dtype, {static_cast<int64_t>(places.size())}}, {}, numbers.data());
-    last.numbers = std::move(numbers);
-  }
-  return last.buffer.get();
+  return scalar.buffer.get();
 }
 
 c::Event* PjrtExecutable::execute(std::vector<BufferHandle>& results) {

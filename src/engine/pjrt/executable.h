@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/pjrt/buffer.h"
-#include "engine/pjrt/stablehlo.h"
 
 namespace torch_xla::pjrt {
 
@@ -19,8 +18,7 @@ struct Signature {
   Signature(const Graph& graph, std::vector<int32_t> aliases);
 
   size_t num_parameters;
-  size_t num_scalars;
-  std::vector<ScalarGroup> scalar_groups;
+  std::vector<DType> scalars;
   std::vector<Type> outputs;
   std::vector<int32_t> aliases; // by parameter
 };
@@ -44,9 +42,9 @@ class PjrtExecutable final : public Executable {
   }
 
  private:
-  // The numbers of a group in the last run and their buffer: most runs have the same as the last.
-  struct Scalars {
-    std::vector<std::byte> numbers;
+  // A number of the last run and its 0-d buffer: most numbers are the same in all runs.
+  struct Scalar {
+    uint64_t bits = 0;
     BufferHandle buffer;
   };
 
@@ -56,7 +54,7 @@ class PjrtExecutable final : public Executable {
   void check_outputs(const ExecutableHandle& executable) const;
   void read_scratch(const ExecutableHandle& executable);
   void collect_arguments(const RunArgs& args);
-  c::Buffer* scalar_buffer(size_t group, const std::vector<uint64_t>& bits);
+  c::Buffer* scalar_buffer(size_t i, uint64_t bits);
   // Fills `results`; the event comes when the device has computed them, null where the plugin gives none.
   c::Event* execute(std::vector<BufferHandle>& results);
 
@@ -66,7 +64,7 @@ class PjrtExecutable final : public Executable {
   MemoryCount& count_;
   int64_t scratch_bytes_ = 0;
   std::mutex mutex_; // one start at a time; guards all below
-  std::vector<Scalars> scalars_; // by group
+  std::vector<Scalar> scalars_;
   std::vector<c::Buffer*> arguments_;
   std::vector<int64_t> kept_; // aliased parameters that this run must not give away
 };

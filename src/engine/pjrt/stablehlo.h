@@ -25,16 +25,10 @@ struct StableHloOptions {
 // True for a library row that is written directly: lowering keeps it. The others are expanded.
 bool has_stablehlo_form(const Op& op);
 
-// Graph::scalars of one dtype: a program takes them as one argument [numbers.size()], since each argument costs a transfer.
-struct ScalarGroup {
-  DType dtype;
-  std::vector<size_t> numbers; // positions among Graph::scalars
-};
-std::vector<ScalarGroup> group_scalars(const Graph& graph);
-
-// MLIR text of a lowered graph: one public function @main. Parameters in the order of Graph::parameters, then the groups of scalars; results
-// in the order of Graph::outputs, row-major. A parameter with parameter_strides is taken with its dims in memory order, slowest first (a
-// dense buffer in any order of its dims is row-major so). Throws UserError(NotImplemented) that names a row without a form.
+// MLIR text of a lowered graph: one public function @main. Parameters in the order of Graph::parameters, then Graph::scalars as 0-d
+// tensors; results in the order of Graph::outputs, row-major. A parameter with parameter_strides is taken with its dims in memory order,
+// slowest first (a dense buffer in any order of its dims is row-major so). Throws UserError(NotImplemented) that names a row without a
+// form.
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options = {});
 
 } // namespace torch_xla

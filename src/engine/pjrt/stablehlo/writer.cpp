@@ -1,7 +1,6 @@
 // The writer of whole graphs: arguments, one node after the other, results.
 #include "engine/pjrt/stablehlo.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 #include <unordered_map>
@@ -83,8 +82,8 @@ class GraphWriter {
       add_parameter(v, graph_.parameter_strides[i]);
       argument_attributes_.push_back(alias_text(i));
     }
-    for (const ScalarGroup& group : group_scalars(graph_)) {
-      add_scalars(group);
+    for (ValueId v : graph_.scalars) {
+      values_[v] = text_.argument(graph_.type(v));
       argument_attributes_.emplace_back();
     }
   }
@@ -107,14 +106,6 @@ class GraphWriter {
     }
     Hlo argument = text_.argument({type.dtype, memory_order_dims(type.dims, strides)});
     values_[v] = from_memory_order(argument, type.dims, strides);
-  }
-
-  void add_scalars(const ScalarGroup& group) {
-    Hlo all = text_.argument({group.dtype, {static_cast<int64_t>(group.numbers.size())}});
-    for (size_t i = 0; i < group.numbers.size(); ++i) {
-      auto at = static_cast<int64_t>(i);
-      values_[graph_.scalars[group.numbers[i]]] = reshape(slice_dim(all, 0, at, at + 1), {});
-    }
   }
 
   Hlos read_operands(const Node& node) const {
@@ -178,19 +169,6 @@ class GraphWriter {
 
 } // namespace
 } // namespace stablehlo
-
-std::vector<ScalarGroup> group_scalars(const Graph& graph) {
-  std::vector<ScalarGroup> groups;
-  for (size_t i = 0; i < graph.scalars.size(); ++i) {
-    DType dtype = graph.type(graph.scalars[i]).dtype;
-    auto group = std::find_if(groups.begin(), groups.end(), [dtype](const ScalarGroup& g) { return g.dtype == dtype; });
-    if (group == groups.end()) {
-      group = groups.insert(group, {dtype, {}});
-    }
-    group->numbers.push_back(i);
-  }
-  return groups;
-}
 
 bool has_stablehlo_form(const Op& op) {
   return stablehlo::writers().count(op.name) > 0;
