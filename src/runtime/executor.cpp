@@ -46,15 +46,25 @@ Queue& queue() {
   return *q;
 }
 
-// The error in flight, with the user's line where the step is known.
+// An error that has the user's line; runs that take a failed output pass it on as it is.
+class DescribedError : public UserError {
+ public:
+  DescribedError(const Run& run, const UserError& e, int32_t location)
+      : UserError(e.kind(), run.describe ? str(e.what(), run.describe(location)) : e.what()) {}
+};
+
+// The error in flight, with the user's line.
 std::exception_ptr describe_error(const Run& run) {
   try {
     throw;
+  } catch (const DescribedError&) {
+    return std::current_exception();
   } catch (const StepError& e) {
-    std::string line = run.describe ? run.describe(e.location()) : std::string();
-    return std::make_exception_ptr(UserError(e.kind(), line.empty() ? e.what() : str(e.what(), "\n", line)));
+    return std::make_exception_ptr(DescribedError(run, e, e.location()));
+  } catch (const UserError& e) {
+    return std::make_exception_ptr(DescribedError(run, e, -1));
   } catch (const std::bad_alloc&) {
-    return std::make_exception_ptr(UserError(ErrorKind::OutOfMemory, "out of memory"));
+    return std::make_exception_ptr(DescribedError(run, UserError(ErrorKind::OutOfMemory, "out of memory"), -1));
   } catch (...) {
     return std::current_exception();
   }

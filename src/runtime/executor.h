@@ -19,7 +19,7 @@ struct Run {
   std::vector<uint64_t> scalars;
   RunOptions options;
   std::vector<BufferRef> outputs; // parallel to Graph::outputs; null where nobody wants the value
-  // The user's line for a node (Node::location as lowered), asked for when the run fails; may take the GIL.
+  // What to add to an error of a node (Node::location as lowered), or of the whole run (-1): the user's line. May take the GIL.
   std::function<std::string(int32_t)> describe;
 };
 

@@ -95,6 +95,16 @@ std::string line_of(const std::vector<int64_t>& locations, int32_t node) {
   return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
 }
 
+// For an error of a run: the user's line of the node, or of the last node where it is not known (-1).
+std::string describe(const std::vector<int64_t>& locations, int32_t node) {
+  std::string line = line_of(locations, node);
+  if (!line.empty()) {
+    return "\n" + line;
+  }
+  line = line_of(locations, static_cast<int32_t>(locations.size()) - 1);
+  return line.empty() ? line : "\nin the program whose last operation is at " + line;
+}
+
 void explain_compile(const Trace& trace, const ProgramEntry& entry, SyncCause cause) {
   std::string why = entry.programs.empty() ? "this trace was not seen before" : "the trace is known, but other values are alive at its end";
   env::debug_print(
@@ -180,7 +190,7 @@ void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
   run.scalars = std::move(trace.scalars());
   run.inputs = std::move(trace.inputs());
   run.donated = find_donated(run.inputs);
-  run.describe = [locations = std::move(trace.locations())](int32_t node) { return line_of(locations, node); };
+  run.describe = [locations = std::move(trace.locations())](int32_t node) { return describe(locations, node); };
   run.options.threads = at::get_num_threads();
   aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
   executed.add();

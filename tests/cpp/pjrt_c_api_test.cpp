@@ -30,6 +30,10 @@ TEST(PjrtCApi, ErrorsAndEvents) {
   FIELD(ErrorGetCode, code, PJRT_Error_GetCode_Args, code);
   STRUCT(EventArgs, PJRT_Event_Destroy_Args);
   FIELD(EventArgs, event, PJRT_Event_Destroy_Args, event);
+  STRUCT(EventOnReady, PJRT_Event_OnReady_Args);
+  FIELD(EventOnReady, event, PJRT_Event_OnReady_Args, event);
+  FIELD(EventOnReady, callback, PJRT_Event_OnReady_Args, callback);
+  FIELD(EventOnReady, user_arg, PJRT_Event_OnReady_Args, user_arg);
   STRUCT(EventArgs, PJRT_Event_Await_Args);
   FIELD(EventArgs, event, PJRT_Event_Await_Args, event);
 }

@@ -1,9 +1,12 @@
 // The client against a real plugin: values, transfers, donation, serialized programs, errors.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <thread>
 
 #include "engine/pjrt/executable.h"
 
@@ -128,6 +131,26 @@ TEST_F(PjrtClient, DonatedMemoryIsTaken) {
   auto outputs = run(*executable, {x}, {std::bit_cast<uint64_t>(1.0)}, true);
   EXPECT_EQ(read<float>(outputs[0]), (std::vector<float>{2, 3}));
   EXPECT_THROW(read<float>(x), UserError);
+}
+
+// The memory is the plugin's until the buffer that uses it, or the output that has taken it, is gone.
+TEST_F(PjrtClient, AdoptedMemory) {
+  alignas(64) float data[2] = {1, 2};
+  std::atomic<int> releases{0};
+  auto adopt = [&] { return std::make_shared<PjrtBuffer>(kPair, client_->adopt(kPair, data, [&releases] { ++releases; }), count_); };
+  EngineBufferRef x = adopt();
+  EXPECT_EQ(read<float>(x), (std::vector<float>{1, 2}));
+  auto executable = add_number();
+  EXPECT_EQ(read<float>(run(*executable, {x}, {std::bit_cast<uint64_t>(1.0)}, false)[0]), (std::vector<float>{2, 3}));
+  EXPECT_EQ(data[0], 1); // not given away
+  x.reset();
+  auto outputs = run(*executable, {adopt()}, {std::bit_cast<uint64_t>(2.0)}, true);
+  EXPECT_EQ(read<float>(outputs[0]), (std::vector<float>{3, 4}));
+  outputs.clear();
+  for (int i = 0; i < 1000 && releases < 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(releases, 2);
 }
 
 TEST_F(PjrtClient, SerializedProgramsRun) {

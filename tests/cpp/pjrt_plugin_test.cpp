@@ -141,6 +141,19 @@ TEST_F(FakeClient, TransfersFail) {
   EXPECT_EQ(read(buffer), expected_);
 }
 
+// The fake plugin cannot call back.
+TEST_F(FakeClient, AdoptedMemoryIsReleasedAtOnce) {
+  float data[4] = {1, 2, 3, 4};
+  int releases = 0;
+  {
+    PjrtBuffer buffer(kType, client_->adopt(kType, data, [&releases] { ++releases; }), count_);
+    EXPECT_EQ(releases, 1);
+  }
+  fail_next("upload", c::ErrorCode::kInternal);
+  expect_error(ErrorKind::Runtime, {"copying a tensor to the device"}, [&] { client_->adopt(kType, data, [&releases] { ++releases; }); });
+  EXPECT_EQ(releases, 1);
+}
+
 TEST_F(FakeClient, CompilationFails) {
   fail_next("compile", c::ErrorCode::kUnimplemented);
   expect_error(ErrorKind::NotImplemented, {"compiling a program", "UNIMPLEMENTED"}, [&] { compile(); });

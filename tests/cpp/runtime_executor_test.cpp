@@ -38,7 +38,7 @@ Run make_run(std::shared_ptr<Executable> executable, std::vector<BufferRef> inpu
   run.donated.resize(inputs.size());
   run.inputs = std::move(inputs);
   run.outputs = {std::make_shared<Buffer>(kType, Dims())};
-  run.describe = [](int32_t location) { return str("line ", location); };
+  run.describe = [](int32_t location) { return str("\nline ", location); };
   return run;
 }
 

@@ -93,6 +93,14 @@ struct EventArgs {
 };
 XLA_PJRT_STRUCT_SIZE(EventArgs, event);
 
+struct EventOnReady {
+  Head head;
+  Event* event;
+  void (*callback)(Error* error, void* user_arg); // destroys the error, which may be null
+  void* user_arg;
+};
+XLA_PJRT_STRUCT_SIZE(EventOnReady, user_arg);
+
 // ---- Plugin and client ----
 enum class NamedValueType : int { kString = 0, kInt64 = 1, kInt64List = 2, kFloat = 3, kBool = 4 };
 

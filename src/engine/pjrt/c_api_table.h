@@ -15,6 +15,7 @@ namespace torch_xla::pjrt::c {
   X(Error_GetCode, 2, ErrorGetCode, true)                                    \
   X(Event_Destroy, 5, EventArgs, true)                                       \
   X(Event_Await, 8, EventArgs, true)                                         \
+  X(Event_OnReady, 9, EventOnReady, false)                                   \
   X(Client_Create, 10, ClientCreate, true)                                   \
   X(Client_Destroy, 11, ClientDestroy, true)                                 \
   X(Client_PlatformName, 12, ClientText, true)                               \

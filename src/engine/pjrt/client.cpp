@@ -42,6 +42,40 @@ struct ValueText {
   }
 };
 
+constexpr const char* kUploading = "copying a tensor to the device";
+
+// What a plugin calls when an event has come. The event's own error is that of the buffer, which tells it to its readers.
+struct Callback {
+  PluginRef plugin;
+  c::Event* event;
+  std::function<void()> function;
+
+  static void run(c::Error* error, void* pointer) {
+    std::unique_ptr<Callback> callback(static_cast<Callback*>(pointer));
+    if (error) {
+      callback->plugin->destroy(error);
+    }
+    auto args = c::make<c::EventArgs>();
+    args.event = callback->event;
+    callback->plugin->call_quietly(kEvent_Destroy, args);
+    callback->function();
+  }
+};
+
+// Waits where the plugin cannot call.
+void call_when_ready(const PluginRef& plugin, c::Event* event, std::function<void()> function) {
+  if (!event || !plugin->has(kEvent_OnReady)) {
+    plugin->await(event, kUploading);
+    function();
+    return;
+  }
+  auto args = c::make<c::EventOnReady>();
+  args.event = event;
+  args.callback = &Callback::run;
+  args.user_arg = new Callback{plugin, event, std::move(function)};
+  plugin->call(kEvent_OnReady, args, kUploading);
+}
+
 // While it lives, tells on stderr once if a plugin does not answer: libtpu waits for ever on a machine without a TPU.
 class SlowAnswer {
  public:
@@ -63,7 +97,8 @@ class SlowAnswer {
   void watch(const std::string& path) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (!changed_.wait_for(lock, kPatience, [this] { return answered_; })) {
-      std::fprintf(stderr, "torch_xla: still waiting for the PJRT plugin %s to open its device; is the device there and free?\n", path.c_str());
+      std::fprintf(
+          stderr, "torch_xla: still waiting for the PJRT plugin %s to open its device; is the device there and free?\n", path.c_str());
     }
   }
 
@@ -164,21 +199,34 @@ Hash128 Client::fingerprint() const {
   return hash;
 }
 
-BufferHandle Client::upload(const Type& type, const Dims& strides, const void* data) const {
-  const Dims bytes = byte_strides(type, strides);
+BufferHandle Client::start_upload(
+    const Type& type, const Dims& byte_strides, const void* data, c::HostBufferSemantics semantics, c::Event** done) const {
   auto args = c::make<c::ClientBufferFromHostBuffer>();
   args.client = client_;
   args.data = data;
   args.type = buffer_type(type.dtype);
   args.dims = type.dims.data();
   args.num_dims = type.dims.size();
-  args.byte_strides = bytes.empty() ? nullptr : bytes.data();
-  args.num_byte_strides = bytes.size();
-  args.semantics = c::HostBufferSemantics::kImmutableOnlyDuringCall;
+  args.byte_strides = byte_strides.empty() ? nullptr : byte_strides.data();
+  args.num_byte_strides = byte_strides.size();
+  args.semantics = semantics;
   args.device = device_;
-  plugin_->call(kClient_BufferFromHostBuffer, args, "copying a tensor to the device");
-  BufferHandle buffer(shared_from_this(), args.buffer);
-  plugin_->await(args.done_with_host_buffer, "copying a tensor to the device");
+  plugin_->call(kClient_BufferFromHostBuffer, args, kUploading);
+  *done = args.done_with_host_buffer;
+  return {shared_from_this(), args.buffer};
+}
+
+BufferHandle Client::upload(const Type& type, const Dims& strides, const void* data) const {
+  c::Event* done = nullptr;
+  BufferHandle buffer = start_upload(type, byte_strides(type, strides), data, c::HostBufferSemantics::kImmutableOnlyDuringCall, &done);
+  plugin_->await(done, kUploading);
+  return buffer;
+}
+
+BufferHandle Client::adopt(const Type& type, void* data, std::function<void()> release) const {
+  c::Event* done = nullptr;
+  BufferHandle buffer = start_upload(type, {}, data, c::HostBufferSemantics::kMutableZeroCopy, &done);
+  call_when_ready(plugin_, done, std::move(release));
   return buffer;
 }
 

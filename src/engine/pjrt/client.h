@@ -1,6 +1,7 @@
 // Client: the plugin's device 0, and the handles of what lives on it. A handle owns one object of the plugin and keeps the client.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -72,6 +73,9 @@ class Client : public std::enable_shared_from_this<Client> {
 
   // `strides` in elements; empty: row-major. The buffer is row-major.
   BufferHandle upload(const Type& type, const Dims& strides, const void* data) const;
+  // A buffer of row-major memory that nobody else reads or writes any more: the plugin may use the memory itself. `release` is called once,
+  // on any thread, when it has done with it.
+  BufferHandle adopt(const Type& type, void* data, std::function<void()> release) const;
   // Row-major. Waits.
   void download(const BufferHandle& buffer, const Type& type, void* data) const;
   LoadedExecutableHandle compile(const std::string& mlir) const;
@@ -86,6 +90,9 @@ class Client : public std::enable_shared_from_this<Client> {
   explicit Client(PluginRef plugin) : plugin_(std::move(plugin)) {}
   void open(const NamedValues& options);
   c::DeviceDescription* description() const;
+  // `done` comes when the memory is the caller's again.
+  BufferHandle start_upload(
+      const Type& type, const Dims& byte_strides, const void* data, c::HostBufferSemantics semantics, c::Event** done) const;
   std::string read_text(const Entry<c::ClientText>& entry) const;
 
   PluginRef plugin_;

@@ -42,10 +42,11 @@ class PjrtEngine final : public Engine {
   }
 
   EngineBufferRef adopt(const Type& type, const Dims& strides, void* data, std::function<void()> release) override {
-    EngineBufferRef buffer = upload(type, strides, data);
-    if (release) {
-      release();
+    if (strides.empty()) {
+      return std::make_shared<PjrtBuffer>(type, client_->adopt(type, data, std::move(release)), count_);
     }
+    EngineBufferRef buffer = upload(type, strides, data);
+    release();
     return buffer;
   }
 

@@ -63,6 +63,7 @@ class Plugin {
       destroy(error);
     }
   }
+  void destroy(c::Error* error) const noexcept;
   // Waits for the event, which may be null, and destroys it. Throws the event's error as call() does.
   void await(c::Event* event, const char* doing) const;
 
@@ -86,7 +87,6 @@ class Plugin {
   void initialize();
   void read_attributes();
   [[noreturn]] void throw_error(c::Error* error, const char* doing) const;
-  void destroy(c::Error* error) const noexcept;
 
   std::string path_;
   const c::Api* api_ = nullptr;
