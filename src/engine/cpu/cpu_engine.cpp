@@ -1,5 +1,4 @@
 // The embedded engine: memory from the pool, programs from the compiler.
-#include <ATen/Version.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -55,7 +54,7 @@ class CpuEngine final : public Engine {
   }
 
   NamedValues attributes() const override {
-    return {{"kind", "cpu"}, {"vectors", at::get_cpu_capability()}, {"num_cores", int64_t{sysconf(_SC_NPROCESSORS_ONLN)}}};
+    return {{"kind", "cpu"}, {"num_cores", int64_t{sysconf(_SC_NPROCESSORS_ONLN)}}};
   }
 
   EngineMemoryInfo memory_info() const override {
