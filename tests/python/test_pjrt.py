@@ -252,6 +252,27 @@ def test_memory_of_a_gpu_is_a_share(first_error, tmp_path, variable, value):
     assert error.startswith("ValueError: PJRT_DEVICE=CUDA: ") and f"{variable}={value} is no share" in error
 
 
+def test_cuda_compiler_of_a_wheel_is_found(run_python, tmp_path):
+    for path in ("jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/cu13/bin/ptxas"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("")
+    source = f"""
+        import os, sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        import torch_xla
+        from torch_xla.experimental import plugins
+        print(plugins.find("CUDA")[0])
+        print(os.environ["XLA_FLAGS"])
+        plugins.find("cuda")
+        print(os.environ["XLA_FLAGS"])
+    """
+    plugin, *flags = run_python(source, XLA_FLAGS="--xla_one=1").splitlines()
+    assert plugin == str(tmp_path / "jax_plugins/xla_cuda13/xla_cuda_plugin.so")
+    assert flags == [f"--xla_one=1 --xla_gpu_cuda_data_dir={tmp_path / 'nvidia/cu13'}"] * 2
+    (same, *flags) = run_python(source, XLA_FLAGS="", CUDA_ROOT="/opt/cuda").splitlines()
+    assert same == plugin and flags == ["--xla_gpu_cuda_data_dir=/opt/cuda"] * 2
+
+
 def test_variables_of_the_gpu_allocator(run_python):
     out = run_python(
         """

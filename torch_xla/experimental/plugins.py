@@ -41,6 +41,15 @@ class DevicePlugin:
         return 1
 
 
+def _module_folders(module: str) -> list[Path]:
+    """The folders of an installed package, which is not imported. Empty if there is no such package."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # its parent is missing
+        return []
+    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or []]
+
+
 class _WheelPlugin(DevicePlugin):
     """A plugin in the folder of an installed module: the first of those (module, file) that is there."""
 
@@ -50,14 +59,9 @@ class _WheelPlugin(DevicePlugin):
     def find_library(self) -> str | None:
         """Path of the plugin, without importing its module. None if no wheel that has it is installed."""
         for module, file in self._files:
-            try:
-                spec = importlib.util.find_spec(module)
-            except ModuleNotFoundError:  # its parent is missing
-                continue
-            folders = (spec and spec.submodule_search_locations) or []
-            for folder in folders:
-                if (path := Path(folder) / file).is_file():
-                    return str(path)
+            for folder in _module_folders(module):
+                if (folder / file).is_file():
+                    return str(folder / file)
         return None
 
     def library_path(self) -> str:
@@ -82,8 +86,23 @@ def _is_on(variable: str) -> bool:
     return os.environ[variable].lower() not in ("", "0", "false")
 
 
+def _find_cuda() -> Path | None:
+    """The folder of CUDA's compiler: CUDA_ROOT, or that of a wheel."""
+    if root := os.environ.get("CUDA_ROOT"):
+        return Path(root)
+    folders = [folder for module in ("nvidia.cu13", "nvidia.cuda_nvcc") for folder in _module_folders(module)]
+    return next((folder for folder in folders if (folder / "bin/ptxas").is_file()), None)
+
+
 class _CudaPlugin(_WheelPlugin):
     """NVIDIA GPUs, with the plugin of the jax-cuda wheels."""
+
+    def library_path(self) -> str:
+        """Path of the plugin. XLA_FLAGS gets the folder of CUDA's compiler unless it names one."""
+        flags = os.environ.get("XLA_FLAGS", "")
+        if "xla_gpu_cuda_data_dir" not in flags and (folder := _find_cuda()):
+            os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_cuda_data_dir={folder}".strip()
+        return super().library_path()
 
     def client_create_options(self) -> ClientOptions:
         """Of the allocator, by the original's variables; XLA's own choice is 0.75 of the memory, taken at once.
