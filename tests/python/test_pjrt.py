@@ -343,6 +343,19 @@ def test_programs_are_kept_on_disk(run_plugin):
     assert again == out and mended.keys() == files.keys() and mended[damaged] > files[damaged]
 
 
+def test_process_ends_while_programs_run(run_plugin):
+    out, _ = run_plugin("""
+        import torch, torch_xla
+        model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(6)]).to("xla")
+        x = torch.randn(256, 512).to("xla")
+        print("started", flush=True)
+        for _ in range(5):
+            x = model(x)
+            torch_xla.sync()
+    """)
+    assert out == "started"
+
+
 # ---- Failures: one exception each; what was not given to the failed run keeps its values ----
 def test_the_fake_plugin_runs(run_fake):
     assert run_fake("""
