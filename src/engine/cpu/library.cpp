@@ -11,6 +11,7 @@
 #include "core/errors.h"
 #include "engine/cpu/aten_allocator.h"
 #include "engine/cpu/library_args.h"
+#include "engine/cpu/library_matmul.h"
 #include "engine/engine.h"
 
 namespace torch_xla::cpu {
@@ -92,6 +93,7 @@ struct LibraryCall::Impl {
   std::vector<at::Tensor> outs; // empty: the functional form is called
   torch::jit::Stack stack; // template
   bool mutates = false; // operand 0 is written: it must be a copy
+  bool by_onednn = false; // a product, into outs[0]
 
   Impl(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
   void find_op(bool may_write_into);
@@ -115,6 +117,7 @@ LibraryCall::Impl::Impl(const LaidOutGraph& laid_out, const Node& node, bool may
     results.push_back({graph.type(v), laid_out.places[v].strides});
   }
   find_op(may_write_into);
+  by_onednn = !outs.empty() && prefers_onednn(graph, node);
   stack = make_stack(op->schema(), node, operands);
   for (const at::Tensor& t : outs) {
     stack.emplace_back(t);
@@ -143,6 +146,10 @@ void LibraryCall::Impl::find_op(bool may_write_into) {
 void LibraryCall::Impl::call(torch::jit::Stack& args) const {
   c10::InferenceMode inference;
   PoolRedirect redirect;
+  if (by_onednn) {
+    multiply_by_onednn(operands, outs[0]);
+    return;
+  }
   if (mutates) {
     args[0] = args[0].toTensor().clone();
   }
