@@ -141,6 +141,28 @@ TEST_F(FakeClient, TransfersFail) {
   EXPECT_EQ(read(buffer), expected_);
 }
 
+TEST_F(FakeClient, EqualNumbersAreUploadedOnce) {
+  Graph graph;
+  graph.outputs = {graph.add_parameter(kType), graph.add_scalar(DType::F64)};
+  graph.add_scalar(DType::F64);
+  graph.add_scalar(DType::F64);
+  executable_ = std::make_unique<PjrtExecutable>(client_->compile(kProgram), Signature(graph, {-1}), kProgram, count_);
+  EngineBufferRef input = upload();
+  auto live_after = [&](std::vector<uint64_t> numbers) {
+    RunArgs args = args_for(input);
+    args.scalars = std::move(numbers);
+    executable_->run(args);
+    args.outputs.clear();
+    return live_objects();
+  };
+  int one = live_after({1, 1, 1});
+  EXPECT_EQ(live_after({1, 1, 1}), one);
+  EXPECT_EQ(live_after({1, 2, 2}), one + 1);
+  for (uint64_t i = 3; i < 100; ++i) {
+    EXPECT_LE(live_after({i, i + 1000, i}), one + 10); // old ones go
+  }
+}
+
 // The fake plugin cannot call back.
 TEST_F(FakeClient, AdoptedMemoryIsReleasedAtOnce) {
   float data[4] = {1, 2, 3, 4};

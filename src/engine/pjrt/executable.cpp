@@ -71,6 +71,9 @@ void PjrtExecutable::collect_arguments(const RunArgs& args) {
       kept_.push_back(static_cast<int64_t>(i));
     }
   }
+  if (uploaded_.size() > 2 * scalars_.size()) {
+    uploaded_.clear();
+  }
   for (size_t i = 0; i < args.scalars.size(); ++i) {
     arguments_.push_back(scalar_buffer(i, args.scalars[i]));
   }
@@ -78,12 +81,16 @@ void PjrtExecutable::collect_arguments(const RunArgs& args) {
 
 c::Buffer* PjrtExecutable::scalar_buffer(size_t i, uint64_t bits) {
   Scalar& scalar = scalars_[i];
-  if (!scalar.buffer.get() || scalar.bits != bits) {
-    // The low bytes are the number of a narrower type, too.
-    scalar.buffer = client().upload({signature_.scalars[i], {}}, {}, &bits);
-    scalar.bits = bits;
+  if (!scalar.buffer || scalar.bits != bits) {
+    DType dtype = signature_.scalars[i];
+    std::shared_ptr<BufferHandle>& buffer = uploaded_[{dtype, bits}];
+    if (!buffer) {
+      // The low bytes are the number of a narrower type, too.
+      buffer = std::make_shared<BufferHandle>(client().upload({dtype, {}}, {}, &bits));
+    }
+    scalar = {bits, buffer};
   }
-  return scalar.buffer.get();
+  return scalar.buffer->get();
 }
 
 c::Event* PjrtExecutable::execute(std::vector<BufferHandle>& results) {

@@ -1,6 +1,8 @@
 // A program of a PJRT plugin.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -42,10 +44,10 @@ class PjrtExecutable final : public Executable {
   }
 
  private:
-  // A number of the last run and its 0-d buffer: most numbers are the same in all runs.
+  // A number of the last run and its 0-d buffer: most numbers are the same in all runs, and many in one run are equal.
   struct Scalar {
     uint64_t bits = 0;
-    BufferHandle buffer;
+    std::shared_ptr<BufferHandle> buffer;
   };
 
   const Client& client() const {
@@ -65,6 +67,7 @@ class PjrtExecutable final : public Executable {
   int64_t scratch_bytes_ = 0;
   std::mutex mutex_; // one start at a time; guards all below
   std::vector<Scalar> scalars_;
+  std::map<std::pair<DType, uint64_t>, std::shared_ptr<BufferHandle>> uploaded_; // numbers of this run and of some before
   std::vector<c::Buffer*> arguments_;
   std::vector<int64_t> kept_; // aliased parameters that this run must not give away
 };
