@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/strides.h"
 
 namespace torch_xla::cpu {
 
@@ -27,12 +28,8 @@ LaidOutGraph lay_out(const Graph& graph);
 
 // Equal addresses: extents of 1 do not count.
 bool same_strides(const Dims& dims, const Dims& a, const Dims& b);
-// Strides are a permutation of dense row-major ones.
-bool is_dense(const Dims& dims, const Dims& strides);
 // Strides of [N, C, spatial...] with the channels innermost.
 Dims channels_last_strides(const Dims& dims);
-// Number of elements from the first to the last address.
-int64_t span_elements(const Dims& dims, const Dims& strides);
 
 // A view whose numbers are meant on memory with `base_strides`, on memory that has `actual` instead; nullopt when it is no strided view
 // there.

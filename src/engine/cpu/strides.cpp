@@ -1,4 +1,4 @@
-// Arithmetic on strides: density, composition of views, memory orders that ATen's kernels return.
+// Arithmetic on strides: composition of views, memory orders that ATen's kernels return.
 #include <algorithm>
 #include <string_view>
 
@@ -100,22 +100,6 @@ bool same_strides(const Dims& dims, const Dims& a, const Dims& b) {
     }
   }
   return true;
-}
-
-bool is_dense(const Dims& dims, const Dims& strides) {
-  auto merged = merge_memory_dims(dims, strides, strides);
-  return num_elements(dims) <= 1 || (merged.size() == 1 && merged[0].base == 1);
-}
-
-int64_t span_elements(const Dims& dims, const Dims& strides) {
-  int64_t last = 0;
-  for (size_t d = 0; d < dims.size(); ++d) {
-    if (dims[d] == 0) {
-      return 0;
-    }
-    last += (dims[d] - 1) * strides[d];
-  }
-  return last + 1;
 }
 
 std::optional<StridedView> compose_view(

@@ -3,20 +3,10 @@
 
 #include "engine/pjrt/stablehlo/primitive.h"
 #include "engine/pjrt/stablehlo/view_plan.h"
+#include "ir/strides.h"
 
 namespace torch_xla::stablehlo {
 namespace {
-
-// Dims by their stride, slowest first; dims of one element come first, as their stride says nothing.
-Dims memory_order(const Dims& dims, const Dims& strides) {
-  Dims order;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    order.push_back(static_cast<int64_t>(i));
-  }
-  auto rank = [&](int64_t d) { return std::pair(dims[static_cast<size_t>(d)] != 1, -strides[static_cast<size_t>(d)]); };
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return rank(a) < rank(b); });
-  return order;
-}
 
 Dims inverse(const Dims& order) {
   Dims result(order.size(), 0);
@@ -32,20 +22,6 @@ Dims permuted(const Dims& dims, const Dims& order) {
     result.push_back(dims[static_cast<size_t>(d)]);
   }
   return result;
-}
-
-// Whether the elements lie side by side, in some order.
-bool is_dense(const Dims& dims, const Dims& strides) {
-  Dims order = memory_order(dims, strides);
-  int64_t step = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    auto d = static_cast<size_t>(order[i]);
-    if (dims[d] != 1 && strides[d] != step) {
-      return false;
-    }
-    step *= dims[d];
-  }
-  return true;
 }
 
 Hlo zero(const Hlo& x) {
@@ -68,11 +44,8 @@ Hlo element_numbers(Text& text, const ViewGeometry& view, int64_t length) {
 // Where the elements of a value lie: all of memory in the order of the dims' strides, or here and there, with gaps or at one place.
 class Memory {
  public:
-  Memory(const Dims& dims, const Dims& strides) : place_{dims, strides, dims, strides, 0}, is_dense_(is_dense(dims, strides)) {
-    for (size_t i = 0; i < dims.size(); ++i) {
-      length_ += (dims[i] - 1) * strides[i];
-    }
-  }
+  Memory(const Dims& dims, const Dims& strides)
+      : place_{dims, strides, dims, strides, 0}, is_dense_(is_dense(dims, strides)), length_(span_elements(dims, strides)) {}
 
   // Row-major dims of the memory, gaps included.
   Dims extents() const {
@@ -100,7 +73,7 @@ class Memory {
 
   ViewGeometry place_;
   bool is_dense_;
-  int64_t length_ = 1;
+  int64_t length_;
 };
 
 // Extents of the plan's dims: in the view's order, or slowest first.

@@ -1,0 +1,15 @@
+// What strides say of memory. Strides are in elements and not negative.
+#pragma once
+
+#include "core/inline_vec.h"
+
+namespace torch_xla {
+
+// Dims by their stride, slowest first; dims of one element come first, as their stride says nothing.
+Dims memory_order(const Dims& dims, const Dims& strides);
+// Strides are a permutation of dense row-major ones.
+bool is_dense(const Dims& dims, const Dims& strides);
+// Number of elements from the first to the last address.
+int64_t span_elements(const Dims& dims, const Dims& strides);
+
+} // namespace torch_xla
