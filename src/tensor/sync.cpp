@@ -120,11 +120,11 @@ void explain_compile(const Trace& trace, const ProgramEntry& entry, SyncCause ca
           trace.key().hex()));
 }
 
-CompileOptions compile_options(Trace& trace) {
-  return {read_precision(), find_donated(trace.inputs()), [&trace](int32_t node) { return line_of(trace.locations(), node); }};
+CompileOptions compile_options(Trace& trace, const Precision& precision) {
+  return {precision, find_donated(trace.inputs()), [&trace](int32_t node) { return line_of(trace.locations(), node); }};
 }
 
-const Program& compile(Trace& trace, ProgramEntry& entry, SyncCause cause) {
+const Program& compile(Trace& trace, ProgramEntry& entry, const Precision& precision, SyncCause cause) {
   static metrics::Metric time("CompileTime", metrics::Unit::kTime);
   static metrics::Counter count("UncachedCompile");
   metrics::Timed timed(time);
@@ -135,7 +135,7 @@ const Program& compile(Trace& trace, ProgramEntry& entry, SyncCause cause) {
   Graph graph = trace.graph();
   graph.outputs = list_values(entry.wanted);
   Program program{nullptr, graph.outputs, entry.wanted};
-  program.executable = engine().compile(engine().lower(graph), compile_options(trace));
+  program.executable = engine().compile(engine().lower(graph), compile_options(trace, precision));
   entry.programs.push_back(std::move(program));
   return entry.programs.back();
 }
@@ -154,7 +154,7 @@ const Program& find_or_compile(Trace& trace, const ValueBits& alive, SyncCause c
   for (size_t i = 0; i < alive.size(); ++i) {
     entry.wanted[i] |= alive[i];
   }
-  return compile(trace, entry, cause);
+  return compile(trace, entry, precision, cause);
 }
 
 bool is_set(const ValueBits& bits, ValueId v) {

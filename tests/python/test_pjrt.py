@@ -292,7 +292,6 @@ def test_variables_of_the_gpu_allocator(run_python):
 def test_precision_of_products(run_fake, tmp_path):
     lines = run_fake(
         """
-import torch_xla.debug.metrics as met
 from torch_xla import backends
 x = torch.ones(4, 4).to("xla")
 for word in ("highest", "high", "default", "high"):
