@@ -1,6 +1,7 @@
 """`torch.xla`: what PyTorch and programs look for under a device's name (devices, streams, random state, memory)."""
 
 import contextlib
+import importlib
 import types
 from dataclasses import dataclass
 
@@ -245,3 +246,11 @@ def memory_summary(device=None, abbreviated: bool = False) -> str:
 
 def empty_cache() -> None:
     """Nothing: the pool keeps its pages, because the first touch of fresh ones is dear."""
+
+
+# ---- Code generation ----
+def __getattr__(name: str):
+    """The names that inductor looks for, when it does: importing them with this module would import inductor."""
+    if name in ("Scheduling", "PythonWrapperCodegen", "CppWrapperCodegen", "WrapperFxCodegen"):
+        return getattr(importlib.import_module("torch_xla._inductor"), name)
+    raise AttributeError(f"module 'torch.xla' has no attribute {name!r}")

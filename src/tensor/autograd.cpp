@@ -13,6 +13,10 @@ bool takes_part(const at::Tensor& t) {
   return (t.requires_grad() && c10::GradMode::is_enabled()) || t._fw_grad(/*level=*/0).defined();
 }
 
+void call_registered_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  op.callBoxedForDispatchKey(c10::DispatchKey::Autograd, *stack);
+}
+
 } // namespace
 
 bool needs_no_autograd(c10::DispatchKeySet keys, std::span<const PointwiseArg> args) {
@@ -32,6 +36,11 @@ void note_write(c10::DispatchKeySet keys, const at::Tensor& written) {
   if (keys.has(c10::DispatchKey::ADInplaceOrView)) {
     written.unsafeGetTensorImpl()->bump_version();
   }
+}
+
+const c10::BoxedKernel& generic_autograd_kernel() {
+  static const auto kernel = c10::BoxedKernel::makeFromFunction<&call_registered_autograd>();
+  return kernel;
 }
 
 } // namespace torch_xla

@@ -77,7 +77,7 @@ class SignatureClass {
       if (needs_no_autograd(keys, args) && takes(row, args)) {
         return record(row, args);
       }
-      return slots[N].handle->redispatch(generic_autograd(keys), self, rest...);
+      return call_generic_autograd(*slots[N].handle, keys, self, rest...);
     }
   };
 
@@ -108,7 +108,7 @@ class SignatureClass {
         note_write(keys, self);
         return self;
       }
-      return slots[N].handle->redispatch(generic_autograd(keys), self, rest...);
+      return call_generic_autograd(*slots[N].handle, keys, self, rest...);
     }
   };
 
@@ -140,7 +140,7 @@ class SignatureClass {
         note_write(keys, result);
         return result;
       }
-      return slots[N].handle->redispatch(generic_autograd(keys), self, rest..., result);
+      return call_generic_autograd(*slots[N].handle, keys, self, rest..., result);
     }
   };
 

@@ -1,0 +1,31 @@
+"""What inductor, torch.compile's default backend, finds for the device `xla`: an error that says what to use instead."""
+
+from torch._inductor.codegen.common import DeviceOpOverrides, register_device_op_overrides
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen as _PythonWrapperCodegen
+from torch._inductor.scheduler import BaseScheduling
+
+_MESSAGE = (
+    'torch.compile\'s backend "inductor" does not generate code for the device xla: use '
+    'torch.compile(..., backend="aot_eager") or "openxla", or leave torch.compile away, '
+    "because what runs on xla is compiled as a whole without it"
+)
+
+
+class Scheduling(BaseScheduling):
+    """Asked for what the device's kernels can do. Raises NotImplementedError."""
+
+    def __init__(self, scheduler):
+        raise NotImplementedError(_MESSAGE)
+
+
+class PythonWrapperCodegen(_PythonWrapperCodegen):
+    """Asked for the code around the kernels. Raises NotImplementedError."""
+
+    @staticmethod
+    def create(*args, **kwargs):
+        """Raises NotImplementedError."""
+        raise NotImplementedError(_MESSAGE)
+
+
+CppWrapperCodegen = WrapperFxCodegen = PythonWrapperCodegen
+register_device_op_overrides("xla", DeviceOpOverrides())
