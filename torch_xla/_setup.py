@@ -5,8 +5,9 @@ import os
 import torch
 from torch.utils import backend_registration
 
-from . import _auto_sync, _device_module, _XLAC
+from . import _auto_sync, _device_module, _legacy_types, _serialization, _XLAC
 from .experimental import plugins as _plugins  # noqa: F401 (tells the engine where plugins are)
+from .utils import dlpack as _dlpack
 
 NAME = "xla"
 
@@ -43,6 +44,9 @@ def register() -> None:
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, _device_module)
     _add_methods()
+    _legacy_types.add_types(_device_module)
+    _serialization.install()
+    _dlpack._install()
     torch.set_autocast_dtype(NAME, torch.bfloat16)
     _auto_sync.install()
     # As for CPU tensors, backward runs on the thread that calls it, without two switches of threads.

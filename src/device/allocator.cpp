@@ -3,6 +3,9 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <mutex>
+#include <unordered_set>
+
 #include "core/errors.h"
 #include "device/device.h"
 #include "engine/engine.h"
@@ -53,13 +56,45 @@ struct XlaAllocator final : c10::DeviceAllocator {
   }
 };
 
-// The device reads all host memory, so pinned memory is plain memory.
+// What pin_memory() has made and nobody has freed yet: is_pinned() asks for it. Any thread.
+class PinnedBlocks {
+ public:
+  static PinnedBlocks& get() {
+    static auto* blocks = new PinnedBlocks; // tensors may outlive static destruction
+    return *blocks;
+  }
+  void add(const void* data) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    blocks_.insert(data);
+  }
+  void remove(const void* data) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    blocks_.erase(data);
+  }
+  bool contains(const void* data) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return blocks_.count(data) != 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<const void*> blocks_; // guarded by mutex_
+};
+
+void free_pinned(void* data) {
+  PinnedBlocks::get().remove(data);
+  c10::GetCPUAllocator()->raw_deallocate(data);
+}
+
+// The device reads all host memory, so pinned memory is plain memory that is remembered.
 struct XlaHostAllocator final : at::HostAllocator {
   c10::DataPtr allocate(size_t nbytes) override {
-    return c10::GetCPUAllocator()->allocate(nbytes);
+    void* data = c10::GetCPUAllocator()->raw_allocate(nbytes);
+    PinnedBlocks::get().add(data);
+    return {data, data, &free_pinned, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override {
-    return c10::GetCPUAllocator()->raw_deleter();
+    return &free_pinned;
   }
   void copy_data(void* dest, const void* src, std::size_t count) const override {
     default_copy_data(dest, src, count);
@@ -76,6 +111,10 @@ struct XlaHostAllocator final : at::HostAllocator {
 };
 
 } // namespace
+
+bool is_pinned(const void* data) {
+  return data != nullptr && PinnedBlocks::get().contains(data);
+}
 
 void register_allocators() {
   // Both live as long as the process: PyTorch keeps the pointers.

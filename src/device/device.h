@@ -19,6 +19,9 @@ void set_current_device(c10::DeviceIndex index);
 // True in a process that was forked from one that had used the device: here tensors may be freed, and nothing may run.
 bool in_bad_fork();
 
+// True for the address of a storage that pin_memory() has made. Any thread.
+bool is_pinned(const void* data);
+
 // One of each, called by register_device().
 void register_hooks();
 void register_guard();

@@ -1,6 +1,6 @@
 // PrivateUse1 hooks: what PyTorch asks of a device outside of its kernels.
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
-#include <c10/core/CPUAllocator.h>
 
 #include "device/device.h"
 #include "tensor/api.h"
@@ -36,12 +36,11 @@ struct XlaHooks final : at::PrivateUse1HooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
     return index < 0 ? current_device() : exchangeDevice(index);
   }
-  // Memory that the device reads directly is all memory of the process: nothing needs to be pinned.
-  bool isPinnedPtr(const void* /*data*/) const override {
-    return false;
+  bool isPinnedPtr(const void* data) const override {
+    return is_pinned(data);
   }
   c10::Allocator* getPinnedMemoryAllocator() const override {
-    return c10::GetCPUAllocator();
+    return at::getHostAllocator(kXlaType);
   }
   c10::Device getDeviceFromPtr(void* /*data*/) const override {
     return {kXlaType, 0};

@@ -96,14 +96,6 @@ const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, std:
   return self;
 }
 
-at::Tensor& set_storage(at::Tensor& self, c10::Storage source) {
-  int64_t items = static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
-  self.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(source));
-  self.unsafeGetTensorImpl()->set_storage_offset(0);
-  self.unsafeGetTensorImpl()->set_sizes_contiguous({items});
-  return self;
-}
-
 at::Tensor& set_storage_offset(
     at::Tensor& self, c10::Storage source, c10::SymInt offset, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
   at::native::checkSetStorage(self, source, offset, size, stride);
@@ -118,6 +110,11 @@ at::Tensor& set_storage_offset(
   return self;
 }
 
+at::Tensor& set_storage(at::Tensor& self, c10::Storage source) {
+  auto items = static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
+  return set_storage_offset(self, std::move(source), 0, c10::SymInt(items), {});
+}
+
 at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
   if (self.unsafeGetTensorImpl() != source.unsafeGetTensorImpl()) {
     return set_storage_offset(self, source.storage(), source.storage_offset(), source.sym_sizes(), source.sym_strides());
@@ -130,6 +127,8 @@ at::Tensor& set_nothing(at::Tensor& self) {
   set_storage(self, std::move(storage));
   return self;
 }
+
+void record_stream(at::Tensor& /*self*/, c10::Stream /*stream*/) {} // all streams run in one order
 
 at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
   if (self.numel() == 0) {
@@ -216,6 +215,7 @@ void register_basic_kernels(torch::Library& m) {
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   m.impl("set_", TORCH_FN(set_nothing));
+  m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("fill_.Scalar", TORCH_FN(fill_number));
   m.impl("fill_.Tensor", TORCH_FN(fill_tensor));
   m.impl("zero_", TORCH_FN(zero_));

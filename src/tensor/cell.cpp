@@ -47,17 +47,23 @@ void* next_address(size_t nbytes) {
   return reinterpret_cast<void*>(std::exchange(begin, begin + size));
 }
 
+} // namespace
+
 void delete_cell(void* context) {
   delete static_cast<Cell*>(context);
 }
-
-} // namespace
 
 c10::DataPtr make_cell(size_t nbytes, int device, Cell** cell) {
   *cell = new Cell;
   (*cell)->nbytes = nbytes;
   (*cell)->device = device;
   return {next_address(nbytes), *cell, &delete_cell, c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device))};
+}
+
+void move_cell(c10::DataPtr& data, size_t nbytes) {
+  void* address = next_address(nbytes);
+  const c10::Device device = data.device();
+  data = c10::DataPtr(address, data.release_context(), &delete_cell, device);
 }
 
 c10::DataPtr allocate_cell(size_t nbytes, int device) {

@@ -31,16 +31,25 @@ struct Cell : FreeListed<Cell> {
   int device = 0;
 };
 
-// The cell of a device tensor; null for a storage that is not ours (null pointer).
-inline Cell* find_cell(const at::Tensor& tensor) {
-  return static_cast<Cell*>(tensor.unsafeGetTensorImpl()->unsafe_storage().data_ptr().get_context());
-}
+// Deletes what make_cell made; its address tells cells from the contexts of other owners.
+void delete_cell(void* context);
+
+// The cell of a device tensor; null for a storage that is not ours: a null pointer, a slice of another storage, foreign memory.
 inline Cell* find_cell(const c10::Storage& storage) {
-  return static_cast<Cell*>(storage.data_ptr().get_context());
+  return storage.data_ptr().cast_context<Cell>(&delete_cell);
+}
+inline Cell* find_cell(const at::Tensor& tensor) {
+  return find_cell(tensor.unsafeGetTensorImpl()->unsafe_storage());
 }
 
 // A cell with an address of its own in reserved memory.
 c10::DataPtr make_cell(size_t nbytes, int device, Cell** cell);
+// Gives the cell another address, with room for nbytes.
+void move_cell(c10::DataPtr& data, size_t nbytes);
+
+inline constexpr const char* kNoCell =
+    "the tensor's storage is not the XLA device's own memory: it is a slice of another storage or was made from a pointer. Such memory "
+    "cannot be read; take a view of a tensor instead, or exchange tensors by torch_xla.utils.dlpack";
 
 inline DType to_dtype(c10::ScalarType t) {
   return static_cast<DType>(t);

@@ -75,7 +75,7 @@ Source find_source(const at::Tensor& t) {
   RecorderState& state = recorder();
   std::lock_guard<std::mutex> lock(state.mutex);
   Cell* cell = find_cell(t);
-  TORCH_CHECK(cell, "the tensor has no storage on the XLA device");
+  TORCH_CHECK(cell, kNoCell);
   if (!cell->value) {
     return {nullptr, t.scalar_type(), {}, {}, static_cast<int64_t>(cell->nbytes)};
   }
@@ -168,14 +168,13 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) {
 
 // Writes a part of a storage whose elements rows cannot handle: through a copy of the whole.
 void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) {
-  auto items = static_cast<int64_t>(destination.storage().nbytes() / destination.element_size());
-  at::Tensor flat = destination.as_strided({items}, {1}, 0);
-  flat = flat.is_conj() ? flat.conj() : flat;
-  flat = flat.is_neg() ? flat._neg_view() : flat;
-  at::Tensor whole = read_on_cpu(flat).clone();
-  whole.as_strided(destination.sizes(), destination.strides(), destination.storage_offset()).copy_(source);
+  check_bounds(destination, destination.storage().nbytes());
+  at::Tensor bytes = at::empty({0}, destination.options().dtype(at::kByte)).set_(destination.storage());
+  at::Tensor whole = read_on_cpu(bytes).clone();
+  at::Tensor part = at::empty({0}, source.options());
+  part.set_(whole.storage(), destination.storage_offset(), destination.sizes(), destination.strides()).copy_(source);
   Dims strides;
-  write_buffer(flat, upload(whole, &strides));
+  write_buffer(bytes, upload(whole, &strides));
 }
 
 bool fills_storage(const at::Tensor& t) {
@@ -190,6 +189,7 @@ at::Tensor read_on_cpu(const at::Tensor& t) {
     return uninitialized_on_cpu(t);
   }
   Source source = find_source(t);
+  check_bounds(t, static_cast<size_t>(source.nbytes));
   Executor::get().wait_for_room();
   if (!source.buffer) {
     return uninitialized_on_cpu(t);
@@ -315,22 +315,12 @@ void reinterpret_buffer_locked(Cell& cell, const Type& type) {
 }
 
 void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
-  std::lock_guard<std::mutex> lock(recorder().mutex);
-  Cell* old = find_cell(storage);
+  Recording recording;
+  Cell* cell = find_cell(storage);
+  TORCH_CHECK(cell, kNoCell);
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  Cell* grown = nullptr;
-  c10::DataPtr data = make_cell(nbytes, 0, &grown);
-  if (old && old->value && old->nbytes > 0 && nbytes > 0) {
-    at::Tensor bytes = storage_on_cpu(source_locked(*old));
-    at::Tensor resized = at::zeros({static_cast<int64_t>(nbytes)}, at::kByte);
-    std::memcpy(resized.mutable_data_ptr(), bytes.const_data_ptr(), std::min(nbytes, old->nbytes));
-    EngineBufferRef payload = engine().adopt(type_of(resized), {}, resized.mutable_data_ptr(), [resized] {});
-    grown->dtype = DType::U8;
-    grown->dims = {static_cast<int64_t>(nbytes)};
-    grown->strides = {1};
-    grown->set_value(LazyValue::ready(std::make_shared<Buffer>(std::move(payload))));
-  }
-  impl->set_data_ptr_noswap(std::move(data));
+  move_cell(impl->_mutable_data_ptr_no_checks(), nbytes);
+  recording.resize(*cell, nbytes);
   impl->set_nbytes(nbytes);
 }
 

@@ -1,6 +1,8 @@
 // Reading and writing cells, and making tensors.
 #include "tensor/recorder.h"
 
+#include <ATen/EmptyTensor.h>
+
 #include <bit>
 
 #include "core/errors.h"
@@ -42,7 +44,7 @@ Cell& device_cell(const at::Tensor& t) {
       t.device().str(),
       "! (move the tensor or its module with .to('xla'))");
   Cell* cell = find_cell(t);
-  XLA_CHECK(cell, "the tensor has no storage on the XLA device");
+  XLA_CHECK(cell, kNoCell);
   return *cell;
 }
 
@@ -110,6 +112,22 @@ bool is_xla_tensor(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
 }
 
+void check_bounds(const at::Tensor& t, size_t storage_nbytes) {
+  size_t needed = at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.dtype().itemsize(), static_cast<size_t>(t.storage_offset()));
+  TORCH_CHECK(
+      needed <= storage_nbytes,
+      "the tensor's sizes ",
+      t.sizes(),
+      ", strides ",
+      t.strides(),
+      " and storage offset ",
+      t.storage_offset(),
+      " need a storage of ",
+      needed,
+      " bytes, but it has ",
+      storage_nbytes);
+}
+
 bool is_native_tensor(const at::Tensor& t) {
   return is_native(to_dtype(t.scalar_type())) && (t.device().type() == c10::DeviceType::PrivateUse1 || t.dim() == 0);
 }
@@ -136,17 +154,21 @@ void Recording::set_content(Cell& cell, ValueId v) {
   cell.set_value(trace_.lazy(v));
 }
 
+// Makes the cell a base that a view of the tensor's dtype and place can be taken of.
+void Recording::ensure_base(Cell& cell, const at::Tensor& t) {
+  check_bounds(t, cell.nbytes);
+  ensure_dtype(cell, to_dtype(t.scalar_type()));
+}
+
 // Gives a storage that nobody wrote yet, or whose content has another type, a flat geometry of the wanted type.
-void Recording::ensure_base(Cell& cell, DType dtype) {
+void Recording::ensure_dtype(Cell& cell, DType dtype) {
   if (cell.value && cell.dtype == dtype) {
     return;
   }
   XLA_CHECK(item_size(dtype) > 0, "the XLA device cannot hold elements of this type");
-  XLA_CHECK(
-      !cell.value || cell.nbytes % item_size(dtype) == 0,
-      "the storage's ",
-      cell.nbytes,
-      " bytes are no whole number of elements of the view's dtype");
+  if (size_t rest = cell.nbytes % item_size(dtype)) {
+    resize(cell, cell.nbytes + item_size(dtype) - rest);
+  }
   Dims flat{static_cast<int64_t>(cell.nbytes / item_size(dtype))};
   if (cell.value) {
     reinterpret(cell, {dtype, flat});
@@ -154,6 +176,27 @@ void Recording::ensure_base(Cell& cell, DType dtype) {
   cell.dtype = dtype;
   cell.dims = flat;
   cell.strides = {1};
+}
+
+void Recording::resize(Cell& cell, size_t nbytes) {
+  size_t old = std::exchange(cell.nbytes, nbytes);
+  if (!cell.value || old == nbytes) {
+    return;
+  }
+  if (old == 0 || nbytes == 0) {
+    cell.set_value(nullptr);
+    return;
+  }
+  cell.nbytes = old;
+  ensure_dtype(cell, DType::U8);
+  ValueId bytes = content(cell);
+  Type result{DType::U8, {static_cast<int64_t>(nbytes)}};
+  Attrs flat{std::vector<int64_t>{1}, std::vector<int64_t>{1}, int64_t{0}};
+  bytes = nbytes < old ? node(kViewOp, {bytes}, flat, result) : node(kViewUpdateOp, {zeros(DType::U8, result.dims), bytes}, flat, result);
+  set_content(cell, bytes);
+  cell.dims = result.dims;
+  cell.strides = {1};
+  cell.nbytes = nbytes;
 }
 
 // Records the cell's bytes seen as `type`. No sync: operands that were read before stay valid.
@@ -179,7 +222,7 @@ ValueId Recording::read(const at::Tensor& t) {
   if (cell.value && same_geometry(t, cell)) {
     return content(cell);
   }
-  ensure_base(cell, to_dtype(t.scalar_type()));
+  ensure_base(cell, t);
   ValueId base = content(cell);
   return node(kViewOp, {base}, {cell.strides.vec(), t.strides().vec(), t.storage_offset()}, Type{cell.dtype, to_dims(t.sizes())});
 }
@@ -273,7 +316,7 @@ void Recording::write(const at::Tensor& t, ValueId v) {
     cell.strides = to_dims(t.strides());
     return;
   }
-  ensure_base(cell, to_dtype(t.scalar_type()));
+  ensure_base(cell, t);
   v = one_of_each(t, v);
   ValueId base = content(cell);
   Type result = type(base);
@@ -295,17 +338,20 @@ at::Tensor Recording::wrap(ValueId v, const Dims& strides) {
 bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   Cell& from = device_cell(source);
   Cell& to = device_cell(destination);
-  if (!from.value || !same_geometry(source, from) || !covers_storage(destination, to)) {
+  if (!from.value || destination.sizes() != source.sizes() || destination.scalar_type() != source.scalar_type() ||
+      !covers_storage(destination, to)) {
     return false;
   }
-  if (destination.sizes() != source.sizes() || destination.scalar_type() != source.scalar_type()) {
+  // All bytes of a storage, whatever its content is, as those of another one.
+  bool bytes = from.dtype != to_dtype(source.scalar_type()) && destination.strides() == source.strides() && covers_storage(source, from);
+  if (!bytes && !same_geometry(source, from)) {
     return false;
   }
   from.value->ref();
   to.set_value(from.value);
   to.dtype = from.dtype;
-  to.dims = to_dims(destination.sizes());
-  to.strides = to_dims(destination.strides());
+  to.dims = from.dims;
+  to.strides = bytes ? from.strides : to_dims(destination.strides());
   return true;
 }
 
@@ -317,6 +363,7 @@ at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides) {
 void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
   std::lock_guard<std::mutex> lock(recorder().mutex);
   Cell& cell = device_cell(tensor);
+  cell.nbytes = tensor.storage().nbytes(); // without the bytes that views of wider types have added
   XLA_ASSERT(covers_storage(tensor, cell));
   cell.set_value(LazyValue::ready(std::move(buffer)));
   cell.dtype = to_dtype(tensor.scalar_type());

@@ -55,10 +55,13 @@ class Recording {
   at::Tensor wrap(ValueId v, const Dims& strides = {});
   // The content of the tensor's whole storage as another tensor's: no node, no copy until one of them is written.
   bool share(const at::Tensor& destination, const at::Tensor& source);
+  // The cell's first bytes, with zeros behind them where it grows.
+  void resize(Cell& cell, size_t nbytes);
 
  private:
   ValueId content(Cell& cell);
-  void ensure_base(Cell& cell, DType dtype);
+  void ensure_base(Cell& cell, const at::Tensor& t);
+  void ensure_dtype(Cell& cell, DType dtype);
   ValueId one_of_each(const at::Tensor& t, ValueId v);
   void reinterpret(Cell& cell, const Type& result);
   void set_content(Cell& cell, ValueId v);
@@ -70,17 +73,10 @@ class Recording {
 
 // A device tensor over a buffer that exists or is queued.
 at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides = {});
-// Makes the buffer the content of the tensor, which covers its storage.
+// Makes the buffer the content of the tensor, whose elements fill its storage.
 void write_buffer(const at::Tensor& tensor, BufferRef buffer);
-// Syncs if the tensor's value is pending; waits; then returns the memory of the tensor's whole storage with the cell's geometry. Takes the
-// recording lock.
-struct HostView {
-  EngineBufferRef buffer;
-  DType dtype;
-  Dims base_dims;
-  Dims base_strides; // as the tensor's numbers mean it
-};
-HostView materialize(const at::Tensor& tensor);
+// Throws when the tensor reaches outside of a storage of so many bytes: eager would read or write foreign memory.
+void check_bounds(const at::Tensor& tensor, size_t storage_nbytes);
 // A CPU tensor that shows the device tensor's elements without a copy where the memory allows it: read only, valid as long as it lives.
 at::Tensor read_on_cpu(const at::Tensor& tensor);
 

@@ -49,29 +49,7 @@ def test_events_time_what_was_recorded_between_them(device):
     torch.xla.current_stream().wait_event(end)
 
 
-def test_pinned_memory_is_plain_memory(device):
-    x = torch.ones(3).pin_memory()
-    assert x.to(device, non_blocking=True).tolist() == [1, 1, 1]
-
-
 # ---- Storage ----
-def test_storage_has_an_address_of_its_own(device):
-    x, y = torch.ones(4, device=device), torch.ones(4, device=device)
-    assert x.data_ptr() != y.data_ptr()
-    assert x.view(2, 2).data_ptr() == x.data_ptr()
-    assert x[1:].data_ptr() == x.data_ptr() + 4
-    assert x.untyped_storage().nbytes() == 16
-
-
-def test_storage_resize(device):
-    x = torch.arange(4.0, device=device)
-    x.untyped_storage().resize_(0)
-    assert x.untyped_storage().nbytes() == 0
-    x.untyped_storage().resize_(16)
-    x.copy_(torch.arange(4.0))
-    assert x.tolist() == [0, 1, 2, 3]
-
-
 def test_no_cell_or_node_is_left_behind(device):
     def work():
         x = torch.randn(8, 8, device=device, requires_grad=True)

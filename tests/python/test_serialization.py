@@ -85,13 +85,114 @@ def test_save_and_load_of_device_tensors(device, weights_only):
     assert isinstance(loaded["p"], nn.Parameter) and loaded["p"].requires_grad
 
 
-def test_map_location(device):
+LOCATIONS = {
+    "none": (None, None),
+    "string": ("cpu", "cpu"),
+    "device": (torch.device("cpu"), "cpu"),
+    "to-the-device": ("xla", "xla"),
+    "with-index": (torch.device("xla", 0), "xla"),
+    "dict": ({"xla:0": "cpu", "cpu": "xla:0"}, "swapped"),
+    "function": (lambda storage, location: storage.cpu(), "cpu"),
+    "function-none": (lambda storage, location: None, None),
+}
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("way", list(LOCATIONS))
+@pytest.mark.parametrize("source", ["cpu", "xla"])
+def test_map_location(device, source, way, weights_only, zipped):
+    map_location, expected = LOCATIONS[way]
+    x = torch.arange(4.0, device=source) + 1
     file = io.BytesIO()
-    torch.save({"x": torch.arange(4.0)}, file)
+    torch.save({"x": x, "leaf": x.clone().requires_grad_()}, file, _use_new_zipfile_serialization=zipped)
+    file.seek(0)
+    loaded = torch.load(file, map_location=map_location, weights_only=weights_only)
+    expected = {None: source, "swapped": "cpu" if source == "xla" else "xla"}.get(expected, expected)
+    assert loaded["x"].device.type == loaded["leaf"].device.type == expected
+    assert loaded["x"].tolist() == loaded["leaf"].tolist() == [1, 2, 3, 4]
+    assert loaded["leaf"].requires_grad and loaded["leaf"].is_leaf and not loaded["x"].requires_grad
+
+
+@pytest.mark.parametrize("map_location", ["xla", None, "cpu"])
+def test_load_from_a_mapped_file(device, tmp_path, map_location):
+    path = str(tmp_path / "x.pt")
+    torch.save([torch.arange(4.0, device=device) * 2, torch.ones(2)], path)
+    x, y = torch.load(path, mmap=True, map_location=map_location)
+    assert x.device.type == (map_location or "xla") and y.device.type == (map_location or "cpu")
+    assert x.tolist() == [0, 2, 4, 6] and y.tolist() == [1, 1]
+
+
+def test_a_file_with_the_tag_of_another_device(device):
+    storage = torch.arange(3.0).untyped_storage()
+    file = io.BytesIO()
+    torch.serialization.register_package(0, lambda s: "cuda:0" if s is storage else None, lambda s, location: None)
+    try:
+        torch.save(torch.empty(0).set_(storage), file)
+    finally:
+        torch.serialization._package_registry.pop(0)
     file.seek(0)
     loaded = torch.load(file, map_location="xla")
-    assert loaded["x"].device == device
-    assert loaded["x"].tolist() == [0, 1, 2, 3]
+    assert loaded.device == device and loaded.tolist() == [0, 1, 2]
+
+
+class Older:
+    """Pickles as a tensor of a device without storages did."""
+
+    def __init__(self, rebuild, data, requires_grad: bool):
+        self.arguments = rebuild, (data, torch.float32, "xla:0", requires_grad)
+
+    def __reduce__(self):
+        return self.arguments
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+@pytest.mark.parametrize("form", ["cpu_tensor", "numpy"])
+def test_files_of_devices_without_storages(device, form, requires_grad):
+    cpu = torch.arange(3.0)
+    data = cpu.numpy() if form == "numpy" else cpu.requires_grad_(requires_grad)
+    rebuild = getattr(torch._utils, f"_rebuild_device_tensor_from_{form}")
+    file = io.BytesIO()
+    torch.save(Older(rebuild, data, requires_grad), file)
+    for map_location, expected in [(None, "xla"), ("cpu", "cpu"), (lambda storage, location: storage, "cpu")]:
+        file.seek(0)
+        loaded = torch.load(file, map_location=map_location, weights_only=form != "numpy")
+        assert loaded.device.type == expected and loaded.tolist() == [0, 1, 2]
+        assert loaded.requires_grad == requires_grad and loaded.is_leaf
+
+
+def test_older_files_whose_elements_come_after_their_device_are_refused(device):
+    older = Older(torch._utils._rebuild_device_tensor_from_cpu_tensor, torch.arange(3.0), False)
+    file = io.BytesIO()
+    torch.save(older, file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="save it again in the zip form"):
+        torch.load(file)
+
+
+class Named(torch.Tensor):
+    """A subclass with an attribute."""
+
+
+@pytest.mark.parametrize("way", ["file", "pickle"])
+def test_subclasses_keep_class_and_attributes(device, way):
+    x = torch.arange(3.0, device=device).as_subclass(Named)
+    x.role = "weights"
+    file = io.BytesIO()
+    torch.save(x, file)
+    file.seek(0)
+    y = torch.load(file, weights_only=False) if way == "file" else pickle.loads(pickle.dumps(x))
+    assert type(y) is Named and y.role == "weights" and y.device == device
+    assert y.tolist() == [0, 1, 2] and y.data_ptr() != x.data_ptr()
+
+
+def test_deepcopy_copies_gradients(device):
+    x = torch.ones(3, device=device, requires_grad=True)
+    (x * x).sum().backward()
+    y = copy.deepcopy(x)
+    assert y.requires_grad and y.is_leaf and y.grad.tolist() == [2, 2, 2] and y.grad is not x.grad
+    with pytest.raises(RuntimeError, match="graph leaves"):
+        copy.deepcopy(x * 2)
 
 
 def test_state_dict_of_a_model_and_an_optimizer(device):

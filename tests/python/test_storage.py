@@ -1,0 +1,294 @@
+"""Storages: views that share one, files and copies of sets of views, resizing, DLPack, other processes."""
+
+import copy
+import io
+import pickle
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing as mp
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import torch_xla.utils.dlpack as xla_dlpack
+
+
+def address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+# ---- Sets of views ----
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.bool, torch.complex64]
+
+
+def random_view(base: torch.Tensor, rng: random.Random) -> torch.Tensor:
+    """A view of the base: one to three random steps."""
+    view = base.detach()
+    for _ in range(rng.randint(1, 3)):
+        dim = rng.randrange(view.dim())
+        kind = rng.choice(["transpose", "narrow", "step", "select", "flat", "conj"])
+        if kind == "transpose":
+            view = view.transpose(0, dim)
+        elif kind == "narrow" and view.size(dim) > 1:
+            view = view.narrow(dim, 1, view.size(dim) - 1)
+        elif kind == "step":
+            view = view[(slice(None),) * dim + (slice(None, None, 2),)]
+        elif kind == "select" and view.dim() > 1:
+            view = view.select(dim, view.size(dim) - 1)
+        elif kind == "flat" and view.is_contiguous():
+            view = view.view(-1)
+        elif kind == "conj" and view.is_complex():
+            view = view.conj()
+    return view
+
+
+def random_set(seed: int, device) -> list[torch.Tensor]:
+    """Tensors and views of them. They end with writes through a view, so that values of the device are pending."""
+    rng = random.Random(seed)
+    generator = torch.Generator().manual_seed(seed)
+    result = []
+    for _ in range(rng.randint(1, 3)):
+        dtype = rng.choice(DTYPES)
+        shape = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
+        base = torch.randn(shape, generator=generator).mul(3).to(dtype).to(device)
+        if rng.random() < 0.3 and base.dim() > 1:
+            base = base.t() if base.dim() == 2 else base.transpose(0, 2)
+        views = [random_view(base, rng) for _ in range(rng.randint(0, 3))]
+        if views and not views[0].is_conj():
+            views[0].copy_(views[0] * 2)
+        if base.is_floating_point() and rng.random() < 0.5:
+            base.requires_grad_()
+        result += [nn.Parameter(base) if base.requires_grad and rng.random() < 0.3 else base, *views]
+    rng.shuffle(result)
+    return result
+
+
+def through_file(tensors, zipped: bool, weights_only: bool):
+    file = io.BytesIO()
+    torch.save(tensors, file, _use_new_zipfile_serialization=zipped)
+    file.seek(0)
+    return torch.load(file, weights_only=weights_only)
+
+
+WAYS = {
+    "zip": lambda tensors: through_file(tensors, True, True),
+    "zip-unsafe": lambda tensors: through_file(tensors, True, False),
+    "legacy": lambda tensors: through_file(tensors, False, True),
+    "legacy-unsafe": lambda tensors: through_file(tensors, False, False),
+    "pickle": lambda tensors: pickle.loads(pickle.dumps(tensors)),
+    "deepcopy": copy.deepcopy,
+    "copy": lambda tensors: [copy.copy(tensor) for tensor in tensors],
+}
+
+
+def attributes(tensor: torch.Tensor) -> tuple:
+    sizes = tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.untyped_storage().nbytes()
+    return type(tensor), tensor.requires_grad, tensor.is_leaf, tensor.is_conj(), sizes
+
+
+def assert_same_sets(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
+    shared = [[address(a) == address(b) for b in ours] for a in ours]
+    assert shared == [[address(a) == address(b) for b in eager] for a in eager]
+    for a, b in zip(ours, eager, strict=True):
+        assert a.device.type == "xla"
+        assert attributes(a) == attributes(b)
+        assert torch.equal(a.detach().cpu(), b.detach())
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_sets_of_views_keep_values_strides_and_sharing(device, way):
+    for seed in range(25):
+        eager = WAYS[way](random_set(seed, "cpu"))
+        ours = WAYS[way](random_set(seed, device))
+        assert_same_sets(ours, eager)
+        for tensors in (eager, ours):
+            with torch.no_grad():
+                tensors[0].zero_()
+        assert_same_sets(ours, eager)
+
+
+def test_the_copy_is_independent(device):
+    x = torch.arange(6.0, device=device).view(2, 3)
+    y, row = copy.deepcopy([x, x[1]])
+    row.add_(10)
+    assert y.tolist() == [[0, 1, 2], [13, 14, 15]]
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+# ---- Memory of a storage ----
+def test_storage_has_an_address_of_its_own(device):
+    x, y = torch.ones(4, device=device), torch.ones(4, device=device)
+    assert x.data_ptr() != y.data_ptr()
+    assert x.view(2, 2).data_ptr() == x.data_ptr()
+    assert x[1:].data_ptr() == x.data_ptr() + 4
+    assert x.untyped_storage().nbytes() == 16
+
+
+@pytest.mark.parametrize("nbytes", [0, 5, 16, 21, 48])
+@pytest.mark.parametrize("pending", [True, False])
+def test_resize_keeps_the_bytes_that_fit_and_adds_zeros(device, nbytes, pending):
+    x = torch.arange(4.0, device=device)
+    bytes_before = torch.arange(4.0).untyped_storage().tolist()
+    if not pending:
+        x.tolist()
+    storage = x.untyped_storage()
+    storage.resize_(nbytes)
+    assert storage.nbytes() == nbytes
+    assert storage.tolist() == (bytes_before + [0] * nbytes)[:nbytes]
+    if nbytes >= 16:
+        assert x.tolist() == [0, 1, 2, 3]
+    if nbytes == 21:
+        assert x.as_strided((4,), (1,), 1).tolist() == [1, 2, 3, 0]
+        x.mul_(2)
+        assert x.tolist() == [0, 2, 4, 6] and storage.tolist()[16:] == [0] * 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_a_tensor_that_reaches_outside_its_storage_raises(device, dtype):
+    x = torch.ones(4, dtype=dtype, device=device)
+    tail = x[1:]
+    x.untyped_storage().resize_(8)
+    for use in (x.tolist, lambda: (x + 1).tolist(), lambda: tail.add_(1), lambda: tail.copy_(torch.ones(3))):
+        with pytest.raises(RuntimeError, match="need a storage of"):
+            use()
+    assert x.untyped_storage().nbytes() == 8
+
+
+def test_storage_resize_to_nothing_and_back(device):
+    x = torch.arange(4.0, device=device)
+    x.untyped_storage().resize_(0)
+    assert x.untyped_storage().nbytes() == 0
+    x.untyped_storage().resize_(16)
+    x.copy_(torch.arange(4.0))
+    assert x.tolist() == [0, 1, 2, 3]
+
+
+def test_set_takes_storages_of_the_device_only(device):
+    x = torch.ones(2, device=device)
+    for use in (lambda: x.set_(torch.ones(2).untyped_storage()), lambda: x.set_(torch.ones(2))):
+        with pytest.raises(RuntimeError, match="on different device"):
+            use()
+    assert x.tolist() == [1, 1]
+    y = torch.arange(3.0, device=device)
+    assert x.set_(y.untyped_storage()).tolist() == [0, 1, 2]
+    assert x.set_(y.untyped_storage(), 1, (2,), (1,)).tolist() == [1, 2]
+    assert x.set_().numel() == 0
+
+
+def test_storage_methods(device):
+    cpu = torch.tensor([1, 256, -3], dtype=torch.int16).untyped_storage()
+    ours = torch.tensor([1, 256, -3], dtype=torch.int16, device=device).add(0).untyped_storage()
+    assert ours.tolist() == cpu.tolist() == list(ours) and ours[2] == cpu[2]
+    assert ours.cpu().tolist() == cpu.tolist()
+    assert ours.clone().tolist() == cpu.tolist() and ours.clone().device == device
+    assert torch.UntypedStorage(6, device=device).copy_(cpu).tolist() == cpu.tolist()
+    assert torch.UntypedStorage(6).copy_(ours).tolist() == cpu.tolist()
+    ours.byteswap(torch.int16)
+    cpu.byteswap(torch.int16)
+    assert ours.tolist() == cpu.tolist()
+    ours[1] = cpu[1] = 9
+    ours[3:5] = 7
+    cpu[3:5] = 7
+    assert ours.tolist() == cpu.tolist()
+    assert ours.fill_(4).tolist() == [4] * 6
+    assert through_file(ours, True, True).tolist() == [4] * 6
+    assert not ours.is_shared() and ours.share_memory_() is ours
+
+
+def test_a_slice_of_a_storage_raises_where_it_is_read(device):
+    part = torch.arange(4.0, device=device).untyped_storage()[4:8]
+    assert part.nbytes() == 4
+    with pytest.raises(RuntimeError, match="slice of another storage"):
+        part.tolist()
+
+
+# ---- Classes ----
+def test_tensor_and_storage_classes(device):
+    x = torch.ones(2, device=device)
+    assert isinstance(x, torch.xla.FloatTensor)
+    assert not isinstance(x, torch.xla.LongTensor) and not isinstance(torch.ones(2), torch.xla.FloatTensor)
+    assert x.type() == "torch.xla.FloatTensor"
+    assert x.type(torch.xla.LongTensor).dtype == torch.int64
+    assert torch.xla.IntTensor([1, 2]).tolist() == [1, 2] and torch.xla.HalfTensor(2, 3).shape == (2, 3)
+    storage = x._typed_storage()
+    assert isinstance(storage, torch.xla.FloatStorage) and not isinstance(storage, torch.FloatStorage)
+    assert torch.xla.DoubleStorage([1, 2]).tolist() == [1, 2]
+
+
+# ---- DLPack and NumPy ----
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8, torch.float16, torch.complex64, torch.bool])
+def test_dlpack(device, dtype):
+    cpu = torch.tensor([[0, 1, 2], [3, 4, 5]]).to(dtype)
+    pending = cpu.to(device).t()
+    assert pending.__dlpack_device__() == (1, 0)
+    assert torch.equal(torch.from_dlpack(pending), cpu.t())
+    assert np.array_equal(np.from_dlpack(pending), cpu.t().numpy())
+    back = xla_dlpack.from_dlpack(xla_dlpack.to_dlpack(pending))
+    assert back.device == device and torch.equal(back.cpu(), cpu.t())
+    assert torch.equal(torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(pending)), cpu.t())
+    assert xla_dlpack.from_dlpack(cpu.numpy()).device == device
+
+
+def test_dlpack_refuses_what_eager_refuses(device):
+    x = torch.ones(2, device=device, requires_grad=True)
+    with pytest.raises(BufferError, match="require gradient"):
+        x.__dlpack__()
+    with pytest.raises(BufferError, match="without a copy"):
+        x.detach().__dlpack__(copy=False)
+    torch.from_dlpack(x.detach()).zero_()
+    assert x.tolist() == [1, 1]
+
+
+# ---- Processes ----
+def receive(incoming, outgoing):
+    x, view, _ = incoming.get()
+    view.add_(1)
+    outgoing.put((x.device.type, x.tolist()))
+
+
+def test_tensors_go_to_another_process_and_back(device):
+    context = mp.get_context("spawn")
+    there, back = context.Queue(), context.Queue()
+    process = context.Process(target=receive, args=(there, back))
+    process.start()
+    x = torch.tensor([1.0, 2.0], device=device) * 2
+    there.put([x, x[1:], nn.Parameter(x)])
+    assert back.get(timeout=120) == ("xla", [2, 5])
+    process.join()
+    assert x.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
+def test_tensors_pass_a_queue(device, strategy):
+    before = mp.get_sharing_strategy()
+    mp.set_sharing_strategy(strategy)
+    try:
+        queue = mp.get_context("spawn").Queue()
+        x = torch.arange(6.0, device=device).view(2, 3) * 2
+        queue.put([x, x.t()[1], torch.zeros(0, device=device), nn.Parameter(x[0])])
+        y, view, empty, parameter = queue.get(timeout=60)
+    finally:
+        mp.set_sharing_strategy(before)
+    assert y.device == view.device == empty.device == parameter.device == device
+    assert torch.equal(y.cpu(), x.cpu()) and view.stride() == (3,) and address(y) == address(view)
+    assert view.tolist() == [2, 8] and isinstance(parameter, nn.Parameter) and empty.shape == (0,)
+
+
+def test_pinned_memory(device):
+    x = torch.arange(3.0).pin_memory()
+    assert x.is_pinned() and x[1:].is_pinned() and x.pin_memory() is x
+    assert not torch.arange(3.0).is_pinned()
+    assert torch.empty(3, pin_memory=True).is_pinned()
+    assert x.to(device, non_blocking=True).tolist() == [0, 1, 2]
+    for (batch,) in DataLoader(TensorDataset(torch.arange(4.0)), batch_size=2, pin_memory=True):
+        assert batch.is_pinned()
+    with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
+        x.to(device).pin_memory()
+
+
+def test_record_stream(device):
+    x = torch.ones(2, device=device)
+    x.record_stream(torch.xla.current_stream())
+    assert x.tolist() == [1, 1]

@@ -1,0 +1,117 @@
+"""Saving, copying and sharing tensors by their storages: PyTorch's own code takes a device named xla to have none."""
+
+import functools
+from collections import OrderedDict
+from multiprocessing import reduction
+
+import torch
+from torch.multiprocessing import reductions
+from torch.overrides import has_torch_function_unary
+from torch.utils.hooks import warn_if_has_hooks
+
+_deepcopy_in_torch = torch.Tensor.__deepcopy__
+_reduce_in_torch = torch.Tensor._reduce_ex_internal
+
+
+def _has_cell(tensor: torch.Tensor) -> bool:
+    """True for strided tensors of the device with a storage of their own: no sparse or nested ones, no wrappers."""
+    plain = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    strided = tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
+    return tensor.device.type == "xla" and plain and strided and torch._C._has_storage(tensor)
+
+
+@functools.wraps(_deepcopy_in_torch)
+def _deepcopy(self, memo):
+    if has_torch_function_unary(self) or id(self) in memo or not _has_cell(self):
+        return _deepcopy_in_torch(self, memo)
+    copied = _deepcopy_in_torch(self, memo)
+    if not self.is_conj() and not self.is_neg():
+        with torch.no_grad():
+            storage = self.untyped_storage().__deepcopy__(memo)
+            copied.set_(storage, self.storage_offset(), self.size(), self.stride())
+    return copied
+
+
+@functools.wraps(_reduce_in_torch)
+def _reduce(self, proto):
+    if not _has_cell(self):
+        return _reduce_in_torch(self, proto)
+    warn_if_has_hooks(self)
+    place = self.storage_offset(), tuple(self.size()), self.stride(), self.requires_grad, OrderedDict()
+    metadata = torch._utils.get_tensor_metadata(self)
+    rest = (metadata,) if metadata else ()
+    if self.dtype in torch.storage._new_dtypes():
+        return torch._utils._rebuild_tensor_v3, (self.untyped_storage(), *place, self.dtype, *rest)
+    return torch._utils._rebuild_tensor_v2, (self._typed_storage(), *place, *rest)
+
+
+# ---- Files of torch_xla before it had storages: a CPU tensor or an array, and the name of the device ----
+def _restore_device(data: torch.Tensor, device: str):
+    map_location = torch.serialization._serialization_tls.map_location
+    if not callable(map_location):
+        return torch._utils._get_restore_location(device)
+    restored = map_location(data.untyped_storage(), device)
+    return device if restored is None else restored.device
+
+
+@functools.wraps(torch._utils._rebuild_device_tensor_from_cpu_tensor)
+def _rebuild_from_cpu_tensor(data, dtype, device, requires_grad):
+    if getattr(data.untyped_storage(), "_torch_load_uninitialized", False):
+        raise RuntimeError(
+            "this file cannot be loaded: torch.save(..., _use_new_zipfile_serialization=False) of an xla tensor of an "
+            "earlier torch_xla has stored its device before its elements; save it again in the zip form"
+        )
+    tensor = data.detach().to(dtype=dtype, device=_restore_device(data, device))
+    return tensor.requires_grad_(requires_grad)
+
+
+@functools.wraps(torch._utils._rebuild_device_tensor_from_numpy)
+def _rebuild_from_numpy(data, dtype, device, requires_grad):
+    return _rebuild_from_cpu_tensor(torch.from_numpy(data), dtype, device, requires_grad)
+
+
+# ---- Storages: what PyTorch does with their memory is done with a copy on the CPU ----
+def _run_on_cpu(name: str, writes: bool):
+    in_torch = getattr(torch.UntypedStorage, name)
+
+    @functools.wraps(in_torch)
+    def method(self, *args, **kwargs):
+        if self.device.type != "xla":
+            return in_torch(self, *args, **kwargs)
+        cpu = self.cpu()
+        result = in_torch(cpu, *args, **kwargs)
+        if writes:
+            self.copy_(cpu)
+        return result
+
+    return method
+
+
+@functools.wraps(torch.UntypedStorage.is_shared)
+def _is_shared(self):
+    return self.device.type != "xla" and torch._C.StorageBase.is_shared(self)
+
+
+# ---- Queues and pipes of torch.multiprocessing: the other process gets a copy, through shared memory of the CPU ----
+def _restore_shared(cpu: torch.UntypedStorage, device: str) -> torch.UntypedStorage:
+    return cpu.to(device=device)
+
+
+def _reduce_storage(storage: torch.UntypedStorage):
+    if storage.device.type != "xla":
+        return reductions.reduce_storage(storage)
+    return _restore_shared, (storage.cpu(), str(storage.device))
+
+
+def install() -> None:
+    """Called once, when torch_xla is imported."""
+    torch.Tensor.__deepcopy__ = _deepcopy
+    torch.Tensor._reduce_ex_internal = _reduce
+    torch._utils._rebuild_device_tensor_from_cpu_tensor = _rebuild_from_cpu_tensor
+    torch._utils._rebuild_device_tensor_from_numpy = _rebuild_from_numpy
+    torch._utils._rebuild_xla_tensor = _rebuild_from_numpy
+    torch.UntypedStorage._write_file = _run_on_cpu("_write_file", writes=False)
+    torch.UntypedStorage._set_from_file = _run_on_cpu("_set_from_file", writes=True)
+    torch.UntypedStorage._byteswap = _run_on_cpu("_byteswap", writes=True)
+    torch.UntypedStorage.is_shared = _is_shared
+    reduction.register(torch.UntypedStorage, _reduce_storage)
