@@ -128,7 +128,7 @@ void expand_flash_backward(ExpandContext& c) {
   c.set(2, over_heads(product(transposed(weights), g), c.operand(3)));
 }
 
-#define ROW(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER, .expand = EXPAND}
+#define ROW(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kDenseRows, .infer = INFER, .expand = EXPAND}
 
 constinit const Op kRows[] = {
     ROW("_scaled_dot_product_flash_attention_for_cpu", infer_flash, expand_flash),

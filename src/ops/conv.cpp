@@ -235,6 +235,7 @@ void infer_col2im(InferContext& c) {
 }
 
 #define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
+#define DENSE_ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kDenseOperands, .infer = INFER}
 #define UPSAMPLE(NAME, RANK) ROW(NAME, infer_upsample<RANK>), ROW(NAME "_backward", infer_upsample_backward)
 
 constinit const Op kRows[] = {
@@ -255,7 +256,7 @@ constinit const Op kRows[] = {
     ROW("adaptive_max_pool2d", infer_adaptive_max<2>),
     ROW("adaptive_max_pool2d_backward", like_operand<1>),
     ROW("adaptive_max_pool3d", infer_adaptive_max<3>),
-    ROW("adaptive_max_pool3d_backward", like_operand<1>),
+    DENSE_ROW("adaptive_max_pool3d_backward", like_operand<1>),
     UPSAMPLE("upsample_nearest1d", 1),
     UPSAMPLE("upsample_nearest2d", 2),
     UPSAMPLE("upsample_nearest3d", 3),

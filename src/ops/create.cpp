@@ -131,7 +131,7 @@ constinit const Op kRows[] = {
     ROW("xla::arange", infer_arange, expand_arange),
     ROW("xla::eye", infer_eye, expand_eye),
     ROW("xla::convert", infer_convert, expand_convert),
-    {.name = "aten::view_copy.dtype", .kind = OpKind::kLibrary, .infer = infer_reinterpret},
+    {.name = "aten::view_copy.dtype", .kind = OpKind::kLibrary, .traits = kDenseOperands, .infer = infer_reinterpret},
     {.name = "aten::pow.Tensor_Scalar", .kind = OpKind::kComposite, .traits = kKeepsOrder, .infer = infer_pow, .expand = expand_pow},
 };
 

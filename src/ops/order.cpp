@@ -101,14 +101,15 @@ void infer_log_scan(InferContext& c) {
 }
 
 #define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
+#define DENSE_ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kDenseOperands, .infer = INFER}
 
 constinit const Op kRows[] = {
     ROW("argmax", infer_arg<kArgmax>),
     ROW("argmin", infer_arg<kArgmin>),
     ROW("max.dim", infer_values_indices<0>),
     ROW("min.dim", infer_values_indices<0>),
-    ROW("median.dim", infer_ordered<0>),
-    ROW("nanmedian.dim", infer_ordered<0>),
+    DENSE_ROW("median.dim", infer_ordered<0>),
+    DENSE_ROW("nanmedian.dim", infer_ordered<0>),
     ROW("mode", infer_values_indices<0>),
     ROW("kthvalue", infer_ordered<1>),
     ROW("median", infer_median),

@@ -236,7 +236,7 @@ class LayoutPass {
       types.push_back(in_.type(node.result(i)));
     }
     for (ValueId& v : operands) {
-      v = v == kNoValue ? kNoValue : in_memory(v);
+      v = v == kNoValue ? kNoValue : as_read(*node.op, in_memory(v));
     }
     bool reorders = gains_from_channels_last(node, operands[0]);
     if (reorders) {
@@ -252,6 +252,16 @@ class LayoutPass {
       ValueId v = first + i;
       map_[node.result(i)] = copy_as(v, contiguous_strides(graph_.type(v).dims));
     }
+  }
+
+  // A copy where the kernel would misread the memory.
+  ValueId as_read(const Op& op, ValueId v) {
+    const Dims& dims = graph_.type(v).dims;
+    Dims row_major = contiguous_strides(dims);
+    const Dims& strides = places_[v].strides;
+    bool has_rows = dims.empty() || dims.back() <= 1 || strides.back() == 1;
+    bool misread = (op.traits & kDenseOperands) ? !same_strides(dims, strides, row_major) : (op.traits & kDenseRows) && !has_rows;
+    return misread ? copy_as(v, row_major) : v;
   }
 
   // ATen's max pooling is vectorized over channels only: 0.2 ms against 4 ms for 16 x 64 x 32 x 32, which pays for two copies.
