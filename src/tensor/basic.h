@@ -13,8 +13,10 @@ class Library;
 namespace torch_xla {
 
 void register_basic_kernels(torch::Library& library);
-void register_special_kernels(torch::Library& library);
-void register_composite_autograd(torch::Library& library);
+void register_batch_norm(torch::Library& library);
+// These compose differentiable rows, so they are registered at the autograd key too.
+void register_attention(torch::Library& library);
+void register_rnn(torch::Library& library);
 void register_fallback();
 
 // Defined in copy.cpp.

@@ -13,9 +13,12 @@ void register_tensor_kernels() {
   static auto* autograd = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
   static bool once = [] {
     register_basic_kernels(*kernels);
-    register_special_kernels(*kernels);
+    register_batch_norm(*kernels);
     register_rows({*kernels, *autograd});
-    register_composite_autograd(*autograd);
+    for (torch::Library* library : {kernels, autograd}) {
+      register_attention(*library);
+      register_rnn(*library);
+    }
     register_fallback();
     return true;
   }();

@@ -86,7 +86,7 @@ void register_row(const RowLibraries& libraries, const Op& op, const Overloads& 
   }
 }
 
-// Rows that a kernel of its own records: see special.cpp.
+// Rows that a kernel of its own records: see batch_norm.cpp.
 bool has_own_kernel(std::string_view name) {
   return name == "aten::native_batch_norm";
 }
