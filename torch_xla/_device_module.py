@@ -19,6 +19,9 @@ def is_available() -> bool:
     return True
 
 
+_initialized = True  # torch.utils.checkpoint reads it: it keeps the random state of devices that are
+
+
 def is_initialized() -> bool:
     """True: importing torch_xla initializes the device."""
     return True

@@ -1,4 +1,4 @@
-// Recurrent layers: one direction of one layer as one library call (inference), and the LSTM cell of training.
+// Recurrent layers: one direction of one LSTM layer as one library call (inference), and the cells of LSTM and GRU.
 #include "core/errors.h"
 #include "ops/math.h"
 #include "ops/rules.h"
@@ -35,10 +35,9 @@ void infer_cell(InferContext& c) {
   c.add_result(gates.dtype, gates.dims);
 }
 
-// Columns [k * H, (k + 1) * H) of a [N, 4H] value.
-Ex gate(Ex gates, int64_t k) {
-  const Dims& dims = gates.type().dims;
-  int64_t hidden = dims[1] / 4;
+// Columns [k * H, (k + 1) * H) of a [N, gates * H] value.
+Ex gate(Ex gates, int64_t k, int64_t hidden) {
+  Dims dims = gates.type().dims;
   Dims strides = contiguous_strides(dims);
   return {&gates.b(), gates.b().view(gates.id(), strides, {dims[0], hidden}, strides, k * hidden)};
 }
@@ -50,10 +49,11 @@ void expand_cell(ExpandContext& c) {
   }
   const Dims& dims = sum.type().dims;
   Ex column{&c.b(), c.b().iota(dims, 1, DType::I64)};
-  double hidden = static_cast<double>(dims[1] / 4);
-  Ex gates = select((column >= 2 * hidden) & (column < 3 * hidden), tanh(sum), logistic(sum));
-  Ex cy = gate(gates, 1) * c.computed(2) + gate(gates, 0) * gate(gates, 2);
-  c.set(0, gate(gates, 3) * tanh(cy));
+  int64_t hidden = dims[1] / 4;
+  auto edge = static_cast<double>(hidden);
+  Ex gates = select((column >= 2 * edge) & (column < 3 * edge), tanh(sum), logistic(sum));
+  Ex cy = gate(gates, 1, hidden) * c.computed(2) + gate(gates, 0, hidden) * gate(gates, 2, hidden);
+  c.set(0, gate(gates, 3, hidden) * tanh(cy));
   c.set(1, cy);
   c.set(2, gates);
 }
@@ -71,27 +71,32 @@ void infer_cell_backward(InferContext& c) {
   }
 }
 
-Ex concatenate_gates(ExpandContext& c, std::initializer_list<Ex> parts) {
+// [N, H] values side by side.
+Ex concatenate(std::initializer_list<Ex> parts) {
   std::vector<ValueId> operands;
   for (Ex part : parts) {
     operands.push_back(part.id());
   }
-  Type result{parts.begin()->dtype(), c.operand(4).dims};
-  return {&c.b(), c.b().library(*find_op("aten::cat"), operands, {int64_t{4}, int64_t{1}}, {&result, 1})};
+  Builder& b = parts.begin()->b();
+  Type result = parts.begin()->type();
+  auto count = static_cast<int64_t>(parts.size());
+  result.dims[1] *= count;
+  return {&b, b.library(*find_op("aten::cat"), operands, {count, int64_t{1}}, {&result, 1})};
 }
 
 void expand_cell_backward(ExpandContext& c) {
   Ex gates = c.computed(4);
-  Ex i = gate(gates, 0);
-  Ex f = gate(gates, 1);
-  Ex g = gate(gates, 2);
-  Ex o = gate(gates, 3);
+  int64_t hidden = gates.type().dims[1] / 4;
+  Ex i = gate(gates, 0, hidden);
+  Ex f = gate(gates, 1, hidden);
+  Ex g = gate(gates, 2, hidden);
+  Ex o = gate(gates, 3, hidden);
   Ex t = tanh(c.computed(3));
   Ex zero = t * 0.0;
   Ex grad_h = c.has(0) ? c.computed(0) : zero;
   Ex grad_c = grad_h * o * (1.0 - t * t) + (c.has(1) ? c.computed(1) : zero);
-  Ex grad_gates = concatenate_gates(
-      c, {grad_c * g * i * (1.0 - i), grad_c * c.computed(2) * f * (1.0 - f), grad_c * i * (1.0 - g * g), grad_h * t * o * (1.0 - o)});
+  Ex grad_gates = concatenate(
+      {grad_c * g * i * (1.0 - i), grad_c * c.computed(2) * f * (1.0 - f), grad_c * i * (1.0 - g * g), grad_h * t * o * (1.0 - o)});
   c.set(0, grad_gates);
   c.set(1, grad_c * f);
   if (c.get_bool(0)) {
@@ -99,13 +104,87 @@ void expand_cell_backward(ExpandContext& c) {
   }
 }
 
+// Operands: input_gates [N, 3H], hidden_gates [N, 3H], hx [N, H], input_bias [3H]?, hidden_bias [3H]?. Results: hy, workspace [N, 5H]: the
+// activated gates r, z, n, then hx and the hidden part of n.
+void infer_gru_cell(InferContext& c) {
+  require_float(c, 0);
+  Type gates = c.operand(0);
+  Type state = c.operand(2);
+  XLA_CHECK(
+      gates.dims.size() == 2 && gates == c.operand(1) && state.dims == Dims({gates.dims[0], gates.dims[1] / 3}),
+      "expected gates of [N, 3H] and a state of [N, H], but got ",
+      dims_text(gates.dims),
+      ", ",
+      dims_text(c.operand(1).dims),
+      " and ",
+      dims_text(state.dims));
+  c.add_result(state.dtype, state.dims);
+  c.add_result(gates.dtype, {state.dims[0], 5 * state.dims[1]});
+}
+
+void expand_gru_cell(ExpandContext& c) {
+  Ex input = c.has(3) ? c.computed(0) + c.computed(3) : c.computed(0);
+  Ex state = c.has(4) ? c.computed(1) + c.computed(4) : c.computed(1);
+  Ex hx = c.computed(2);
+  int64_t hidden = c.operand(2).dims[1];
+  Ex r = logistic(gate(input, 0, hidden) + gate(state, 0, hidden));
+  Ex z = logistic(gate(input, 1, hidden) + gate(state, 1, hidden));
+  Ex hidden_n = gate(state, 2, hidden);
+  Ex n = tanh(gate(input, 2, hidden) + r * hidden_n);
+  c.set(0, n + z * (hx - n));
+  c.set(1, concatenate({r, z, n, hx, hidden_n}));
+}
+
+// Operands: grad_hy, workspace. Attribute: has_bias. Results: grad_input_gates, grad_hidden_gates, grad_hx, grad_input_bias,
+// grad_hidden_bias.
+void infer_gru_cell_backward(InferContext& c) {
+  Type state = c.operand(0);
+  DType dtype = c.operand(1).dtype;
+  int64_t gates = 3 * state.dims[1];
+  c.add_result(dtype, {state.dims[0], gates});
+  c.add_result(dtype, {state.dims[0], gates});
+  c.add_result(state.dtype, state.dims);
+  for (int i = 0; i < 2; ++i) {
+    if (c.get_bool(0)) {
+      c.add_result(dtype, {gates});
+    } else {
+      c.add_undefined();
+    }
+  }
+}
+
+void expand_gru_cell_backward(ExpandContext& c) {
+  Ex grad = c.computed(0);
+  Ex workspace = c.computed(1);
+  int64_t hidden = grad.type().dims[1];
+  Ex r = gate(workspace, 0, hidden);
+  Ex z = gate(workspace, 1, hidden);
+  Ex n = gate(workspace, 2, hidden);
+  Ex grad_n = grad * (1.0 - z) * (1.0 - n * n);
+  Ex grad_r = grad_n * gate(workspace, 4, hidden) * r * (1.0 - r);
+  Ex grad_z = grad * (gate(workspace, 3, hidden) - n) * z * (1.0 - z);
+  Ex grads[] = {concatenate({grad_r, grad_z, grad_n}), concatenate({grad_r, grad_z, grad_n * r})};
+  c.set(2, grad * z);
+  for (size_t i = 0; i < 2; ++i) {
+    c.set(i, grads[i]);
+    if (c.get_bool(0)) {
+      c.set(3 + i, grads[i].reduce(Prim::kReduceSum, {0}));
+    }
+  }
+}
+
 constinit const Op kRows[] = {
-    {.name = "aten::mkldnn_rnn_layer", .kind = OpKind::kLibrary, .infer = infer_layer},
+    {.name = "aten::mkldnn_rnn_layer", .kind = OpKind::kLibrary, .traits = kDenseOperands, .infer = infer_layer},
     {.name = "aten::_thnn_fused_lstm_cell", .kind = OpKind::kComposite, .infer = infer_cell, .expand = expand_cell},
     {.name = "aten::_thnn_fused_lstm_cell_backward_impl",
      .kind = OpKind::kComposite,
      .infer = infer_cell_backward,
      .expand = expand_cell_backward},
+    {.name = "aten::_thnn_fused_gru_cell", .kind = OpKind::kComposite, .infer = infer_gru_cell, .expand = expand_gru_cell},
+    {.name = "aten::_thnn_fused_gru_cell_backward",
+     .kind = OpKind::kComposite,
+     .infer = infer_gru_cell_backward,
+     .expand = expand_gru_cell_backward},
 };
 
 } // namespace

@@ -1,0 +1,219 @@
+"""Recurrent layers of every kind and form have eager's values and gradients, natively."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import torch_xla
+import torch_xla.debug.metrics as met
+
+FORMS = {
+    "plain": {},
+    "batch_first": {"batch_first": True},
+    "bidirectional": {"bidirectional": True},
+    "layers": {"num_layers": 3},
+    "all": {"num_layers": 2, "bidirectional": True, "batch_first": True},
+    "no_bias": {"bias": False, "batch_first": True},
+}
+KINDS = {
+    "lstm": nn.LSTM,
+    "gru": nn.GRU,
+    "tanh": lambda *a, **k: nn.RNN(*a, nonlinearity="tanh", **k),
+    "relu": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k),
+    "lstm_projected": lambda *a, **k: nn.LSTM(*a, proj_size=5, **k),
+}
+
+
+def _flat(value):
+    if isinstance(value, nn.utils.rnn.PackedSequence):
+        return [value.data]
+    return [value] if isinstance(value, torch.Tensor) else [t for part in value for t in _flat(part)]
+
+
+def _native() -> None:
+    assert {n for n in met.counter_names() if n.startswith("aten::")} - {"aten::_local_scalar_dense"} == set()
+
+
+def _compare(module, call, *inputs, grad=True):
+    """Values, and gradients of all parameters and inputs, on both devices."""
+    results = []
+    for device in ("cpu", "xla"):
+        model = copy.deepcopy(module).to(device)
+        leaves = [t.to(device).detach().requires_grad_(grad) for t in inputs]
+        met.clear_all()
+        with torch.set_grad_enabled(grad):
+            outputs = _flat(call(model, *leaves))
+        wanted = [*model.parameters(), *leaves] if grad else []
+        loss = sum(t.square().sum() for t in outputs)
+        grads = torch.autograd.grad(loss, wanted) if grad else []
+        results.append([t.detach().cpu() for t in [*outputs, *grads]])
+    _native()
+    for actual, expected in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers(kind, form, grad):
+    torch.manual_seed(0)
+    model = KINDS[kind](8, 12, **FORMS[form]).eval()
+    _compare(model, lambda m, x: m(x), torch.randn(4, 6, 8), grad=grad)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
+def test_states_given(kind, grad):
+    torch.manual_seed(0)
+    model = KINDS[kind](8, 12, num_layers=2)
+    states = [torch.randn(2, 6, 12) for _ in range(2 if kind == "lstm" else 1)]
+
+    def call(m, x, *h):
+        return m(x, h if kind == "lstm" else h[0])
+
+    _compare(model, call, torch.randn(4, 6, 8), *states, grad=grad)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
+@pytest.mark.parametrize("layout", ["transposed", "permuted", "sliced", "expanded", "unbatched", "one_step"])
+def test_inputs_in_other_memory_orders(kind, layout, grad):
+    torch.manual_seed(0)
+    model = KINDS[kind](8, 12, batch_first=layout == "sliced")
+    x = torch.randn(6, 4, 8)
+
+    def lay_out(x):
+        return {
+            "transposed": lambda: x.transpose(0, 1),
+            "permuted": lambda: x.permute(2, 1, 0).contiguous().permute(2, 1, 0).transpose(0, 1).contiguous(),
+            "sliced": lambda: torch.cat([x, x], 2)[1:, 1:, ::2],
+            "expanded": lambda: x[:1].expand(5, 4, 8),
+            "unbatched": lambda: x[0],
+            "one_step": lambda: x[:1],
+        }[layout]()
+
+    _compare(model, lambda m, x: m(lay_out(x)), x, grad=grad)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("form", ["plain", "all"])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
+def test_packed_sequences(kind, form, grad):
+    torch.manual_seed(0)
+    model = KINDS[kind](8, 12, **FORMS[form])
+    batch_first = model.batch_first
+    lengths = [6, 2, 5, 1]
+
+    def call(m, x):
+        packed = pack_padded_sequence(x, lengths, batch_first=batch_first, enforce_sorted=False)
+        output, states = m(packed)
+        return pad_packed_sequence(output, batch_first=batch_first)[0], states
+
+    results = []
+    for device in ("cpu", "xla"):
+        copied = copy.deepcopy(model).to(device)
+        x = torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(1))
+        x = (x if batch_first else x.transpose(0, 1)).to(device).requires_grad_(grad)
+        with torch.set_grad_enabled(grad):
+            outputs = _flat(call(copied, x))
+        wanted = [*copied.parameters(), x] if grad else []
+        grads = torch.autograd.grad(sum(t.square().sum() for t in outputs), wanted) if grad else []
+        results.append([t.detach().cpu() for t in [*outputs, *grads]])
+    for actual, expected in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("make", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("grad", [True, False])
+def test_cells(make, bias, grad):
+    torch.manual_seed(0)
+
+    def call(m, x):
+        state = m(x[0])
+        for step in x[1:]:
+            state = m(step, state)
+        return state
+
+    _compare(make(8, 12, bias=bias), call, torch.randn(3, 6, 8), grad=grad)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_dropout_between_layers(kind):
+    torch.manual_seed(0)
+    model = KINDS[kind](8, 12, num_layers=2, dropout=0.5).to("xla")
+    x = torch.randn(4, 6, 8).to("xla")
+    a, b = model(x)[0], model(x)[0]
+    assert not torch.equal(a.cpu(), b.cpu())
+    model.eval()
+    assert torch.equal(model(x)[0].cpu(), model(x)[0].cpu())
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_dtypes(kind, dtype):
+    torch.manual_seed(0)
+    model = KINDS[kind](8, 12, batch_first=True).to(dtype)
+    x = torch.randn(4, 6, 8).to(dtype)
+    tolerance = 1e-6 if dtype == torch.float64 else 3e-2
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            actual = copy.deepcopy(model).to("xla")(x.to("xla"))[0]
+            torch.testing.assert_close(actual.cpu(), model(x)[0], rtol=tolerance, atol=tolerance)
+
+
+def test_second_derivatives():
+    torch.manual_seed(0)
+    model = nn.GRUCell(3, 4).double()
+    results = []
+    for device in ("cpu", "xla"):
+        cell = copy.deepcopy(model).to(device)
+        x = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3).to(device).requires_grad_()
+        (grad,) = torch.autograd.grad(cell(x).square().sum(), x, create_graph=True)
+        results.append(torch.autograd.grad(grad.square().sum(), x)[0].cpu())
+    torch.testing.assert_close(results[1], results[0])
+
+
+class Classifier(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.rnn = KINDS[kind](8, 12, num_layers=2, bidirectional=True, batch_first=True)
+        self.head = nn.Linear(24, 4)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0].mean(1))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
+def test_training(kind):
+    torch.manual_seed(0)
+    model, x, target = Classifier(kind), torch.randn(5, 7, 8), torch.randint(0, 4, (5,))
+    losses = {}
+    for device in ("cpu", "xla"):
+        trained = copy.deepcopy(model).to(device)
+        optimizer = torch.optim.Adam(trained.parameters(), lr=0.01)
+        losses[device] = []
+        met.clear_all()
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(trained(x.to(device)), target.to(device))
+            loss.backward()
+            optimizer.step()
+            losses[device].append(loss.detach())
+        losses[device] = torch.stack(losses[device]).cpu()
+    torch.testing.assert_close(losses["xla"], losses["cpu"], rtol=1e-3, atol=1e-4)
+    _native()
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_bad_sizes_raise(kind):
+    model = KINDS[kind](8, 12).to("xla")
+    with pytest.raises((RuntimeError, ValueError)):
+        model(torch.randn(4, 6, 9).to("xla"))
+    with pytest.raises(RuntimeError):
+        cell = nn.GRUCell(8, 12).to("xla")
+        cell(torch.randn(6, 8).to("xla"), torch.randn(5, 12).to("xla"))
+    torch_xla.sync()
