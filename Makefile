@@ -1,6 +1,6 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast test-pjrt lint format bench dev wheel asan clean
+.PHONY: help setup build demo test test-fast test-random test-pjrt lint format bench dev wheel asan tsan ubsan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CPP := $(shell find src tests bench tools -name '*.cpp' -o -name '*.h')
@@ -27,6 +27,9 @@ test: build ## all tests: C++, then Python
 test-fast: build ## the C++ tests and the Python tests not marked slow, up to the first failure
 	ctest --preset release
 	python -m pytest -x -m "not slow"
+
+test-random: build ## the Python tests in a random order, which it tells (SEED=n repeats one)
+	python -m pytest --shuffle=$(or $(SEED),$$(date +%s))
 
 # Opt level 0: the tests are mostly compilation. No disk cache: they count compiled programs.
 test-pjrt: build ## the C++ and Python tests on a PJRT plugin, XLA's CPU client (fetches the tensorflow-cpu wheel, 274 MB, once)
@@ -66,6 +69,21 @@ asan: setup ## the C++ tests and a short training run under AddressSanitizer
 	cmake --install build/asan --prefix build/asan/stage >/dev/null
 	PYTHONPATH=build/asan/stage LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 python examples/train_digits.py --epochs 1
+
+THREADED := Executor*:EnginePool*:Metrics*:Threads*
+
+tsan: setup ## the C++ and Python tests with threads under ThreadSanitizer
+	@test -f build/tsan/build.ninja || cmake --preset tsan
+	@cmake --build --preset tsan
+	TSAN_OPTIONS=suppressions=tests/tsan.supp build/tsan/tests/cpp/torch_xla_tests --gtest_filter='$(THREADED)'
+	cmake --install build/tsan --prefix build/tsan/stage >/dev/null
+	PYTHONPATH=build/tsan/stage LD_PRELOAD="$$(g++ -print-file-name=libtsan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	  TSAN_OPTIONS=suppressions=tests/tsan.supp python -m pytest tests/python/test_threads.py -k "threads"
+
+ubsan: setup ## the C++ tests under UndefinedBehaviorSanitizer
+	@test -f build/ubsan/build.ninja || cmake --preset ubsan
+	@cmake --build --preset ubsan
+	ctest --preset ubsan
 
 clean: ## remove everything built; .venv stays
 	rm -rf build dist torch_xla/lib torch_xla/_XLAC*.so

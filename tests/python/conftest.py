@@ -1,6 +1,7 @@
 """Fixtures of the Python tests: the device, a count of compiled programs, subprocesses."""
 
 import os
+import random
 import subprocess
 import sys
 import textwrap
@@ -13,8 +14,20 @@ import torch_xla
 import torch_xla.debug.metrics as met
 
 
-def pytest_collection_modifyitems(items):
-    """Skips what the engine under test (PJRT_DEVICE) cannot do."""
+def pytest_addoption(parser):
+    """--shuffle."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
+
+
+def pytest_report_header(config):
+    """The seed of the order."""
+    return f"shuffled with seed {config.option.shuffle}" if config.option.shuffle is not None else None
+
+
+def pytest_collection_modifyitems(config, items):
+    """Shuffles the tests, and skips what the engine under test (PJRT_DEVICE) cannot do."""
+    if config.option.shuffle is not None:
+        random.Random(config.option.shuffle).shuffle(items)
     if os.environ.get("PJRT_DEVICE", "CPU") == "CPU":
         return
     for item in items:
