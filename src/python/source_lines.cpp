@@ -2,25 +2,18 @@
 //
 // A thread's frames stand still while the thread is in C++, and all that is read here of their code objects never changes, so no lock is
 // needed. Ids are interned texts ("train.py:12 in forward") and stay valid for ever.
-#include "python/bindings.h"
-
-#include <chrono>
-
-#include "tensor/api.h"
-
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
-#define Py_BUILD_CORE 1
-#include <internal/pycore_frame.h>
-
-#include <internal/pycore_code.h>
-
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+
+#include "python/bindings.h"
+#include "python/frames.h"
+#include "tensor/api.h"
 
 namespace torch_xla {
 namespace {
@@ -101,9 +94,8 @@ int64_t intern(std::string text) {
   return it->second;
 }
 
-int64_t line_id(PyCodeObject* code, int lasti) {
-  const int line = PyCode_Addr2Line(code, lasti * static_cast<int>(sizeof(_Py_CODEUNIT)));
-  return intern(text_of(code->co_filename) + ":" + std::to_string(line) + " in " + text_of(code->co_qualname));
+int64_t line_id(PyCodeObject* code, int instruction) {
+  return intern(text_of(code->co_filename) + ":" + std::to_string(frames::line(code, instruction)) + " in " + text_of(frames::name(code)));
 }
 
 // The first and the last eight bytes and the length; texts of less than eight bytes give their length only.
@@ -145,7 +137,7 @@ struct ThreadCache {
   };
   struct LineSlot {
     CodeKey key;
-    int lasti = -1;
+    int instruction = -1;
     int64_t id = -1;
   };
   std::array<CodeSlot, 512> codes;
@@ -158,10 +150,10 @@ struct ThreadCache {
     }
     return slot.owner;
   }
-  int64_t id_of(const CodeKey& key, PyCodeObject* code, int lasti) {
-    LineSlot& slot = lines[(key.hash() + static_cast<size_t>(lasti) * 7) % lines.size()];
-    if (slot.key != key || slot.lasti != lasti) [[unlikely]] {
-      slot = {key, lasti, line_id(code, lasti)};
+  int64_t id_of(const CodeKey& key, PyCodeObject* code, int instruction) {
+    LineSlot& slot = lines[(key.hash() + static_cast<size_t>(instruction) * 7) % lines.size()];
+    if (slot.key != key || slot.instruction != instruction) [[unlikely]] {
+      slot = {key, instruction, line_id(code, instruction)};
     }
     return slot.id;
   }
@@ -175,32 +167,32 @@ ThreadCache& thread_cache() {
   return *cache;
 }
 
-// A frame that is being set up has no line yet.
-bool is_complete(const _PyInterpreterFrame* frame) {
-  return frame->owner == FRAME_OWNED_BY_GENERATOR || frame->prev_instr >= _PyCode_CODE(frame->f_code) + frame->f_code->_co_firsttraceable;
-}
-
 int64_t current_line() {
   const PyThreadState* state = PyGILState_GetThisThreadState();
-  if (state == nullptr || state->cframe == nullptr || state->cframe->current_frame == nullptr) {
+  if (state == nullptr) {
     return -1;
   }
   ThreadCache& cache = thread_cache();
-  const _PyInterpreterFrame* library = nullptr;
-  for (const _PyInterpreterFrame* frame = state->cframe->current_frame; frame != nullptr; frame = frame->previous) {
-    if (!is_complete(frame)) {
+  const frames::Frame* library = nullptr;
+  for (const frames::Frame* frame = frames::current(state); frame != nullptr; frame = frames::caller(frame)) {
+    PyCodeObject* code = frames::code(frame);
+    if (code == nullptr) {
       continue;
     }
-    const CodeKey key(frame->f_code);
+    const CodeKey key(code);
     const Owner owner = cache.owner_of(key);
     if (owner == Owner::kUser) [[likely]] {
-      return cache.id_of(key, frame->f_code, _PyInterpreterFrame_LASTI(frame));
+      return cache.id_of(key, code, frames::instruction_index(frame, code));
     }
     if (owner == Owner::kLibrary && library == nullptr) {
       library = frame;
     }
   }
-  return library == nullptr ? -1 : cache.id_of(CodeKey(library->f_code), library->f_code, _PyInterpreterFrame_LASTI(library));
+  if (library == nullptr) {
+    return -1;
+  }
+  PyCodeObject* code = frames::code(library);
+  return cache.id_of(CodeKey(code), code, frames::instruction_index(library, code));
 }
 
 std::string line_text(int64_t id) {
@@ -227,32 +219,6 @@ void add_torch_folder(const std::string& folder) {
   made->torch.push_back(folder + "/");
   prefixes = made;
 }
-
-} // namespace
-} // namespace torch_xla
-
-#else
-
-namespace torch_xla {
-namespace {
-
-// Other Python versions lay out their frames differently: ops have no lines there.
-int64_t current_line() {
-  return -1;
-}
-std::string line_text(int64_t /*id*/) {
-  return {};
-}
-void install() {}
-void add_torch_folder(const std::string& /*folder*/) {}
-
-} // namespace
-} // namespace torch_xla
-
-#endif
-
-namespace torch_xla {
-namespace {
 
 // Nanoseconds per look-up, for the benchmark of recording.
 double time_source_line(int count) {

@@ -1,0 +1,99 @@
+// What the walk over a thread's Python frames needs of the interpreter, whose versions lay them out differently: a frame's caller, code and
+// instruction. All of it may be read by the frames' own thread without the GIL.
+#pragma once
+
+#include <Python.h>
+
+#if PY_VERSION_HEX < 0x030A0000 || PY_VERSION_HEX >= 0x030E0000
+#error "torch_xla knows the frames of Python 3.10 to 3.13"
+#endif
+
+#if PY_VERSION_HEX >= 0x030B0000
+#define Py_BUILD_CORE 1
+#include <internal/pycore_frame.h>
+
+#include <internal/pycore_code.h>
+#else
+#include <frameobject.h>
+#endif
+
+namespace torch_xla::frames {
+
+#if PY_VERSION_HEX >= 0x030B0000
+using Frame = _PyInterpreterFrame;
+#else
+using Frame = PyFrameObject;
+#endif
+
+// The innermost frame; null where the thread runs no Python code.
+inline const Frame* current(const PyThreadState* state) {
+#if PY_VERSION_HEX >= 0x030D0000
+  return state->current_frame;
+#elif PY_VERSION_HEX >= 0x030B0000
+  return state->cframe == nullptr ? nullptr : state->cframe->current_frame;
+#else
+  return state->frame;
+#endif
+}
+
+inline const Frame* caller(const Frame* frame) {
+#if PY_VERSION_HEX >= 0x030B0000
+  return frame->previous;
+#else
+  return frame->f_back;
+#endif
+}
+
+#if PY_VERSION_HEX >= 0x030D0000
+inline const _Py_CODEUNIT* instruction(const Frame* frame) {
+  return frame->instr_ptr;
+}
+#elif PY_VERSION_HEX >= 0x030B0000
+inline const _Py_CODEUNIT* instruction(const Frame* frame) {
+  return frame->prev_instr;
+}
+#endif
+
+// Null for a frame that is being set up, which has no line yet, and for one that stands for C.
+inline PyCodeObject* code(const Frame* frame) {
+#if PY_VERSION_HEX >= 0x030C0000
+  if (frame->owner == FRAME_OWNED_BY_CSTACK) {
+    return nullptr;
+  }
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+  auto* code = reinterpret_cast<PyCodeObject*>(frame->f_executable);
+#else
+  PyCodeObject* code = frame->f_code;
+#endif
+#if PY_VERSION_HEX >= 0x030B0000
+  bool complete = frame->owner == FRAME_OWNED_BY_GENERATOR || instruction(frame) >= _PyCode_CODE(code) + code->_co_firsttraceable;
+  return complete ? code : nullptr;
+#else
+  return frame->f_lasti < 0 ? nullptr : code;
+#endif
+}
+
+// Of the instruction that the frame is at, within its code.
+inline int instruction_index(const Frame* frame, [[maybe_unused]] PyCodeObject* code) {
+#if PY_VERSION_HEX >= 0x030B0000
+  return static_cast<int>(instruction(frame) - _PyCode_CODE(code));
+#else
+  return frame->f_lasti;
+#endif
+}
+
+inline int line(PyCodeObject* code, int instruction_index) {
+  return PyCode_Addr2Line(code, instruction_index * 2);
+}
+
+// "Class.method"; before 3.11 "method".
+inline PyObject* name(const PyCodeObject* code) {
+#if PY_VERSION_HEX >= 0x030B0000
+  return code->co_qualname;
+#else
+  return code->co_name;
+#endif
+}
+
+} // namespace torch_xla::frames
