@@ -248,7 +248,8 @@ def memory_summary(device=None, abbreviated: bool = False) -> str:
 
 
 def empty_cache() -> None:
-    """Nothing: the pool keeps its pages, because the first touch of fresh ones is dear."""
+    """Gives memory that no tensor or queued run holds back to the system. The next first touch of each page is dear."""
+    _XLAC._xla_empty_cache()
 
 
 # ---- Code generation ----

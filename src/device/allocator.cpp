@@ -3,6 +3,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_set>
 
@@ -36,14 +37,17 @@ struct XlaAllocator final : c10::DeviceAllocator {
   bool initialized() override {
     return true;
   }
-  void emptyCache(c10::MempoolId_t /*pool*/) override {} // the pool keeps its pages: first touch of fresh memory costs more
+  void emptyCache(c10::MempoolId_t /*pool*/) override {
+    engine().empty_cache();
+  }
   void recordStream(const c10::DataPtr& /*ptr*/, c10::Stream /*stream*/) override {} // all streams run in one order
   DeviceStats getDeviceStats(c10::DeviceIndex /*device*/) override {
     const EngineMemoryInfo info = engine().memory_info();
     DeviceStats stats;
-    for (auto* bytes : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
+    for (auto* bytes : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes}) {
       fill(*bytes, info.bytes_used, info.peak_bytes_used);
     }
+    fill(stats.reserved_bytes, std::max(info.bytes_reserved, info.bytes_used), std::max(info.peak_bytes_reserved, info.peak_bytes_used));
     fill(stats.allocation, live_cells(), live_cells());
     return stats;
   }

@@ -94,6 +94,8 @@ struct EngineMemoryInfo {
   int64_t bytes_used = 0; // held by live buffers
   int64_t bytes_limit = 0; // 0: unknown
   int64_t peak_bytes_used = 0;
+  int64_t bytes_reserved = 0; // used, or kept for later; 0: unknown
+  int64_t peak_bytes_reserved = 0;
 };
 
 // What a device may do in products of float32 numbers in place of float32, by PyTorch's switches (torch.set_float32_matmul_precision,
@@ -132,6 +134,8 @@ class Engine {
   // Copies the buffer's elements to host memory, in the order of its strides().
   virtual void download(const EngineBuffer& buffer, void* data) = 0;
   virtual EngineMemoryInfo memory_info() const = 0;
+  // Gives memory that is kept for later back to the system.
+  virtual void empty_cache() {}
   // What runs the programs, in capitals: "CPU", "CUDA".
   virtual std::string hardware() const = 0;
   // What the device tells of itself; "kind", its maker's name for it, at least.

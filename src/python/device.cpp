@@ -106,6 +106,7 @@ void init_device(py::module_& m) {
   m.def("_xla_current_device", [] { return int{current_device()}; });
   m.def("_xla_set_current_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
   m.def("_xla_memory_info", &memory_info, py::arg("device") = "");
+  m.def("_xla_empty_cache", [] { engine().empty_cache(); }, py::call_guard<py::gil_scoped_release>());
   m.def("_xla_set_plugin_finder", &take_plugin_finder, py::arg("find"));
   m.def("_xla_chosen_device", &chosen_device);
   m.def("_in_bad_fork", &in_bad_fork);

@@ -1,4 +1,6 @@
 // Views, updates, library calls, donation and the pool.
+#include <set>
+
 #include "engine/cpu/pool.h"
 #include "engine_harness.h"
 
@@ -205,7 +207,7 @@ TEST(EnginePool, ReusesAlignedBlocks) {
     void* a = pool.allocate(size);
     void* b = pool.allocate(size);
     EXPECT_NE(a, b);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % (size >= (4 << 20) ? 2 << 20 : 64), 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % 64, 0u);
     EXPECT_GE(pool.bytes_used() - before, static_cast<int64_t>(2 * size));
     std::memset(a, 1, size);
     std::memset(b, 2, size);
@@ -216,6 +218,54 @@ TEST(EnginePool, ReusesAlignedBlocks) {
     EXPECT_EQ(pool.bytes_used(), before);
   }
   pool.empty_cache();
+}
+
+// Blocks of one size after the other: what the earlier ones left serves the later ones.
+TEST(EnginePool, HoldsLittleMoreThanTheMostThatWasInUse) {
+  cpu::Pool& pool = cpu::Pool::get();
+  pool.empty_cache();
+  constexpr size_t kInUse = size_t{96} << 20;
+  for (size_t size = 3000; size < (24 << 20); size += size / 3) {
+    std::vector<void*> blocks;
+    for (size_t sum = 0; sum < kInUse; sum += size) {
+      blocks.push_back(pool.allocate(size));
+    }
+    std::set<char*> starts;
+    for (void* block : blocks) {
+      auto next = starts.insert(static_cast<char*>(block)).first;
+      EXPECT_TRUE(next == starts.begin() || *std::prev(next) + size <= block) << size;
+      EXPECT_TRUE(std::next(next) == starts.end() || static_cast<char*>(block) + size <= *std::next(next)) << size;
+      pool.release(block);
+    }
+  }
+  EXPECT_LE(pool.bytes_reserved(), pool.peak_bytes_used() * 5 / 4 + (66 << 20));
+}
+
+TEST(EnginePool, EmptyCacheGivesBackAllButSlabsInUse) {
+  cpu::Pool& pool = cpu::Pool::get();
+  pool.empty_cache();
+  int64_t before = pool.bytes_reserved();
+  void* large = pool.allocate(50 << 20);
+  void* small = pool.allocate(100);
+  EXPECT_GE(pool.bytes_reserved(), before + (50 << 20));
+  pool.release(large);
+  pool.empty_cache();
+  EXPECT_LE(pool.bytes_reserved(), before + (4 << 20));
+  EXPECT_TRUE(pool.contains(small));
+  std::memset(small, 1, 100);
+  pool.release(small);
+}
+
+TEST(EnginePool, MoreThanTheMachineHasIsRefused) {
+  for (size_t size : {size_t{1} << 44, size_t{1} << 60, ~size_t{0}}) {
+    try {
+      cpu::Pool::get().allocate(size);
+      FAIL();
+    } catch (const UserError& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::OutOfMemory);
+      EXPECT_NE(std::string(e.what()).find("can't allocate memory: you tried to allocate"), std::string::npos) << e.what();
+    }
+  }
 }
 
 } // namespace

@@ -1,4 +1,6 @@
-// A c10 allocator that asks the pool on threads inside a PoolRedirect and the allocator that was there before on all others.
+// A c10 allocator that asks the pool on threads inside a PoolRedirect and the allocator that was there before on all others. PyTorch reads
+// its pointer to the allocator without a lock, so ours is set when the library is loaded, as PyTorch's own is, not when the device is first
+// used.
 #include "engine/cpu/aten_allocator.h"
 
 #include <c10/core/Allocator.h>
@@ -42,16 +44,17 @@ class RedirectAllocator final : public c10::Allocator {
   }
 };
 
-void install() {
+bool install() {
   before_us = c10::GetCPUAllocator();
-  c10::SetCPUAllocator(new RedirectAllocator, /*priority=*/100);
+  c10::SetCPUAllocator(new RedirectAllocator); // of the lowest priority: a program's own allocator may still take its place
+  return true;
 }
+
+[[maybe_unused]] const bool installed = install();
 
 } // namespace
 
 PoolRedirect::PoolRedirect() : before_(redirected) {
-  static bool installed = (install(), true);
-  (void)installed;
   redirected = true;
 }
 

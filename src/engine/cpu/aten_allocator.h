@@ -3,7 +3,7 @@
 
 namespace torch_xla::cpu {
 
-// While one lives, CPU tensors made by this thread take their memory from the pool. The first one installs the allocator.
+// While one lives, CPU tensors made by this thread take their memory from the pool.
 class PoolRedirect {
  public:
   PoolRedirect();

@@ -59,7 +59,12 @@ class CpuEngine final : public Engine {
 
   EngineMemoryInfo memory_info() const override {
     int64_t limit = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-    return {Pool::get().bytes_used(), limit, Pool::get().peak_bytes_used()};
+    const Pool& pool = Pool::get();
+    return {pool.bytes_used(), limit, pool.peak_bytes_used(), pool.bytes_reserved(), pool.peak_bytes_reserved()};
+  }
+
+  void empty_cache() override {
+    Pool::get().empty_cache();
   }
 };
 

@@ -47,6 +47,12 @@ std::string first_line(const std::string& text) {
   auto fail = [&](ErrorKind kind, const std::string& what) { throw StepError(kind, str(name, ": ", first_line(what)), location); };
   try {
     throw;
+  } catch (const UserError& e) { // of the pool
+    fail(e.kind(), e.what());
+  } catch (const c10::OutOfMemoryError& e) {
+    fail(ErrorKind::OutOfMemory, e.what_without_backtrace());
+  } catch (const std::bad_alloc& e) {
+    fail(ErrorKind::OutOfMemory, e.what());
   } catch (const c10::IndexError& e) {
     fail(ErrorKind::Index, e.what_without_backtrace());
   } catch (const c10::ValueError& e) {

@@ -1,25 +1,20 @@
-// Size classes, slabs and the reserved address range of the memory pool.
+// Size classes: small ones cut their blocks from slabs, the blocks of large ones are runs of pages.
 #include "engine/cpu/pool.h"
 
-#include <pthread.h>
-#include <sys/mman.h>
-
+#include <algorithm>
 #include <bit>
 
 #include "core/errors.h"
+#include "core/process.h"
 
 namespace torch_xla::cpu {
 namespace {
 
-constexpr size_t kChunk = size_t{2} << 20;
-constexpr size_t kLarge = 4 << 20; // from here on a block has chunks of its own
-constexpr size_t kShared = size_t{64} << 10; // from here on a block may come from a larger class
-constexpr size_t kHuge = size_t{1} << 20; // slabs of classes from this size on use 2 MB pages
-
-std::atomic<bool> in_forked_child{false};
+constexpr size_t kShared = kPage; // from here on a block may come from a larger class
+constexpr size_t kSlack = size_t{64} << 20; // that the pool may hold beyond a quarter of what was in use
 
 // Classes 0 to 7 are the multiples of 64 up to 512; then each power of two has eight steps.
-int class_of(size_t size) {
+constexpr int class_of(size_t size) {
   if (size <= 512) {
     return size ? static_cast<int>((size - 1) / 64) : 0;
   }
@@ -29,7 +24,7 @@ int class_of(size_t size) {
   return 8 * (octave - 8) + within;
 }
 
-size_t class_size(int index) {
+constexpr size_t class_size(int index) {
   if (index < 8) {
     return 64 * static_cast<size_t>(index + 1);
   }
@@ -38,8 +33,20 @@ size_t class_size(int index) {
   return size;
 }
 
-size_t round_to_chunk(size_t size) {
-  return (size + kChunk - 1) / kChunk * kChunk;
+// The classes above 512 KB are those whose sizes are whole pages.
+constexpr int kFirstLarge = class_of(8 * kPage) + 1;
+
+// From 64 KB for 1024 blocks to 2 MB for four.
+size_t slab_bytes(int index) {
+  size_t pages = std::clamp(class_size(index) * 64 / kPage, size_t{1}, size_t{32});
+  return pages * kPage;
+}
+
+// In the words of PyTorch's allocator, by which programs know the error.
+[[noreturn]] void refuse(size_t bytes) {
+  throw UserError(
+      ErrorKind::OutOfMemory,
+      str("DefaultCPUAllocator: can't allocate memory: you tried to allocate ", bytes, " bytes. Error code 12 (Cannot allocate memory)"));
 }
 
 } // namespace
@@ -50,30 +57,17 @@ Pool& Pool::get() {
 }
 
 Pool::Pool() {
-  void* range = MAP_FAILED;
-  for (reserved_ = size_t{1} << 40; reserved_ > (size_t{1} << 33); reserved_ /= 2) {
-    range = mmap(nullptr, reserved_ + kChunk, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range != MAP_FAILED) {
-      break;
-    }
-  }
-  XLA_CHECK(range != MAP_FAILED, "the XLA CPU engine could not reserve addresses for its memory pool");
-  base_ = reinterpret_cast<char*>(round_to_chunk(reinterpret_cast<size_t>(range)));
-  chunk_class_.reserve(1 << 16);
-  chunk_class_.resize(reserved_ / kChunk);
-  pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; });
+  process::note_use();
 }
 
 void* Pool::allocate(size_t size) {
   int index = class_of(size);
-  XLA_CHECK_KIND(OutOfMemory, index < kClasses && size < reserved_, "out of memory: a buffer of ", size, " bytes was asked for");
-  char* data = take_free(index);
+  char* data = index < kClasses ? take_free(index) : nullptr;
+  if (!data && index < kClasses) {
+    data = refill(index);
+  }
   if (!data) {
-    if (size >= kLarge) {
-      give_back(size); // what earlier programs left is not held beside new memory; a free block taken again gives back nothing
-    }
-    std::lock_guard<std::mutex> lock(classes_[index].mutex);
-    data = carve(classes_[index], index, class_size(index));
+    refuse(size);
   }
   add_used(static_cast<int64_t>(class_size(class_of_block(data))));
   return data;
@@ -88,57 +82,109 @@ char* Pool::take_free(int index) {
     if (!size_class.free.empty()) {
       char* data = size_class.free.back();
       size_class.free.pop_back();
-      size_class.bare = std::min(size_class.bare, size_class.free.size());
       return data;
     }
   }
   return nullptr;
 }
 
-int Pool::class_of_block(const void* data) const {
-  return chunk_class_[static_cast<size_t>(static_cast<const char*>(data) - base_) / kChunk];
-}
-
-char* Pool::carve(SizeClass& size_class, int index, size_t size) {
-  if (size >= kLarge) {
-    return map_chunks(round_to_chunk(size), index, size / kChunk * kChunk); // the last, partly used chunk has small pages
+char* Pool::refill(int index) {
+  std::lock_guard<std::mutex> heap_lock(heap_mutex_);
+  size_t size = class_size(index);
+  bool large = index >= kFirstLarge;
+  size_t bytes = large ? size : slab_bytes(index);
+  char* data = take_pages(bytes, large);
+  if (!data) {
+    return nullptr;
   }
-  if (static_cast<size_t>(size_class.end - size_class.next) < size) {
-    size_t slab = size <= kChunk / 16 ? kChunk : 4 * kChunk;
-    size_class.next = map_chunks(slab, index, size >= kHuge ? slab : 0);
-    size_class.end = size_class.next + slab;
+  heap_.pages().set(data, bytes, static_cast<uint16_t>(index + 1));
+  if (!large) {
+    SizeClass& size_class = classes_[index];
+    std::lock_guard<std::mutex> lock(size_class.mutex);
+    size_class.slabs.push_back(data);
+    for (size_t i = bytes / size - 1; i > 0; --i) { // the lowest addresses are taken first: untouched pages stay so
+      size_class.free.push_back(data + i * size);
+    }
   }
-  char* data = size_class.next;
-  size_class.next += size;
   return data;
 }
 
-char* Pool::map_chunks(size_t bytes, int index, size_t huge_bytes) {
-  std::lock_guard<std::mutex> lock(map_mutex_);
-  XLA_CHECK_KIND(
-      OutOfMemory,
-      mapped_ + bytes <= reserved_,
-      "out of memory: the XLA CPU engine's pool holds ",
-      mapped_,
-      " bytes, ",
-      bytes,
-      " more were asked for");
-  char* data = base_ + mapped_;
-  if (mprotect(data, bytes, PROT_READ | PROT_WRITE) != 0) {
-    throw UserError(ErrorKind::OutOfMemory, str("out of memory: the system gave no ", bytes, " bytes to the XLA CPU engine"));
+// Null where the system has no more. The caller holds heap_mutex_.
+char* Pool::take_pages(size_t bytes, bool huge) {
+  if (char* data = heap_.take(bytes)) {
+    return data;
   }
-  if (huge_bytes) {
-    madvise(data, huge_bytes, MADV_HUGEPAGE);
+  collect_large();
+  if (char* data = heap_.take(bytes)) {
+    return data;
   }
-  for (size_t chunk = mapped_ / kChunk; chunk < (mapped_ + bytes) / kChunk; ++chunk) {
-    chunk_class_[chunk] = static_cast<uint16_t>(index);
+  make_room(bytes);
+  if (char* data = heap_.take(bytes)) {
+    return data;
   }
-  mapped_ += bytes;
-  return data;
+  if (!heap_.grow(bytes, huge)) {
+    collect_slabs();
+    heap_.give_back(heap_.mapped());
+    heap_.grow(bytes, huge);
+  }
+  return heap_.take(bytes);
+}
+
+// Keeps the pool below its bound when `bytes` more come. The caller holds heap_mutex_.
+void Pool::make_room(size_t bytes) {
+  auto most = static_cast<size_t>(std::max(peak_bytes_used(), bytes_used() + static_cast<int64_t>(bytes)));
+  size_t bound = most + most / 4 + kSlack;
+  if (heap_.mapped() + bytes > bound) {
+    collect_slabs();
+    heap_.give_back(heap_.mapped() + bytes - bound);
+  }
+}
+
+// The free blocks of the large classes become free runs. The caller holds heap_mutex_.
+void Pool::collect_large() {
+  for (int index = kFirstLarge; index < kClasses; ++index) {
+    SizeClass& size_class = classes_[index];
+    std::lock_guard<std::mutex> lock(size_class.mutex);
+    for (char* data : size_class.free) {
+      heap_.put(data, class_size(index));
+    }
+    size_class.free.clear();
+  }
+}
+
+// The slabs without a block in use become free runs. The caller holds heap_mutex_.
+void Pool::collect_slabs() {
+  for (int index = 0; index < kFirstLarge; ++index) {
+    std::lock_guard<std::mutex> lock(classes_[index].mutex);
+    if (!classes_[index].free.empty()) {
+      collect_slabs(index);
+    }
+  }
+}
+
+// The caller holds heap_mutex_ and the class's.
+void Pool::collect_slabs(int index) {
+  auto& [mutex, free, slabs] = classes_[index];
+  size_t bytes = slab_bytes(index);
+  size_t blocks = bytes / class_size(index);
+  std::vector<char*> sorted = free;
+  std::sort(sorted.begin(), sorted.end());
+  auto is_free = [&](char* slab) {
+    auto first = std::lower_bound(sorted.begin(), sorted.end(), slab);
+    return static_cast<size_t>(std::lower_bound(first, sorted.end(), slab + bytes) - first) == blocks;
+  };
+  auto unused = std::partition(slabs.begin(), slabs.end(), [&](char* slab) { return !is_free(slab); });
+  std::sort(unused, slabs.end());
+  std::erase_if(free, [&](char* data) {
+    auto after = std::upper_bound(unused, slabs.end(), data);
+    return after != unused && data < *std::prev(after) + bytes;
+  });
+  std::for_each(unused, slabs.end(), [&](char* slab) { heap_.put(slab, bytes); });
+  slabs.erase(unused, slabs.end());
 }
 
 void Pool::release(void* data) {
-  if (!data || in_forked_child.load(std::memory_order_relaxed)) {
+  if (!data || process::in_forked_child()) {
     return;
   }
   int index = class_of_block(data);
@@ -155,16 +201,11 @@ void Pool::add_used(int64_t bytes) {
   }
 }
 
-// The addresses stay with the pool: the system takes the pages and gives zeroed ones at the next touch.
-void Pool::give_back(size_t bytes) {
-  for (int index = kClasses - 1; index >= class_of(kLarge) && bytes; --index) {
-    SizeClass& size_class = classes_[index];
-    std::lock_guard<std::mutex> lock(size_class.mutex);
-    while (bytes && size_class.bare < size_class.free.size()) {
-      madvise(size_class.free[size_class.bare++], round_to_chunk(class_size(index)), MADV_DONTNEED);
-      bytes -= std::min(bytes, class_size(index));
-    }
-  }
+void Pool::empty_cache() {
+  std::lock_guard<std::mutex> lock(heap_mutex_);
+  collect_large();
+  collect_slabs();
+  heap_.give_back(heap_.mapped());
 }
 
 } // namespace torch_xla::cpu

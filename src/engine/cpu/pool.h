@@ -8,10 +8,16 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/cpu/page_heap.h"
+
 namespace torch_xla::cpu {
 
-// Blocks are 64-byte aligned; those of 4 MB or more lie on 2 MB pages of their own. Thread-safe: one short lock per size class. After fork
-// the child's calls to release do nothing, as another thread may have held a lock then.
+// Blocks are of size classes and 64-byte aligned. A freed block waits for the next one of its class; when a class has none, the free blocks
+// of all others are joined and cut anew. What the pool holds stays below 5/4 of the most that was ever in use, and 64 MB: beyond that, free
+// memory goes back to the system before more is asked for.
+//
+// Thread-safe: one short lock per size class, taken inside heap_mutex_. In a forked child release() does nothing, as another thread may
+// have held a lock then.
 class Pool {
  public:
   static Pool& get(); // never destroyed
@@ -20,19 +26,23 @@ class Pool {
   void* allocate(size_t size);
   void release(void* data);
   bool contains(const void* data) const {
-    auto p = static_cast<const char*>(data);
-    return p >= base_ && p < base_ + reserved_;
+    return heap_.pages().get(data) != 0;
   }
-  // Gives the large free blocks' memory back to the system.
-  void empty_cache() {
-    give_back(reserved_);
-  }
+  // Gives all free memory back to the system, but that of slabs with a block in use.
+  void empty_cache();
 
   int64_t bytes_used() const {
     return used_.load(std::memory_order_relaxed);
   }
   int64_t peak_bytes_used() const {
     return peak_.load(std::memory_order_relaxed);
+  }
+  // In use, or kept.
+  int64_t bytes_reserved() const {
+    return static_cast<int64_t>(heap_.mapped());
+  }
+  int64_t peak_bytes_reserved() const {
+    return static_cast<int64_t>(heap_.peak_mapped());
   }
 
  private:
@@ -41,24 +51,24 @@ class Pool {
   struct SizeClass {
     std::mutex mutex;
     std::vector<char*> free; // the last one freed is the first one taken; guarded by mutex
-    size_t bare = 0; // so many of the first of `free` have given their pages back; guarded by mutex
-    char* next = nullptr; // rest of the slab that is being carved; guarded by mutex
-    char* end = nullptr;
+    std::vector<char*> slabs; // that its blocks are cut from, where it is a small class; guarded by mutex
   };
   static constexpr int kClasses = 8 * 40;
 
   char* take_free(int index);
-  int class_of_block(const void* data) const;
-  char* carve(SizeClass& size_class, int index, size_t size);
-  char* map_chunks(size_t bytes, int index, size_t huge_bytes);
-  void give_back(size_t bytes);
+  char* refill(int index);
+  char* take_pages(size_t bytes, bool huge);
+  void collect_large();
+  void collect_slabs();
+  void collect_slabs(int index);
+  void make_room(size_t bytes);
+  int class_of_block(const void* data) const {
+    return heap_.pages().get(data) - 1;
+  }
   void add_used(int64_t bytes);
 
-  char* base_ = nullptr; // reserved addresses, made accessible chunk by chunk
-  size_t reserved_ = 0;
-  std::mutex map_mutex_;
-  size_t mapped_ = 0; // guarded by map_mutex_
-  std::vector<uint16_t> chunk_class_; // by 2 MB chunk: its blocks' size class; written once under map_mutex_, before the block is given out
+  std::mutex heap_mutex_; // guards heap_, but its counts and its map of pages
+  PageHeap heap_; // a taken page has the number of its blocks' class, and one
   std::array<SizeClass, kClasses> classes_;
   std::atomic<int64_t> used_{0};
   std::atomic<int64_t> peak_{0};
