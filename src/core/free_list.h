@@ -9,6 +9,8 @@
 #include <new>
 #include <vector>
 
+#include "core/process.h"
+
 namespace torch_xla {
 
 // Inherit publicly; T is the deriving class. Objects may be freed on another thread than the one that made them.
@@ -17,11 +19,13 @@ class FreeListed {
  public:
   static void* operator new(size_t size) {
     List& l = list();
-    l.count(1);
-    if (!l.head) {
-      return ::operator new(size);
-    }
     Link* link = l.head;
+    if (!link) {
+      void* fresh = ::operator new(size);
+      l.count(1);
+      return fresh;
+    }
+    l.count(1);
     l.head = link->next;
     --l.length;
     return link;
@@ -84,7 +88,11 @@ class FreeListed {
     }
   };
   static Registry& registry() {
-    static auto* r = new Registry; // never destroyed: objects are freed until the process ends
+    static auto* r = [] { // never destroyed: objects are freed until the process ends
+      auto* made = new Registry;
+      process::keep_sound(made->mutex);
+      return made;
+    }();
     return *r;
   }
   [[gnu::noinline]] static void begin(List& l) {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/metrics_text.h"
+#include "core/process.h"
 
 namespace torch_xla::metrics {
 namespace {
@@ -43,7 +44,11 @@ struct Registry {
   std::map<std::string, Series*> series;
 };
 Registry& registry() {
-  static Registry* instance = new Registry();
+  static Registry* instance = [] {
+    auto* made = new Registry();
+    process::keep_sound(made->mutex);
+    return made;
+  }();
   return *instance;
 }
 
@@ -173,12 +178,17 @@ struct Metric::Impl : Series {
 
 // Metrics of one name share their series, which is never freed.
 Metric::Metric(const char* name, Unit unit) {
-  std::lock_guard<std::mutex> lock(registry().mutex);
+  std::unique_lock<std::mutex> lock(registry().mutex);
   Series*& series = registry().series[name];
-  if (!series) {
+  const bool is_new = !series;
+  if (is_new) {
     series = new Impl(unit);
   }
   impl_ = static_cast<Impl*>(series);
+  lock.unlock();
+  if (is_new) {
+    process::keep_sound(impl_->mutex);
+  }
 }
 
 Metric::~Metric() = default;

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "core/errors.h"
-#include "runtime/wait.h"
+#include "core/process.h"
 #include "tensor/api.h"
 
 namespace torch_xla {
@@ -44,7 +44,7 @@ void set_current_device(c10::DeviceIndex index) {
 }
 
 bool in_bad_fork() {
-  return wait::in_forked_child();
+  return process::in_forked_child();
 }
 
 } // namespace torch_xla

@@ -36,10 +36,6 @@ void notify() {
   changed().notify_all();
 }
 
-void check_process() {
-  XLA_CHECK(!in_forked_child(), "the XLA device cannot be used in a forked process; use start method 'spawn'");
-}
-
 void poll_interrupt() {
   if (auto check = interrupt_check.load()) {
     check();
@@ -58,6 +54,14 @@ Buffer::Buffer(EngineBufferRef payload) : type_(payload->type()), state_(State::
 const EngineBufferRef& Buffer::wait() {
   if (!has_ended()) {
     wait::until([this] { return has_ended(); });
+  }
+  return wait_uninterrupted();
+}
+
+const EngineBufferRef& Buffer::wait_uninterrupted() {
+  if (!has_ended()) {
+    std::unique_lock<std::mutex> lock(wait::mutex());
+    wait::changed().wait(lock, [this] { return has_ended(); });
   }
   if (state() == State::kFailed) {
     wait::set_reported(error_);

@@ -27,8 +27,11 @@ class Buffer {
   State state() const {
     return state_.load(std::memory_order_acquire);
   }
-  // Blocks until ready, without the recording lock and polling for signals (see set_interrupt_check). Throws the run's error if it failed.
+  // Blocks until ready. Throws the run's error if it failed. Polls for signals (see set_interrupt_check), which may take the GIL: not under
+  // the recording lock.
   const EngineBufferRef& wait();
+  // As wait(), without polling.
+  const EngineBufferRef& wait_uninterrupted();
   // For the executor, which starts runs in order: payload without waiting, of a run under way too. Throws the run's error if the buffer
   // failed.
   const EngineBufferRef& get() const;
@@ -43,7 +46,8 @@ class Buffer {
   // Slot used by the recorder to find the parameter of the current trace that stands for this buffer; guarded by the recording lock.
   uint64_t trace_generation = 0;
   int32_t trace_value = -1;
-  // Lazy values and exports that refer to this buffer, queued runs not counted: 0 or 1 when a run may take the memory. Atomic, any thread.
+  // Lazy values and readers that refer to this buffer, queued runs not counted: at 0 a run may take the memory. It goes up from 0 under the
+  // recording lock only, under which runs are queued, and down on any thread.
   std::atomic<int32_t> owners{0};
 
  private:
@@ -58,6 +62,28 @@ class Buffer {
   std::exception_ptr error_;
 };
 using BufferRef = std::shared_ptr<Buffer>;
+
+// Somebody who reads the buffer's memory: while one lives no run takes it. Made under the recording lock, from a buffer that a cell refers
+// to.
+class BufferReader {
+ public:
+  explicit BufferReader(BufferRef buffer) : buffer_(std::move(buffer)) {
+    buffer_->owners.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~BufferReader() {
+    if (buffer_) {
+      buffer_->owners.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+  BufferReader(BufferReader&&) noexcept = default;
+  BufferReader& operator=(BufferReader&&) = delete;
+  Buffer* operator->() const {
+    return buffer_.get();
+  }
+
+ private:
+  BufferRef buffer_;
+};
 
 // Called about every 50 ms by threads that wait; throws to end the wait (KeyboardInterrupt). Set once by the Python layer.
 void set_interrupt_check(void (*check)());

@@ -14,12 +14,11 @@
 
 #include "core/errors.h"
 #include "core/metrics.h"
+#include "core/process.h"
 #include "runtime/wait.h"
 
 namespace torch_xla {
 namespace {
-
-std::atomic<bool> forked{false};
 
 // Runs that a device works on at once: it starts on the next one while the end of the last is told.
 constexpr size_t kMaxStarted = 2;
@@ -187,7 +186,7 @@ void thread_main() {
 
 // At exit the runs under way are left to end and the rest is dropped, so that static destructors find no thread of ours at work.
 void stop_at_exit() {
-  if (forked) {
+  if (process::in_forked_child()) {
     return;
   }
   Queue& q = queue();
@@ -217,22 +216,18 @@ void set_reported(const std::exception_ptr& error) {
   }
 }
 
-bool in_forked_child() {
-  return forked.load(std::memory_order_relaxed);
-}
-
 } // namespace wait
 
 Executor& Executor::get() {
   static Executor* executor = [] {
-    pthread_atfork(nullptr, nullptr, [] { forked = true; });
+    process::note_use();
     return new Executor;
   }();
   return *executor;
 }
 
 void Executor::enqueue(Run run) {
-  wait::check_process();
+  process::check();
   Queue& q = queue();
   std::lock_guard<std::mutex> lock(wait::mutex());
   XLA_CHECK(!q.stop, "the process is exiting");
@@ -260,7 +255,7 @@ void Executor::drain() {
 }
 
 bool Executor::idle() const {
-  if (forked) {
+  if (process::in_forked_child()) {
     return true; // no thread, and the lock may be held for ever
   }
   std::lock_guard<std::mutex> lock(wait::mutex());

@@ -30,7 +30,7 @@ void resize_storage_bytes(const c10::Storage& storage, size_t nbytes);
 
 // Source lines. The provider gives an id of the user's current line, or -1; it is called at each recorded node without the GIL.
 using LocationProvider = int64_t (*)();
-// "train.py:12 in forward"; may take the GIL.
+// "train.py:12 in forward"; called under the recording lock: never takes the GIL.
 using LocationResolver = std::string (*)(int64_t id);
 void set_location_hooks(LocationProvider provider, LocationResolver resolver);
 

@@ -1,7 +1,5 @@
-// Creation of cells and the reserved addresses that stand for their memory.
+// Creation of cells and the addresses that stand for their memory.
 #include "tensor/cell.h"
-
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,19 +9,11 @@
 namespace torch_xla {
 namespace {
 
-// Addresses are handed out from a region that nothing may touch, in chunks for each thread, and start again at its end after 8 TB, so that
-// two live tensors share one only after that much was allocated in between.
-constexpr uintptr_t kRegionBytes = uintptr_t{1} << 43;
+// Addresses that no process has: on x86-64 no pointer looks so, on ARM they are the kernel's. They are handed out in chunks for each thread
+// and start again after 2^54 bytes.
+constexpr uintptr_t kRegion = 0x4080'0000'0000'0000;
+constexpr uintptr_t kRegionBytes = uintptr_t{1} << 54;
 constexpr uintptr_t kChunkBytes = uintptr_t{1} << 30;
-
-uintptr_t region_base() {
-  static const uintptr_t base = [] {
-    void* p = mmap(nullptr, kRegionBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    TORCH_CHECK(p != MAP_FAILED, "the XLA device could not reserve ", kRegionBytes, " bytes of address space (is `ulimit -v` set?)");
-    return reinterpret_cast<uintptr_t>(p);
-  }();
-  return base;
-}
 
 uintptr_t take_from_region(uintptr_t size) {
   static std::atomic<uintptr_t> next{0};
@@ -31,14 +21,19 @@ uintptr_t take_from_region(uintptr_t size) {
   if (at + size > kRegionBytes) {
     at = next.fetch_add(size, std::memory_order_relaxed) % kRegionBytes;
   }
-  return region_base() + at;
+  return kRegion + at;
 }
 
 void* next_address(size_t nbytes) {
   static thread_local constinit uintptr_t begin = 0;
   static thread_local constinit uintptr_t end = 0;
+  TORCH_CHECK_WITH(
+      OutOfMemoryError,
+      nbytes < kRegionBytes / 2,
+      "DefaultCPUAllocator: can't allocate memory: you tried to allocate ",
+      nbytes,
+      " bytes. Error code 12 (Cannot allocate memory)");
   uintptr_t size = (nbytes + 127) / 64 * 64; // one line more, so that even an empty storage has an address of its own
-  TORCH_CHECK(size < kRegionBytes / 2, "cannot allocate ", nbytes, " bytes on the XLA device");
   if (size > end - begin) {
     uintptr_t taken = std::max(size, kChunkBytes);
     begin = take_from_region(taken);
@@ -54,10 +49,11 @@ void delete_cell(void* context) {
 }
 
 c10::DataPtr make_cell(size_t nbytes, int device, Cell** cell) {
+  void* address = next_address(nbytes);
   *cell = new Cell;
   (*cell)->nbytes = nbytes;
   (*cell)->device = device;
-  return {next_address(nbytes), *cell, &delete_cell, c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device))};
+  return {address, *cell, &delete_cell, c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device))};
 }
 
 void move_cell(c10::DataPtr& data, size_t nbytes) {

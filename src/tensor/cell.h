@@ -42,7 +42,7 @@ inline Cell* find_cell(const at::Tensor& tensor) {
   return find_cell(tensor.unsafeGetTensorImpl()->unsafe_storage());
 }
 
-// A cell with an address of its own in reserved memory.
+// A cell with an address of its own, where no memory can be.
 c10::DataPtr make_cell(size_t nbytes, int device, Cell** cell);
 // Gives the cell another address, with room for nbytes.
 void move_cell(c10::DataPtr& data, size_t nbytes);

@@ -7,6 +7,9 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
+#include <optional>
+#include <utility>
+
 #include "core/metrics.h"
 #include "runtime/executor.h"
 #include "tensor/api.h"
@@ -32,34 +35,12 @@ void count_bytes(const char* direction, int64_t bytes) {
   (direction[0] == 'o' ? outbound : inbound).add(static_cast<double>(bytes));
 }
 
-// Keeps a buffer from donation as long as a CPU tensor shows its memory.
-class Export {
- public:
-  explicit Export(BufferRef buffer, EngineBufferRef payload) : buffer_(std::move(buffer)), payload_(std::move(payload)) {
-    if (buffer_) {
-      buffer_->owners.fetch_add(1, std::memory_order_acq_rel);
-    }
-  }
-  ~Export() {
-    if (buffer_) {
-      buffer_->owners.fetch_sub(1, std::memory_order_acq_rel);
-    }
-  }
-  const EngineBufferRef& payload() const {
-    return payload_;
-  }
-
- private:
-  BufferRef buffer_;
-  EngineBufferRef payload_;
-};
-
+// What a storage holds; its buffer is not given away while this lives.
 struct Source {
-  BufferRef buffer; // null: nobody has written the storage
+  BufferReader buffer;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   Dims dims;
   Dims strides;
-  int64_t nbytes = 0;
 };
 
 // The buffer of a cell with a value, after a sync if it is pending. Holds the recording lock.
@@ -67,49 +48,41 @@ Source source_locked(const Cell& cell) {
   if (!cell.value->buffer()) {
     sync_locked(SyncCause::kRead);
   }
-  return {cell.value->buffer(), to_scalar_type(cell.dtype), cell.dims, cell.strides, static_cast<int64_t>(cell.nbytes)};
+  return {BufferReader(cell.value->buffer()), to_scalar_type(cell.dtype), cell.dims, cell.strides};
 }
 
-// The buffer of the tensor's storage, after a sync if the value is pending.
-Source find_source(const at::Tensor& t) {
-  RecorderState& state = recorder();
-  std::lock_guard<std::mutex> lock(state.mutex);
-  Cell* cell = find_cell(t);
+// Nothing when nobody has written the storage.
+std::optional<Source> find_source(const Cell* cell) {
+  auto lock = lock_recorder();
   TORCH_CHECK(cell, kNoCell);
-  if (!cell->value) {
-    return {nullptr, t.scalar_type(), {}, {}, static_cast<int64_t>(cell->nbytes)};
-  }
-  return source_locked(*cell);
-}
-
-at::Tensor wrap_host(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, std::shared_ptr<Export> keep) {
-  return at::for_blob(data, sizes)
-      .strides(strides)
-      .deleter([keep = std::move(keep)](void*) {})
-      .options(at::TensorOptions().dtype(dtype).device(at::kCPU))
-      .make_tensor();
+  return cell->value ? std::optional(source_locked(*cell)) : std::nullopt;
 }
 
 // The payload's elements in its own memory order: its memory where the host can read it, else a copy.
-at::Tensor payload_on_cpu(const Source& source, const EngineBufferRef& payload) {
-  c10::IntArrayRef dims = to_ref(source.dims);
-  c10::IntArrayRef strides = to_ref(payload->strides());
+at::Tensor payload_on_cpu(Source source, const EngineBufferRef& payload) {
+  auto options = at::TensorOptions().dtype(source.dtype).device(at::kCPU);
   if (void* data = payload->host_pointer()) {
-    return wrap_host(data, dims, strides, source.dtype, std::make_shared<Export>(source.buffer, payload));
+    auto keep = std::make_shared<std::pair<BufferReader, EngineBufferRef>>(std::move(source.buffer), payload);
+    return at::for_blob(data, to_ref(source.dims))
+        .strides(to_ref(payload->strides()))
+        .deleter([keep = std::move(keep)](void*) {})
+        .options(options)
+        .make_tensor();
   }
-  at::Tensor copy = at::empty_strided(dims, strides, at::TensorOptions().dtype(source.dtype));
+  at::Tensor copy = at::empty_strided(to_ref(source.dims), to_ref(payload->strides()), options);
   engine().download(*payload, copy.mutable_data_ptr());
   return copy;
 }
 
-// The storage's content in the cell's memory order, whatever the engine's order is.
-at::Tensor storage_on_cpu(const Source& source) {
-  EngineBufferRef payload = source.buffer->wait();
-  at::Tensor whole = payload_on_cpu(source, payload);
-  if (payload->strides() == source.strides) {
+// The storage's content in the cell's memory order, whatever the engine's order is. `payload` is that of the source's buffer.
+at::Tensor storage_on_cpu(Source source, EngineBufferRef payload) {
+  Dims dims = source.dims;
+  Dims strides = source.strides;
+  at::Tensor whole = payload_on_cpu(std::move(source), payload);
+  if (payload->strides() == strides) {
     return whole;
   }
-  return at::empty_strided(to_ref(source.dims), to_ref(source.strides), whole.options()).copy_(whole);
+  return at::empty_strided(to_ref(dims), to_ref(strides), whole.options()).copy_(whole);
 }
 
 at::Tensor uninitialized_on_cpu(const at::Tensor& t) {
@@ -188,13 +161,14 @@ at::Tensor read_on_cpu(const at::Tensor& t) {
   if (t.numel() == 0) {
     return uninitialized_on_cpu(t);
   }
-  Source source = find_source(t);
-  check_bounds(t, static_cast<size_t>(source.nbytes));
+  check_bounds(t, t.storage().nbytes());
+  std::optional<Source> source = find_source(find_cell(t));
   Executor::get().wait_for_room();
-  if (!source.buffer) {
+  if (!source) {
     return uninitialized_on_cpu(t);
   }
-  at::Tensor whole = storage_on_cpu(source);
+  EngineBufferRef payload = source->buffer->wait();
+  at::Tensor whole = storage_on_cpu(*std::move(source), std::move(payload));
   // The same memory, seen through the tensor's own dtype and strides.
   auto* keep = new at::Tensor(whole);
   auto base = static_cast<char*>(const_cast<void*>(whole.const_data_ptr()));
@@ -307,7 +281,9 @@ at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
 
 void reinterpret_buffer_locked(Cell& cell, const Type& type) {
   XLA_ASSERT(cell.value->buffer(), "a pending value of a dtype without rows");
-  at::Tensor whole = storage_on_cpu(source_locked(cell));
+  Source source = source_locked(cell);
+  EngineBufferRef payload = source.buffer->wait_uninterrupted();
+  at::Tensor whole = storage_on_cpu(std::move(source), std::move(payload));
   void* data = const_cast<void*>(whole.const_data_ptr());
   auto alias = std::make_shared<Buffer>(engine().adopt(type, {}, data, [whole] {}));
   alias->owners.fetch_add(1); // shares the memory: never donate it

@@ -84,7 +84,7 @@ bool wants_cut_now(RecorderState& state) {
 void cut_long_trace() {
   RecorderState& state = recorder();
   {
-    std::lock_guard<std::mutex> lock(state.mutex);
+    auto lock = lock_recorder();
     if (!wants_cut_now(state)) {
       state.wants_cut.store(state.trace.graph().nodes.size() >= state.next_check, std::memory_order_relaxed);
       return;

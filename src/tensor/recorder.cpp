@@ -7,6 +7,8 @@
 
 #include "core/errors.h"
 #include "core/metrics.h"
+#include "core/process.h"
+#include "engine/engine.h"
 #include "tensor/api.h"
 #include "tensor/sync.h"
 
@@ -54,10 +56,9 @@ c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes, Cell** cell) {
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(data), allocator, /*resizable=*/true);
 }
 
-at::Tensor make_tensor(const Type& type, const Dims& strides, LazyValue* value) {
-  Cell* cell = nullptr;
+// A tensor whose cell has no value yet.
+at::Tensor make_tensor(const Type& type, const Dims& strides, Cell*& cell) {
   auto storage = make_storage(static_cast<size_t>(type.nbytes()), &cell);
-  cell->set_value(value);
   cell->dtype = type.dtype;
   cell->dims = type.dims;
   cell->strides = strides.empty() && !type.dims.empty() ? contiguous_strides(type.dims) : strides;
@@ -98,8 +99,14 @@ std::string location_text(int64_t id) {
 }
 
 RecorderState& recorder() {
-  static auto* state = new RecorderState; // leaked: cells may outlive static destruction
+  static auto* state = (process::note_use(), new RecorderState); // leaked: cells may outlive static destruction
   return *state;
+}
+
+std::unique_lock<std::mutex> lock_recorder() {
+  process::check();
+  engine(); // the search for a plugin takes the GIL
+  return std::unique_lock(recorder().mutex);
 }
 
 const Op& get_op(const char* name) {
@@ -137,7 +144,7 @@ Recording::Recording() : trace_(recorder().trace) {
   if (state.wants_cut.load(std::memory_order_relaxed)) {
     cut_long_trace();
   }
-  lock_ = std::unique_lock<std::mutex>(state.mutex);
+  lock_ = lock_recorder();
   LocationProvider provide = location_provider.load(std::memory_order_relaxed);
   location_ = provide ? provide() : -1;
 }
@@ -328,11 +335,11 @@ void Recording::write_converted(const at::Tensor& t, ValueId v) {
 }
 
 at::Tensor Recording::wrap(ValueId v, const Dims& strides) {
-  Type result = type(v);
-  if (trace_.graph().values[v].kind == ValueKind::kParameter) {
-    return make_tensor(result, strides, LazyValue::ready(trace_.inputs()[trace_.graph().values[v].index]));
-  }
-  return make_tensor(result, strides, trace_.lazy(v));
+  Cell* cell = nullptr;
+  at::Tensor tensor = make_tensor(type(v), strides, cell);
+  const Value& value = trace_.graph().values[v];
+  cell->set_value(value.kind == ValueKind::kParameter ? LazyValue::ready(trace_.inputs()[value.index]) : trace_.lazy(v));
+  return tensor;
 }
 
 bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
@@ -356,12 +363,14 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
 }
 
 at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides) {
-  Type type = buffer->type();
-  return make_tensor(type, strides, LazyValue::ready(std::move(buffer)));
+  Cell* cell = nullptr;
+  at::Tensor tensor = make_tensor(buffer->type(), strides, cell);
+  cell->set_value(LazyValue::ready(std::move(buffer)));
+  return tensor;
 }
 
 void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
-  std::lock_guard<std::mutex> lock(recorder().mutex);
+  auto lock = lock_recorder();
   Cell& cell = device_cell(tensor);
   cell.nbytes = tensor.storage().nbytes(); // without the bytes that views of wider types have added
   XLA_ASSERT(covers_storage(tensor, cell));

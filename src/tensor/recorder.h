@@ -10,7 +10,8 @@
 
 namespace torch_xla {
 
-// The one pending trace and its lock. Lock order: the recording lock is taken before any other lock and never inside one.
+// The one pending trace and its lock. Lock order: the GIL, the recording lock, the lock of runtime/wait.h, all others. So what runs under
+// the recording lock never asks for the GIL: it waits without polling for signals, and the engine has been chosen before.
 struct RecorderState {
   std::mutex mutex;
   Trace trace; // guarded by mutex
@@ -19,6 +20,8 @@ struct RecorderState {
   std::atomic<bool> wants_cut{false};
 };
 RecorderState& recorder();
+// Takes the recording lock. Throws UserError in a forked child, where a thread that does not exist may hold it.
+std::unique_lock<std::mutex> lock_recorder();
 
 // The recording of one ATen call: holds the recording lock from construction to destruction. Never call the dispatcher while it lives.
 class Recording {

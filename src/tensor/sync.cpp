@@ -217,7 +217,6 @@ void sync_locked(SyncCause cause) {
   }
   size.add(static_cast<double>(trace.graph().nodes.size()));
   try {
-    wait::check_process(); // before an engine compiles, whose threads the child does not have
     enqueue(trace, find_or_compile(trace, alive, cause), alive);
   } catch (...) {
     fail_outputs(trace, alive, std::current_exception());
@@ -229,7 +228,7 @@ void sync_locked(SyncCause cause) {
 
 void sync(int /*device*/, bool wait) {
   {
-    std::lock_guard<std::mutex> lock(recorder().mutex);
+    auto lock = lock_recorder();
     sync_locked(SyncCause::kUser);
   }
   Executor::get().wait_for_room();
@@ -243,12 +242,12 @@ void wait_device_ops() {
 }
 
 std::string pending_graph_text() {
-  std::lock_guard<std::mutex> lock(recorder().mutex);
+  auto lock = lock_recorder();
   return print_graph(recorder().trace.graph());
 }
 
 int64_t live_nodes() {
-  std::lock_guard<std::mutex> lock(recorder().mutex);
+  auto lock = lock_recorder();
   return static_cast<int64_t>(recorder().trace.graph().nodes.size());
 }
 

@@ -1,6 +1,8 @@
 // Recording of nodes and their hashes.
 #include "tensor/trace.h"
 
+#include <algorithm>
+
 namespace torch_xla {
 namespace {
 
@@ -31,29 +33,58 @@ uint64_t type_hash(const Type& type) {
 
 Trace::Trace() : generation_(next_generation()) {}
 
+// Where append() throws, all lists get their lengths back.
+template <typename Append>
+ValueId Trace::append(Append append) {
+  const size_t nodes = graph_.nodes.size();
+  const size_t values = graph_.values.size();
+  const size_t parameters = graph_.parameters.size();
+  const size_t scalars = graph_.scalars.size();
+  auto cut = [](auto& list, size_t size) { list.erase(list.begin() + static_cast<ptrdiff_t>(std::min(size, list.size())), list.end()); };
+  try {
+    const ValueId id = append();
+    lazies_.resize(graph_.values.size(), nullptr);
+    return id;
+  } catch (...) {
+    cut(graph_.nodes, nodes);
+    cut(node_hashes_, nodes);
+    cut(locations_, nodes);
+    cut(graph_.values, values);
+    cut(lazies_, values);
+    cut(graph_.parameters, parameters);
+    cut(graph_.parameter_strides, parameters);
+    cut(inputs_, parameters);
+    cut(graph_.scalars, scalars);
+    cut(scalars_, scalars);
+    throw;
+  }
+}
+
 ValueId Trace::add_parameter(const BufferRef& buffer) {
   if (buffer->trace_generation == generation_) {
     return buffer->trace_value;
   }
   const Type& type = buffer->type();
   const Dims& strides = buffer->strides();
+  ValueId id = append([&] {
+    inputs_.push_back(buffer);
+    return graph_.add_parameter(type, strides);
+  });
   key_.add(step(0x1001, type_hash(type)));
   for (int64_t s : strides) {
     key_.add(static_cast<uint64_t>(s));
   }
-  ValueId id = graph_.add_parameter(type, strides);
-  inputs_.push_back(buffer);
-  lazies_.push_back(nullptr);
   buffer->trace_generation = generation_;
   buffer->trace_value = id;
   return id;
 }
 
 ValueId Trace::add_scalar(DType dtype, uint64_t bits) {
+  ValueId id = append([&] {
+    scalars_.push_back(bits);
+    return graph_.add_scalar(dtype);
+  });
   key_.add(0x2002 + static_cast<uint64_t>(dtype));
-  ValueId id = graph_.add_scalar(dtype);
-  scalars_.push_back(bits);
-  lazies_.push_back(nullptr);
   return id;
 }
 
@@ -82,16 +113,15 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attr
   for (const Type& type : results) {
     local = step(local, type_hash(type));
   }
+  ValueId id = append([&] {
+    node_hashes_.push_back(local);
+    locations_.push_back(location);
+    // The graph's own location is the node's number, by which a run finds the line of the trace it belongs to.
+    auto number = static_cast<int32_t>(graph_.nodes.size());
+    return graph_.add_node(op, std::move(operands), std::move(attrs), results, number);
+  });
   key_.add(local);
   key_.add(wiring);
-  node_hashes_.push_back(local);
-  locations_.push_back(location);
-  // The graph's own location is the node's number, by which a run finds the line of the trace it belongs to.
-  auto number = static_cast<int32_t>(graph_.nodes.size());
-  ValueId id = graph_.add_node(op, std::move(operands), std::move(attrs), results, number);
-  for (size_t i = 0; i < results.size(); ++i) {
-    lazies_.push_back(nullptr);
-  }
   return id;
 }
 

@@ -9,7 +9,7 @@
 
 namespace torch_xla {
 
-// All members are guarded by the recording lock.
+// All members are guarded by the recording lock. What cannot be appended for want of memory (std::bad_alloc) leaves the trace as it was.
 class Trace {
  public:
   Trace();
@@ -55,6 +55,9 @@ class Trace {
   void clear();
 
  private:
+  template <typename Append>
+  ValueId append(Append append);
+
   Graph graph_;
   Hash128 key_;
   uint64_t generation_;

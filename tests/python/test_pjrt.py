@@ -427,5 +427,5 @@ if child == 0:
 os.waitpid(child, 0)
 print(x.tolist())
 """)
-    assert "forked process" in lines[0]
+    assert "forked subprocess" in lines[0]
     assert lines[1:] == ["True", "[1.0, 2.0]"]

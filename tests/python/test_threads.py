@@ -1,5 +1,7 @@
 """Threads record at once; errors, signals, forks and exits leave a device that works or a process that ends."""
 
+import queue
+import random
 import threading
 
 import pytest
@@ -82,6 +84,61 @@ def test_threads_with_autograd(device):
         x = data[i].clone().requires_grad_()
         layer(x).square().sum().backward(inputs=[x])
         torch.testing.assert_close(results[i], x.grad)
+
+
+def test_threads_with_everything_at_once(device):
+    """Recorders of own and shared tensors, readers, syncs, and a thread on which all tensors die."""
+    rounds = 60
+    shared = torch.arange(64.0, device=device)
+    sums = torch.zeros(4, 64, device=device)
+    graveyard: queue.SimpleQueue = queue.SimpleQueue()
+    buried = threading.Thread(target=lambda: all(item is not None for item in iter(graveyard.get, None)))
+    buried.start()
+
+    def work(i: int) -> None:
+        pick = random.Random(i)
+        own = torch.zeros(64, device=device)
+        for step in range(rounds):
+            own += shared
+            sums[i] += own * 0 + 1
+            graveyard.put(own * 2)
+            choice = pick.randrange(6)
+            if choice == 0:
+                torch_xla.sync()
+            elif choice == 1:
+                torch_xla.sync(wait=True)
+            elif choice == 2:
+                assert torch.equal(own.cpu(), torch.arange(64.0) * (step + 1))
+            elif choice == 3:
+                assert own[pick.randrange(64)].item() % (step + 1) == 0
+            elif choice == 4:
+                own = own.cpu().to(device)
+            else:
+                own = own.clone().view(8, 8).t().contiguous().t().reshape(64)
+        assert torch.equal(own.cpu(), torch.arange(64.0) * rounds)
+
+    run_threads(work)
+    graveyard.put(None)
+    buried.join()
+    assert torch.equal(sums.cpu(), torch.full((4, 64), float(rounds)))
+
+
+def test_a_value_that_is_being_read_is_not_given_to_a_run(device):
+    """Two threads read x while another writes it in place and syncs: the readers see whole values."""
+    x = torch.zeros(1 << 18, device=device)
+    torch_xla.sync(wait=True)
+
+    def work(i: int) -> None:
+        for _ in range(100):
+            if i == 0:
+                x.add_(1)
+                torch_xla.sync()
+            else:
+                seen = x.cpu()
+                assert torch.equal(seen, seen[:1].expand_as(seen))
+
+    run_threads(work, 3)
+    assert x[7].item() == 100
 
 
 # ---- Errors ----
@@ -167,7 +224,7 @@ def test_device_in_a_forked_child_is_an_error_and_the_child_ends(run_python):
             try:
                 print((y + 1).sum().item())
             except RuntimeError as error:
-                print("forked process" in str(error), flush=True)
+                print("forked subprocess" in str(error), flush=True)
             raise SystemExit(7)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), y.sum().item())
     """)

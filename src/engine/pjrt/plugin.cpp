@@ -2,10 +2,8 @@
 #include "engine/pjrt/plugin.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
 
 namespace torch_xla::pjrt {
 namespace {
@@ -33,8 +31,6 @@ constexpr CodeName kCodes[] = {
     {c::ErrorCode::kDataLoss, ErrorKind::Runtime, "DATA_LOSS"},
     {c::ErrorCode::kUnauthenticated, ErrorKind::Runtime, "UNAUTHENTICATED"},
 };
-
-std::atomic<bool> forked{false};
 
 const CodeName& describe(c::ErrorCode code) {
   const CodeName* found = std::find_if(std::begin(kCodes), std::end(kCodes), [code](const CodeName& c) { return c.code == code; });
@@ -89,13 +85,8 @@ struct SetValue {
 
 } // namespace
 
-bool Plugin::in_forked_child() {
-  return forked.load(std::memory_order_relaxed);
-}
-
 PluginRef Plugin::load(const std::string& path) {
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { forked = true; });
-  XLA_ASSERT(registered == 0, "pthread_atfork failed");
+  process::note_use();
   std::shared_ptr<Plugin> plugin(new Plugin(path));
   plugin->open();
   plugin->check_version();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/process.h"
 #include "engine/engine.h"
 #include "engine/pjrt/c_api_table.h"
 
@@ -56,7 +57,7 @@ class Plugin {
   // For destructors: an error is dropped.
   template <typename Args>
   void call_quietly(const Entry<Args>& entry, Args& args) const noexcept {
-    if (!find(entry.position) || in_forked_child()) {
+    if (!find(entry.position) || process::in_forked_child()) {
       return;
     }
     if (c::Error* error = call_raw(entry, args)) {
@@ -76,11 +77,10 @@ class Plugin {
   template <typename Args>
   c::Error* call_raw(const Entry<Args>& entry, Args& args) const {
     auto function = reinterpret_cast<c::Error* (*)(Args*)>(find(entry.position));
-    XLA_CHECK(!in_forked_child(), "the XLA device cannot be used in a forked process; use start method 'spawn'");
+    process::check();
     XLA_CHECK_KIND(NotImplemented, function, "the PJRT plugin ", path_, " has no ", entry.name);
     return function(&args);
   }
-  static bool in_forked_child();
   void open();
   void check_version() const;
   void check_entries() const;

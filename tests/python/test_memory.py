@@ -1,0 +1,154 @@
+"""Memory: what the pool keeps and gives back, what is refused, and what a refusal leaves."""
+
+import pytest
+import torch
+
+import torch_xla
+
+SIZE = 1 << 20
+
+
+# ---- The pool ----
+def test_empty_cache_gives_memory_back(device):
+    for empty_cache in (torch.xla.empty_cache, torch.accelerator.empty_cache):
+        x = torch.ones(32 * SIZE, device=device) + 1
+        torch_xla.sync(wait=True)
+        kept = torch.accelerator.memory_reserved()
+        assert kept >= 128 * SIZE
+        del x
+        torch_xla.sync(wait=True)
+        empty_cache()
+        assert torch.accelerator.memory_reserved() < kept - 120 * SIZE
+        assert (torch.ones(3, device=device) + 1).tolist() == [2, 2, 2]
+
+
+def test_memory_of_a_program_of_changing_sizes_is_bounded(run_python):
+    out = run_python("""
+        import resource, torch, torch_xla
+        def resident():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        (torch.randn(8, 8, device="xla") @ torch.randn(8, 8, device="xla")).sum().item()
+        start = resident()
+        torch.manual_seed(0)
+        most = 200 << 20
+        for size in [(40 << 10) * 5**i // 4**i for i in range(30)]:
+            held = [torch.full((size // 4,), 2.0, device="xla") for _ in range(most // size)]
+            torch_xla.sync(wait=True)
+            assert held[-1][-1].item() == 2.0
+            del held
+        print(resident() - start)
+    """)
+    assert int(out) < 200 * 1.25 + 64 + 100
+
+
+# ---- What is refused ----
+REFUSED = r"can't allocate memory: you tried to allocate \d+ bytes. Error code 12"
+
+
+@pytest.mark.checks_values
+def test_a_product_larger_than_the_machine_is_refused(device):
+    x = torch.ones(2_000_000, 1, device=device)
+    kept = x + 1
+    torch_xla.sync(wait=True)
+    with pytest.raises(torch.OutOfMemoryError, match=REFUSED):
+        (x @ x.t())[5, 5].item()
+    torch_xla.sync(wait=True)
+    assert kept[3].item() == 2 and (x * 3)[7].item() == 3
+
+
+@pytest.mark.parametrize("size", [1 << 53, 1 << 58])
+def test_a_tensor_larger_than_any_machine_is_refused(device, size):
+    with pytest.raises(torch.OutOfMemoryError, match=REFUSED):
+        torch.empty(size, device=device, dtype=torch.uint8).fill_(1)[5].item()
+    assert (torch.ones(3, device=device) + 1).tolist() == [2, 2, 2]
+
+
+LIMITED = """
+    import resource, torch, torch_xla
+    def limit(more):
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * 4096
+        resource.setrlimit(resource.RLIMIT_AS, (-1 if more is None else now + more, -1))
+"""
+
+
+def test_the_device_works_where_addresses_are_few(run_python):
+    out = run_python(
+        LIMITED
+        + """
+    limit(1500 << 20)
+    x = torch.randn(300, 300, device="xla", requires_grad=True)
+    y = (x @ x).relu().sum()
+    y.backward()
+    print(torch.allclose(x.grad.cpu(), torch.autograd.grad((x.cpu() @ x.cpu()).relu().sum(), x)[0].cpu(), atol=1e-2))
+    try:
+        x = torch.ones(400 << 20, device="xla")
+        torch_xla.sync(wait=True)
+    except torch.OutOfMemoryError as error:
+        print(str(error).splitlines()[0])
+    print(torch.ones(4 << 20, device="xla").sum().item())
+    """
+    )
+    assert out.splitlines()[0] == "True"
+    assert "can't allocate memory" in out.splitlines()[1]
+    assert out.splitlines()[2] == str(float(4 << 20))
+
+
+def test_a_refusal_while_recording_leaves_the_trace_sound(run_python):
+    out = run_python(
+        LIMITED
+        + """
+    x = torch.zeros(4, device="xla")
+    refused, right = 0, True
+    for attempt in range(20):
+        kept = [x + 0]
+        limit(attempt << 15)
+        try:
+            while len(kept) < 3500:
+                kept.append(x + len(kept))
+        except (MemoryError, RuntimeError):
+            refused += 1
+        limit(None)
+        last = len(kept) - 1
+        right = right and ((kept[-1] * 2 + 1)[0].item(), kept[last // 2][1].item()) == (2 * last + 1, last // 2)
+    print(right, refused)
+    """,
+    )
+    right, refused = out.split()
+    assert right == "True" and int(refused) > 0
+
+
+# ---- Bytes ----
+def test_bytes_seen_as_another_type_and_resized_storages_keep_their_values(device):
+    x = torch.arange(6.0, device=device).to(torch.complex64)
+    torch_xla.sync()
+    assert torch.equal(x.view(torch.float32).cpu(), torch.arange(6.0).to(torch.complex64).view(torch.float32))
+    y = torch.arange(4.0, device=device) + 1
+    y.untyped_storage().resize_(32)
+    assert y.tolist() == [1, 2, 3, 4]
+
+
+# ---- Locks ----
+def test_reading_the_trace_while_another_thread_waits_under_its_lock(run_python):
+    """Who waits polls for signals, for which it needs the GIL; the other thread holds that and wants the lock."""
+    out = run_python("""
+        import threading, torch, torch_xla
+        from torch_xla import _XLAC
+        stop = threading.Event()
+        def look():
+            while not stop.is_set():
+                _XLAC._live_nodes(), _XLAC._pending_graph_text(), _XLAC._live_cells()
+        thread = threading.Thread(target=look)
+        thread.start()
+        a = torch.randn(1500, 1500, device="xla")
+        for _ in range(3):
+            x = a
+            for _ in range(6):
+                x = x @ a * 1e-3
+            torch_xla.sync()
+            x.untyped_storage().resize_(16)
+        stop.set()
+        thread.join()
+        print("done")
+    """)
+    assert out == "done\n"
