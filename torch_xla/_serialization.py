@@ -11,6 +11,7 @@ from torch.utils.hooks import warn_if_has_hooks
 
 _deepcopy_in_torch = torch.Tensor.__deepcopy__
 _reduce_in_torch = torch.Tensor._reduce_ex_internal
+_COMPRESSED = {torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 
 def _has_cell(tensor: torch.Tensor) -> bool:
@@ -32,8 +33,18 @@ def _deepcopy(self, memo):
     return copied
 
 
+def _sparse_parts(tensor: torch.Tensor) -> tuple:
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values(), tensor.size(), tensor.is_coalesced()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values(), tensor.size()
+    return tensor.ccol_indices(), tensor.row_indices(), tensor.values(), tensor.size()
+
+
 @functools.wraps(_reduce_in_torch)
 def _reduce(self, proto):
+    if self.device.type == "xla" and (self.is_sparse or self.layout in _COMPRESSED):
+        return torch._utils._rebuild_sparse_tensor, (self.layout, _sparse_parts(self))
     if not _has_cell(self):
         return _reduce_in_torch(self, proto)
     warn_if_has_hooks(self)

@@ -10,6 +10,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
@@ -76,9 +77,12 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::
   return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
 }
 
+size_t needed_nbytes(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  return at::detail::computeStorageNbytes(sizes, strides, self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
+}
+
 void grow_storage(const at::Tensor& self) {
-  auto needed =
-      at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
+  size_t needed = needed_nbytes(self, self.sizes(), self.strides());
   if (self.numel() > 0 && self.storage().nbytes() < needed) {
     resize_storage_bytes(self.storage(), needed);
   }
@@ -102,6 +106,7 @@ at::Tensor& set_storage_offset(
   self.unsafeGetTensorImpl()->set_storage_offset(offset.expect_int());
   c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
   if (C10_AS_INTARRAYREF_SLOW(stride).data() && stride.size() == size.size()) {
+    needed_nbytes(self, sizes, C10_AS_INTARRAYREF_SLOW(stride)); // refuses negative strides
     self.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, C10_AS_INTARRAYREF_SLOW(stride));
   } else {
     self.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
@@ -215,6 +220,7 @@ void register_basic_kernels(torch::Library& m) {
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   m.impl("set_", TORCH_FN(set_nothing));
+  m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("fill_.Scalar", TORCH_FN(fill_number));
   m.impl("fill_.Tensor", TORCH_FN(fill_tensor));

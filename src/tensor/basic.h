@@ -17,6 +17,7 @@ void register_batch_norm(torch::Library& library);
 // These compose differentiable rows, so they are registered at the autograd key too.
 void register_attention(torch::Library& library);
 void register_rnn(torch::Library& library);
+void register_sparse_kernels();
 void register_fallback();
 
 // Defined in copy.cpp.

@@ -39,7 +39,7 @@ class FallbackCall {
     base_ = stack->size() - op.schema().arguments().size();
   }
 
-  void run() {
+  void run(c10::DispatchKey key) {
     for (size_t i = 0; i < op_.schema().arguments().size(); ++i) {
       const c10::AliasInfo* alias = op_.schema().arguments()[i].alias_info();
       replace((*stack_)[base_ + i], alias && alias->isWrite());
@@ -49,7 +49,7 @@ class FallbackCall {
         "the XLA device has no kernel for the view operation ",
         op_.schema().operator_name(),
         ", which cannot run on the CPU because its result shares memory with its input");
-    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+    op_.redispatchBoxed(c10::DispatchKeySet(key), stack_);
     for (Exchange& exchange : exchanges_) {
       if (exchange.written) {
         write_back(exchange);
@@ -102,8 +102,9 @@ class FallbackCall {
         return exchange.cpu;
       }
     }
-    at::Tensor cpu = read_on_cpu(t);
-    if (written) {
+    bool strided = t.layout() == c10::kStrided;
+    at::Tensor cpu = strided ? read_on_cpu(t) : t.to(at::kCPU);
+    if (written && strided) {
       at::Tensor own = at::empty_strided(cpu.sizes(), cpu.strides(), cpu.options());
       one_of_each(own).copy_(one_of_each(cpu));
       cpu = own;
@@ -113,6 +114,10 @@ class FallbackCall {
   }
 
   static void write_back(Exchange& exchange) {
+    if (exchange.device.layout() != c10::kStrided) {
+      exchange.device.copy_(exchange.cpu);
+      return;
+    }
     if (exchange.device.sizes() != exchange.cpu.sizes()) {
       exchange.device.resize_(exchange.cpu.sizes());
     }
@@ -128,7 +133,7 @@ class FallbackCall {
         return exchange.device;
       }
     }
-    return upload_adopted(t);
+    return t.layout() == c10::kStrided ? upload_adopted(t) : t.to(c10::DeviceType::PrivateUse1);
   }
 
   void restore(c10::IValue& value) {
@@ -169,14 +174,14 @@ void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack
 
 } // namespace
 
-void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& reason) {
+void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& reason, c10::DispatchKey key) {
   metrics::find_or_create_counter(op.schema().name()).add();
   if (env::debug_level() >= 1) {
     env::debug_print("fallback", str(c10::toString(op.operator_name()), " runs on the CPU: ", reason));
   }
   try {
     check_devices(op, *stack);
-    FallbackCall(op, stack).run();
+    FallbackCall(op, stack).run(key);
   } catch (const UserError& error) {
     throw_as_torch_error(error);
   }

@@ -36,7 +36,8 @@ void register_rows(const RowLibraries& libraries);
 bool register_typed(const RowLibraries& libraries, const RowOverload& overload);
 // A boxed kernel, for any row.
 void register_boxed(torch::Library& library, const RowOverload& overload);
-// Runs the call on the CPU: see fallback.cpp.
-void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& reason);
+// Runs the call on the CPU, by the kernel at `key`: see fallback.cpp.
+void run_fallback(
+    const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& reason, c10::DispatchKey key = c10::DispatchKey::CPU);
 
 } // namespace torch_xla
