@@ -235,6 +235,29 @@ def mem_get_info(device=None) -> tuple[int, int]:
     return max(0, info["bytes_limit"] - info["bytes_used"]), info["bytes_limit"]
 
 
+def memory_reserved(device=None) -> int:
+    """Held by the pool, in use or not."""
+    return torch.accelerator.memory_reserved(_get_device_index(device))
+
+
+def max_memory_reserved(device=None) -> int:
+    """The most that the pool ever held."""
+    return torch.accelerator.max_memory_reserved(_get_device_index(device))
+
+
+def reset_peak_memory_stats(device=None) -> None:
+    """Starts the `max_` figures again where the engine can."""
+    torch.accelerator.reset_peak_memory_stats(_get_device_index(device))
+
+
+reset_max_memory_allocated = reset_peak_memory_stats
+
+
+def reset_accumulated_memory_stats(device=None) -> None:
+    """Starts the sums in memory_stats() again where the engine can."""
+    torch.accelerator.reset_accumulated_memory_stats(_get_device_index(device))
+
+
 def memory_stats(device=None) -> dict:
     """The figures of torch.accelerator.memory_stats."""
     return torch.accelerator.memory_stats(_get_device_index(device))

@@ -160,6 +160,11 @@ at::Tensor& zero_(at::Tensor& self) {
   return fill_number(self, 0);
 }
 
+// ATen's own writes by a kernel of the device alone.
+at::Tensor& conj_physical_(at::Tensor& self) {
+  return self.is_complex() ? self.copy_(self.conj()) : self;
+}
+
 // Compatible: plain strided tensors of the CPU and this device, so that module.to(device) keeps Parameter objects and tied weights.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   auto plain = [](const at::Tensor& t) {
@@ -225,6 +230,7 @@ void register_basic_kernels(torch::Library& m) {
   m.impl("fill_.Scalar", TORCH_FN(fill_number));
   m.impl("fill_.Tensor", TORCH_FN(fill_tensor));
   m.impl("zero_", TORCH_FN(zero_));
+  m.impl("conj_physical_", TORCH_FN(conj_physical_));
   m.impl("arange.start_out", TORCH_FN(arange_out));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   m.impl("copy_", TORCH_FN(copy_kernel));
