@@ -150,12 +150,16 @@ class BoxedRow final : public c10::OperatorKernel {
     if (random) {
       philox = next_philox(call.generator, 1);
     }
+    auto read = [&](Recording& recording) {
+      InlineVec<ValueId, 4> operands = read_operands(recording, call);
+      if (random) {
+        operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.first)));
+        operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.second)));
+      }
+      return operands;
+    };
     std::optional<Recording> recording(std::in_place);
-    InlineVec<ValueId, 4> operands = read_operands(*recording, call);
-    if (random) {
-      operands.push_back(recording->scalar_int(static_cast<int64_t>(philox.first)));
-      operands.push_back(recording->scalar_int(static_cast<int64_t>(philox.second)));
-    }
+    InlineVec<ValueId, 4> operands = read(*recording);
     std::vector<Type> types = infer(operands, call.attrs);
     if (row_.convention == Convention::kOut) {
       recording.reset();
@@ -163,7 +167,7 @@ class BoxedRow final : public c10::OperatorKernel {
       resize_outs(call, types);
       recording.emplace();
       // Resizing may have cut the trace, so the operands are read again.
-      operands = read_operands(*recording, call);
+      operands = read(*recording);
     } else if (row_.convention == Convention::kInplace) {
       check_inplace(call.tensors[0], types[0]);
     }
