@@ -757,6 +757,29 @@ TEST(KernelErrors, AreExceptions) {
   EXPECT_THROW(compile_kernel(k.spec), InternalError) << "also the second time";
 }
 
+// LLVM would end the process on these.
+TEST(KernelErrors, TypesThatDoNotFit) {
+  using Body = std::function<void(SpecBuilder&, int x, int i)>;
+  auto expect_refusal = [](const char* what, const Body& body) {
+    SpecBuilder k(KernelForm::kPointwise, {}, {}, 16);
+    int x = k.load(DType::F32, k.dense());
+    body(k, x, k.load(DType::I32, k.dense()));
+    EXPECT_THROW(compile_kernel(k.spec), InternalError) << what;
+  };
+  expect_refusal("operands", [](auto& k, int x, int i) { k.store(k.op(Prim::kAdd, {x, i}), DType::F32, k.dense()); });
+  expect_refusal("result", [](auto& k, int x, int) { k.store(k.op(Prim::kAbs, {x}, DType::I32), DType::I32, k.dense()); });
+  expect_refusal("bits of floats", [](auto& k, int x, int) { k.store(k.op(Prim::kNot, {x}), DType::F32, k.dense()); });
+  expect_refusal("sine of integers", [](auto& k, int, int i) { k.store(k.op(Prim::kSin, {i}), DType::I32, k.dense()); });
+  expect_refusal("store", [](auto& k, int x, int) { k.store(x, DType::F64, k.dense()); });
+  expect_refusal("predicate", [](auto& k, int x, int i) { k.store(k.op(Prim::kSelect, {i, x, x}), DType::F32, k.dense()); });
+  expect_refusal("seed", [](auto& k, int x, int) { k.store(k.random(x, x, k.dense(), 0), DType::I32, k.dense()); });
+  expect_refusal("later operand", [](auto& k, int x, int) {
+    int sum = k.op(Prim::kAdd, {x, x});
+    k.spec.body[sum].args[1] = sum;
+    k.store(sum, DType::F32, k.dense());
+  });
+}
+
 TEST(KernelListingTest, HasIrAndAssembly) {
   KernelListing listing = list_kernel(add_constant(1).spec);
   EXPECT_NE(listing.llvm_ir.find("define void @kernel"), std::string::npos);

@@ -9,6 +9,7 @@
 #include "engine/cpu/codegen/emitter.h"
 #include "engine/cpu/codegen/external.h"
 #include "engine/cpu/codegen/target.h"
+#include "engine/cpu/codegen/verify.h"
 
 namespace torch_xla::cpu {
 
@@ -28,6 +29,7 @@ T check(llvm::Expected<T> value) {
 
 // The optimized module; the context must outlive it.
 void build(llvm::Module& module, const KernelSpec& spec, const std::string& name) {
+  verify_kernel(spec);
   Compiler& compiler = Compiler::of_this_thread();
   compiler.prepare(module);
   emit_kernel(spec, host().isa, module, name);
