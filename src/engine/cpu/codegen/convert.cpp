@@ -35,11 +35,12 @@ Value* to_float(const Vec& v, DType from, DType to, Value* x) {
   return to == DType::F16 ? round_to_f16(v, x) : round_to_bf16(v, x);
 }
 
-// The instruction's result for numbers out of range is poison in LLVM; frozen it is merely some number.
+// The instruction's result for numbers out of range is poison in LLVM; frozen it is merely some number, and behind a fence the one that the
+// processor gives: of select(c, -inf, y) the passes would leave y.
 Value* truncate(const Vec& v, DType to, Value* x) {
   auto& ir = v.ir;
   bool wide = to == DType::I64;
-  Value* i = ir.CreateFreeze(ir.CreateFPToSI(x, v.type(wide ? DType::I64 : DType::I32)));
+  Value* i = ir.CreateFreeze(ir.CreateFPToSI(v.fenced(x), v.type(wide ? DType::I64 : DType::I32)));
   return wide || to == DType::I32 ? i : ir.CreateTrunc(i, v.type(to));
 }
 

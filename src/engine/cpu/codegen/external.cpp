@@ -6,6 +6,8 @@
 #include <llvm/IR/Module.h>
 
 #include "core/errors.h"
+#include "engine/cpu/codegen/loops.h"
+#include "engine/cpu/codegen/math.h"
 
 namespace torch_xla::cpu {
 
@@ -91,7 +93,7 @@ llvm::SmallVector<int, 16> lane_range(int first, int count) {
 }
 
 // In one call, or two for vectors of double that take two registers.
-Value* call_sleef(const Vec& v, const External& e, DType t, llvm::ArrayRef<Value*> args) {
+Value* call_parts(const Vec& v, const External& e, DType t, llvm::ArrayRef<Value*> args) {
   if (t == DType::F32) {
     return call(v, sleef_name(e, t, v.width), args);
   }
@@ -105,6 +107,40 @@ Value* call_sleef(const Vec& v, const External& e, DType t, llvm::ArrayRef<Value
     parts[p] = call(v, sleef_name(e, t, half), part);
   }
   return v.ir.CreateShuffleVector(parts[0], parts[1], lane_range(0, v.width));
+}
+
+// Sleef's fmod gives NaN where a / b overflows. There a is made smaller first, by whole multiples of b.
+Value* call_fmod(const Vec& v, const External& e, DType t, Value* a, Value* b) {
+  auto& ir = v.ir;
+  Value* infinity = v.like(a, __builtin_inf());
+  Value* overflows = ir.CreateAnd(ir.CreateFCmpOEQ(v.abs(ir.CreateFDiv(a, b)), infinity), ir.CreateFCmpOLT(v.abs(a), infinity));
+  Value* steps = ir.CreateSelect(ir.CreateOrReduce(overflows), ir.getInt64(2), ir.getInt64(0));
+  Value* factor = v.like(a, t == DType::F32 ? 0x1p126 : 0x1p1022);
+  Value* multiple = ir.CreateFMul(b, factor);
+  auto reduce = [&](Value*, llvm::ArrayRef<Value*> c) { return Carried{call_parts(v, e, t, {c[0], c[1]}), multiple}; };
+  Carried reduced = emit_loop(ir, ir.getInt64(0), steps, 1, {a, ir.CreateFMul(multiple, factor)}, reduce);
+  return call_parts(v, e, t, {reduced[0], b});
+}
+
+// Sleef's sinh and cosh overflow where e^|x| does, a little before their results.
+Value* call_hyperbolic(const Vec& v, const External& e, DType t, Value* x) {
+  auto& ir = v.ir;
+  Value* root = emit_math(v, Prim::kExp, t, ir.CreateFMul(v.abs(x), v.like(x, 0.5)));
+  Value* half = ir.CreateFMul(root, ir.CreateFMul(root, v.like(x, 0.5)));
+  Value* large = ir.CreateFCmpOGT(v.abs(x), v.like(x, t == DType::F32 ? 88 : 709));
+  return ir.CreateSelect(large, e.prim == Prim::kSinh ? v.copysign(half, x) : half, call_parts(v, e, t, {x}));
+}
+
+Value* call_sleef(const Vec& v, const External& e, DType t, llvm::ArrayRef<Value*> args) {
+  switch (e.prim) {
+    case Prim::kRem:
+      return call_fmod(v, e, t, args[0], args[1]);
+    case Prim::kSinh:
+    case Prim::kCosh:
+      return call_hyperbolic(v, e, t, args[0]);
+    default:
+      return call_parts(v, e, t, args);
+  }
 }
 
 } // namespace

@@ -79,22 +79,36 @@ Value* negative_power(const Vec& v, DType t, Value* base, Value* exponent) {
   return ir.CreateSelect(ir.CreateICmpEQ(base, one), one, other);
 }
 
-Value* emit_pow(const Vec& v, DType t, Value* base, Value* exponent) {
+// How many of the low bits have a one in some lane, as i64.
+Value* active_bits(const Vec& v, Value* x) {
+  auto& ir = v.ir;
+  if (auto* known = find_splat(x)) {
+    return ir.getInt64(known->getActiveBits());
+  }
+  Value* all = v.width == 1 ? x : ir.CreateOrReduce(x);
+  Value* zeros = ir.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, all, ir.getFalse());
+  return ir.CreateZExt(ir.CreateSub(llvm::ConstantInt::get(all->getType(), all->getType()->getIntegerBitWidth()), zeros), ir.getInt64Ty());
+}
+
+Value* natural_power(const Vec& v, DType t, Value* base, Value* exponent) {
   auto& ir = v.ir;
   Value* one = v.integer(t, 1);
-  auto* known = find_splat(exponent);
-  int64_t bits = known ? known->getActiveBits() : v.lane_type(t)->getIntegerBitWidth();
   auto square_and_multiply = [&](Value*, llvm::ArrayRef<Value*> c) {
     Value* odd = ir.CreateICmpNE(ir.CreateAnd(c[2], one), v.integer(t, 0));
     Value* product = ir.CreateSelect(odd, ir.CreateMul(c[0], c[1]), c[0]);
     return Carried{product, ir.CreateMul(c[1], c[1]), ir.CreateLShr(c[2], one)};
   };
-  Value* power = emit_loop(ir, ir.getInt64(0), ir.getInt64(bits), 1, {one, base, exponent}, square_and_multiply)[0];
+  return emit_loop(ir, ir.getInt64(0), active_bits(v, exponent), 1, {one, base, exponent}, square_and_multiply)[0];
+}
+
+Value* emit_pow(const Vec& v, DType t, Value* base, Value* exponent) {
   if (t == DType::U8) {
-    return power;
+    return natural_power(v, t, base, exponent);
   }
-  Value* negative = ir.CreateICmpSLT(exponent, v.integer(t, 0));
-  return ir.CreateSelect(negative, negative_power(v, t, base, exponent), power);
+  Value* zero = v.integer(t, 0);
+  Value* negative = v.ir.CreateICmpSLT(exponent, zero);
+  Value* power = natural_power(v, t, base, v.ir.CreateSelect(negative, zero, exponent));
+  return v.ir.CreateSelect(negative, negative_power(v, t, base, exponent), power);
 }
 
 Value* emit_sign(const Vec& v, DType t, Value* x) {

@@ -16,7 +16,7 @@ namespace torch_xla::cpu {
 namespace {
 
 // To be raised when the same text gives other code.
-constexpr uint64_t kCodeVersion = 2;
+constexpr uint64_t kCodeVersion = 5;
 
 // A kernel that is compiled or being compiled; threads that want the same one wait at its mutex.
 struct Entry {

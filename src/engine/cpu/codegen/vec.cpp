@@ -89,8 +89,13 @@ Value* Vec::fma(Value* a, Value* b, Value* c) const {
   return ir.CreateIntrinsic(a->getType(), llvm::Intrinsic::fma, {a, b, c});
 }
 
+Value* Vec::fenced(Value* x) const {
+  return ir.CreateArithmeticFence(x, x->getType());
+}
+
+// LLVM 19's instcombine looks through fabs where it joins the conditions of two selects, and takes |x| > 0 for x > 0 there.
 Value* Vec::abs(Value* x) const {
-  return ir.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  return fenced(ir.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x));
 }
 
 Value* Vec::copysign(Value* magnitude, Value* sign) const {

@@ -48,6 +48,8 @@ class Vec {
   Value* first_lanes(Value* count) const;
 
   Value* fma(Value* a, Value* b, Value* c) const;
+  // The same floats, of which LLVM's passes know nothing; costs no instruction.
+  Value* fenced(Value* x) const;
   Value* abs(Value* x) const;
   Value* copysign(Value* magnitude, Value* sign) const;
   Value* bits(Value* x, DType t) const {
