@@ -143,12 +143,19 @@ inline Ex min(Ex a, Ex b) {
 // others.
 class BodyArgs {
  public:
-  BodyArgs(Builder& builder, const Node& node, std::span<const ValueId> operands, DType compute, const Type& result)
-      : builder_(builder), node_(node), operands_(operands), compute_(compute), result_(result) {}
+  BodyArgs(Builder& builder, const Node& node, std::span<const ValueId> operands, DType common, const Type& result)
+      : builder_(builder), node_(node), operands_(operands), common_(common), compute_(compute_type(common)), result_(result) {}
 
   // Operand i converted to the type that the row computes in (float32 for 16-bit floats).
   Ex operator[](size_t i) const {
     return {&builder_, builder_.convert(operands_[i], compute_)};
+  }
+  // The same by way of the type that the operands have in common: numbers are rounded to a 16-bit float before they are computed with.
+  Ex rounded(size_t i) const {
+    return rounded(raw(i));
+  }
+  Ex rounded(Ex x) const {
+    return x.to(common_).to(compute_);
   }
   // Operand i in its own type.
   Ex raw(size_t i) const {
@@ -180,6 +187,7 @@ class BodyArgs {
   Builder& builder_;
   const Node& node_;
   std::span<const ValueId> operands_; // in the graph that is being built
+  DType common_;
   DType compute_;
   const Type& result_;
 };

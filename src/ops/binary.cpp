@@ -12,8 +12,8 @@ namespace {
 #define SAME(NAME, EXPRESSION) ROW(NAME, kPromote, kNoTraits, EXPRESSION)
 #define FLOAT(NAME, EXPRESSION) ROW(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
 #define COMPARE(NAME, OPERATOR)                                                 \
-  ROW(NAME ".Tensor", kCompare, kNoTraits, common(a, 0) OPERATOR common(a, 1)), \
-      ROW(NAME ".Scalar", kCompare, kNoTraits, common(a, 0) OPERATOR common(a, 1))
+  ROW(NAME ".Tensor", kCompare, kNoTraits, a.rounded(0) OPERATOR a.rounded(1)), \
+      ROW(NAME ".Scalar", kCompare, kNoTraits, a.rounded(0) OPERATOR a.rounded(1))
 #define LOGIC(NAME, OPERATOR) ROW(NAME, kBool, kNoTraits, truth(a.raw(0)) OPERATOR truth(a.raw(1)))
 #define BITS(NAME, OPERATOR) \
   ROW(NAME ".Tensor", kPromote, kNoFloat, a[0] OPERATOR a[1]), ROW(NAME ".Scalar", kPromote, kNoFloat, a[0] OPERATOR a[1])
@@ -22,28 +22,25 @@ bool is_bool(const BodyArgs& a) {
   return a.compute() == DType::Bool;
 }
 
-// Operand i of two as ATen compares it: rounded to the 16-bit float type that both have in common.
-Ex common(const BodyArgs& a, size_t i) {
-  DType other = a.raw(1 - i).dtype();
-  DType own = a.raw(i).dtype();
-  bool rounds = is_reduced_float(other) && a.compute() == DType::F32 && own != DType::F32 && !is_reduced_float(own);
-  return rounds ? a.raw(i).to(other).to(DType::F32) : a[i];
+// Operand i as ATen takes it where a kernel computes with numbers in float32: tensors are rounded to the common type.
+Ex exact_number(const BodyArgs& a, size_t i) {
+  return a.raw(i).type().numel() == 1 ? a[i] : a.rounded(i);
 }
 
 // x * alpha, which is 1 nearly always; of a Bool result only whether it is zero counts.
 Ex scaled(const BodyArgs& a, size_t x, size_t alpha) {
   if (!a.has(alpha)) {
-    return a[x];
+    return a.rounded(x);
   }
-  return is_bool(a) ? a[x] & a[alpha] : a[x] * a[alpha];
+  return is_bool(a) ? a[x] & a[alpha] : a.rounded(x) * a.rounded(alpha);
 }
 
 Ex add(const BodyArgs& a) {
-  return is_bool(a) ? a[0] | scaled(a, 1, 2) : a[0] + scaled(a, 1, 2);
+  return is_bool(a) ? a[0] | scaled(a, 1, 2) : a.rounded(0) + scaled(a, 1, 2);
 }
 
 Ex mul(const BodyArgs& a) {
-  return is_bool(a) ? a[0] & a[1] : a[0] * a[1];
+  return is_bool(a) ? a[0] & a[1] : exact_number(a, 0) * exact_number(a, 1);
 }
 
 Ex maximum(const BodyArgs& a) {
@@ -102,50 +99,50 @@ Ex floor_divide_float(Ex x, Ex y) {
 }
 
 Ex floor_divide(const BodyArgs& a) {
-  return is_float(a.compute()) ? floor_divide_float(a[0], a[1]) : floor_divide_int(a[0], a[1]);
+  return is_float(a.compute()) ? floor_divide_float(a.rounded(0), exact_number(a, 1)) : floor_divide_int(a[0], a[1]);
 }
 
 Ex div_mode(const BodyArgs& a) {
   if (attr_is(a.attr(0), "floor")) {
     return floor_divide(a);
   }
-  Ex q = a[0] / divisor(a[1]);
-  // ATen rounds the quotient to the result's type before it cuts it off.
-  return is_float(a.compute()) ? trunc(q.to(a.result().dtype).to(a.compute())) : q;
+  Ex q = a.rounded(0) / divisor(exact_number(a, 1));
+  // ATen rounds the quotient of tensors to their type before it cuts it off.
+  bool rounds = a.raw(1).type().numel() > 1;
+  return !is_float(a.compute()) ? q : trunc(rounds ? a.rounded(q) : q);
 }
 
 // Python's %: the sign of the divisor.
 Ex remainder(const BodyArgs& a) {
-  Ex y = divisor(a[1]);
-  Ex r = rem(a[0], y);
+  Ex y = divisor(a.rounded(1));
+  Ex r = rem(a.rounded(0), y);
   return is_unsigned(a.compute()) ? r : select((r != 0.0) & differ_in_sign(r, y), r + y, r);
-}
-
-constexpr int kMaxPowBits = 16; // of an integer exponent; larger ones only matter modulo 2^64
-
-// By squaring; negative exponents leave only 1 and -1.
-Ex pow_int(Ex x, Ex y) {
-  Ex odd = (y & y.constant(1)) != 0.0;
-  Ex result = x.constant(1);
-  Ex base = x;
-  int bits = std::min<int>(kMaxPowBits, static_cast<int>(item_size(x.dtype())) * 8 - 1);
-  for (int i = 0; i < bits; ++i) {
-    Ex bit = (y & y.constant(static_cast<double>(int64_t{1} << i))) != 0.0;
-    result = select(bit, result * base, result);
-    base = base * base;
-  }
-  if (is_unsigned(x.dtype())) {
-    return result;
-  }
-  Ex of_unit = select(x == 1.0, 1.0, select(x == -1.0, select(odd, x, 1.0), x.constant(0)));
-  return select(y < 0.0, of_unit, result);
 }
 
 Ex pow(const BodyArgs& a) {
   if (is_bool(a)) {
     return a[0] | !a[1];
   }
-  return is_float(a.compute()) ? pow(a[0], a[1]) : pow_int(a[0], a[1]);
+  return pow(a.rounded(0), a.rounded(1));
+}
+
+// x * 2^n. Of a float and whole n in three steps, as 2^n may overflow where the product does not; the largest step down is the last, so
+// that only this one can round.
+Ex ldexp(const BodyArgs& a) {
+  Ex x = a.rounded(0);
+  Ex exponent = a.raw(1);
+  if (is_float(exponent.dtype()) || !is_float(a.raw(0).dtype())) {
+    Ex y = is_float(exponent.dtype()) ? exponent : a[1];
+    return x * pow(y.constant(2), y).to(x.dtype());
+  }
+  double limit = x.dtype() == DType::F64 ? 1022 : 126;
+  Ex n = min(max(exponent.to(DType::I64), -3 * limit), 3 * limit);
+  Ex last = min(max(n, -limit), limit);
+  Ex middle = min(max(n - last, -limit), limit);
+  for (Ex step : {n - last - middle, middle, last}) {
+    x = x * pow(x.constant(2), step.to(x.dtype()));
+  }
+  return x;
 }
 
 double type_bits(Ex x) {
@@ -174,8 +171,10 @@ Ex lerp(Ex x, Ex end, Ex weight) {
   return select(abs(weight) < 0.5, x + weight * d, end - d * (1.0 - weight));
 }
 
-Ex xlogy(Ex x, Ex y) {
-  return select(is_nan(y), y, select(x == 0.0, 0.0, x * log(y)));
+Ex xlogy(const BodyArgs& a) {
+  Ex x = a.rounded(0);
+  Ex y = a.rounded(1);
+  return select(is_nan(y), y, select(x == 0.0, 0.0, x * a.rounded(log(y))));
 }
 
 Ex logaddexp(Ex x, Ex y) {
@@ -205,13 +204,13 @@ Ex clamp(const BodyArgs& a) {
 
 constinit const Op kRows[] = {
     ROW("add.Tensor", kPromote, kUnitAlpha, add(a)),
-    ROW("sub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha, a[0] - scaled(a, 1, 2)),
-    ROW("rsub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha, a[1] - scaled(a, 0, 2)),
-    ROW("rsub.Scalar", kPromote, kNoBoolOperand, a[1] - scaled(a, 0, 2)),
+    ROW("sub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha, a.rounded(0) - scaled(a, 1, 2)),
+    ROW("rsub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha, a.rounded(1) - scaled(a, 0, 2)),
+    ROW("rsub.Scalar", kPromote, kNoBoolOperand, a.rounded(1) - scaled(a, 0, 2)),
     SAME("mul.Tensor", mul(a)),
     SAME("mul.Scalar", mul(a)),
-    FLOAT("div.Tensor", a[0] / a[1]),
-    FLOAT("div.Scalar", a[0] / a[1]),
+    FLOAT("div.Tensor", a.rounded(0) / exact_number(a, 1)),
+    FLOAT("div.Scalar", a.rounded(0) / exact_number(a, 1)),
     ROW("div.Tensor_mode", kPromote, kDivides, div_mode(a)), // with rounding_mode None a float result: the recorder's div.Tensor
     ROW("div.Scalar_mode", kPromote, kDivides, div_mode(a)),
     ROW("floor_divide", kPromote, kDivides | kNoBool, floor_divide(a)),
@@ -219,23 +218,24 @@ constinit const Op kRows[] = {
     ROW("remainder.Tensor", kPromote, kDivides | kNoBool, remainder(a)),
     ROW("remainder.Scalar", kPromote, kDivides | kNoBool, remainder(a)),
     ROW("remainder.Scalar_Tensor", kPromote, kDivides | kNoBool, remainder(a)),
-    ROW("fmod.Tensor", kPromote, kDivides | kNoBool, rem(a[0], divisor(a[1]))),
-    ROW("fmod.Scalar", kPromote, kDivides | kNoBool, rem(a[0], divisor(a[1]))),
+    ROW("fmod.Tensor", kPromote, kDivides | kNoBool, rem(a.rounded(0), divisor(a.rounded(1)))),
+    ROW("fmod.Scalar", kPromote, kDivides | kNoBool, rem(a.rounded(0), divisor(a.rounded(1)))),
     SAME("maximum", maximum(a)),
     SAME("minimum", minimum(a)),
     SAME("fmax", fmax(a)),
     SAME("fmin", fmin(a)),
-    FLOAT("atan2", a[0].binary(Prim::kAtan2, a[1])),
+    FLOAT("atan2", a.rounded(0).binary(Prim::kAtan2, a.rounded(1))),
     ROW("hypot", kPromote, kFloatOnly, hypot(a[0], a[1])),
     FLOAT("copysign.Tensor", copysign(a[0], a[1])),
     FLOAT("copysign.Scalar", copysign(a[0], a[1])),
     ROW("heaviside", kPromote, kSameDtype, heaviside(a[0], a[1])),
-    FLOAT("xlogy.Tensor", xlogy(a[0], a[1])),
-    FLOAT("xlogy.Scalar_Self", xlogy(a[0], a[1])),
-    FLOAT("xlogy.Scalar_Other", xlogy(a[0], a[1])),
+    FLOAT("xlogy.Tensor", xlogy(a)),
+    FLOAT("xlogy.Scalar_Self", xlogy(a)),
+    FLOAT("xlogy.Scalar_Other", xlogy(a)),
     ROW("logaddexp", kPromote, kFloatOnly, logaddexp(a[0], a[1])),
     ROW("pow.Tensor_Tensor", kPromote, kNoBool, pow(a)),
     ROW("pow.Scalar", kPromote, kNoBool, pow(a)),
+    FLOAT("ldexp.Tensor", ldexp(a)),
     COMPARE("eq", ==),
     COMPARE("ne", !=),
     COMPARE("lt", <),

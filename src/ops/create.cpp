@@ -121,7 +121,7 @@ Ex power(Ex x, double exponent) {
 
 void expand_pow(ExpandContext& c) {
   Ex x = c.raw(0).to(compute_type(c.result_type(0).dtype));
-  c.set(0, is_float(x.dtype()) ? power(x, c.get_double(0)) : whole_power(x, c.get_int(0)));
+  c.set(0, is_float(x.dtype()) ? power(x, round_to(c.result_type(0).dtype, c.get_double(0))) : whole_power(x, c.get_int(0)));
 }
 
 #define ROW(NAME, INFER, EXPAND) {.name = NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}

@@ -155,12 +155,18 @@ void infer_var(InferContext& c) {
   }
 }
 
+// The mean, and again of what it leaves: of equal numbers exactly that number, so that their variance is 0.
+Ex exact_mean_of(Ex x, const Dims& over) {
+  Ex mean = mean_of(x, over);
+  return mean + mean_of(x - mean, over);
+}
+
 // In two passes, as the sum of squares alone loses digits.
 template <bool Root>
 void expand_var(ExpandContext& c) {
   Ex x = c.computed(0);
   Dims over = reduced(c, kVar);
-  Ex mean = mean_of(x, over);
+  Ex mean = exact_mean_of(x, over);
   double count = static_cast<double>(reduced_count(x.type().dims, over)) - c.get_double(1, 1);
   Ex var = reduce_sum(sq(x - mean), over) / std::max(count, 0.0);
   c.set(0, Root ? sqrt(var) : var);

@@ -9,17 +9,17 @@ namespace {
 
 using Operands = InlineVec<ValueId, 4>;
 
-// The type in which the body of a pointwise row computes.
-DType body_type(const Graph& trace, const Node& node) {
+// The type that the operands of a pointwise row have in common.
+DType common_type(const Graph& trace, const Node& node) {
   std::span<const ValueId> operands{node.operands.data(), node.operands.size()};
   switch (node.op->rule) {
     case TypeRule::kCompare:
     case TypeRule::kBool:
-      return compute_type(promote(trace, operands, 0));
+      return promote(trace, operands, 0);
     case TypeRule::kTail:
-      return compute_type(promote(trace, operands, 1));
+      return promote(trace, operands, 1);
     default:
-      return compute_type(trace.type(node.first_result).dtype);
+      return trace.type(node.first_result).dtype;
   }
 }
 
@@ -79,7 +79,7 @@ class Lowering {
   void lower_pointwise(const Node& node) {
     Operands operands = map_operands(node);
     const Type& result = trace_.type(node.first_result);
-    BodyArgs args(builder_, node, {operands.data(), operands.size()}, body_type(trace_, node), result);
+    BodyArgs args(builder_, node, {operands.data(), operands.size()}, common_type(trace_, node), result);
     Ex value = node.op->body(args).to(result.dtype);
     mapped_[node.first_result] = builder_.broadcast(value.id(), result.dims);
   }
