@@ -1,6 +1,6 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast test-random test-pjrt lint format bench dev wheel asan tsan ubsan clean
+.PHONY: help setup build demo test test-fast test-random test-libraries test-pjrt lint format bench dev wheel asan tsan ubsan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CPP := $(shell find src tests bench tools -name '*.cpp' -o -name '*.h')
@@ -30,6 +30,10 @@ test-fast: build ## the C++ tests and the Python tests not marked slow, up to th
 
 test-random: build ## the Python tests in a random order, which it tells (SEED=n repeats one)
 	python -m pytest --shuffle=$(or $(SEED),$$(date +%s))
+
+test-libraries: build ## programs of lightning, accelerate, transformers and diffusers, in environments of their own (fetches them once)
+	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 python tools/setup_libraries.py || [ $$? = 77 ]
+	python -m pytest tests/libraries
 
 # Opt level 0: the tests are mostly compilation. No disk cache: they count compiled programs.
 test-pjrt: build ## the C++ and Python tests on a PJRT plugin, XLA's CPU client (fetches the tensorflow-cpu wheel, 274 MB, once)

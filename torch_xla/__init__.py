@@ -8,6 +8,8 @@ def _autoload() -> None:
     """
 
 
+import importlib  # noqa: E402
+
 import torch  # noqa: E402
 
 from .version import __version__  # noqa: E402
@@ -31,6 +33,7 @@ from ._api import (  # noqa: E402
     device,
     device_count,
     devices,
+    launch,
     manual_seed,
     real_devices,
     step,
@@ -48,9 +51,19 @@ __all__ = [
     "device",
     "device_count",
     "devices",
+    "launch",
     "manual_seed",
     "real_devices",
     "set_auto_sync",
     "step",
     "sync",
 ]
+
+# Imported when a program first names them: `import torch` loads this module, and is to stay quick.
+_LAZY_MODULES = ("amp", "backends", "distributed", "experimental", "runtime", "utils")
+
+
+def __getattr__(name: str):
+    if name in _LAZY_MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -82,3 +82,15 @@ def manual_seed(seed: int, device=None) -> None:
     """Sets the seed of the device's default generator. Seeds are no part of a program: a new one compiles nothing."""
     del device
     _XLAC._xla_set_rng_seed(seed & (2**64 - 1))
+
+
+def launch(fn: Callable, args: tuple = (), start_method: str = "spawn", debug_single_process: bool = False) -> None:
+    """Calls `fn(index, *args)` in each process of the run; here that is this process, with index 0.
+
+    Args:
+        start_method, debug_single_process: accepted for the original's sake.
+    """
+    from .distributed import xla_multiprocessing
+
+    del debug_single_process
+    xla_multiprocessing.spawn(fn, args, start_method=start_method)

@@ -1,4 +1,4 @@
-"""What inductor, torch.compile's default backend, finds for the device `xla`: an error that says what to use instead."""
+"""What inductor, the default backend of torch.compile, finds for the device `xla`: an error that names others."""
 
 from torch._inductor.codegen.common import DeviceOpOverrides, register_device_op_overrides
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen as _PythonWrapperCodegen

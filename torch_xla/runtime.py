@@ -7,6 +7,7 @@ from ._api import devices as _devices
 from .experimental import plugins
 
 _DEVICE_TYPES = ("CPU", "CUDA", "TPU", "LIBRARY")
+_spmd = False
 
 
 def device_type() -> str:
@@ -111,13 +112,18 @@ def get_master_ip() -> str:
 
 
 def use_spmd(auto: bool = False) -> None:
-    """Sharding over several devices. Raises NotImplementedError."""
-    raise NotImplementedError("SPMD sharding is not supported")
+    """Lets torch_xla.distributed.spmd place tensors. With one device all of each tensor is on it.
+
+    Args:
+        auto: accepted for the original's sake.
+    """
+    global _spmd
+    _spmd = True
 
 
 def is_spmd() -> bool:
-    """False."""
-    return False
+    """True after use_spmd()."""
+    return _spmd
 
 
 def initialize_cache(path: str, readonly: bool = False) -> None:

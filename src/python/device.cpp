@@ -2,6 +2,7 @@
 #include "device/device.h"
 
 #include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 #include "core/metrics.h"
 #include "engine/engine.h"
@@ -42,6 +43,16 @@ py::dict attributes(const std::string& name) {
     dict[py::str(key)] = value;
   }
   return dict;
+}
+
+// Tensors that share memory have the same number, as long as they live. Libraries find tied weights by it.
+uintptr_t tensor_id(py::handle tensor) {
+  if (!THPVariable_Check(tensor.ptr())) {
+    throw py::type_error("expected a tensor");
+  }
+  const at::Tensor& t = THPVariable_Unpack(tensor.ptr());
+  TORCH_CHECK(t.device().is_privateuseone(), "expected a tensor on the device xla, but got one on ", t.device());
+  return reinterpret_cast<uintptr_t>(t.storage().data());
 }
 
 // Throws cast_error for other types.
@@ -105,6 +116,7 @@ void init_device(py::module_& m) {
   m.def("_xla_device_attributes", [](int index) { return attributes(hardware_name(index)); });
   m.def("_xla_current_device", [] { return int{current_device()}; });
   m.def("_xla_set_current_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
+  m.def("_xla_get_tensor_id", &tensor_id, py::arg("tensor"));
   m.def("_xla_memory_info", &memory_info, py::arg("device") = "");
   m.def("_xla_empty_cache", [] { engine().empty_cache(); }, py::call_guard<py::gil_scoped_release>());
   m.def("_xla_set_plugin_finder", &take_plugin_finder, py::arg("find"));

@@ -1,4 +1,4 @@
-"""What traces programs of xla tensors: torch.compile, export, make_fx, fake and functional tensors, torch.func, modes."""
+"""What traces programs: torch.compile, export, make_fx, fake and functional tensors, torch.func, modes."""
 
 import copy
 import io
@@ -87,7 +87,7 @@ def test_inductor_says_what_to_use(device, reduces):
     def program(x):
         return x.var(0) if reduces else x + 1
 
-    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match='"inductor" does not generate.*"aot_eager"'):
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r'"inductor" does not generate.*"aot_eager"'):
         torch.compile(program)(torch.ones(3, 4, device=device))
 
 

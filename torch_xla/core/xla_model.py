@@ -11,13 +11,32 @@ import torch
 from .. import _api, _closures, _XLAC
 from .. import runtime as _runtime
 from ..utils.utils import for_each_instance_rewrite
-
-REDUCE_SUM = "sum"
-REDUCE_MUL = "mul"
-REDUCE_AND = "and"
-REDUCE_OR = "or"
-REDUCE_MIN = "min"
-REDUCE_MAX = "max"
+from ._collectives import (  # noqa: F401 (part of this module for its users)
+    all_gather,
+    all_gather_bucketized,
+    all_reduce,
+    all_reduce_bucketized_gradients,
+    all_to_all,
+    broadcast_master_param,
+    collective_broadcast,
+    collective_permute,
+    do_on_ordinals,
+    mesh_reduce,
+    recv,
+    REDUCE_AND,
+    REDUCE_MAX,
+    REDUCE_MIN,
+    REDUCE_MUL,
+    REDUCE_OR,
+    reduce_scatter,
+    reduce_scatter_bucketized,
+    REDUCE_SUM,
+    rendezvous,
+    send,
+    set_replication,
+    xla_rendezvous,
+    xla_replication_devices,
+)
 
 
 # ---- Devices ----
@@ -192,11 +211,19 @@ def _maybe_convert_to_cpu(data, convert: bool = True):
 
 
 def send_cpu_data_to_device(datas, device, input_sharding=None):
-    """Copy of `datas` (nested lists, tuples, dicts, sets) with its CPU tensors on `device`."""
-    if input_sharding is not None:
-        raise NotImplementedError("input_sharding: SPMD sharding is not supported")
+    """Copy of `datas` (nested lists, tuples, dicts, sets) with its CPU tensors on `device`.
+
+    Args:
+        input_sharding: a torch_xla.distributed.spmd.ShardingSpec; checked, and with one device without effect.
+    """
+
+    def move(tensor):
+        if input_sharding is not None and not input_sharding.can_apply(tensor):
+            raise ValueError(f"{input_sharding} does not fit a tensor of shape {list(tensor.shape)}")
+        return tensor.to(device)
+
     return for_each_instance_rewrite(
-        datas, lambda value: isinstance(value, torch.Tensor) and value.device.type == "cpu", lambda t: t.to(device)
+        datas, lambda value: isinstance(value, torch.Tensor) and value.device.type == "cpu", move
     )
 
 

@@ -1,0 +1,23 @@
+"""accelerate on the CPU: training, save_state and load_state, save_model."""
+
+import os
+import sys
+
+os.environ["USE_TORCH_XLA"] = "0"  # accelerate's switch; without it `cpu=True` means the device that it found
+import torch
+from accelerate import Accelerator
+from common import check_losses
+from fit import fit_plainly, fit_with
+
+accelerator = Accelerator(cpu=True)
+assert accelerator.device.type == "cpu", accelerator.device
+losses, model = fit_with(accelerator)
+check_losses(losses, fit_plainly())
+accelerator.save_state(f"{sys.argv[1]}/state")
+before = {name: value.clone() for name, value in model.state_dict().items()}
+with torch.no_grad():
+    next(model.parameters()).zero_()
+accelerator.load_state(f"{sys.argv[1]}/state")
+for name, value in model.state_dict().items():
+    assert value.device.type == "cpu" and torch.equal(value, before[name])
+accelerator.save_model(model, f"{sys.argv[1]}/model")

@@ -1,0 +1,142 @@
+"""Names of the original that libraries call: attention, optimizers, profiler, ids of tensors, checkpointing."""
+
+import pytest
+import torch
+from torch import nn
+
+import torch_xla
+import torch_xla.amp
+import torch_xla.core.xla_env_vars as xenv
+import torch_xla.debug.metrics as met
+import torch_xla.debug.profiler as xp
+from torch_xla.amp import syncfree
+from torch_xla.experimental.custom_kernel import flash_attention
+
+
+# ---- Attention ----
+def plain_attention(q, k, v, mask=None, scale=1.0):
+    scores = q @ k.transpose(-1, -2) * scale
+    return torch.softmax(scores if mask is None else scores + mask, -1) @ v
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("segments", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_flash_attention(device, causal, segments, bias):
+    on_cpu = [torch.randn(2, 3, 5, 8, requires_grad=True) for _ in range(3)]
+    on_device = [t.detach().to(device).requires_grad_() for t in on_cpu]
+    ids = torch.tensor([[0, 0, 1, 1, 1], [2, 2, 2, 3, 3]])
+    ab = torch.randn(2, 3, 5, 5)
+    mask = ab.clone() if bias else torch.zeros(2, 3, 5, 5)
+    if segments:
+        mask.masked_fill_((ids[:, :, None] != ids[:, None])[:, None], -torch.inf)
+    if causal:
+        mask.masked_fill_(torch.ones(5, 5, dtype=torch.bool).triu(1), -torch.inf)
+    ids = ids.to(device) if segments else None
+    result = flash_attention(*on_device, causal, ids, ids, 0.5, ab=ab.to(device) if bias else None)
+    expected = plain_attention(*on_cpu, mask, 0.5)
+    torch.testing.assert_close(result.cpu(), expected)
+    result.square().sum().backward()
+    expected.square().sum().backward()
+    for a, b in zip(on_device, on_cpu):
+        torch.testing.assert_close(a.grad.cpu(), b.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_flash_attention_of_one_kind_of_segments(device):
+    x = torch.ones(1, 1, 2, 2, device=device)
+    with pytest.raises(ValueError, match="given together or not at all"):
+        flash_attention(x, x, x, q_segment_ids=torch.zeros(1, 2, device=device))
+
+
+# ---- Optimizers ----
+@pytest.mark.parametrize(
+    "ours, plain, options",
+    [
+        (syncfree.SGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+        (syncfree.Adam, torch.optim.Adam, {"lr": 0.1}),
+        (syncfree.AdamW, torch.optim.AdamW, {"lr": 0.1}),
+    ],
+)
+def test_a_step_is_skipped_where_a_gradient_overflowed(device, ours, plain, options):
+    p, q = nn.Parameter(torch.ones(3, device=device)), nn.Parameter(torch.ones(3))
+    optimizer, expected = ours([p], **options), plain([q], **options)
+    for overflowed in (True, False, True, False):
+        p.grad = torch.full((3,), torch.inf if overflowed else 2.0, device=device)
+        optimizer.step(found_inf=torch.tensor([float(overflowed)], device=device))
+        if not overflowed:
+            q.grad = torch.full((3,), 2.0)
+            expected.step()
+        torch.testing.assert_close(p.detach().cpu(), q.detach())
+    p.grad, q.grad = p.detach() * 0 + 1, torch.ones(3)
+    optimizer.step()
+    expected.step()
+    torch.testing.assert_close(p.detach().cpu(), q.detach())
+
+
+def test_grad_scaler(device):
+    scaler = torch_xla.amp.GradScaler(init_scale=4.0)
+    p = nn.Parameter(torch.ones(1, device=device))
+    optimizer = torch.optim.SGD([p], lr=0.5)
+    scaler.scale(p.sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert p.tolist() == [0.5]
+
+
+# ---- Profiler ----
+def test_scopes_are_in_the_profile(device):
+    with torch.profiler.profile() as profile:
+        with xp.StepTrace("train", step_num=3), xp.Trace("forward"):
+            torch.ones(2, device=device) + 1
+    assert {"train#step_num=3", "forward"} <= {event.name for event in profile.events()}
+
+
+def test_a_step_trace_syncs_at_its_end(device):
+    before = met.counter_value("MarkStep") or 0
+    with xp.StepTrace("step"):
+        torch.ones(2, device=device) + 1
+    assert met.counter_value("MarkStep") == before + 1
+    with pytest.raises(KeyError), xp.StepTrace("step"):
+        raise KeyError
+    assert met.counter_value("MarkStep") == before + 1
+
+
+def test_a_trace_goes_into_its_folder(device, tmp_path):
+    assert xp.start_server(9012).port == 9012
+    xp.start_trace(str(tmp_path))
+    with pytest.raises(RuntimeError, match="runs already"):
+        xp.start_trace(str(tmp_path))
+    (torch.ones(2, device=device) + 1).cpu()
+    xp.stop_trace()
+    assert len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(RuntimeError, match="no trace runs"):
+        xp.stop_trace()
+
+
+# ---- Small ones ----
+def test_tensors_that_share_memory_have_one_id(device):
+    get_id = torch_xla._XLAC._xla_get_tensor_id
+    x = torch.ones(4, device=device)
+    assert get_id(x) == get_id(x[1:]) == get_id(nn.Parameter(x)) != get_id(x.clone())
+    with pytest.raises(RuntimeError, match="expected a tensor on the device xla, but got one on cpu"):
+        get_id(torch.ones(1))
+    with pytest.raises(TypeError, match="expected a tensor"):
+        get_id(3)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpoint(device, use_reentrant):
+    from torch_xla.utils.checkpoint import checkpoint
+
+    x = torch.ones(3, device=device, requires_grad=True)
+    checkpoint(lambda t: (t * 3).exp(), x, use_reentrant=use_reentrant).sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), (torch.ones(3) * 3).exp() * 3)
+
+
+def test_old_names():
+    from torch_xla.experimental import pjrt, tpu
+
+    assert pjrt.world_size() == 1 and pjrt.using_pjrt() and pjrt.device_type() == torch_xla.runtime.device_type()
+    assert xenv.PJRT_DEVICE == "PJRT_DEVICE"
+    with pytest.raises(RuntimeError, match="no TPU"):
+        tpu.get_tpu_env()

@@ -1,0 +1,1 @@
+"""What the original keeps here and libraries ask for: `tpu`."""

@@ -1,0 +1,32 @@
+"""What libraries ask about TPU chips, before they choose a device for the user."""
+
+import os
+
+from .. import _XLAC
+
+
+def num_available_chips() -> int:
+    """Chips that a library may take without being asked: the devices if PJRT_DEVICE is set, else none.
+
+    Libraries choose the device by themselves where this is not 0. Being installed must not change what a program that
+    runs on the CPU does, so the user has to have named the device.
+    """
+    return _XLAC._xla_num_devices() if os.environ.get("PJRT_DEVICE") else 0
+
+
+num_available_devices = num_available_chips
+
+
+def num_local_processes() -> int:
+    """Processes of the run on this machine."""
+    return 1
+
+
+def version() -> int:
+    """The generation of the TPU. Raises RuntimeError where the device is none."""
+    raise RuntimeError("this machine's device is no TPU")
+
+
+def get_tpu_env() -> dict[str, str]:
+    """What a TPU's machine tells of itself. Raises RuntimeError where the device is none."""
+    raise RuntimeError("this machine's device is no TPU")

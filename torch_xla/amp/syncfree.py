@@ -1,0 +1,49 @@
+"""Optimizers that skip a step where a gradient overflowed, decided on the device: nothing is read from it."""
+
+import torch
+
+
+def _state_tensors(optimizer: torch.optim.Optimizer) -> dict:
+    """The tensors that a step writes, by what they are: the parameters and their state."""
+    tensors = {id(p): p for group in optimizer.param_groups for p in group["params"]}
+    for parameter, state in optimizer.state.items():
+        tensors.update({(id(parameter), key): t for key, t in state.items() if isinstance(t, torch.Tensor)})
+    return tensors
+
+
+class _SyncFree:
+    """Gives an optimizer's step() the argument `found_inf`."""
+
+    def step(self, closure=None, found_inf: torch.Tensor | None = None):
+        """One step.
+
+        Args:
+            closure: as for the optimizer of that name in torch.optim.
+            found_inf: a tensor of one number; where it is not 0, parameters and state stay as they are.
+        """
+        if found_inf is None:
+            return super().step(closure)
+        with torch.no_grad():
+            before = {key: tensor.clone() for key, tensor in _state_tensors(self).items()}
+        loss = super().step(closure)
+        with torch.no_grad():
+            for key, tensor in _state_tensors(self).items():
+                old = before.get(key, torch.zeros_like(tensor))
+                keep = found_inf.to(tensor.device).reshape(()) != 0
+                tensor.copy_(torch.where(keep, old, tensor))
+        return loss
+
+
+class SGD(_SyncFree, torch.optim.SGD):
+    """torch.optim.SGD with `step(found_inf=)`."""
+
+
+class Adam(_SyncFree, torch.optim.Adam):
+    """torch.optim.Adam with `step(found_inf=)`."""
+
+
+class AdamW(_SyncFree, torch.optim.AdamW):
+    """torch.optim.AdamW with `step(found_inf=)`."""
+
+
+__all__ = ["SGD", "Adam", "AdamW"]
