@@ -1,7 +1,6 @@
 """The functions of the top level: devices, sync, step, compile, seeds."""
 
 import contextlib
-import os
 from collections.abc import Callable
 
 import torch
@@ -40,13 +39,13 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
     """Runs everything that is pending on the device, then the step closures.
 
     Args:
-        wait: also wait until it has run. Without it the next step is recorded while this one runs.
+        wait: also wait until it has run; XLA_SYNC_WAIT=1 waits always. Else the next step is recorded while this one runs.
         reset_scope: accepted for the original's sake.
 
     Raises RuntimeError if compiling failed, or a run that nobody has waited for yet.
     """
     del reset_scope
-    wait = wait or os.environ.get("XLA_SYNC_WAIT", "0") not in ("0", "", "false", "False")
+    wait = wait or _XLAC._env_flag("XLA_SYNC_WAIT", False)
     _XLAC._xla_step_marker("", [], wait)
     _closures.run()
 

@@ -1,13 +1,11 @@
 """The sync that nobody has to write: after `optimizer.step()` on xla parameters, what is pending runs."""
 
-import os
-
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _XLAC
 
-_enabled = os.environ.get("XLA_AUTO_SYNC", "1") != "0"
+_enabled: bool | None = None  # None: not asked for yet
 
 
 def set_auto_sync(enabled: bool) -> None:
@@ -17,7 +15,13 @@ def set_auto_sync(enabled: bool) -> None:
 
 
 def auto_sync() -> bool:
-    """True if `optimizer.step()` syncs by itself."""
+    """True if `optimizer.step()` syncs by itself.
+
+    Raises ValueError if XLA_AUTO_SYNC is not understood.
+    """
+    global _enabled
+    if _enabled is None:
+        _enabled = _XLAC._env_flag("XLA_AUTO_SYNC", True)
     return _enabled
 
 
@@ -27,7 +31,7 @@ def _is_on_xla(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
-    if _enabled and _is_on_xla(optimizer):
+    if _is_on_xla(optimizer) and auto_sync():
         _XLAC._xla_sync(False)
 
 

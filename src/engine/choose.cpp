@@ -1,8 +1,8 @@
 // The engine that PJRT_DEVICE names.
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
 
+#include "core/env.h"
 #include "engine/engine.h"
 #include "engine/pjrt/pjrt_engine.h"
 
@@ -25,18 +25,8 @@ Choice& choice() {
   return *c;
 }
 
-std::string read_variable(const char* name) {
-  const char* text = std::getenv(name);
-  return text ? text : "";
-}
-
-std::string read_device() {
-  std::string device = read_variable("PJRT_DEVICE");
-  return device.empty() ? "CPU" : device;
-}
-
 std::string library_path() {
-  std::string path = read_variable("PJRT_LIBRARY_PATH");
+  std::string path = env::text("PJRT_LIBRARY_PATH");
   XLA_CHECK(!path.empty(), "PJRT_DEVICE=LIBRARY needs the path of a PJRT plugin in PJRT_LIBRARY_PATH, which is not set");
   return path;
 }
@@ -66,7 +56,8 @@ Engine& engine() {
   if (Engine* engine = c.engine.load(std::memory_order_acquire)) {
     return *engine;
   }
-  std::string device = read_device();
+  env::check();
+  std::string device = env::text("PJRT_DEVICE", "CPU");
   std::optional<PluginFile> plugin = find_plugin(device); // may take the GIL, which a thread that waits for the mutex may hold
   std::lock_guard<std::mutex> lock(c.mutex);
   if (!c.engine.load(std::memory_order_relaxed)) {

@@ -14,6 +14,7 @@ void init_sync(py::module_& m);
 void init_device(py::module_& m);
 void init_random(py::module_& m);
 void init_debug(py::module_& m);
+void init_environment(py::module_& m);
 void init_source_lines(py::module_& m);
 
 } // namespace torch_xla

@@ -6,6 +6,7 @@ PYBIND11_MODULE(_XLAC, m) {
   m.doc() = "Bindings of libtorch_xla; use the modules of torch_xla instead.";
   torch_xla::register_device();
   torch_xla::init_errors(m);
+  torch_xla::init_environment(m);
   torch_xla::init_metrics(m);
   torch_xla::init_sync(m);
   torch_xla::init_device(m);

@@ -11,7 +11,7 @@ ProgramEntry& ProgramCache::entry(const Hash128& key) {
   }
   items_.emplace_front(key, ProgramEntry());
   index_[key] = items_.begin();
-  if (items_.size() > kCapacity) {
+  if (items_.size() > capacity_) {
     index_.erase(items_.back().first);
     items_.pop_back();
   }

@@ -28,8 +28,7 @@ struct ProgramEntry {
 // Least recently used entries are dropped beyond the capacity. Guarded by the recording lock.
 class ProgramCache {
  public:
-  static constexpr size_t kCapacity = 2048;
-
+  explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
   ProgramEntry& entry(const Hash128& key);
   size_t size() const {
     return index_.size();
@@ -38,6 +37,7 @@ class ProgramCache {
 
  private:
   using Item = std::pair<Hash128, ProgramEntry>;
+  const size_t capacity_;
   std::list<Item> items_; // most recent first
   std::unordered_map<Hash128, std::list<Item>::iterator> index_;
 };

@@ -70,25 +70,9 @@ class _WheelPlugin(DevicePlugin):
         raise RuntimeError(f"no wheel with a PJRT plugin is installed; looked for {[file for _, file in self._files]}")
 
 
-def _read_fraction(variable: str) -> float:
-    try:
-        fraction = float(os.environ[variable])
-    except ValueError:
-        fraction = -1.0
-    if not 0 < fraction <= 1:
-        raise ValueError(
-            f"{variable}={os.environ[variable]} is no share of the memory: want a number over 0, at most 1"
-        )
-    return fraction
-
-
-def _is_on(variable: str) -> bool:
-    return os.environ[variable].lower() not in ("", "0", "false")
-
-
 def _find_cuda() -> Path | None:
     """The folder of CUDA's compiler: CUDA_ROOT, or that of a wheel."""
-    if root := os.environ.get("CUDA_ROOT"):
+    if root := _XLAC._env_text("CUDA_ROOT"):
         return Path(root)
     folders = [folder for module in ("nvidia.cu13", "nvidia.cuda_nvcc") for folder in _module_folders(module)]
     return next((folder for folder in folders if (folder / "bin/ptxas").is_file()), None)
@@ -99,7 +83,7 @@ class _CudaPlugin(_WheelPlugin):
 
     def library_path(self) -> str:
         """Path of the plugin. XLA_FLAGS gets the folder of CUDA's compiler unless it names one."""
-        flags = os.environ.get("XLA_FLAGS", "")
+        flags = _XLAC._env_text("XLA_FLAGS")
         if "xla_gpu_cuda_data_dir" not in flags and (folder := _find_cuda()):
             os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_cuda_data_dir={folder}".strip()
         return super().library_path()
@@ -112,11 +96,11 @@ class _CudaPlugin(_WheelPlugin):
         PJRT_ALLOCATOR_CUDA_ASYNC: 1 uses CUDA's own allocator.
         """
         options: ClientOptions = {"platform_name": "cuda"}
-        if "PJRT_ALLOCATOR_FRACTION" in os.environ:
-            options["memory_fraction"] = _read_fraction("PJRT_ALLOCATOR_FRACTION")
-        if "PJRT_ALLOCATOR_PREALLOCATE" in os.environ:
-            options["preallocate"] = _is_on("PJRT_ALLOCATOR_PREALLOCATE")
-        if os.environ.get("PJRT_ALLOCATOR_CUDA_ASYNC") and _is_on("PJRT_ALLOCATOR_CUDA_ASYNC"):
+        if _XLAC._env_text("PJRT_ALLOCATOR_FRACTION"):
+            options["memory_fraction"] = _XLAC._env_share("PJRT_ALLOCATOR_FRACTION", 1.0)
+        if _XLAC._env_text("PJRT_ALLOCATOR_PREALLOCATE"):
+            options["preallocate"] = _XLAC._env_flag("PJRT_ALLOCATOR_PREALLOCATE", True)
+        if _XLAC._env_flag("PJRT_ALLOCATOR_CUDA_ASYNC", False):
             options["allocator"] = "cuda_async"
         return options
 
@@ -168,7 +152,7 @@ def default() -> DevicePlugin:
 
     Raises RuntimeError if it names none: the embedded engine is no plugin.
     """
-    name = os.environ.get("PJRT_DEVICE", "CPU")
+    name = _XLAC._env_text("PJRT_DEVICE", "CPU")
     if not (plugin := get(name)):
         raise RuntimeError(f"PJRT_DEVICE={name} is no plugin that is registered or installed")
     return plugin

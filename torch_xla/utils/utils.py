@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-_FALSE_WORDS = ("0", "false", "no", "off", "")
+from .. import _XLAC
 
 
 def eprint(*args, **kwargs) -> None:
@@ -16,11 +16,14 @@ def eprint(*args, **kwargs) -> None:
 
 
 def getenv_as(name: str, type: Callable, defval=None):
-    """The environment variable `name` as a `type`; `defval` if it is not set. "0", "false", "no", "off" are False."""
+    """The environment variable `name` as a `type`; `defval` if it is not set.
+
+    A bool is 1, true, yes or on, or 0, false, no, off or empty. Raises ValueError for other words.
+    """
     value = os.environ.get(name)
     if value is None:
         return defval
-    return value.lower() not in _FALSE_WORDS if type is bool else type(value)
+    return _XLAC._env_flag(name, False) if type is bool else type(value)
 
 
 def as_list(value) -> list:
