@@ -1,4 +1,4 @@
-// A file is a header (magic, hash and size of the object) and the object. It is written under another name and renamed.
+// A file is a header, the key and the object. It is written under another name and renamed.
 #include "engine/object_cache.h"
 
 #include <fcntl.h>
@@ -6,31 +6,57 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "core/errors.h"
+#include "core/hash.h"
 
 namespace torch_xla {
 
 namespace {
 
+constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
+constexpr time_t kTouchAfter = 3600; // seconds from which on a file that is read is marked as used
+
 struct Header {
-  char magic[8] = {'X', 'L', 'A', 'K', 'E', 'R', 'N', '1'};
-  uint64_t hash_lo = 0;
+  char magic[8] = {'X', 'L', 'A', 'C', 'O', 'D', 'E', '2'};
+  uint64_t hash_lo = 0; // of the key and the object
   uint64_t hash_hi = 0;
-  uint64_t size = 0;
+  uint64_t key_size = 0;
+  uint64_t object_size = 0;
 };
 
-Header header_of(const std::string& object) {
+class File {
+ public:
+  explicit File(int fd) : fd_(fd) {}
+  ~File() {
+    if (fd_ >= 0) {
+      ::close(fd_);
+    }
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const {
+    return fd_;
+  }
+
+ private:
+  int fd_;
+};
+
+Header header_of(const std::string& key, const std::string& object) {
   Hash128 hash;
+  hash.add_bytes(key.data(), key.size());
   hash.add_bytes(object.data(), object.size());
   Header header;
   header.hash_lo = hash.lo;
   header.hash_hi = hash.hi;
-  header.size = object.size();
+  header.key_size = key.size();
+  header.object_size = object.size();
   return header;
 }
 
@@ -47,51 +73,94 @@ bool write_file(int fd, const std::string& bytes) {
   return true;
 }
 
-// Creates the directory, readable for its owner only, with the ones above it.
-void create_directory(const std::string& path) {
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  ::mkdir(path.c_str(), 0700);
+bool is_own(const struct stat& info) {
+  return info.st_uid == ::geteuid() && !(info.st_mode & kOthersMayWrite);
+}
+
+// The bytes of a regular file of this user; nothing for anything else. Never blocks, as a FIFO would.
+std::optional<std::string> read_file(const std::string& path) {
+  File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  struct stat info;
+  if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0 || !S_ISREG(info.st_mode) || !is_own(info)) {
+    return std::nullopt;
+  }
+  std::string bytes(static_cast<size_t>(info.st_size), '\0');
+  size_t done = 0;
+  while (done < bytes.size()) {
+    ssize_t n = ::read(file.fd(), bytes.data() + done, bytes.size() - done);
+    if (n <= 0) {
+      return std::nullopt;
+    }
+    done += static_cast<size_t>(n);
+  }
+  if (std::time(nullptr) - info.st_mtime > kTouchAfter) {
+    ::futimens(file.fd(), nullptr);
+  }
+  return bytes;
+}
+
+// With the missing ones above it, all for their owner only.
+void create_own_directory(const std::filesystem::path& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno == ENOENT && path.has_relative_path()) {
+    create_own_directory(path.parent_path());
+    ::mkdir(path.c_str(), 0700);
+  }
+}
+
+// Creates the directory. False, with a warning, where it is not this user's alone; false in
+// silence where it cannot be had.
+bool open_directory(const std::string& path) {
+  create_own_directory(path);
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+    return false;
+  }
+  if (!is_own(info)) {
+    std::fprintf(
+        stderr,
+        "torch_xla: the cache of compiled code at %s is not used, as %s: code from there would run as this user. Make it your own "
+        "(mode 700), or name another directory in XLA_PERSISTENT_CACHE_PATH\n",
+        path.c_str(),
+        info.st_uid == ::geteuid() ? "others may write to it" : "it belongs to another user");
+    return false;
+  }
+  return true;
 }
 
 } // namespace
 
-void ObjectCache::set_directory(const std::string& path) {
-  if (!path.empty()) {
-    create_directory(path);
+void ObjectCache::set_directory(const std::string& path, const CacheLimits& limits) {
+  bool opened = !path.empty() && open_directory(path);
+  {
+    std::lock_guard lock(mutex_);
+    directory_ = opened ? path : std::string();
+    limits_ = limits;
   }
+  if (opened) {
+    prune_cache_hourly(path, limits);
+  }
+}
+
+std::string ObjectCache::path_of(const std::string& key) const {
+  Hash128 hash;
+  hash.add_bytes(key.data(), key.size());
   std::lock_guard lock(mutex_);
-  directory_ = path;
+  return directory_.empty() ? directory_ : directory_ + "/" + hash.hex() + ".o";
 }
 
-std::string ObjectCache::directory() const {
-  std::lock_guard lock(mutex_);
-  return directory_;
-}
-
-std::string ObjectCache::path_of(const Hash128& key) const {
-  std::string dir = directory();
-  return dir.empty() ? dir : dir + "/" + key.hex() + ".o";
-}
-
-std::optional<std::string> ObjectCache::find(const Hash128& key) const {
+std::optional<std::string> ObjectCache::find(const std::string& key) const {
   std::string path = path_of(key);
-  std::ifstream file(path, std::ios::binary);
-  if (path.empty() || !file) {
+  std::optional<std::string> bytes = path.empty() ? std::nullopt : read_file(path);
+  size_t prefix = sizeof(Header) + key.size();
+  if (!bytes || bytes->size() < prefix || bytes->compare(sizeof(Header), key.size(), key) != 0) {
     return std::nullopt;
   }
-  std::stringstream content;
-  content << file.rdbuf();
-  std::string bytes = content.str();
-  if (bytes.size() < sizeof(Header)) {
-    return std::nullopt;
-  }
-  std::string object = bytes.substr(sizeof(Header));
-  Header expected = header_of(object);
-  return std::memcmp(bytes.data(), &expected, sizeof(Header)) == 0 ? std::make_optional(std::move(object)) : std::nullopt;
+  std::string object = bytes->substr(prefix);
+  Header expected = header_of(key, object);
+  return std::memcmp(bytes->data(), &expected, sizeof(Header)) == 0 ? std::make_optional(std::move(object)) : std::nullopt;
 }
 
-void ObjectCache::put(const Hash128& key, const std::string& object) const {
+void ObjectCache::put(const std::string& key, const std::string& object) {
   static std::atomic<uint64_t> counter{0};
   std::string path = path_of(key);
   if (path.empty()) {
@@ -102,12 +171,25 @@ void ObjectCache::put(const Hash128& key, const std::string& object) const {
   if (fd < 0) {
     return;
   }
-  Header header = header_of(object);
-  bool ok = write_file(fd, std::string(reinterpret_cast<const char*>(&header), sizeof header) + object);
+  Header header = header_of(key, object);
+  bool ok = write_file(fd, std::string(reinterpret_cast<const char*>(&header), sizeof header) + key + object);
   ok = ::close(fd) == 0 && ok;
   if (!ok || ::rename(temporary.c_str(), path.c_str()) != 0) {
     ::unlink(temporary.c_str());
   }
+  prune_sometimes();
+}
+
+void ObjectCache::prune_sometimes() {
+  std::unique_lock lock(mutex_);
+  if (++puts_ < kPutsPerPrune) {
+    return;
+  }
+  puts_ = 0;
+  std::string directory = directory_;
+  CacheLimits limits = limits_;
+  lock.unlock();
+  prune_cache(directory, limits);
 }
 
 } // namespace torch_xla

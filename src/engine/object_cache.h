@@ -1,28 +1,47 @@
-// Compiled code on disk, keyed by a hash: object files of kernels, programs of a PJRT plugin.
+// Compiled code on disk, found by a key: object files of kernels, programs of a PJRT plugin.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
 
-#include "core/hash.h"
-
 namespace torch_xla {
 
+// What a directory may hold. Files that were not used for the longest time go first.
+struct CacheLimits {
+  int64_t bytes = int64_t{1} << 30;
+  int64_t files = 50'000;
+};
+
 // Thread-safe; any number of processes may share the directory. Failures to read or write are misses, never errors.
+//
+// What lies in the directory is run, so it must be the user's alone: one that belongs to someone else, or that others may write, is refused
+// with a warning. So is a file. It is created with mode 0700, its files with 0600. It is pruned when it is opened, once an hour, and after
+// each `kPutsPerPrune` files that this process has written.
 class ObjectCache {
  public:
+  static constexpr int64_t kPutsPerPrune = 4096;
+
   // Empty switches the cache off.
-  void set_directory(const std::string& path);
-  std::optional<std::string> find(const Hash128& key) const;
-  void put(const Hash128& key, const std::string& object) const;
+  void set_directory(const std::string& path, const CacheLimits& limits = {});
+  // The object that was put under the same text.
+  std::optional<std::string> find(const std::string& key) const;
+  void put(const std::string& key, const std::string& object);
 
  private:
-  std::string directory() const;
-  std::string path_of(const Hash128& key) const;
+  std::string path_of(const std::string& key) const;
+  void prune_sometimes();
 
   mutable std::mutex mutex_;
   std::string directory_; // guarded by mutex_
+  CacheLimits limits_; // guarded by mutex_
+  int64_t puts_ = 0; // since the last pruning; guarded by mutex_
 };
+
+// Deletes what is over the limits, and what writers that ended early have left.
+void prune_cache(const std::string& directory, const CacheLimits& limits);
+// As prune_cache(), at most once an hour, whichever process asks.
+void prune_cache_hourly(const std::string& directory, const CacheLimits& limits);
 
 } // namespace torch_xla

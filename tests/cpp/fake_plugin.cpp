@@ -4,12 +4,13 @@
 // FAKE_PJRT_TABLE in the environment spoils the table: null, empty, old (version), hole (an entry that is needed), short (an old table).
 // FAKE_PJRT_SLOW is the number of seconds that opening the device takes.
 // fake_pjrt_fail(where, code) makes the next call of one kind fail: create, upload, download, compile, execute, complete (the run fails
-// after it has started), outputs (the program has too many).
+// after it has started), outputs (the program has too many), serialize, load.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -37,12 +38,14 @@ struct Buffer {
 };
 struct Executable {
   size_t num_outputs = 0;
+  std::vector<size_t> outputs; // bytes of each
 };
 struct LoadedExecutable {
-  std::vector<size_t> outputs; // bytes of each
   Executable executable;
 };
-struct SerializedExecutable {};
+struct SerializedExecutable {
+  std::string bytes;
+};
 
 namespace {
 
@@ -256,8 +259,8 @@ Error* compile(ClientCompile* args) {
   }
   count(1);
   auto* loaded = new LoadedExecutable;
-  loaded->outputs = parse_outputs({args->program->code, args->program->code_size});
-  loaded->executable.num_outputs = loaded->outputs.size();
+  loaded->executable.outputs = parse_outputs({args->program->code, args->program->code_size});
+  loaded->executable.num_outputs = loaded->executable.outputs.size();
   if (Error* error = take_error("outputs")) {
     delete error;
     ++loaded->executable.num_outputs;
@@ -277,6 +280,37 @@ Error* get_executable(LoadedExecutableGetExecutable* args) {
   return nullptr;
 }
 
+// The bytes of each output, as numbers.
+Error* serialize(ExecutableSerialize* args) {
+  if (Error* error = take_error("serialize")) {
+    return error;
+  }
+  auto* serialized = new SerializedExecutable;
+  for (size_t bytes : args->executable->outputs) {
+    serialized->bytes += std::to_string(bytes) + " ";
+  }
+  args->serialized = serialized;
+  args->bytes = serialized->bytes.data();
+  args->bytes_size = serialized->bytes.size();
+  args->deleter = [](SerializedExecutable* done) { delete done; };
+  return nullptr;
+}
+
+Error* load(ExecutableDeserializeAndLoad* args) {
+  if (Error* error = take_error("load")) {
+    return error;
+  }
+  count(1);
+  auto* loaded = new LoadedExecutable;
+  std::istringstream numbers(std::string(args->bytes, args->bytes_size));
+  for (size_t bytes; numbers >> bytes;) {
+    loaded->executable.outputs.push_back(bytes);
+  }
+  loaded->executable.num_outputs = loaded->executable.outputs.size();
+  args->executable = loaded;
+  return nullptr;
+}
+
 Error* executable_destroy(ExecutableDestroy*) {
   return nullptr; // part of the loaded one
 }
@@ -290,8 +324,9 @@ Error* execute(LoadedExecutableExecute* args) {
   if (Error* error = take_error("execute")) {
     return error;
   }
-  for (size_t i = 0; i < args->executable->outputs.size(); ++i) {
-    std::vector<char> bytes(args->executable->outputs[i]);
+  const std::vector<size_t>& outputs = args->executable->executable.outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::vector<char> bytes(outputs[i]);
     for (size_t a = 0; a < args->num_args; ++a) {
       if (args->argument_lists[0][a]->bytes.size() == bytes.size()) {
         bytes = args->argument_lists[0][a]->bytes;
@@ -327,9 +362,11 @@ void fill_table(Api& api) {
   set(api, 29, device_description);
   set(api, 40, executable_destroy);
   set(api, 44, num_outputs);
+  set(api, 49, serialize);
   set(api, 50, loaded_destroy);
   set(api, 51, get_executable);
   set(api, 55, execute);
+  set(api, 56, load);
   set(api, 58, buffer_destroy);
   set(api, 70, download);
 }

@@ -75,10 +75,10 @@ TEST(PjrtPlugin, TablesThatDoNotServe) {
 
 TEST(PjrtPlugin, EntriesThatAreMissingAreAnErrorWhenCalled) {
   PluginRef plugin = Plugin::load(kFake);
-  EXPECT_FALSE(plugin->has(kExecutable_Serialize));
-  auto args = c::make<c::ExecutableSerialize>();
-  expect_error(ErrorKind::NotImplemented, {kFake, "has no PJRT_Executable_Serialize"}, [&] {
-    plugin->call(kExecutable_Serialize, args, "serializing");
+  EXPECT_FALSE(plugin->has(kDevice_MemoryStats));
+  auto args = c::make<c::DeviceMemoryStats>();
+  expect_error(ErrorKind::NotImplemented, {kFake, "has no PJRT_Device_MemoryStats"}, [&] {
+    plugin->call(kDevice_MemoryStats, args, "asking for the memory");
   });
 }
 

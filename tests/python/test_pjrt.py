@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import torch_xla
+
 ROOT = Path(__file__).resolve().parents[2]
 # What each program below starts with: `fail(where, code)` makes the next call of the fake plugin fail.
 PRELUDE = """
@@ -249,7 +251,7 @@ def test_memory_of_a_gpu_is_a_share(first_error, tmp_path, variable, value):
     (folder / "xla_cuda_plugin.so").write_text("")
     (folder / "__init__.py").write_text("")
     error = first_error(PJRT_DEVICE="CUDA", PYTHONPATH=str(tmp_path), **{variable: value})
-    assert error.startswith("ValueError: PJRT_DEVICE=CUDA: ") and f"{variable}={value} is no share" in error
+    assert error.startswith("ValueError: PJRT_DEVICE=CUDA: ") and f"{variable}={value} is not understood" in error
 
 
 def test_cuda_compiler_of_a_wheel_is_found(run_python, tmp_path):
@@ -311,6 +313,33 @@ print(error_of(lambda: backends.set_mat_mul_precision("medium")))
 
 
 # ---- Programs on disk ----
+TWICE = """
+for _ in range(2):
+    print((torch.arange(2.0).to("xla") + 1).tolist())
+"""
+
+
+def test_program_that_cannot_be_serialized_is_not_kept(run_fake, tmp_path):
+    cache = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache")}
+    lines = run_fake('fail("serialize", INTERNAL)' + TWICE, **cache)
+    assert lines == ["[0.0, 1.0]"] * 2  # the fake plugin's programs copy their argument
+    assert not list(tmp_path.glob("cache/pjrt/*.o"))
+    assert run_fake(TWICE, **cache) == lines
+    assert len(list(tmp_path.glob("cache/pjrt/*.o"))) == 1
+    assert run_fake('fail("load", INTERNAL)' + TWICE, **cache) == lines  # compiled again
+    told = run_fake(
+        'fail("serialize", INTERNAL)' + TWICE, XLA_DEBUG="1", XLA_PERSISTENT_CACHE_PATH=str(tmp_path / "new")
+    )
+    assert any("a program is not kept on disk: serializing a program: INTERNAL" in line for line in told)
+
+
+def test_key_of_a_program_names_what_compiled_it(run_fake, tmp_path):
+    run_fake(TWICE, XLA_PERSISTENT_CACHE_PATH=str(tmp_path))
+    (file,) = tmp_path.glob("pjrt/*.o")
+    text = file.read_bytes()
+    assert torch_xla.__version__.encode() in text and bytes([0x1A, 0x04, 0x20, 0x01, 0x28, 0x01]) in text
+
+
 @pytest.fixture
 def run_plugin(run_python, tmp_path):
     """Function that runs a program on a real plugin with a disk cache; returns its first line and the cached files."""
@@ -322,7 +351,7 @@ def run_plugin(run_python, tmp_path):
         cache = tmp_path / "cache"
         settings = {"PJRT_DEVICE": "LIBRARY", "PJRT_LIBRARY_PATH": plugin, "XLA_PERSISTENT_CACHE_PATH": str(cache)}
         out = run_python(source, **settings)
-        return out.splitlines()[0], {file: file.stat().st_mtime_ns for file in (cache / "pjrt").iterdir()}
+        return out.splitlines()[0], {file: file.stat().st_mtime_ns for file in (cache / "pjrt").glob("*.o")}
 
     return run
 

@@ -4,11 +4,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <string_view>
 #include <thread>
+
+#include "core/env.h"
+#include "core/version.h"
 
 namespace torch_xla::pjrt {
 namespace {
@@ -143,18 +146,16 @@ NamedValues Client::device_attributes() const {
   return read_values(args.attributes, args.num_attributes);
 }
 
-Hash128 Client::fingerprint() const {
-  const char* flags = std::getenv("XLA_FLAGS");
-  std::string parts = str(platform_name_, "\n", platform_version_, "\n", device_kind(), "\n", plugin_->version(), "\n", flags ? flags : "");
+std::string Client::fingerprint() const {
+  std::string parts = str(kVersion, "\n", std::string_view(kCompileOptions, sizeof(kCompileOptions)), "\n");
+  parts += str(platform_name_, "\n", platform_version_, "\n", device_kind(), "\n", plugin_->version(), "\n", env::text("XLA_FLAGS"));
   for (const auto& [name, value] : plugin_->attributes()) {
     parts += str("\n", name, "=", std::visit(ValueText(), value));
   }
   std::error_code ignored; // the path may be a name that the loader has looked up
   parts += str("\n", plugin_->path(), "\n", std::filesystem::file_size(plugin_->path(), ignored), "\n");
   parts += str(std::filesystem::last_write_time(plugin_->path(), ignored).time_since_epoch().count(), "\n", processor());
-  Hash128 hash;
-  hash.add_bytes(parts.data(), parts.size());
-  return hash;
+  return parts;
 }
 
 LoadedExecutableHandle Client::compile(const std::string& mlir) const {

@@ -68,8 +68,9 @@ class Client : public std::enable_shared_from_this<Client> {
   }
   std::string device_kind() const; // "NVIDIA H200"
   NamedValues device_attributes() const; // the plugin's: "compute_capability"
-  // Of the plugin's file, its versions, the device, the host's processor and the variable XLA_FLAGS: what compiled code depends on.
-  Hash128 fingerprint() const;
+  // Names all that compiled code depends on beside the program: this package's version, the options of the compilation, the plugin's file
+  // and its versions, the device, the host's processor and the variable XLA_FLAGS.
+  std::string fingerprint() const;
 
   // `strides` in elements; empty: row-major. The buffer is row-major.
   BufferHandle upload(const Type& type, const Dims& strides, const void* data) const;
@@ -79,7 +80,7 @@ class Client : public std::enable_shared_from_this<Client> {
   // Row-major. Waits.
   void download(const BufferHandle& buffer, const Type& type, void* data) const;
   LoadedExecutableHandle compile(const std::string& mlir) const;
-  // The bytes of an executable that load() takes, or empty where the plugin cannot.
+  // The bytes of an executable that load() takes, or empty where the plugin has no such function. Throws UserError where it fails.
   std::string serialize(const LoadedExecutableHandle& loaded) const;
   LoadedExecutableHandle load(const std::string& bytes) const;
   ExecutableHandle executable_of(const LoadedExecutableHandle& loaded) const;

@@ -34,7 +34,8 @@ class PjrtEngine final : public Engine {
       env::debug_print("StableHLO", mlir);
     }
     LoadedExecutableHandle loaded = find_or_compile(key_of(mlir), mlir);
-    return std::make_shared<PjrtExecutable>(std::move(loaded), std::move(signature), std::move(mlir), count_);
+    return std::make_shared<PjrtExecutable>(
+        std::move(loaded), std::move(signature), options.keep_text ? std::move(mlir) : std::string(), count_);
   }
 
   EngineBufferRef upload(const Type& type, const Dims& strides, const void* data) override {
@@ -78,21 +79,22 @@ class PjrtEngine final : public Engine {
   }
 
   // Who compiles the text, and the text without source lines: moving a line in the user's file compiles nothing.
-  Hash128 key_of(std::string_view mlir) const {
-    Hash128 key = fingerprint_;
+  std::string key_of(std::string_view mlir) const {
+    std::string key = fingerprint_;
     for (size_t at = 0; at < mlir.size();) {
       std::string_view line = mlir.substr(at, mlir.find('\n', at) - at);
       at += line.size() + 1;
       if (!line.starts_with("#loc")) {
         line = line.substr(0, line.rfind(" loc(#"));
-        key.add_bytes(line.data(), line.size());
+        key += line;
+        key += '\n';
       }
     }
     return key;
   }
 
   // Null where the disk has no program that the plugin takes.
-  LoadedExecutableHandle find(const Hash128& key) const {
+  LoadedExecutableHandle find(const std::string& key) const {
     std::optional<std::string> bytes = cache_.find(key);
     if (!bytes) {
       return {};
@@ -100,25 +102,40 @@ class PjrtEngine final : public Engine {
     try {
       return client_->load(*bytes);
     } catch (const UserError& error) {
-      env::debug_print("cache", str("a program on disk is compiled again: ", error.what()));
+      explain_miss("a program on disk is compiled again", error);
       return {};
     }
   }
 
-  LoadedExecutableHandle find_or_compile(const Hash128& key, const std::string& mlir) {
+  // Many plugins have the function, and fail.
+  void keep(const std::string& key, const LoadedExecutableHandle& loaded) {
+    try {
+      if (std::string bytes = client_->serialize(loaded); !bytes.empty()) {
+        cache_.put(key, bytes);
+      }
+    } catch (const UserError& error) {
+      explain_miss("a program is not kept on disk", error);
+    }
+  }
+
+  static void explain_miss(const char* what, const UserError& error) {
+    if (env::debug_level() >= 1) {
+      env::debug_print("cache", str(what, ": ", error.what()));
+    }
+  }
+
+  LoadedExecutableHandle find_or_compile(const std::string& key, const std::string& mlir) {
     LoadedExecutableHandle loaded = find(key);
     if (loaded.get()) {
       return loaded;
     }
     loaded = client_->compile(mlir);
-    if (std::string bytes = client_->serialize(loaded); !bytes.empty()) {
-      cache_.put(key, bytes);
-    }
+    keep(key, loaded);
     return loaded;
   }
 
   const ClientRef client_;
-  const Hash128 fingerprint_;
+  const std::string fingerprint_;
   ObjectCache cache_;
   MemoryCount count_;
 };
