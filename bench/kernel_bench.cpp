@@ -30,7 +30,7 @@ void measure(const char* name, const SpecBuilder& b, std::vector<std::vector<flo
     buffers.push_back(m.data());
   }
   double start = now_us();
-  KernelFn fn = compile_kernel(b.spec);
+  Kernel fn = compile_kernel(b.spec);
   double compile = now_us() - start;
   double best = 1e30;
   for (int i = 0; i < 40; ++i) {

@@ -86,7 +86,7 @@ class Executable {
   virtual void prepare_caller() {}
   // Bytes of scratch memory a run needs beside inputs and outputs.
   virtual int64_t scratch_bytes() const = 0;
-  // Steps in the order in which they run, for dumps.
+  // Steps in the order in which they run, for dumps: empty where CompileOptions did not ask for it.
   virtual std::string text() const = 0;
 };
 
@@ -112,6 +112,9 @@ struct CompileOptions {
   // Of the first run; later ones may differ.
   std::vector<bool> donated; // by parameter; empty: none
   std::function<std::string(int32_t)> location; // the user's line of a Node::location; may be empty
+  // Called now and then on the calling thread; where it throws the compile ends with its exception. May be empty.
+  std::function<void()> poll;
+  bool keep_text = false; // Executable::text() will be asked
 };
 
 // What plugins take as options and tell as attributes.
@@ -142,8 +145,8 @@ class Engine {
   virtual NamedValues attributes() const = 0;
 };
 
-// The engine that PJRT_DEVICE names at the first call; never destroyed. Throws UserError for a value that it does not know and for a plugin
-// that cannot be loaded, at each call until one succeeds.
+// The engine that PJRT_DEVICE names at the first call; never destroyed. Throws UserError for a value that it does not know, for another
+// environment variable that is not understood and for a plugin that cannot be loaded, at each call until one succeeds.
 Engine& engine();
 // The embedded CPU engine; never destroyed.
 Engine& cpu_engine();

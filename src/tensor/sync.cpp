@@ -31,7 +31,7 @@ const char* cause_text(SyncCause cause) {
 }
 
 ProgramCache& program_cache() {
-  static auto* cache = new ProgramCache;
+  static auto* cache = new ProgramCache(env::program_cache_size());
   return *cache;
 }
 
@@ -121,7 +121,12 @@ void explain_compile(const Trace& trace, const ProgramEntry& entry, SyncCause ca
 }
 
 CompileOptions compile_options(Trace& trace, const Precision& precision) {
-  return {precision, find_donated(trace.inputs()), [&trace](int32_t node) { return line_of(trace.locations(), node); }};
+  CompileOptions options;
+  options.precision = precision;
+  options.donated = find_donated(trace.inputs());
+  options.location = [&trace](int32_t node) { return line_of(trace.locations(), node); };
+  options.keep_text = env::debug_level() >= 3;
+  return options;
 }
 
 const Program& compile(Trace& trace, ProgramEntry& entry, const Precision& precision, SyncCause cause) {

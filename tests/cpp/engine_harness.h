@@ -69,7 +69,9 @@ class Program {
       graph_.outputs.push_back(e.id());
     }
     env::set_fusion(fusion);
-    auto executable = cpu_engine().compile(graph_);
+    CompileOptions options;
+    options.keep_text = true;
+    auto executable = cpu_engine().compile(graph_, options);
     env::set_fusion(true);
     return executable;
   }

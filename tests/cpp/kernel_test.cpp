@@ -10,10 +10,14 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "core/errors.h"
+#include "engine/cpu/codegen/jit.h"
 #include "spec_builder.h"
 
 namespace torch_xla::cpu {
@@ -380,7 +384,7 @@ TEST(KernelAddresses, InPlaceAndParts) {
   std::vector<float> v(200, 3);
   void* buffers[] = {v.data(), v.data()};
   uint64_t scalars[] = {std::bit_cast<uint64_t>(2.0)};
-  KernelFn fn = compile_kernel(k.spec);
+  Kernel fn = compile_kernel(k.spec);
   fn(buffers, scalars, 0, 64);
   fn(buffers, scalars, 64, 101);
   for (int i = 0; i < 200; ++i) {
@@ -683,20 +687,107 @@ TEST(KernelCache, Text) {
 
 TEST(KernelCache, Memory) {
   KernelStats before = kernel_stats();
-  KernelFn fn = compile_kernel(add_constant(100).spec);
-  EXPECT_EQ(compile_kernel(add_constant(100).spec), fn);
-  EXPECT_NE(compile_kernel(add_constant(101).spec), fn);
+  Kernel kernel = compile_kernel(add_constant(100).spec);
+  EXPECT_EQ(compile_kernel(add_constant(100).spec).fn(), kernel.fn());
+  EXPECT_NE(compile_kernel(add_constant(101).spec).fn(), kernel.fn());
   EXPECT_EQ(kernel_stats().compiled, before.compiled + 2);
   EXPECT_EQ(kernel_stats().memory_hits, before.memory_hits + 1);
 }
 
+TEST(KernelCache, FreesWhatNobodyOwns) {
+  KernelStats before = kernel_stats();
+  {
+    Kernel kernel = compile_kernel(add_constant(150).spec);
+    Kernel copy = kernel;
+    kernel = Kernel();
+    EXPECT_EQ(kernel_stats().live, before.live + 1);
+    std::vector<float> v(16, 1);
+    void* buffers[] = {v.data(), v.data()};
+    copy(buffers, nullptr, 0, 16);
+    EXPECT_EQ(v[15], 151);
+  }
+  EXPECT_EQ(kernel_stats().live, before.live);
+  compile_kernel(add_constant(150).spec);
+  EXPECT_EQ(kernel_stats().compiled, before.compiled + 2);
+}
+
+struct Mapping {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+  std::string protection; // "r-xp"
+};
+
+std::vector<Mapping> list_mappings() {
+  std::ifstream file("/proc/self/maps");
+  std::vector<Mapping> mappings;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    Mapping m;
+    char dash = 0;
+    words >> std::hex >> m.begin >> dash >> m.end >> m.protection;
+    mappings.push_back(m);
+  }
+  return mappings;
+}
+
+std::string protection_of(KernelFn fn) {
+  auto address = reinterpret_cast<uintptr_t>(fn);
+  for (const Mapping& m : list_mappings()) {
+    if (m.begin <= address && address < m.end) {
+      return m.protection;
+    }
+  }
+  return "";
+}
+
+// More than vm.max_map_count, 65530 mostly, would let live at two mappings each.
+TEST(LinkedCodeTest, ManyTakeFewMappings) {
+  constexpr int kCount = 35000;
+  std::string object = compile_object(add_constant(1).spec, "kernel");
+  size_t before = list_mappings().size();
+  std::vector<std::unique_ptr<LinkedCode>> codes(kCount);
+  auto link_all = [&](int first, int stride) {
+    for (int i = first; i < kCount; i += stride) {
+      codes[i] = std::make_unique<LinkedCode>(object, "kernel");
+    }
+  };
+  link_all(0, 1);
+  EXPECT_LT(list_mappings().size(), before + 100);
+  for (int i = 0; i < kCount; i += 2) {
+    codes[i].reset();
+  }
+  EXPECT_LT(list_mappings().size(), before + 100) << "also with holes";
+  link_all(0, 2);
+  EXPECT_LT(list_mappings().size(), before + 100);
+  EXPECT_EQ(protection_of(codes[0]->fn()), "r-xp");
+  EXPECT_EQ(protection_of(codes[kCount - 1]->fn()), "r-xp");
+  std::set<KernelFn> places;
+  for (const auto& code : codes) {
+    std::vector<float> v(16, 1);
+    void* buffers[] = {v.data(), v.data()};
+    code->fn()(buffers, nullptr, 0, 16);
+    ASSERT_EQ(v[7], 2);
+    places.insert(code->fn());
+  }
+  EXPECT_EQ(places.size(), size_t{kCount});
+}
+
+TEST(LinkedCodeTest, DamagedObjectsAreExceptions) {
+  std::string object = compile_object(add_constant(1).spec, "kernel");
+  EXPECT_THROW(LinkedCode(object, "other"), InternalError);
+  EXPECT_THROW(LinkedCode(object.substr(0, 20), "kernel"), InternalError);
+  EXPECT_THROW(LinkedCode("", "kernel"), InternalError);
+}
+
 TEST(KernelCache, Threads) {
   KernelStats before = kernel_stats();
+  std::vector<Kernel> owned[4];
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([] {
+    threads.emplace_back([&owned = owned[t]] {
       for (int i = 0; i < 10; ++i) {
         std::vector<float> v(16, 1);
+        owned.push_back(compile_kernel(add_constant(200 + i).spec));
         add_constant(200 + i).run({v.data(), v.data()});
         EXPECT_EQ(v[3], 201 + i);
       }
@@ -734,7 +825,10 @@ TEST(KernelCache, Disk) {
   std::string dir = testing::TempDir() + "/xla_kernel_cache_" + std::to_string(getpid()) + "/a";
   EXPECT_TRUE(runs_in_child(dir, 1, 0));
   EXPECT_TRUE(runs_in_child(dir, 0, 1));
-  auto file = std::filesystem::directory_iterator(dir)->path();
+  std::filesystem::path file;
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    file = entry.path().extension() == ".o" ? entry.path() : file;
+  }
   struct stat info;
   ASSERT_EQ(stat(file.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <map>
+#include <mutex>
 #include <thread>
 #include <unordered_map>
 
@@ -14,9 +16,8 @@ namespace torch_xla::cpu {
 namespace {
 
 constexpr int64_t kWorkPerThread = 131072;
-constexpr size_t kParallelCompile = 4; // from this many kernels on
+constexpr size_t kKernelsPerThread = 2; // a thread's start costs as much as a small kernel
 
-// Compiles on this thread and one more.
 void print_listing(const KernelSpec& spec) {
   KernelListing listing = list_kernel(spec);
   env::debug_print("kernel", listing.llvm_ir);
@@ -25,32 +26,38 @@ void print_listing(const KernelSpec& spec) {
   }
 }
 
-std::vector<KernelFn> compile_all(const std::vector<BuiltKernel>& kernels) {
-  std::vector<KernelFn> functions(kernels.size());
+// Compiles on this thread and, where there are many, on one more per processor. The first error ends it.
+std::vector<Kernel> compile_all(const std::vector<BuiltKernel>& built, const std::function<void()>& poll) {
+  std::vector<Kernel> kernels(built.size());
   std::atomic<size_t> next{0};
-  std::exception_ptr errors[2];
-  auto work = [&](int which) {
+  std::mutex mutex;
+  std::exception_ptr error; // guarded by mutex
+  auto work = [&](const std::function<void()>& before_each) {
     try {
-      for (size_t i = next++; i < kernels.size(); i = next++) {
-        functions[i] = compile_kernel(kernels[i].spec);
+      for (size_t i = next++; i < built.size(); i = next++) {
+        if (before_each) {
+          before_each();
+        }
+        kernels[i] = compile_kernel(built[i].spec);
       }
     } catch (...) {
-      errors[which] = std::current_exception();
+      next = built.size();
+      std::lock_guard<std::mutex> lock(mutex);
+      error = error ? error : std::current_exception();
     }
   };
-  if (kernels.size() >= kParallelCompile) {
-    std::thread helper(work, 1);
-    work(0);
-    helper.join();
-  } else {
-    work(0);
-  }
-  for (const std::exception_ptr& error : errors) {
-    if (error) {
-      std::rethrow_exception(error);
+  {
+    std::vector<std::jthread> helpers;
+    size_t threads = std::min<size_t>(std::thread::hardware_concurrency(), built.size() / kKernelsPerThread);
+    for (size_t i = 1; i < threads; ++i) {
+      helpers.emplace_back(work, nullptr);
     }
+    work(poll);
   }
-  return functions;
+  if (error) {
+    std::rethrow_exception(error);
+  }
+  return kernels;
 }
 
 void add_once(std::vector<ValueId>& list, ValueId v) {
@@ -82,14 +89,15 @@ struct CpuExecutable::Compiler {
   CpuExecutable& out;
   const LaidOutGraph& laid_out;
   const Graph& graph;
+  const CompileOptions& options;
   bool fusion;
   std::vector<BuiltKernel> built;
   std::vector<const Node*> call_nodes;
   std::vector<const Node*> update_nodes;
   std::vector<StepAccess> accesses;
 
-  Compiler(CpuExecutable& executable, bool fusion_on)
-      : out(executable), laid_out(executable.laid_out_), graph(executable.laid_out_.graph), fusion(fusion_on) {}
+  Compiler(CpuExecutable& executable, const CompileOptions& compile_options, bool fusion_on)
+      : out(executable), laid_out(executable.laid_out_), graph(executable.laid_out_.graph), options(compile_options), fusion(fusion_on) {}
 
   void run() {
     for (const Step& step : fuse(laid_out, fusion)) {
@@ -115,9 +123,11 @@ struct CpuExecutable::Compiler {
     return laid_out.places[v].root;
   }
 
-  void add_step(Step::Kind kind, size_t index, StepAccess access, std::string line) {
+  void add_step(Step::Kind kind, size_t index, StepAccess access, const std::string& line) {
     out.steps_.push_back({kind, static_cast<int32_t>(index)});
-    out.lines_.push_back(std::move(line));
+    if (options.keep_text) {
+      out.lines_.push_back(line);
+    }
     accesses.push_back(std::move(access));
   }
 
@@ -129,7 +139,7 @@ struct CpuExecutable::Compiler {
     }
     add_in_place(kernel, access);
     built.push_back(std::move(kernel));
-    add_step(Step::Kind::kKernel, built.size() - 1, std::move(access), {});
+    add_step(Step::Kind::kKernel, built.size() - 1, std::move(access), options.keep_text ? built.back().spec.text() : std::string());
   }
 
   void add_call(const Node& node) {
@@ -171,14 +181,14 @@ struct CpuExecutable::Compiler {
   }
 
   void finish_kernels() {
-    std::vector<KernelFn> functions = compile_all(built);
+    std::vector<Kernel> kernels = compile_all(built, options.poll);
     for (size_t i = 0; i < built.size() && env::debug_level() >= 4; ++i) {
       print_listing(built[i].spec);
     }
     for (size_t i = 0; i < built.size(); ++i) {
       BuiltKernel& kernel = built[i];
       KernelStep step;
-      step.fn = functions[i];
+      step.kernel = std::move(kernels[i]);
       for (const KernelOperand& operand : kernel.operands) {
         step.buffers.push_back({out.plan_.memory_of[operand.root], operand.byte_offset});
       }
@@ -186,11 +196,6 @@ struct CpuExecutable::Compiler {
       step.units = kernel.spec.units();
       step.grain = std::max<int64_t>(1, kWorkPerThread * step.units / std::max<int64_t>(kernel.work, 1));
       out.kernels_.push_back(std::move(step));
-    }
-    for (size_t s = 0; s < out.steps_.size(); ++s) {
-      if (out.steps_[s].kind == Step::Kind::kKernel) {
-        out.lines_[s] = built[out.steps_[s].index].spec.text();
-      }
     }
   }
 
@@ -226,8 +231,8 @@ struct CpuExecutable::Compiler {
   }
 };
 
-CpuExecutable::CpuExecutable(const Graph& graph, bool fusion) : laid_out_(lay_out(graph)) {
-  Compiler(*this, fusion).run();
+CpuExecutable::CpuExecutable(const Graph& graph, const CompileOptions& options, bool fusion) : laid_out_(lay_out(graph)) {
+  Compiler(*this, options, fusion).run();
   base_.resize(plan_.memories.size());
   blocks_.resize(plan_.memories.size());
   donatable_.resize(graph.parameters.size());

@@ -22,8 +22,8 @@ class CpuEngine final : public Engine {
     return run_passes(trace);
   }
 
-  std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& /*options*/) override {
-    auto executable = std::make_shared<CpuExecutable>(graph, env::fusion());
+  std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
+    auto executable = std::make_shared<CpuExecutable>(graph, options, env::fusion());
     if (env::debug_level() >= 3) {
       env::debug_print("steps", executable->text());
     }

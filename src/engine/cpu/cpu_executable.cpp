@@ -125,10 +125,11 @@ void CpuExecutable::run_kernel(const KernelStep& step, const RunArgs& args) {
     scalars_[i] = args.scalars[step.scalars[i]];
   }
   if (step.units <= step.grain) {
-    step.fn(pointers_.data(), scalars_.data(), 0, step.units);
+    step.kernel(pointers_.data(), scalars_.data(), 0, step.units);
     return;
   }
-  at::parallel_for(0, step.units, step.grain, [&](int64_t begin, int64_t end) { step.fn(pointers_.data(), scalars_.data(), begin, end); });
+  at::parallel_for(
+      0, step.units, step.grain, [&](int64_t begin, int64_t end) { step.kernel(pointers_.data(), scalars_.data(), begin, end); });
 }
 
 void CpuExecutable::run_library(LibraryStep& step) {
@@ -188,7 +189,7 @@ void CpuExecutable::end_run() {
 
 std::string CpuExecutable::text() const {
   std::string result = str("scratch ", plan_.arena_bytes, " bytes\n");
-  for (size_t s = 0; s < steps_.size(); ++s) {
+  for (size_t s = 0; s < lines_.size(); ++s) {
     result += str("step ", s, ": ", lines_[s], "\n");
   }
   return result;

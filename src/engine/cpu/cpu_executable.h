@@ -19,7 +19,7 @@ struct MemoryRef {
 };
 
 struct KernelStep {
-  KernelFn fn = nullptr;
+  Kernel kernel;
   std::vector<MemoryRef> buffers;
   std::vector<int32_t> scalars; // positions among the run's scalars
   int64_t units = 0;
@@ -54,7 +54,7 @@ struct StepRef {
 class CpuExecutable final : public Executable {
  public:
   // `fusion`: false compiles each primitive to a kernel of its own and calls the functional forms of ATen.
-  CpuExecutable(const Graph& graph, bool fusion);
+  CpuExecutable(const Graph& graph, const CompileOptions& options, bool fusion);
   void run(RunArgs& args) override;
   void prepare_caller() override;
   int64_t scratch_bytes() const override {
@@ -83,7 +83,7 @@ class CpuExecutable final : public Executable {
   std::vector<KernelStep> kernels_;
   std::vector<LibraryStep> calls_;
   std::vector<UpdateStep> updates_;
-  std::vector<std::string> lines_; // text, parallel to steps_
+  std::vector<std::string> lines_; // text, parallel to steps_; empty unless asked for
 
   std::mutex mutex_; // one run at a time; guards all below
   std::vector<char*> base_; // by memory

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/dtype.h"
@@ -71,9 +73,26 @@ struct KernelSpec {
 // In-place is allowed when a stored buffer has the same address function as a loaded one.
 using KernelFn = void (*)(void* const* buffers, const uint64_t* scalars, int64_t begin, int64_t end);
 
-// Compiles, or finds in the in-memory or on-disk object cache. Thread-safe. Never returns null; throws InternalError with LLVM's message.
-// The code lives until the process ends.
-KernelFn compile_kernel(const KernelSpec& spec);
+// A compiled kernel. Its code lives as long as one of its copies.
+class Kernel {
+ public:
+  Kernel() = default; // none
+  Kernel(KernelFn fn, std::shared_ptr<const void> code) : fn_(fn), code_(std::move(code)) {}
+  KernelFn fn() const {
+    return fn_;
+  }
+  void operator()(void* const* buffers, const uint64_t* scalars, int64_t begin, int64_t end) const {
+    fn_(buffers, scalars, begin, end);
+  }
+
+ private:
+  KernelFn fn_ = nullptr;
+  std::shared_ptr<const void> code_;
+};
+
+// Compiles, or finds among the kernels that are alive or in the object cache on disk. Thread-safe. Never returns none; throws InternalError
+// with LLVM's message, and UserError where there is no memory.
+Kernel compile_kernel(const KernelSpec& spec);
 
 // LLVM IR and assembly of a kernel as text, for the debug ladder; not cached.
 struct KernelListing {
@@ -82,14 +101,15 @@ struct KernelListing {
 };
 KernelListing list_kernel(const KernelSpec& spec);
 
-// Directory of the object cache; empty switches the disk cache off. Files are keyed by code text, CPU features, and LLVM version; written
-// by atomic rename with mode 0600 in a directory of mode 0700; a damaged file is a miss.
+// Directory of the object cache (see engine/object_cache.h); empty switches it off. Files are keyed by the kernel's text, the CPU's
+// features, LLVM's version and the sources of the code generator.
 void set_kernel_cache_dir(const std::string& path);
 
 struct KernelStats {
   int64_t compiled = 0; // by LLVM
   int64_t disk_hits = 0;
   int64_t memory_hits = 0;
+  int64_t live = 0; // kernels that somebody owns
 };
 KernelStats kernel_stats();
 

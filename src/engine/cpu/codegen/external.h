@@ -13,7 +13,7 @@ namespace torch_xla::cpu {
 // True if libtorch_cpu.so, which exports Sleef, is loaded.
 bool sleef_loaded();
 
-// Names and addresses of everything that call_external() may name; found once, when the JIT starts.
+// Names and addresses of everything that call_external() may name; found once, when the first kernel is linked.
 std::vector<std::pair<std::string, void*>> external_symbols();
 
 // Operands are float or double.

@@ -1,9 +1,17 @@
-// LLJIT with the addresses of the functions that kernels call.
+// Linking: sections are relocated in scratch memory for the addresses where they then go.
 #include "engine/cpu/codegen/jit.h"
 
-#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <dlfcn.h>
+
+#include <cstring>
+#include <memory>
+#include <unordered_map>
+
+#include <llvm/ExecutionEngine/JITSymbol.h>
+#include <llvm/ExecutionEngine/RuntimeDyld.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Verifier.h>
+#include <llvm/Object/ObjectFile.h>
 
 #include "core/errors.h"
 #include "engine/cpu/codegen/emitter.h"
@@ -15,17 +23,78 @@ namespace torch_xla::cpu {
 
 namespace {
 
-void check(llvm::Error error) {
-  if (error) {
-    throw InternalError("LLVM: " + llvm::toString(std::move(error)));
-  }
-}
-
 template <typename T>
 T check(llvm::Expected<T> value) {
-  check(value.takeError());
+  if (!value) {
+    throw InternalError("LLVM: " + llvm::toString(value.takeError()));
+  }
   return std::move(*value);
 }
+
+// The addresses of the functions that kernels call.
+class Externals final : public llvm::LegacyJITSymbolResolver {
+ public:
+  llvm::JITSymbol findSymbolInLogicalDylib(const std::string& /*name*/) override {
+    return nullptr;
+  }
+  llvm::JITSymbol findSymbol(const std::string& name) override {
+    static const auto* known = [] {
+      auto symbols = external_symbols();
+      return new std::unordered_map<std::string, void*>(symbols.begin(), symbols.end());
+    }();
+    auto found = known->find(name);
+    void* address = found == known->end() ? dlsym(RTLD_DEFAULT, name.c_str()) : found->second;
+    return {reinterpret_cast<uint64_t>(address), address ? llvm::JITSymbolFlags::Exported : llvm::JITSymbolFlags::None};
+  }
+};
+
+// The sections of one object in scratch memory. No section of a kernel is written when it runs, so all may lie in the pages of code.
+class Sections final : public llvm::RuntimeDyld::MemoryManager {
+ public:
+  uint8_t* allocateCodeSection(uintptr_t size, unsigned alignment, unsigned /*id*/, llvm::StringRef /*name*/) override {
+    return add(size, alignment);
+  }
+  uint8_t* allocateDataSection(uintptr_t size, unsigned alignment, unsigned /*id*/, llvm::StringRef /*name*/, bool /*read_only*/) override {
+    return add(size, alignment);
+  }
+  void registerEHFrames(uint8_t* /*address*/, uint64_t /*load_address*/, size_t /*size*/) override {}
+  void deregisterEHFrames() override {}
+  bool finalizeMemory(std::string* /*error*/) override {
+    return false;
+  }
+
+  // Bytes of all sections, one behind the other.
+  size_t size() const {
+    return size_;
+  }
+  void map(llvm::RuntimeDyld& linker, char* target) const {
+    for (const Section& s : sections_) {
+      linker.mapSectionAddress(s.bytes.get(), reinterpret_cast<uint64_t>(target + s.offset));
+    }
+  }
+  void copy_to(char* target) const {
+    for (const Section& s : sections_) {
+      std::memcpy(target + s.offset, s.bytes.get(), s.size);
+    }
+  }
+
+ private:
+  struct Section {
+    std::unique_ptr<uint8_t[]> bytes;
+    size_t size;
+    size_t offset;
+  };
+
+  uint8_t* add(size_t size, size_t alignment) {
+    size_t offset = llvm::alignTo(size_, std::max<size_t>(alignment, 1));
+    sections_.push_back({std::make_unique<uint8_t[]>(size), size, offset});
+    size_ = offset + size;
+    return sections_.back().bytes.get();
+  }
+
+  std::vector<Section> sections_;
+  size_t size_ = 0;
+};
 
 // The optimized module; the context must outlive it.
 void build(llvm::Module& module, const KernelSpec& spec, const std::string& name) {
@@ -43,24 +112,23 @@ void build(llvm::Module& module, const KernelSpec& spec, const std::string& name
 
 } // namespace
 
-Jit& Jit::get() {
-  static Jit* jit = new Jit();
-  return *jit;
-}
-
-Jit::Jit() {
-  host();
-  jit_ = check(llvm::orc::LLJITBuilder().create());
-  llvm::orc::SymbolMap symbols;
-  for (auto& [name, address] : external_symbols()) {
-    symbols[jit_->mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
+LinkedCode::LinkedCode(const std::string& object, const std::string& name) {
+  auto file = check(llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, name)));
+  Externals externals;
+  Sections sections;
+  llvm::RuntimeDyld linker(sections, externals);
+  auto loaded = linker.loadObject(*file);
+  if (!linker.hasError()) {
+    pages_.emplace(sections.size());
+    sections.map(linker, pages_->data());
+    linker.resolveRelocations();
+    fn_ = reinterpret_cast<KernelFn>(linker.getSymbol(name).getAddress());
   }
-  check(jit_->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))));
-}
-
-KernelFn Jit::link(const std::string& object, const std::string& name) {
-  check(jit_->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(object, name)));
-  return check(jit_->lookup(name)).toPtr<KernelFn>();
+  if (linker.hasError() || !fn_) {
+    throw InternalError(str("LLVM: cannot link ", name, ": ", linker.getErrorString().str()));
+  }
+  sections.copy_to(pages_->data());
+  pages_->seal();
 }
 
 std::string compile_object(const KernelSpec& spec, const std::string& name) {

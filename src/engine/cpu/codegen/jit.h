@@ -1,27 +1,26 @@
-// The process's just-in-time linker: takes objects in, gives addresses out.
+// The just-in-time linker: makes functions of the process out of object code.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 
+#include "engine/cpu/codegen/code_memory.h"
 #include "engine/cpu/kernel.h"
-
-namespace llvm::orc {
-class LLJIT;
-}
 
 namespace torch_xla::cpu {
 
-// One per process, never destroyed, as code may run until the very end. Thread-safe.
-class Jit {
+// Owns the code of one object, which may run as long as this lives. Immutable.
+class LinkedCode {
  public:
-  static Jit& get();
-  // `name` is a function that the object defines.
-  KernelFn link(const std::string& object, const std::string& name);
+  // `name` is a function that the object defines. Throws InternalError for an object that cannot be linked, and as CodePages.
+  LinkedCode(const std::string& object, const std::string& name);
+  KernelFn fn() const {
+    return fn_;
+  }
 
  private:
-  Jit();
-  std::unique_ptr<llvm::orc::LLJIT> jit_;
+  std::optional<CodePages> pages_;
+  KernelFn fn_ = nullptr;
 };
 
 // The object code of a kernel whose function gets this name.

@@ -1,12 +1,14 @@
-// compile_kernel(): the in-memory cache in front of the object cache in front of LLVM.
+// compile_kernel(): the kernels that are alive, in front of the object cache, in front of LLVM.
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include <llvm/Config/llvm-config.h>
 
 #include "core/hash.h"
+#include "core/version.h"
 #include "engine/cpu/codegen/jit.h"
 #include "engine/cpu/codegen/target.h"
 #include "engine/object_cache.h"
@@ -15,25 +17,28 @@ namespace torch_xla::cpu {
 
 namespace {
 
-// To be raised when the same text gives other code.
-constexpr uint64_t kCodeVersion = 5;
-
 // A kernel that is compiled or being compiled; threads that want the same one wait at its mutex.
 struct Entry {
+  explicit Entry(const Hash128& kernel) : hash(kernel) {}
+  ~Entry();
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
+  const Hash128 hash;
   std::mutex mutex;
-  KernelFn fn = nullptr; // guarded by mutex
+  std::optional<LinkedCode> code; // guarded by mutex until the first Kernel is given out, immutable from then on
 };
 
 struct Cache {
   std::mutex mutex;
-  std::unordered_map<Hash128, std::shared_ptr<Entry>> entries; // guarded by mutex
+  std::unordered_map<Hash128, std::weak_ptr<Entry>> entries; // guarded by mutex
   ObjectCache objects;
   std::atomic<int64_t> compiled{0};
   std::atomic<int64_t> disk_hits{0};
   std::atomic<int64_t> memory_hits{0};
 };
 
-// Never destroyed: see Jit.
+// Never destroyed, as programs may be.
 Cache& cache() {
   static Cache* c = new Cache();
   return *c;
@@ -49,20 +54,21 @@ Hash128 hash_of(const std::string& text) {
   return hash;
 }
 
-// Of the code: the kernel, the CPU and the versions.
-Hash128 object_key(const std::string& text) {
-  Hash128 key = hash_of(text);
-  add_text(key, host().cpu);
-  add_text(key, host().features);
-  add_text(key, LLVM_VERSION_STRING);
-  key.add(host().isa.sleef);
-  key.add(kCodeVersion);
-  return key;
+// Of the code beside the kernel's text: the CPU and the versions.
+std::string host_key() {
+  Hash128 hash;
+  add_text(hash, host().cpu);
+  add_text(hash, host().features);
+  add_text(hash, LLVM_VERSION_STRING);
+  hash.add(host().isa.sleef);
+  add_text(hash, kCodegenSources);
+  return hash.hex();
 }
 
 std::string get_object(const KernelSpec& spec, const std::string& text, const std::string& name) {
+  static const std::string* host = new std::string(host_key());
   Cache& c = cache();
-  Hash128 key = object_key(text);
+  std::string key = *host + "\n" + text;
   if (auto object = c.objects.find(key)) {
     ++c.disk_hits;
     return *object;
@@ -73,27 +79,42 @@ std::string get_object(const KernelSpec& spec, const std::string& text, const st
   return object;
 }
 
+std::shared_ptr<Entry> find_or_add_entry(const Hash128& hash) {
+  Cache& c = cache();
+  std::lock_guard lock(c.mutex);
+  std::weak_ptr<Entry>& slot = c.entries[hash];
+  std::shared_ptr<Entry> entry = slot.lock();
+  if (!entry) {
+    entry = std::make_shared<Entry>(hash);
+    slot = entry;
+  }
+  return entry;
+}
+
+// Another thread may have put a new entry in its place by now.
+Entry::~Entry() {
+  Cache& c = cache();
+  std::lock_guard lock(c.mutex);
+  auto found = c.entries.find(hash);
+  if (found != c.entries.end() && found->second.expired()) {
+    c.entries.erase(found);
+  }
+}
+
 } // namespace
 
-KernelFn compile_kernel(const KernelSpec& spec) {
-  Cache& c = cache();
+Kernel compile_kernel(const KernelSpec& spec) {
   std::string text = spec.text();
   Hash128 hash = hash_of(text);
-  std::shared_ptr<Entry> entry;
-  {
-    std::lock_guard lock(c.mutex);
-    auto& slot = c.entries[hash];
-    slot = slot ? slot : std::make_shared<Entry>();
-    entry = slot;
-  }
+  std::shared_ptr<Entry> entry = find_or_add_entry(hash);
   std::lock_guard lock(entry->mutex);
-  if (entry->fn) {
-    ++c.memory_hits;
+  if (entry->code) {
+    ++cache().memory_hits;
   } else {
     std::string name = "kernel_" + hash.hex();
-    entry->fn = Jit::get().link(get_object(spec, text, name), name);
+    entry->code.emplace(get_object(spec, text, name), name);
   }
-  return entry->fn;
+  return {entry->code->fn(), entry};
 }
 
 void set_kernel_cache_dir(const std::string& path) {
@@ -102,7 +123,8 @@ void set_kernel_cache_dir(const std::string& path) {
 
 KernelStats kernel_stats() {
   Cache& c = cache();
-  return {c.compiled, c.disk_hits, c.memory_hits};
+  std::lock_guard lock(c.mutex);
+  return {c.compiled, c.disk_hits, c.memory_hits, static_cast<int64_t>(c.entries.size())};
 }
 
 } // namespace torch_xla::cpu

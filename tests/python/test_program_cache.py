@@ -1,0 +1,132 @@
+"""Caches of programs and kernels: what they hold, what is freed, whom the one on disk trusts."""
+
+import os
+import stat
+
+import pytest
+
+# Counts mappings of the process, and bytes of code that is no file's.
+PRELUDE = """
+import re, torch, torch_xla
+import torch_xla.debug.metrics as met
+def count_mappings():
+    return len(open("/proc/self/maps").readlines())
+def code_bytes():
+    blocks = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", open("/proc/self/smaps").read(), flags=re.M)
+    code = [b for b in blocks if re.match(r"\\S+ r-xp \\S+ 00:00 0 *\\n", b)]
+    return 1024 * sum(int(re.search(r"^Rss: +(\\d+) kB", b, re.M)[1]) for b in code)
+def run(n):
+    x = torch.arange(float(n))
+    y = x.to("xla") * 2 + 1
+    torch_xla.sync(wait=True)
+    assert torch.equal(y.cpu(), x * 2 + 1)
+run(1)
+"""
+ENGINE = {"PJRT_DEVICE": "CPU"}  # the embedded one, also where a plugin is under test
+
+
+def test_kernels_share_mappings(run_python):
+    source = """
+before = count_mappings()
+for n in range(2, 302):
+    run(n)
+print(count_mappings() - before)
+"""
+    assert int(run_python(PRELUDE + source, **ENGINE)) < 100
+
+
+def test_kernels_of_dropped_programs_are_freed(run_python):
+    source = """
+for n in range(2, 202):
+    run(n)
+few = code_bytes()
+for n in range(2, 202):  # each has been dropped by now
+    run(n)
+print(few, code_bytes(), met.counter_value("UncachedCompile"))
+"""
+    few, again, compiled = map(int, run_python(PRELUDE + source, XLA_COMPILATION_CACHE_SIZE="8", **ENGINE).split())
+    assert 0 < again <= few + 4096 * 16 < 4096 * 100 and compiled == 401
+
+
+def test_program_that_runs_is_not_freed(run_python):
+    source = """
+import threading
+def work(kind):
+    for n in range(2, 150):
+        x = torch.arange(float(n)) + kind
+        values = [x.to("xla").mul(i) + kind for i in range(4)]
+        torch_xla.sync()
+        for i, y in enumerate(values):
+            assert torch.equal(y.cpu(), x * i + kind)
+    done.append(kind)
+done = []
+threads = [threading.Thread(target=work, args=(kind,)) for kind in range(2)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(sorted(done))
+"""
+    assert run_python(PRELUDE + source, XLA_COMPILATION_CACHE_SIZE="1", **ENGINE).strip() == "[0, 1]"
+
+
+def test_threads_compile_a_program_once(run_python):
+    source = """
+import threading
+x = torch.ones(8).to("xla")
+torch_xla.sync(wait=True)
+before = met.counter_value("UncachedCompile")
+start, end = threading.Barrier(4), threading.Barrier(4)
+def work():
+    for _ in range(20):
+        start.wait()
+        torch_xla.sync()
+        end.wait()
+threads = [threading.Thread(target=work) for _ in range(3)]
+[t.start() for t in threads]
+for _ in range(20):
+    y = x * 3
+    start.wait()
+    torch_xla.sync()
+    end.wait()
+    assert y.tolist() == [3.0] * 8
+[t.join() for t in threads]
+print(met.counter_value("UncachedCompile") - before)
+"""
+    assert run_python(PRELUDE + source, **ENGINE).strip() == "1"
+
+
+# ---- On disk ----
+def test_directory_of_code_is_the_users_alone(run_python, tmp_path):
+    cache = tmp_path / "a/cache"
+    run_python(PRELUDE, XLA_PERSISTENT_CACHE_PATH=str(cache), **ENGINE)
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    files = {file: stat.S_IMODE(file.stat().st_mode) for file in cache.glob("*.o")}
+    assert files and set(files.values()) == {0o600}
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
+def test_directory_that_others_may_write_is_refused(run_python, tmp_path, mode):
+    os.chmod(tmp_path, mode)
+    out = run_python(PRELUDE, XLA_PERSISTENT_CACHE_PATH=str(tmp_path), **ENGINE)
+    assert out.count("torch_xla: the cache of compiled code at") == 1 and "others may write to it" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_fifo_in_the_directory_is_a_miss(run_python, tmp_path):
+    env = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache"), **ENGINE}
+    run_python(PRELUDE, **env)
+    for file in (tmp_path / "cache").glob("*.o"):
+        file.unlink()
+        os.mkfifo(file, 0o600)
+    run_python(PRELUDE, **env)
+
+
+def test_files_that_were_swapped_are_misses(run_python, tmp_path):
+    env = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache"), **ENGINE}
+    run_python(PRELUDE + "run(2)", **env)
+    first, second, *_ = files = list((tmp_path / "cache").glob("*.o"))
+    contents = [file.read_bytes() for file in files]
+    first.rename(tmp_path / "swap")
+    second.rename(first)
+    (tmp_path / "swap").rename(second)
+    run_python(PRELUDE + "run(2)", **env)
+    assert [file.read_bytes() for file in files] == contents
