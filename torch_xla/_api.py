@@ -39,7 +39,8 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
     """Runs everything that is pending on the device, then the step closures.
 
     Args:
-        wait: also wait until it has run; XLA_SYNC_WAIT=1 waits always. Else the next step is recorded while this one runs.
+        wait: also wait until it has run. Without it the next step is recorded while this one runs. XLA_SYNC_WAIT=1
+            waits always.
         reset_scope: accepted for the original's sake.
 
     Raises RuntimeError if compiling failed, or a run that nobody has waited for yet.

@@ -1,9 +1,12 @@
 """Fixtures of the Python tests: the device, a count of compiled programs, subprocesses."""
 
+import atexit
 import os
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import pytest
@@ -12,6 +15,11 @@ from plugin_differences import find_difference
 
 import torch_xla
 import torch_xla.debug.metrics as met
+
+# Compiled code of this run alone, which the workers of pytest-xdist share; unless the caller names a directory.
+if "XLA_PERSISTENT_CACHE_PATH" not in os.environ:
+    os.environ["XLA_PERSISTENT_CACHE_PATH"] = tempfile.mkdtemp(prefix="torch_xla_tests_")
+    atexit.register(shutil.rmtree, os.environ["XLA_PERSISTENT_CACHE_PATH"], ignore_errors=True)
 
 
 def pytest_addoption(parser):
