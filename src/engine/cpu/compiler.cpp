@@ -96,8 +96,8 @@ struct CpuExecutable::Compiler {
   std::vector<const Node*> update_nodes;
   std::vector<StepAccess> accesses;
 
-  Compiler(CpuExecutable& executable, const CompileOptions& compile_options, bool fusion_on)
-      : out(executable), laid_out(executable.laid_out_), graph(executable.laid_out_.graph), options(compile_options), fusion(fusion_on) {}
+  Compiler(CpuExecutable& executable, const LaidOutGraph& lowered, const CompileOptions& compile_options, bool fusion_on)
+      : out(executable), laid_out(lowered), graph(lowered.graph), options(compile_options), fusion(fusion_on) {}
 
   void run() {
     for (const Step& step : fuse(laid_out, fusion)) {
@@ -117,6 +117,8 @@ struct CpuExecutable::Compiler {
     finish_kernels();
     finish_calls();
     finish_updates();
+    finish_outputs();
+    out.plan_.memory_of = {};
   }
 
   ValueId root(ValueId v) const {
@@ -229,10 +231,18 @@ struct CpuExecutable::Compiler {
       out.updates_.push_back(std::move(step));
     }
   }
+
+  void finish_outputs() {
+    for (ValueId v : graph.outputs) {
+      int32_t memory = out.plan_.memory_of[root(v)];
+      bool is_input = out.plan_.memories[memory].home == Memory::Home::kParameter && root(v) == v;
+      out.outputs_.push_back({graph.type(v), memory, is_input});
+    }
+  }
 };
 
-CpuExecutable::CpuExecutable(const Graph& graph, const CompileOptions& options, bool fusion) : laid_out_(lay_out(graph)) {
-  Compiler(*this, options, fusion).run();
+CpuExecutable::CpuExecutable(const Graph& graph, const CompileOptions& options, bool fusion) {
+  Compiler(*this, lay_out(graph), options, fusion).run();
   base_.resize(plan_.memories.size());
   blocks_.resize(plan_.memories.size());
   donatable_.resize(graph.parameters.size());

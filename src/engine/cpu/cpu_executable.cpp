@@ -162,19 +162,16 @@ void CpuExecutable::run_update(const UpdateStep& step) {
 }
 
 void CpuExecutable::collect_outputs(RunArgs& args) {
-  const Graph& graph = laid_out_.graph;
   args.outputs.clear();
-  for (ValueId v : graph.outputs) {
-    const Place& place = laid_out_.places[v];
-    int32_t m = plan_.memory_of[place.root];
-    const Memory& memory = plan_.memories[m];
-    bool of_input = memory.home == Memory::Home::kParameter;
-    if (of_input && place.root == v) {
+  for (const Output& output : outputs_) {
+    const Memory& memory = plan_.memories[output.memory];
+    if (output.is_input) {
       args.outputs.push_back(args.inputs[memory.parameter]);
       continue;
     }
-    BlockRef block = of_input ? cpu_buffer(args.inputs[memory.parameter]).block() : blocks_[m];
-    args.outputs.push_back(std::make_shared<CpuBuffer>(graph.type(v), contiguous_strides(graph.type(v).dims), std::move(block)));
+    bool of_input = memory.home == Memory::Home::kParameter;
+    BlockRef block = of_input ? cpu_buffer(args.inputs[memory.parameter]).block() : blocks_[output.memory];
+    args.outputs.push_back(std::make_shared<CpuBuffer>(output.type, contiguous_strides(output.type.dims), std::move(block)));
   }
   args.inputs.clear();
 }

@@ -45,6 +45,13 @@ struct UpdateStep {
   Dims view_strides;
 };
 
+// A value that the run gives out.
+struct Output {
+  Type type;
+  int32_t memory = 0;
+  bool is_input = false; // the parameter that lies there, as it is
+};
+
 // One step; index into the list of its kind.
 struct StepRef {
   Step::Kind kind = Step::Kind::kKernel;
@@ -77,12 +84,13 @@ class CpuExecutable final : public Executable {
     return base_[ref.memory] + ref.byte_offset;
   }
 
-  LaidOutGraph laid_out_;
+  // The graph itself is not kept: it is larger than all that the runs need of it.
   MemoryPlan plan_;
   std::vector<StepRef> steps_;
   std::vector<KernelStep> kernels_;
   std::vector<LibraryStep> calls_;
   std::vector<UpdateStep> updates_;
+  std::vector<Output> outputs_;
   std::vector<std::string> lines_; // text, parallel to steps_; empty unless asked for
 
   std::mutex mutex_; // one run at a time; guards all below
