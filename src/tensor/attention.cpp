@@ -1,12 +1,18 @@
-// Attention by ATen's flash kernel for the CPU where it takes the call, else by ATen's own composition.
+// Attention: by ATen's flash kernel for the CPU where it takes the call, else by ATen's own composition; the inference forms of nn's
+// layers.
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_softmax.h>
+#include <ATen/ops/_transformer_encoder_layer_fwd_native.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 
+#include <cmath>
 #include <limits>
 
 #include "tensor/basic.h"
@@ -58,10 +64,71 @@ at::Tensor scaled_dot_product_attention(
   return at::native::scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale, gqa);
 }
 
+// ---- What nn.MultiheadAttention and nn.TransformerEncoder call in inference ----
+
+// [B, T, D] of one of the three projections as [B, H, T, D / H].
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t which, int64_t heads) {
+  int64_t size = weight.size(0) / 3;
+  at::Tensor y = at::linear(x, weight.narrow(0, which * size, size), bias.narrow(0, which * size, size));
+  return y.view({x.size(0), x.size(1), heads, size / heads}).transpose(1, 2);
+}
+
+// A mask as the scores have it: kinds 0 [T, S], 1 [B, S], 2 [B, H, T, S]. True, or any number but 0, hides.
+at::Tensor hide(const at::Tensor& scores, const at::Tensor& mask, std::optional<int64_t> kind) {
+  at::Tensor hidden = mask.to(c10::ScalarType::Bool);
+  hidden = kind == 1 ? hidden.unsqueeze(1).unsqueeze(1) : hidden;
+  return scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+}
+
+std::tuple<at::Tensor, at::Tensor> native_multi_head_attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    int64_t embed_dim,
+    int64_t heads,
+    const at::Tensor& weight,
+    const at::Tensor& bias,
+    const at::Tensor& proj_weight,
+    const at::Tensor& proj_bias,
+    const OptionalTensor& mask,
+    bool need_weights,
+    bool average_weights,
+    std::optional<int64_t> mask_kind) {
+  TORCH_CHECK(query.dim() == 3 && key.dim() == 3 && value.dim() == 3, "expected 3-D `query`, `key` and `value`");
+  TORCH_CHECK(weight.size(0) == 3 * embed_dim, "expected `qkv_weight` first dim to be 3x embed_dim");
+  TORCH_CHECK(embed_dim % heads == 0, "`embed_dim` must divide evenly by `num_heads`");
+  at::Tensor q = project(query, weight, bias, 0, heads).mul(1 / std::sqrt(static_cast<double>(embed_dim / heads)));
+  at::Tensor scores = at::matmul(q, project(key, weight, bias, 1, heads).transpose(2, 3));
+  at::Tensor weights = at::_softmax(mask ? hide(scores, *mask, mask_kind) : scores, -1, false);
+  at::Tensor context = at::matmul(weights, project(value, weight, bias, 2, heads)).transpose(1, 2);
+  at::Tensor output = at::linear(context.reshape({query.size(0), query.size(1), embed_dim}), proj_weight, proj_bias);
+  if (!need_weights) {
+    return {output, at::Tensor()};
+  }
+  return {output, average_weights ? weights.mean(1) : weights};
+}
+
+// False: nn.TransformerEncoder leaves the padded tokens where they are, as the device has no nested tensors.
+bool nested_tensor_from_mask_left_aligned(const at::Tensor&, const at::Tensor&) {
+  return false;
+}
+
+at::Tensor nested_tensor_from_mask(const at::Tensor&, const at::Tensor&, bool) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "the XLA device has no nested tensors; make nn.TransformerEncoder with enable_nested_tensor=False or mask_check=True");
+}
+
 } // namespace
 
 void register_attention(torch::Library& m) {
   m.impl("scaled_dot_product_attention", TORCH_FN(scaled_dot_product_attention));
+}
+
+void register_transformer_layers(torch::Library& m) {
+  m.impl("_native_multi_head_attention", TORCH_FN(native_multi_head_attention));
+  m.impl("_transformer_encoder_layer_fwd", TORCH_FN(at::native::transformer_encoder_layer_forward));
+  m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(nested_tensor_from_mask_left_aligned));
+  m.impl("_nested_tensor_from_mask", TORCH_FN(nested_tensor_from_mask));
 }
 
 } // namespace torch_xla

@@ -14,6 +14,7 @@ namespace torch_xla {
 
 void register_basic_kernels(torch::Library& library);
 void register_batch_norm(torch::Library& library);
+void register_transformer_layers(torch::Library& library);
 // These compose differentiable rows, so they are registered at the autograd key too.
 void register_attention(torch::Library& library);
 void register_rnn(torch::Library& library);

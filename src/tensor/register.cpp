@@ -14,6 +14,7 @@ void register_tensor_kernels() {
   static bool once = [] {
     register_basic_kernels(*kernels);
     register_batch_norm(*kernels);
+    register_transformer_layers(*kernels);
     register_rows({*kernels, *autograd});
     for (torch::Library* library : {kernels, autograd}) {
       register_attention(*library);
