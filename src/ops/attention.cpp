@@ -55,12 +55,6 @@ Ex batches(Ex x) {
   return x.reshape({dims[0] * dims[1], dims[2], dims[3]});
 }
 
-Ex product(Ex a, Ex b) {
-  Type result{a.dtype(), {a.type().dims[0], a.type().dims[1], b.type().dims[2]}};
-  ValueId operands[] = {a.id(), b.id()};
-  return {&a.b(), a.b().library(*find_op("aten::bmm"), operands, {}, {&result, 1})};
-}
-
 Ex transposed(Ex x) {
   return {&x.b(), x.b().permute(x.id(), {0, 2, 1})};
 }
@@ -85,7 +79,7 @@ Ex scores(ExpandContext& c, Ex query, Ex key, size_t mask) {
   Dims q = query.type().dims;
   int64_t keys = key.type().dims[2];
   double scale = c.get_double(2, 1 / std::sqrt(static_cast<double>(q[3])));
-  Ex s = (product(batches(query), transposed(batches(key))) * scale).reshape({q[0], q[1], q[2], keys});
+  Ex s = (batch_product(batches(query), transposed(batches(key))) * scale).reshape({q[0], q[1], q[2], keys});
   if (c.get_bool(1)) {
     Ex row(&c.b(), c.b().iota({q[2], keys}, 0, DType::I32));
     Ex column(&c.b(), c.b().iota({q[2], keys}, 1, DType::I32));
@@ -107,7 +101,7 @@ void expand_flash(ExpandContext& c) {
   Ex weights = exp(s - top);
   Ex sum = reduce_sum(weights, {2});
   Ex divisor = select(sum == 0.0, 1.0, sum);
-  c.set(0, product(weights, batches(for_heads(c.computed(2), heads))) / divisor);
+  c.set(0, batch_product(weights, batches(for_heads(c.computed(2), heads))) / divisor);
   c.set(1, top + log(sum));
 }
 
@@ -121,11 +115,11 @@ void expand_flash_backward(ExpandContext& c) {
   Dims rows{s.type().dims[0], s.type().dims[1], 1};
   Ex weights = exp(s - c.raw(5).to(s.dtype()).reshape(rows));
   Ex weighted = reduce_sum(g * batches(c.computed(4)), {2});
-  Ex slope = weights * (product(g, transposed(batches(value))) - weighted) *
+  Ex slope = weights * (batch_product(g, transposed(batches(value))) - weighted) *
       c.get_double(2, 1 / std::sqrt(static_cast<double>(query.type().dims[3])));
-  c.set(0, product(slope, batches(key)));
-  c.set(1, over_heads(product(transposed(slope), batches(query)), c.operand(2)));
-  c.set(2, over_heads(product(transposed(weights), g), c.operand(3)));
+  c.set(0, batch_product(slope, batches(key)));
+  c.set(1, over_heads(batch_product(transposed(slope), batches(query)), c.operand(2)));
+  c.set(2, over_heads(batch_product(transposed(weights), g), c.operand(3)));
 }
 
 #define ROW(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kDenseRows, .infer = INFER, .expand = EXPAND}

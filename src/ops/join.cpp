@@ -1,4 +1,4 @@
-// Joins, rearrangements and searches: calls of ATen's kernels, and the triangles.
+// Joins, rearrangements and searches: calls of ATen's kernels, histograms and the triangles.
 #include "core/errors.h"
 #include "ir/promote.h"
 #include "ops/math.h"
@@ -140,6 +140,41 @@ void infer_grid_sampler(InferContext& c) {
   c.add_result(c.operand(0).dtype, out);
 }
 
+// Attributes bins, min, max; equal ones mean the operand's own.
+void infer_histc(InferContext& c) {
+  Type x = c.operand(0);
+  double low = attr_double(c.attr(1), 0);
+  double high = attr_double(c.attr(2), 0);
+  if (x.dtype == DType::Bool || !std::isfinite(low) || !std::isfinite(high) || (is_float(x.dtype) && low == high)) {
+    fall_back("a histogram whose range may be refused");
+  }
+  XLA_CHECK(c.get_int(0) > 0, "torch.histogram(): bins must be > 0, but got ", c.get_int(0), " for dimension 0");
+  XLA_CHECK(low <= high, "torch.histc: max must be larger than min");
+  c.add_result(x.dtype, {c.get_int(0)});
+}
+
+void expand_histc(ExpandContext& c) {
+  Builder& b = c.b();
+  Ex x = c.computed(0);
+  x = (is_float(x.dtype()) ? x : x.to(DType::F64)).reshape({c.operand(0).numel()});
+  Ex low = x.constant(attr_double(c.attr(1), 0));
+  Ex high = x.constant(attr_double(c.attr(2), 0));
+  if (attr_double(c.attr(1), 0) == attr_double(c.attr(2), 0) && c.operand(0).numel() > 0) {
+    low = reduce_min(x, {0});
+    high = reduce_max(x, {0});
+    Ex half = (low == high).to(x.dtype());
+    low = low - half;
+    high = high + half;
+  }
+  Ex counts((x >= low) & (x <= high));
+  auto bins = static_cast<double>(c.get_int(0));
+  Ex place = min(select(counts, (x - low) * bins / (high - low), 0.0), bins - 1).to(DType::I64);
+  Type type{DType::I64, {c.get_int(0)}};
+  ValueId zeros = b.broadcast(b.constant_int(0, DType::I64), type.dims);
+  ValueId operands[] = {zeros, place.id(), counts.to(DType::I64).id()};
+  c.set(0, {&b, b.library(*find_op("aten::scatter_add"), operands, {int64_t{0}}, {&type, 1})});
+}
+
 #define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
 #define COMPOSITE(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
 
@@ -152,6 +187,7 @@ constinit const Op kRows[] = {
     ROW("searchsorted.Tensor", infer_search<1>),
     ROW("bucketize.Tensor", infer_search<0>),
     ROW("isin.Tensor_Tensor", infer_isin),
+    COMPOSITE("histc", infer_histc, expand_histc),
     COMPOSITE("tril", infer_triangle<false>, expand_triangle<false>),
     COMPOSITE("triu", infer_triangle<true>, expand_triangle<true>),
     ROW("grid_sampler_2d", infer_grid_sampler),

@@ -94,6 +94,13 @@ inline Ex reduce_min(Ex x, const Dims& dims) {
   return x.reduce(x.dtype() == DType::Bool ? Prim::kReduceAnd : Prim::kReduceMin, dims);
 }
 
+// [B, n, k] x [B, k, m], by the library.
+inline Ex batch_product(Ex a, Ex b) {
+  Type result{a.dtype(), {a.type().dims[0], a.type().dims[1], b.type().dims[2]}};
+  ValueId operands[] = {a.id(), b.id()};
+  return {&a.b(), a.b().library(*find_op("aten::bmm"), operands, {}, {&result, 1})};
+}
+
 inline double attr_double(const Attr& attr, double otherwise) {
   if (auto* value = std::get_if<double>(&attr)) {
     return *value;

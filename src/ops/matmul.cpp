@@ -1,5 +1,6 @@
 // Matrix products: calls of ATen's kernels.
 #include "core/errors.h"
+#include "ops/math.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -149,6 +150,56 @@ void infer_addr(InferContext& c) {
   add_sum(c, {c.operand(1).dims[0], c.operand(2).dims[0]});
 }
 
+// ---- Products of groups: a matrix operand is cut where its rows or columns reach the offsets, which are data ----
+
+// Operands self [T, K], [G, M, K] or [M, T]; mat2 [G, K, N], [K, T] or [T, N]; offs [G]?; bias?. Attribute: out_dtype.
+void infer_grouped(InferContext& c) {
+  Type a = c.operand(0);
+  Type b = c.operand(1);
+  size_t ranks[] = {a.dims.size(), b.dims.size()};
+  bool matrices = std::all_of(ranks, ranks + 2, [](size_t rank) { return rank == 2 || rank == 3; });
+  bool typed = is_float(a.dtype) && a.dtype != DType::F64 && a.dtype == b.dtype && get_dtype(c, 0, a.dtype) == a.dtype;
+  if (!matrices || !typed || c.has(3) || c.has(2) != (ranks[0] == 2 || ranks[1] == 2) || a.dims.back() != b.dims[ranks[1] - 2]) {
+    fall_back("a product of groups of these operands");
+  }
+  int64_t groups = c.has(2) ? c.operand(2).dims[0] : a.dims[0];
+  bool offsets = !c.has(2) || (c.operand(2).dtype == DType::I32 && c.operand(2).dims.size() == 1);
+  if (!offsets || (ranks[0] == 3 && a.dims[0] != groups) || (ranks[1] == 3 && b.dims[0] != groups)) {
+    fall_back("a product of this many groups");
+  }
+  Dims dims{a.dims[ranks[0] - 2], b.dims.back()};
+  c.add_result(a.dtype, ranks[0] == ranks[1] ? Dims{groups, dims[0], dims[1]} : dims);
+}
+
+// Which of `extent` rows or columns each group has: [G, extent].
+Ex group_members(Ex offsets, int64_t extent) {
+  Builder& b = offsets.b();
+  Dims dims{offsets.type().dims[0], extent};
+  Ex position{&b, b.iota(dims, 1, DType::I32)};
+  Ex ended = (position >= offsets.reshape({dims[0], 1})).to(DType::I32);
+  return reduce_sum(ended, {0}) == Ex{&b, b.iota(dims, 0, DType::I32)};
+}
+
+// The operand once for each group; what other groups have of a matrix is 0. `dim` of a matrix is the one that is cut.
+Ex for_groups(ExpandContext& c, size_t i, size_t dim) {
+  Ex x = c.computed(i);
+  Dims dims = x.type().dims;
+  if (dims.size() == 3) {
+    return x;
+  }
+  int64_t groups = c.operand(2).dims[0];
+  Dims members{groups, 1, 1};
+  members[dim + 1] = dims[dim];
+  Ex all(&c.b(), c.b().broadcast(x.reshape({1, dims[0], dims[1]}).id(), {groups, dims[0], dims[1]}));
+  return select(group_members(c.raw(2), dims[dim]).reshape(members), all, 0.0);
+}
+
+void expand_grouped(ExpandContext& c) {
+  bool inner = c.operand(0).dims.size() == 2 && c.operand(1).dims.size() == 2; // the offsets cut the dim that is summed over
+  Ex product = batch_product(for_groups(c, 0, inner ? 1 : 0), for_groups(c, 1, inner ? 0 : 1));
+  c.set(0, c.result_type(0).dims.size() == 2 ? reduce_sum(product, {0}) : product);
+}
+
 #define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
 
 constinit const Op kRows[] = {
@@ -163,6 +214,7 @@ constinit const Op kRows[] = {
     ROW("dot", infer_dot),
     ROW("vdot", infer_dot),
     ROW("addr", infer_addr),
+    {.name = "aten::_grouped_mm", .kind = OpKind::kLibrary, .infer = infer_grouped, .expand = expand_grouped},
 };
 
 } // namespace

@@ -99,7 +99,7 @@ struct LibraryCall::Impl {
   std::vector<at::Tensor> outs; // empty: the functional form is called
   torch::jit::Stack stack; // template
   bool mutates = false; // operand 0 is written: it must be a copy
-  bool by_onednn = false; // a product, into outs[0]
+  ProductKernel product = nullptr; // computes outs[0] in ATen's place
 
   Impl(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
   void find_op(bool may_write_into);
@@ -122,8 +122,8 @@ LibraryCall::Impl::Impl(const LaidOutGraph& laid_out, const Node& node, bool may
     ValueId v = node.result(i);
     results.push_back({graph.type(v), laid_out.places[v].strides});
   }
+  product = find_product_kernel(graph, node);
   find_op(may_write_into);
-  by_onednn = !outs.empty() && prefers_onednn(graph, node);
   stack = make_stack(op->schema(), node, operands);
   for (const at::Tensor& t : outs) {
     stack.emplace_back(t);
@@ -141,8 +141,8 @@ void LibraryCall::Impl::find_op(bool may_write_into) {
     return r.type.dtype != DType::Undefined && same_strides(r.type.dims, r.strides, contiguous_strides(r.type.dims));
   });
   auto out_form = may_write_into && plain && !mutates ? find_out_form(name, op->schema()) : std::nullopt;
-  if (out_form) {
-    op = out_form;
+  op = out_form ? out_form : op;
+  if (out_form || product) {
     for (const Result& r : results) {
       outs.push_back(make_alias(r.type.dtype, r.type.dims, r.strides));
     }
@@ -152,8 +152,8 @@ void LibraryCall::Impl::find_op(bool may_write_into) {
 void LibraryCall::Impl::call(torch::jit::Stack& args) const {
   c10::InferenceMode inference;
   PoolRedirect redirect;
-  if (by_onednn) {
-    multiply_by_onednn(operands, outs[0]);
+  if (product) {
+    product(operands, outs[0]);
     return;
   }
   if (mutates) {

@@ -1,8 +1,11 @@
-// MKL gives processors of other makers than Intel its slower kernels (docs/decisions/0008).
+// Products by other kernels than the row's. MKL gives processors of other makers than Intel its slower kernels (docs/decisions/0008).
 #include "engine/cpu/library_matmul.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/mm.h>
 
+#include <algorithm>
 #include <string_view>
 
 namespace at::native {
@@ -31,6 +34,11 @@ bool is_one(const Attr& attr) {
   return (integer && *integer == 1) || (number && *number == 1);
 }
 
+// The part of a matrix that lies between two offsets; a batch's matrix `group`.
+at::Tensor group_of(const at::Tensor& t, int64_t dim, int64_t group, int64_t from, int64_t to) {
+  return t.dim() == 3 ? t.select(0, group) : t.slice(dim, from, to);
+}
+
 } // namespace
 
 bool prefers_onednn(const Graph& graph, const Node& node) {
@@ -53,6 +61,35 @@ void multiply_by_onednn(const std::vector<at::Tensor>& operands, const at::Tenso
     out.copy_(operands[0].expand_as(out));
   }
   at::native::mkldnn_matmul(operands[operands.size() - 2], operands.back(), out, sums ? 1 : 0, 1);
+}
+
+void multiply_groups(const std::vector<at::Tensor>& operands, const at::Tensor& out) {
+  const at::Tensor& a = operands[0];
+  const at::Tensor& b = operands[1];
+  const at::Tensor& offsets = operands[2];
+  if (!offsets.defined()) {
+    at::bmm_out(const_cast<at::Tensor&>(out), a, b);
+    return;
+  }
+  out.zero_();
+  bool inner = a.dim() == 2 && b.dim() == 2; // the offsets cut the dim that is summed over
+  int64_t extent = a.dim() == 2 ? a.size(inner ? 1 : 0) : b.size(1);
+  int64_t from = 0;
+  for (int64_t group = 0; group < offsets.numel(); ++group) {
+    int64_t to = std::clamp<int64_t>(offsets.data_ptr<int32_t>()[group * offsets.stride(0)], 0, extent);
+    if (to > from) {
+      at::Tensor part = group_of(out, a.dim() == 2 ? 0 : 1, group, from, to);
+      at::mm_out(part, group_of(a, inner ? 1 : 0, group, from, to), group_of(b, inner ? 0 : 1, group, from, to));
+    }
+    from = to;
+  }
+}
+
+ProductKernel find_product_kernel(const Graph& graph, const Node& node) {
+  if (std::string_view(node.op->name) == "aten::_grouped_mm") {
+    return multiply_groups;
+  }
+  return prefers_onednn(graph, node) ? multiply_by_onednn : nullptr;
 }
 
 } // namespace torch_xla::cpu

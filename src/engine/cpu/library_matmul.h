@@ -1,4 +1,4 @@
-// Large float32 products by oneDNN, on processors on which the library that ATen calls for them is slower.
+// Products that are not computed by ATen's kernel of the row: by oneDNN where it is faster, and those of groups.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,5 +13,13 @@ namespace torch_xla::cpu {
 bool prefers_onednn(const Graph& graph, const Node& node);
 // Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and none of them.
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const at::Tensor& out);
+
+// Operands of _grouped_mm: a, b, offsets or undefined; in any memory order, which ATen's refuses. Rows and columns beyond the last offset
+// become 0. `out` is row-major.
+void multiply_groups(const std::vector<at::Tensor>& operands, const at::Tensor& out);
+
+// The function above that computes the node's only result, or null: then ATen does.
+using ProductKernel = void (*)(const std::vector<at::Tensor>& operands, const at::Tensor& out);
+ProductKernel find_product_kernel(const Graph& graph, const Node& node);
 
 } // namespace torch_xla::cpu
