@@ -246,7 +246,7 @@ def max_memory_reserved(device=None) -> int:
 
 
 def reset_peak_memory_stats(device=None) -> None:
-    """Starts the `max_` figures again where the engine can."""
+    """Accepted for compatibility's sake: no engine forgets its peaks, so the `max_` figures go on."""
     torch.accelerator.reset_peak_memory_stats(_get_device_index(device))
 
 
@@ -254,7 +254,7 @@ reset_max_memory_allocated = reset_peak_memory_stats
 
 
 def reset_accumulated_memory_stats(device=None) -> None:
-    """Starts the sums in memory_stats() again where the engine can."""
+    """Accepted for compatibility's sake: memory_stats() has no sums."""
     torch.accelerator.reset_accumulated_memory_stats(_get_device_index(device))
 
 

@@ -77,12 +77,9 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::
   return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
 }
 
-size_t needed_nbytes(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  return at::detail::computeStorageNbytes(sizes, strides, self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
-}
-
 void grow_storage(const at::Tensor& self) {
-  size_t needed = needed_nbytes(self, self.sizes(), self.strides());
+  auto needed =
+      at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
   if (self.numel() > 0 && self.storage().nbytes() < needed) {
     resize_storage_bytes(self.storage(), needed);
   }
@@ -102,12 +99,16 @@ const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, std:
 
 at::Tensor& set_storage_offset(
     at::Tensor& self, c10::Storage source, c10::SymInt offset, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
+  c10::IntArrayRef strides = C10_AS_INTARRAYREF_SLOW(stride);
+  bool strided = strides.data() && strides.size() == sizes.size();
+  if (strided) { // refuses negative strides before anything has changed
+    at::detail::computeStorageNbytes(sizes, strides, self.dtype().itemsize(), 0);
+  }
   at::native::checkSetStorage(self, source, offset, size, stride);
   self.unsafeGetTensorImpl()->set_storage_offset(offset.expect_int());
-  c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
-  if (C10_AS_INTARRAYREF_SLOW(stride).data() && stride.size() == size.size()) {
-    needed_nbytes(self, sizes, C10_AS_INTARRAYREF_SLOW(stride)); // refuses negative strides
-    self.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, C10_AS_INTARRAYREF_SLOW(stride));
+  if (strided) {
+    self.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   } else {
     self.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
   }

@@ -157,6 +157,16 @@ ValueId Recording::content(Cell& cell) {
   return buffer ? trace_.add_parameter(buffer) : cell.value->id();
 }
 
+// The cell's elements in the order in which they lie in the storage.
+ValueId Recording::flat_content(Cell& cell) {
+  ValueId v = content(cell);
+  if (cell.strides == Dims{1}) {
+    return v;
+  }
+  Type flat{cell.dtype, {static_cast<int64_t>(cell.nbytes / item_size(cell.dtype))}};
+  return node(kViewOp, {v}, {cell.strides.vec(), std::vector<int64_t>{1}, int64_t{0}}, flat);
+}
+
 void Recording::set_content(Cell& cell, ValueId v) {
   cell.set_value(trace_.lazy(v));
 }
@@ -196,7 +206,7 @@ void Recording::resize(Cell& cell, size_t nbytes) {
   }
   cell.nbytes = old;
   ensure_dtype(cell, DType::U8);
-  ValueId bytes = content(cell);
+  ValueId bytes = flat_content(cell);
   Type result{DType::U8, {static_cast<int64_t>(nbytes)}};
   Attrs flat{std::vector<int64_t>{1}, std::vector<int64_t>{1}, int64_t{0}};
   bytes = nbytes < old ? node(kViewOp, {bytes}, flat, result) : node(kViewUpdateOp, {zeros(DType::U8, result.dims), bytes}, flat, result);
@@ -213,12 +223,7 @@ void Recording::reinterpret(Cell& cell, const Type& result) {
     reinterpret_buffer_locked(cell, result);
     return;
   }
-  Type flat{cell.dtype, {static_cast<int64_t>(cell.nbytes / item_size(cell.dtype))}};
-  ValueId v = content(cell);
-  if (cell.strides != Dims{1}) {
-    v = node(kViewOp, {v}, {cell.strides.vec(), std::vector<int64_t>{1}, int64_t{0}}, flat);
-  }
-  set_content(cell, node(op, {v}, {static_cast<int64_t>(result.dtype)}, result));
+  set_content(cell, node(op, {flat_content(cell)}, {static_cast<int64_t>(result.dtype)}, result));
 }
 
 ValueId Recording::read(const at::Tensor& t) {

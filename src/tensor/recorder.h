@@ -63,6 +63,7 @@ class Recording {
 
  private:
   ValueId content(Cell& cell);
+  ValueId flat_content(Cell& cell);
   void ensure_base(Cell& cell, const at::Tensor& t);
   void ensure_dtype(Cell& cell, DType dtype);
   ValueId one_of_each(const at::Tensor& t, ValueId v);

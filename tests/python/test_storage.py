@@ -145,6 +145,13 @@ def test_resize_keeps_the_bytes_that_fit_and_adds_zeros(device, nbytes, pending)
         assert x.tolist() == [0, 2, 4, 6] and storage.tolist()[16:] == [0] * 5
 
 
+def test_resize_of_bytes_that_have_dims(device):
+    x = torch.arange(6, dtype=torch.uint8, device=device).view(2, 3).t().contiguous() + 1
+    x.untyped_storage().resize_(9)
+    assert x.add_(1).tolist() == [[2, 5], [3, 6], [4, 7]]
+    assert x.untyped_storage().tolist() == [2, 5, 3, 6, 4, 7, 0, 0, 0]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 def test_a_tensor_that_reaches_outside_its_storage_raises(device, dtype):
     x = torch.ones(4, dtype=dtype, device=device)
@@ -202,6 +209,64 @@ def test_a_slice_of_a_storage_raises_where_it_is_read(device):
     assert part.nbytes() == 4
     with pytest.raises(RuntimeError, match="slice of another storage"):
         part.tolist()
+
+
+# ---- Views that show other numbers than lie in memory, and tensors that change their storage ----
+def conj_physical(where):
+    x = torch.tensor([1 + 2j, 3 - 4j], device=where)
+    return [torch._neg_view(x).conj_physical_(), x.clone().conj_physical_(), x.conj().imag.conj_physical_(), x]
+
+
+def write_through_bits(where):
+    x, y = torch.tensor([1 + 2j, 3 - 4j], device=where), torch.tensor([1.0, 2.0], device=where)
+    x.conj()[0] = 5 + 6j
+    x.conj().mul_(1j)
+    torch._neg_view(y)[1:].add_(1)
+    x.conj().imag.add_(1)
+    return [x, y, x.conj() @ x, torch.view_as_real(x)]
+
+
+def views_of_other_types(where):
+    x = torch.arange(8, dtype=torch.uint8, device=where)
+    x.view(torch.float32).add_(1)
+    z = torch.view_as_complex(torch.arange(4.0, device=where).view(2, 2))
+    z.real.mul_(2)
+    return [x, x.view(torch.int16), z]
+
+
+def set_and_swap(where):
+    x, y, z = torch.arange(6.0, device=where), torch.empty(0, device=where), torch.ones(2, device=where)
+    y.set_(x[2:]).add_(1)
+    torch.utils.swap_tensors(y, z)
+    p = nn.Parameter(torch.ones(2, device=where))
+    p.data = x[:2]
+    p.data.mul_(3)
+    return [
+        x,
+        y,
+        z,
+        p.detach(),
+        x.resize_(2, 2),
+        torch.empty(0, device=where).set_(x.untyped_storage(), 2, (2, 2), (1, 2))[0],
+    ]
+
+
+@pytest.mark.parametrize("program", [conj_physical, write_through_bits, views_of_other_types, set_and_swap])
+def test_views_and_storages_as_in_eager(device, program):
+    for ours, eager in zip(program(device), program("cpu"), strict=True):
+        assert ours.stride() == eager.stride() and torch.equal(ours.cpu(), eager)
+
+
+def test_is_set_to(device):
+    x = torch.ones(3, device=device)
+    assert x.is_set_to(x.view(3)) and not x.is_set_to(x[1:]) and not x.is_set_to(x.clone())
+
+
+def test_negative_strides_are_refused(device):
+    x = torch.arange(4.0, device=device)
+    with pytest.raises(RuntimeError, match="strides=\\[-1\\]"):
+        x.set_(x.untyped_storage(), 3, (2,), (-1,))
+    assert x.tolist() == [0, 1, 2, 3]
 
 
 # ---- Classes ----
@@ -292,3 +357,14 @@ def test_record_stream(device):
     x = torch.ones(2, device=device)
     x.record_stream(torch.xla.current_stream())
     assert x.tolist() == [1, 1]
+
+
+def test_memory_figures(device):
+    x = torch.ones(1 << 16, device=device)
+    x.sum().item()
+    assert torch.xla.memory_allocated() >= x.nbytes
+    assert torch.xla.memory_reserved() >= torch.xla.memory_allocated()
+    assert torch.xla.max_memory_reserved() >= torch.xla.max_memory_allocated() >= x.nbytes
+    torch.xla.reset_peak_memory_stats()
+    torch.xla.reset_accumulated_memory_stats()
+    assert torch.accelerator.memory_allocated() == torch.xla.memory_allocated()
