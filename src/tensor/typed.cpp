@@ -1,8 +1,9 @@
-// Unboxed kernels for pointwise rows, one instance per row and signature class: the dispatcher calls them without boxing. Each row has a
-// second kernel at the autograd key, which records at once where no gradient is asked for: docs/decisions/0005.
+// Unboxed kernels for pointwise rows, one instance per signature class that holds its row: the dispatcher calls them without boxing. Each
+// row has a second kernel at the autograd key, which records at once where no gradient is asked for: docs/decisions/0005.
 #include <torch/library.h>
 
 #include <array>
+#include <deque>
 
 #include "tensor/autograd.h"
 #include "tensor/pointwise.h"
@@ -13,8 +14,6 @@ namespace {
 
 using T = const at::Tensor&;
 using S = const at::Scalar&;
-
-constexpr int kMaxRowsPerClass = 96;
 
 void fallback_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   run_fallback(op, stack, "an argument is of a kind that has no native rows");
@@ -45,17 +44,15 @@ class SignatureClass {
 
  private:
   using Args = std::array<PointwiseArg, 1 + sizeof...(Rest)>;
+  // What the kernels of an overload hold.
   template <class Signature>
   struct Slot {
     RowOverload row;
-    std::optional<c10::TypedOperatorHandle<Signature>> handle;
+    c10::TypedOperatorHandle<Signature> handle;
   };
-  template <class Signature>
-  using Slots = std::array<Slot<Signature>, kMaxRowsPerClass>;
 
   struct Functional {
     using Signature = at::Tensor(T, Rest...);
-    static inline Slots<Signature> slots;
 
     static bool takes(const RowOverload& row, const Args& args) {
       return is_native_call(*row.op, args);
@@ -64,26 +61,27 @@ class SignatureClass {
       row.counter->add();
       return record_functional(*row.op, args);
     }
-    template <size_t N>
-    static at::Tensor kernel(T self, Rest... rest) {
-      const RowOverload& row = slots[N].row;
-      Args args{self, rest...};
-      return takes(row, args) ? record(row, args) : call_fallback<at::Tensor, T, Rest...>(row, self, rest...);
+    static auto kernel(const Slot<Signature>& slot) {
+      return [&slot](T self, Rest... rest) -> at::Tensor {
+        const RowOverload& row = slot.row;
+        Args args{self, rest...};
+        return takes(row, args) ? record(row, args) : call_fallback<at::Tensor, T, Rest...>(row, self, rest...);
+      };
     }
-    template <size_t N>
-    static at::Tensor autograd_kernel(c10::DispatchKeySet keys, T self, Rest... rest) {
-      const RowOverload& row = slots[N].row;
-      Args args{self, rest...};
-      if (needs_no_autograd(keys, args) && takes(row, args)) {
-        return record(row, args);
-      }
-      return call_generic_autograd(*slots[N].handle, keys, self, rest...);
+    static auto autograd_kernel(const Slot<Signature>& slot) {
+      return [&slot](c10::DispatchKeySet keys, T self, Rest... rest) -> at::Tensor {
+        const RowOverload& row = slot.row;
+        Args args{self, rest...};
+        if (needs_no_autograd(keys, args) && takes(row, args)) {
+          return record(row, args);
+        }
+        return call_generic_autograd(slot.handle, keys, self, rest...);
+      };
     }
   };
 
   struct Inplace {
     using Signature = at::Tensor&(at::Tensor&, Rest...);
-    static inline Slots<Signature> slots;
 
     static bool takes(const RowOverload& row, const at::Tensor& self, const Args& args) {
       return is_native_call(*row.op, args) && !overlaps_itself(self);
@@ -93,28 +91,29 @@ class SignatureClass {
       record_inplace(*row.op, self, args);
       return self;
     }
-    template <size_t N>
-    static at::Tensor& kernel(at::Tensor& self, Rest... rest) {
-      const RowOverload& row = slots[N].row;
-      Args args{self, rest...};
-      return takes(row, self, args) ? record(row, self, args) : call_fallback<at::Tensor&, at::Tensor&, Rest...>(row, self, rest...);
+    static auto kernel(const Slot<Signature>& slot) {
+      return [&slot](at::Tensor& self, Rest... rest) -> at::Tensor& {
+        const RowOverload& row = slot.row;
+        Args args{self, rest...};
+        return takes(row, self, args) ? record(row, self, args) : call_fallback<at::Tensor&, at::Tensor&, Rest...>(row, self, rest...);
+      };
     }
-    template <size_t N>
-    static at::Tensor& autograd_kernel(c10::DispatchKeySet keys, at::Tensor& self, Rest... rest) {
-      const RowOverload& row = slots[N].row;
-      Args args{self, rest...};
-      if (needs_no_autograd(keys, args) && takes(row, self, args)) {
-        record(row, self, args);
-        note_write(keys, self);
-        return self;
-      }
-      return call_generic_autograd(*slots[N].handle, keys, self, rest...);
+    static auto autograd_kernel(const Slot<Signature>& slot) {
+      return [&slot](c10::DispatchKeySet keys, at::Tensor& self, Rest... rest) -> at::Tensor& {
+        const RowOverload& row = slot.row;
+        Args args{self, rest...};
+        if (needs_no_autograd(keys, args) && takes(row, self, args)) {
+          record(row, self, args);
+          note_write(keys, self);
+          return self;
+        }
+        return call_generic_autograd(slot.handle, keys, self, rest...);
+      };
     }
   };
 
   struct Out {
     using Signature = at::Tensor&(T, Rest..., at::Tensor&);
-    static inline Slots<Signature> slots;
 
     static bool takes(const RowOverload& row, const Args& args, const at::Tensor& result) {
       return is_native_call(*row.op, args) && is_native_out(*row.op, args, result);
@@ -124,52 +123,37 @@ class SignatureClass {
       record_out(*row.op, result, args);
       return result;
     }
-    template <size_t N>
-    static at::Tensor& kernel(T self, Rest... rest, at::Tensor& result) {
-      const RowOverload& row = slots[N].row;
-      Args args{self, rest...};
-      return takes(row, args, result) ? record(row, args, result)
-                                      : call_fallback<at::Tensor&, T, Rest..., at::Tensor&>(row, self, rest..., result);
+    static auto kernel(const Slot<Signature>& slot) {
+      return [&slot](T self, Rest... rest, at::Tensor& result) -> at::Tensor& {
+        const RowOverload& row = slot.row;
+        Args args{self, rest...};
+        return takes(row, args, result) ? record(row, args, result)
+                                        : call_fallback<at::Tensor&, T, Rest..., at::Tensor&>(row, self, rest..., result);
+      };
     }
-    template <size_t N>
-    static at::Tensor& autograd_kernel(c10::DispatchKeySet keys, T self, Rest... rest, at::Tensor& result) {
-      const RowOverload& row = slots[N].row;
-      Args args{self, rest...};
-      if (needs_no_autograd(keys, args) && needs_no_autograd(keys, std::array{PointwiseArg(result)}) && takes(row, args, result)) {
-        record(row, args, result);
-        note_write(keys, result);
-        return result;
-      }
-      return call_generic_autograd(*slots[N].handle, keys, self, rest..., result);
+    static auto autograd_kernel(const Slot<Signature>& slot) {
+      return [&slot](c10::DispatchKeySet keys, T self, Rest... rest, at::Tensor& result) -> at::Tensor& {
+        const RowOverload& row = slot.row;
+        Args args{self, rest...};
+        if (needs_no_autograd(keys, args) && needs_no_autograd(keys, std::array{PointwiseArg(result)}) && takes(row, args, result)) {
+          record(row, args, result);
+          note_write(keys, result);
+          return result;
+        }
+        return call_generic_autograd(slot.handle, keys, self, rest..., result);
+      };
     }
   };
 
-  template <class Form, size_t... N>
-  static auto list_kernels(std::index_sequence<N...>) {
-    return std::array{&Form::template kernel<N>...};
-  }
-  template <class Form, size_t... N>
-  static auto list_autograd_kernels(std::index_sequence<N...>) {
-    return std::array{&Form::template autograd_kernel<N>...};
-  }
-
+  // The slot lives as long as the process, as the dispatcher's kernels may.
   template <class Form>
   static bool add_to(const RowLibraries& libraries, const RowOverload& row) {
-    using Indices = std::make_index_sequence<kMaxRowsPerClass>;
-    static const auto kernels = list_kernels<Form>(Indices());
-    static const auto autograd_kernels = list_autograd_kernels<Form>(Indices());
-    size_t n = 0;
-    while (n < Form::slots.size() && Form::slots[n].row.op) {
-      ++n;
-    }
-    if (n == Form::slots.size()) {
-      return false;
-    }
-    Form::slots[n] = {row, row.handle->template typed<typename Form::Signature>()};
+    static auto* slots = new std::deque<Slot<typename Form::Signature>>();
+    const auto& slot = slots->emplace_back(row, row.handle->template typed<typename Form::Signature>());
     std::string name = c10::toString(row.handle->operator_name());
-    libraries.kernels.impl(name.c_str(), torch::CppFunction(kernels[n]));
+    libraries.kernels.impl(name.c_str(), torch::CppFunction(Form::kernel(slot)));
     if (row.handle->hasKernelForDispatchKey(c10::DispatchKey::Autograd)) {
-      libraries.autograd.impl(name.c_str(), torch::CppFunction(autograd_kernels[n]));
+      libraries.autograd.impl(name.c_str(), torch::CppFunction(Form::autograd_kernel(slot)));
     }
     return true;
   }
