@@ -16,17 +16,27 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import setup_libraries  # noqa: E402
 
 
+def run_program(library: str, program: str, folder: Path, **env) -> None:
+    """Fails if the program does, in the library's environment. Skips the test where there is none."""
+    if not setup_libraries.is_ready(library):
+        pytest.skip(f"there is no environment for {library}: `make test-libraries` makes it where packages can be had")
+    done = subprocess.run(
+        [setup_libraries.find_python(library), PROGRAMS / program, folder],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", **env},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "xla"])
 @pytest.mark.parametrize("library", setup_libraries.LIBRARIES)
 def test_library(library, device, tmp_path):
-    if not setup_libraries.is_ready(library):
-        pytest.skip(f"there is no environment for {library}: `make test-libraries` makes it where packages can be had")
-    done = subprocess.run(
-        [setup_libraries.find_python(library), PROGRAMS / f"{library}_{device}.py", tmp_path],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_program(library, f"{library}_{device}.py", tmp_path)
+
+
+@pytest.mark.slow
+def test_accelerate_told_to_leave_the_device_alone(tmp_path):
+    run_program("accelerate", "accelerate_cpu.py", tmp_path, USE_TORCH_XLA="0")
