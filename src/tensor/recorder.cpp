@@ -10,6 +10,7 @@
 #include "core/process.h"
 #include "engine/engine.h"
 #include "tensor/api.h"
+#include "tensor/errors.h"
 #include "tensor/sync.h"
 
 namespace torch_xla {
@@ -104,8 +105,12 @@ RecorderState& recorder() {
 }
 
 std::unique_lock<std::mutex> lock_recorder() {
-  process::check();
-  engine(); // the search for a plugin takes the GIL
+  try {
+    process::check();
+    engine(); // the search for a plugin takes the GIL
+  } catch (const UserError& error) {
+    throw_as_torch_error(error);
+  }
   return std::unique_lock(recorder().mutex);
 }
 
