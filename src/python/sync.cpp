@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "python/bindings.h"
 #include "runtime/buffer.h"
+#include "runtime/interrupt.h"
 #include "tensor/api.h"
 
 namespace torch_xla {
@@ -19,6 +20,26 @@ void check_interrupt() {
   if (PyErr_CheckSignals() != 0) {
     throw py::error_already_set();
   }
+}
+
+bool is_interrupted() {
+  if (PyThread_get_thread_ident() != main_thread || !Py_IsInitialized()) {
+    return false;
+  }
+  const py::gil_scoped_acquire gil;
+  if (!PyOS_InterruptOccurred()) {
+    return false;
+  }
+  PyErr_SetInterrupt(); // to be handled later
+  return true;
+}
+
+void* release_gil() {
+  return Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+}
+
+void take_gil(void* released) {
+  PyEval_RestoreThread(static_cast<PyThreadState*>(released));
 }
 
 void run_pending(bool wait) {
@@ -43,6 +64,7 @@ void wait_ops(const std::vector<std::string>& /*devices*/) {
 void init_sync(py::module_& m) {
   main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
   set_interrupt_check(&check_interrupt);
+  interrupt::set_hooks({&is_interrupted, &release_gil, &take_gil});
   m.def("_xla_sync", &run_pending, py::arg("wait") = false);
   m.def("_xla_step_marker", &step_marker, py::arg("device") = "", py::arg("devices") = std::vector<std::string>(), py::arg("wait") = true);
   m.def("_xla_wait_device_ops", &wait_ops, py::arg("devices") = std::vector<std::string>());

@@ -12,6 +12,7 @@
 
 #include "core/metrics.h"
 #include "runtime/executor.h"
+#include "runtime/interrupt.h"
 #include "tensor/api.h"
 #include "tensor/errors.h"
 #include "tensor/recorder.h"
@@ -53,9 +54,11 @@ Source source_locked(const Cell& cell) {
 
 // Nothing when nobody has written the storage.
 std::optional<Source> find_source(const Cell* cell) {
-  auto lock = lock_recorder();
-  TORCH_CHECK(cell, kNoCell);
-  return cell->value ? std::optional(source_locked(*cell)) : std::nullopt;
+  return interrupt::retry([&]() -> std::optional<Source> {
+    auto lock = lock_recorder();
+    TORCH_CHECK(cell, kNoCell);
+    return cell->value ? std::optional(source_locked(*cell)) : std::nullopt;
+  });
 }
 
 // The payload's elements in its own memory order: its memory where the host can read it, else a copy.

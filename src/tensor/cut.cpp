@@ -1,6 +1,7 @@
 // Cuts a trace that grows without a sync, always at the same place of its loop.
 #include "core/env.h"
 #include "runtime/executor.h"
+#include "runtime/interrupt.h"
 #include "tensor/recorder.h"
 #include "tensor/sync.h"
 
@@ -82,16 +83,18 @@ bool wants_cut_now(RecorderState& state) {
 } // namespace
 
 void cut_long_trace() {
-  RecorderState& state = recorder();
-  {
+  bool cut = interrupt::retry([&state = recorder()] {
     auto lock = lock_recorder();
     if (!wants_cut_now(state)) {
       state.wants_cut.store(state.trace.graph().nodes.size() >= state.next_check, std::memory_order_relaxed);
-      return;
+      return false;
     }
     sync_locked(env::lazy() ? SyncCause::kCut : SyncCause::kEager);
+    return true;
+  });
+  if (cut) {
+    Executor::get().wait_for_room();
   }
-  Executor::get().wait_for_room();
 }
 
 } // namespace torch_xla

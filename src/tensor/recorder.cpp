@@ -9,6 +9,7 @@
 #include "core/metrics.h"
 #include "core/process.h"
 #include "engine/engine.h"
+#include "runtime/interrupt.h"
 #include "tensor/api.h"
 #include "tensor/errors.h"
 #include "tensor/sync.h"
@@ -111,7 +112,12 @@ std::unique_lock<std::mutex> lock_recorder() {
   } catch (const UserError& error) {
     throw_as_torch_error(error);
   }
-  return std::unique_lock(recorder().mutex);
+  std::unique_lock lock(recorder().mutex, std::try_to_lock);
+  if (!lock) {
+    interrupt::NoGil no_gil; // the owner may take it
+    lock.lock();
+  }
+  return lock;
 }
 
 const Op& get_op(const char* name) {

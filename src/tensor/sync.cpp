@@ -8,6 +8,7 @@
 #include "core/errors.h"
 #include "core/metrics.h"
 #include "runtime/executor.h"
+#include "runtime/interrupt.h"
 #include "runtime/wait.h"
 #include "tensor/api.h"
 #include "tensor/program_cache.h"
@@ -125,6 +126,7 @@ CompileOptions compile_options(Trace& trace, const Precision& precision) {
   options.precision = precision;
   options.donated = find_donated(trace.inputs());
   options.location = [&trace](int32_t node) { return line_of(trace.locations(), node); };
+  options.poll = &interrupt::poll;
   options.keep_text = env::debug_level() >= 3;
   return options;
 }
@@ -223,6 +225,8 @@ void sync_locked(SyncCause cause) {
   size.add(static_cast<double>(trace.graph().nodes.size()));
   try {
     enqueue(trace, find_or_compile(trace, alive, cause), alive);
+  } catch (const interrupt::Interrupted&) {
+    throw; // before anything has run: the trace stays pending
   } catch (...) {
     fail_outputs(trace, alive, std::current_exception());
     trace.clear();
@@ -232,10 +236,10 @@ void sync_locked(SyncCause cause) {
 }
 
 void sync(int /*device*/, bool wait) {
-  {
+  interrupt::retry([] {
     auto lock = lock_recorder();
     sync_locked(SyncCause::kUser);
-  }
+  });
   Executor::get().wait_for_room();
   if (wait) {
     wait_device_ops();

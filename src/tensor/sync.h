@@ -10,7 +10,8 @@ namespace torch_xla {
 // Why a sync happens: shown in dumps and counted.
 enum class SyncCause { kUser, kRead, kCut, kEager };
 
-// The caller holds the recording lock. Values that no cell refers to are dropped, all others get buffers.
+// The caller holds the recording lock. Values that no cell refers to are dropped, all others get buffers. Within interrupt::retry() Ctrl-C
+// ends a compile, and leaves all as it was.
 void sync_locked(SyncCause cause);
 // Called before an operation is recorded when RecorderState::wants_cut is set: cuts a trace that has grown past its limits at the next
 // repeat of its loop; with XLA_LAZY=0 syncs always. Takes the recording lock.

@@ -1,4 +1,4 @@
-"""Caches of programs and kernels: what they hold, what is freed, whom the one on disk trusts."""
+"""Caches of programs and kernels: what they hold, what is freed, Ctrl-C, whom the one on disk trusts."""
 
 import os
 import stat
@@ -92,6 +92,60 @@ for _ in range(20):
 print(met.counter_value("UncachedCompile") - before)
 """
     assert run_python(PRELUDE + source, **ENGINE).strip() == "1"
+
+
+# ---- Ctrl-C ----
+# Pending: one kernel for each of 300 sizes. Ctrl-C comes when the first one has been compiled, which its file tells.
+INTERRUPTED = """
+import glob, os, signal, threading, time
+folder = os.environ["XLA_PERSISTENT_CACHE_PATH"]
+def count_kernels():
+    return len(glob.glob(folder + "/*.o"))
+compiled = count_kernels()
+def interrupt():
+    while count_kernels() == compiled:
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+weight = torch.ones(3).to("xla")
+torch_xla.sync(wait=True)
+values = [torch.ones(n).to("xla") * 3 + 1 for n in range(2, 302)]
+weight.add_(1)
+"""
+
+
+@pytest.mark.parametrize("use", ["torch_xla.sync()", "values[0].tolist()"])
+def test_ctrl_c_ends_a_compile(run_python, tmp_path, use):
+    source = f"""
+threading.Thread(target=interrupt).start()
+try:
+    {use}
+    print("not interrupted")
+except KeyboardInterrupt:
+    print(count_kernels() - compiled < 200)
+torch_xla.sync()  # nothing is lost
+print(all(torch.equal(v.cpu(), torch.full_like(v, 4, device="cpu")) for v in values), weight.tolist())
+"""
+    env = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache"), **ENGINE}
+    assert run_python(PRELUDE + INTERRUPTED + source, **env).splitlines() == ["True", "True [2.0, 2.0, 2.0]"]
+
+
+def test_signal_handler_uses_the_device_during_a_compile(run_python, tmp_path):
+    source = """
+seen = []
+signal.signal(signal.SIGINT, lambda *_: seen.append(weight.tolist()))
+y = torch.zeros(4).to("xla")
+def write():
+    for i in range(50):
+        y[0] = float(i)  # waits for the recording lock, with the GIL at first
+threads = [threading.Thread(target=interrupt), threading.Thread(target=write)]
+[t.start() for t in threads]
+torch_xla.sync()
+[t.join() for t in threads]
+print(seen, y.tolist())
+"""
+    env = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache"), **ENGINE}
+    out = run_python(PRELUDE + INTERRUPTED + source, **env)
+    assert out.strip() == "[[2.0, 2.0, 2.0]] [49.0, 0.0, 0.0, 0.0]"
 
 
 # ---- On disk ----

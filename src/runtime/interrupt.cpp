@@ -1,0 +1,59 @@
+// The hooks of the Python layer, and what each thread knows of its work.
+#include "runtime/interrupt.h"
+
+#include <atomic>
+#include <chrono>
+
+#include "runtime/wait.h"
+
+namespace torch_xla::interrupt {
+namespace {
+
+std::atomic<const Hooks*> hooks{nullptr};
+thread_local bool can_be_interrupted = false;
+
+bool is_due() {
+  using Clock = std::chrono::steady_clock;
+  thread_local Clock::time_point next;
+  Clock::time_point now = Clock::now();
+  if (now < next) {
+    return false;
+  }
+  next = now + std::chrono::milliseconds(50);
+  return true;
+}
+
+} // namespace
+
+void set_hooks(const Hooks& given) {
+  hooks = new Hooks(given);
+}
+
+void poll() {
+  const Hooks* h = hooks;
+  if (h && can_be_interrupted && is_due() && h->is_pending()) {
+    throw Interrupted();
+  }
+}
+
+NoGil::NoGil() : released_(hooks ? hooks.load()->release_gil() : nullptr) {}
+
+NoGil::~NoGil() {
+  if (released_) {
+    hooks.load()->take_gil(released_);
+  }
+}
+
+Scope::Scope() : outer_(can_be_interrupted) {
+  can_be_interrupted = true;
+}
+
+Scope::~Scope() {
+  can_be_interrupted = outer_;
+}
+
+void hear() {
+  wait::poll_interrupt();
+}
+
+} // namespace torch_xla::interrupt

@@ -1,0 +1,69 @@
+// Ctrl-C during work under the recording lock: no Python code may run there, so it is noticed inside and heard outside.
+#pragma once
+
+#include <exception>
+
+namespace torch_xla::interrupt {
+
+// Set once by the Python layer.
+struct Hooks {
+  // True on the thread that handles signals while Ctrl-C waits to be handled. Takes the GIL, and runs no Python code.
+  bool (*is_pending)();
+  // Releases the GIL if this thread holds it; what it returns goes to take_gil().
+  void* (*release_gil)();
+  void (*take_gil)(void* released);
+};
+void set_hooks(const Hooks& hooks);
+
+// Ends work under the recording lock that can be done again.
+class Interrupted : public std::exception {
+ public:
+  const char* what() const noexcept override {
+    return "interrupted";
+  }
+};
+
+// Throws Interrupted inside of hear() when Ctrl-C is pending; looks every 50 ms at most.
+void poll();
+
+// While one lives this thread does not hold the GIL: for a lock whose owner may take it.
+class NoGil {
+ public:
+  NoGil();
+  ~NoGil();
+  NoGil(const NoGil&) = delete;
+  NoGil& operator=(const NoGil&) = delete;
+
+ private:
+  void* released_;
+};
+
+// While one lives poll() may throw on this thread.
+class Scope {
+ public:
+  Scope();
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  bool outer_;
+};
+
+// Runs Python's signal handlers; throws what they throw.
+void hear();
+
+// Runs the body, which takes the recording lock, until it is not interrupted. The caller holds no lock.
+template <typename Body>
+auto retry(Body body) {
+  for (;;) {
+    try {
+      Scope scope;
+      return body();
+    } catch (const Interrupted&) {
+      hear();
+    }
+  }
+}
+
+} // namespace torch_xla::interrupt
