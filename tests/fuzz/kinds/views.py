@@ -1,14 +1,15 @@
 """Random tensor programs as text: views, in-place writes, arithmetic, reductions and autograd, the same on any device.
 
 `generate` draws a program from a seed, one Python statement per line, and runs it on the CPU as it goes, so that it
-knows shapes and values; `run` plays the lines on a device; `shrink` drops lines for as long as a failure stays.
+knows shapes and values.
 """
 
 import math
 import random
-from collections.abc import Callable
 
 import torch
+
+from tests.fuzz.play import ERRORS, make_scope
 
 SHAPES = [(3, 4), (2, 3, 4), (4,), (), (1, 4), (2, 1, 4), (5, 3), (6, 2), (0, 3), (2, 3, 2, 2)]
 DTYPES = ["float32"] * 6 + ["float64", "int64", "int32", "bool", "bfloat16"]
@@ -17,14 +18,6 @@ INEXACT_UNARY = ["exp", "tanh", "sigmoid", "sin", "sqrt", "rsqrt"]
 BINARY = ["add", "sub", "mul", "maximum", "minimum", "eq", "lt", "div", "where"]
 FLOAT_BITS = [0, 0x3F800000, -0x41000000]  # 0, 1 and -0.5
 LIVE = 12
-ERRORS = (RuntimeError, IndexError, ValueError, TypeError, NameError)
-
-
-def make_input(seed: int, shape: tuple, dtype: str, grad: bool, device: str) -> torch.Tensor:
-    """Small values; floats are multiples of 0.25, so that sums of them are exact."""
-    values = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed))
-    values = (values * 0.25 if dtype.startswith(("float", "bfloat")) else values).to(getattr(torch, dtype))
-    return values.to(device).requires_grad_(grad)
 
 
 class Generator:
@@ -347,94 +340,6 @@ class Generator:
         return self.lines
 
 
-def make_scope(device: str, sync: Callable[[], None] = lambda: None) -> dict:
-    """Names that a program uses."""
-    scope = {"torch": torch, "sync": sync}
-
-    def backward() -> None:
-        total = sum(t.sum().double() for t in list_tensors(scope).values() if t.requires_grad)
-        if isinstance(total, torch.Tensor):
-            total.backward()
-
-    scope["make_input"] = lambda *args: make_input(*args, device)
-    scope["index"] = lambda values: torch.tensor(values, device=device)
-    scope["backward"] = backward
-    return scope
-
-
-def list_tensors(scope: dict) -> dict[str, torch.Tensor]:
-    """The program's variables."""
-    return {name: t for name, t in scope.items() if isinstance(t, torch.Tensor)}
-
-
-def generate(seed: int, steps: int) -> list[str]:
+def generate(seed: int, steps: int = 25) -> list[str]:
     """The lines of program `seed`."""
     return Generator(seed).generate(steps)
-
-
-def run(lines: list[str], device: str, sync: Callable[[], None] = lambda: None) -> dict:
-    """Plays a program. Returns its tensors and gradients by name and its exceptions by line number."""
-    scope = make_scope(device, sync)
-    results: dict = {}
-    for number, line in enumerate(lines):
-        try:
-            exec(line, scope)
-        except ERRORS as error:
-            results[number] = (type(error), str(error))
-    for name, t in list_tensors(scope).items():
-        try:
-            results[name] = (t.detach(), t.requires_grad)
-            leaf = t.is_leaf
-        except RuntimeError as error:  # a split's view whose base was written
-            results[name] = (type(error), str(error))
-            continue
-        if leaf and t.grad is not None:
-            results[f"{name}.grad"] = (t.grad, False)
-    return results
-
-
-def list_strides(t: torch.Tensor) -> tuple:
-    """The strides that address anything."""
-    return tuple(stride for stride, size in zip(t.stride(), t.shape) if size > 1 and t.numel())
-
-
-def find_difference(expected: dict, actual: dict) -> str | None:
-    """What differs between two results of run, or None."""
-    if expected.keys() != actual.keys():
-        differing = {key: (expected.get(key), actual.get(key)) for key in expected.keys() ^ actual.keys()}
-        return f"only one has {differing}"
-    for key, a in expected.items():
-        b = actual[key]
-        if isinstance(a[0], type) or isinstance(b[0], type):
-            if a[0] is not b[0]:
-                return f"line {key}: {b} instead of {a}"
-            continue
-        facts_a, facts_b = [
-            (t.dtype, tuple(t.shape), list_strides(t), t.storage_offset() if t.numel() else 0, grad)
-            for t, grad in (a, b)
-        ]
-        if facts_a != facts_b:
-            return f"{key}: {facts_b} instead of {facts_a}"
-        a, b = a[0], b[0].cpu()
-        coarse = a.dtype == torch.bfloat16
-        scale = 1.0
-        if a.is_floating_point() and a.numel():
-            scale = max(1.0, a.nan_to_num(0, 0, 0).abs().max().item())
-        tolerance = (5e-2 if coarse else 1e-5) * scale
-        if not torch.allclose(a.double(), b.double(), rtol=5e-2 if coarse else 1e-5, atol=tolerance, equal_nan=True):
-            return f"{key}: {b} instead of {a}"
-    return None
-
-
-def shrink(lines: list[str], fails: Callable[[list[str]], bool]) -> list[str]:
-    """Fewer lines for which fails() still holds."""
-    step = max(len(lines) // 2, 1)
-    while step:
-        i = len(lines)
-        while i > 0:
-            shorter = lines[: max(i - step, 0)] + lines[i:]
-            if shorter and fails(shorter):
-                lines = shorter
-            i -= step
-        step //= 2
-    return lines

@@ -1,0 +1,60 @@
+"""What the kinds of random programs share: a seeded source of shapes, numbers and input tensors in many layouts."""
+
+import random
+
+FLOATS = ["float32", "float64", "bfloat16", "float16"]
+INTEGERS = ["int64", "int32", "int16", "int8", "uint8"]
+
+
+class Draw(random.Random):
+    """Random choices and the statements drawn so far. `risk`: some arguments may be out of their range."""
+
+    def __init__(self, kind: str, seed: int):
+        super().__init__(f"{kind} {seed}")
+        self.lines: list[str] = []
+        self.risk = False
+        self._inputs = 0
+
+    def maybe(self, probability: float = 0.5) -> bool:
+        """True with this probability."""
+        return self.random() < probability
+
+    def shape(self, rank: int | None = None, low: int = 1, high: int = 5) -> tuple[int, ...]:
+        """Sizes in [low, high] of `rank` (0 to 4 if None) dims."""
+        return tuple(self.randint(low, high) for _ in range(self.randint(0, 4) if rank is None else rank))
+
+    def tensor(self, shape: tuple, dtype: str = "float32", grad: bool = False, dense: bool = False) -> str:
+        """Adds an input to the program. Returns an expression of this shape: it or, unless `dense`, a view of it."""
+        stored, view = (shape, "") if dense or self.maybe(0.6) else self._layout(shape)
+        name = f"x{self._inputs}"
+        self._inputs += 1
+        self.lines.append(f"{name} = make_input({self.randrange(1 << 30)}, {stored}, {dtype!r}, {grad})")
+        return name + view
+
+    def _layout(self, shape: tuple) -> tuple[tuple, str]:
+        """A larger or permuted shape and the view of it that has `shape`."""
+        if not shape:
+            return (3,), "[1]"
+        dim = self.randrange(len(shape))
+        larger = list(shape)
+        kind = self.randrange(5)
+        if kind == 0:
+            return tuple(reversed(shape)), f".permute({list(reversed(range(len(shape))))})"
+        if kind == 1:
+            larger[dim] *= 2
+            return tuple(larger), f"[{':, ' * dim}::2]"
+        if kind == 2:
+            larger[dim] += 2
+            return tuple(larger), f".narrow({dim}, 1, {shape[dim]})"
+        if kind == 3 and len(shape) in (4, 5):
+            return shape, f".to(memory_format=torch.channels_last{'' if len(shape) == 4 else '_3d'})"
+        larger[dim] = 1
+        return tuple(larger), f".expand{tuple(shape)}"
+
+    def line(self, text: str) -> None:
+        """Adds a statement."""
+        self.lines.append(text)
+
+    def number(self) -> str:
+        """A Python number as text."""
+        return self.choice(["0", "1", "-1", "2", "3", "0.5", "-1.5", "2.0", "True", "False", "0.1"])

@@ -1,0 +1,189 @@
+"""Plays a random program, which is a list of Python statements, on a device, compares two plays and shortens a program.
+
+Programs are made by the modules of `tests.fuzz.kinds`; `make_scope` says which names they may use.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import torch
+
+ERRORS = (RuntimeError, IndexError, ValueError, TypeError, NameError)
+
+
+# ---- What programs use ----
+def make_input(seed: int, shape: tuple, dtype: str, grad: bool, device: str) -> torch.Tensor:
+    """Small values; floats are multiples of 0.25, so that sums of them are exact."""
+    values = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed))
+    values = (values * 0.25 if dtype.startswith(("float", "bfloat")) else values).to(getattr(torch, dtype))
+    return values.to(device).requires_grad_(grad)
+
+
+def make_module(seed: int, text: str, dtype: str, device: str) -> torch.nn.Module:
+    """The module that `text` constructs, with parameters drawn on the CPU."""
+    torch.manual_seed(seed)
+    return eval(text, {"torch": torch, "nn": torch.nn}).to(device, getattr(torch, dtype))
+
+
+def make_index(seed: int, shape: tuple, low: int, high: int, dtype: str, device: str) -> torch.Tensor:
+    """Integers (or, with the bounds 0 and 2, masks) in [low, high)."""
+    values = torch.randint(low, high, shape, generator=torch.Generator().manual_seed(seed))
+    return values.to(getattr(torch, dtype)).to(device)
+
+
+def make_scope(device: str, sync: Callable[[], None] = lambda: None) -> dict:
+    """Names that a program uses."""
+    scope = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "sync": sync, "device": device}
+
+    def backward() -> None:
+        total = sum(t.sum().double() for _, t in list_tensors(scope) if t.requires_grad and t.is_floating_point())
+        if isinstance(total, torch.Tensor):
+            total.backward()
+
+    def together(*programs: list[str]) -> list[dict]:
+        """Plays programs at the same time, a thread each."""
+        results: list[dict] = [{} for _ in programs]
+        play = lambda i: results[i].update(run(programs[i], device, sync))  # noqa: E731
+        threads = [threading.Thread(target=play, args=(i,)) for i in range(len(programs))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+    def settled(t: torch.Tensor) -> torch.Tensor:
+        """The tensor, once its value is there: errors that depend on data are raised here."""
+        t.cpu()
+        return t
+
+    scope["settled"] = settled
+    scope["make_input"] = lambda *args: make_input(*args, device)
+    scope["make_module"] = lambda *args: make_module(*args, device)
+    scope["make_index"] = lambda *args, on=device: make_index(*args, on)
+    scope["index"] = lambda values: torch.tensor(values, device=device)
+    scope["backward"] = backward
+    scope["together"] = together
+    return scope
+
+
+# ---- Playing ----
+def list_tensors(scope: dict) -> list[tuple[str, torch.Tensor]]:
+    """The program's tensors: variables, elements of lists, parameters and buffers; not of names that begin with `_`."""
+    shown = [(name, value) for name, value in scope.items() if not name.startswith("_")]
+    return [(name, t) for name, value in shown for name, t in walk(name, value)]
+
+
+def walk(name: str, value: object) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, torch.nn.Module):
+        for inner, t in [*value.named_parameters(), *value.named_buffers()]:
+            yield f"{name}.{inner}", t
+    elif isinstance(value, list | tuple):
+        for i, element in enumerate(value):
+            yield from walk(f"{name}[{i}]", element)
+
+
+def run(lines: list[str], device: str, sync: Callable[[], None] = lambda: None) -> dict:
+    """Plays a program. Returns its tensors and gradients by name and its exceptions by line number."""
+    scope = make_scope(device, sync)
+    results: dict = {}
+    default = torch.get_default_dtype()
+    for number, line in enumerate(lines):
+        try:
+            exec(line, scope)
+        except Exception as error:
+            results[number] = (type(error), str(error))
+    torch.set_default_dtype(default)
+    for name, t in list_tensors(scope):
+        try:
+            results[name] = (t.detach(), t.requires_grad)
+            t.detach().cpu()
+            leaf = t.is_leaf
+        except Exception as error:  # of the value, or a split's view whose base was written
+            results[name] = (type(error), str(error))
+            continue
+        if leaf and t.grad is not None:
+            results[f"{name}.grad"] = (t.grad, False)
+    for i, inner in enumerate(scope.get("plays", [])):  # what `together` gave
+        results |= {f"plays[{i}] {key}": value for key, value in inner.items()}
+    return results
+
+
+def is_refused_dtype(result: tuple) -> bool:
+    """True for the CPU's error that it has no kernel for a dtype; such a dtype may well work on the device."""
+    return isinstance(result[0], type) and (result[0] is NotImplementedError or "not implemented for" in result[1])
+
+
+def drop_refused(lines: list[str]) -> list[str]:
+    """The program without the lines for which the CPU has no kernel."""
+    results = run(lines, "cpu")
+    return [line for i, line in enumerate(lines) if i not in results or not is_refused_dtype(results[i])]
+
+
+# ---- Comparing ----
+def list_strides(t: torch.Tensor) -> tuple:
+    """The strides that address anything."""
+    return tuple(stride for stride, size in zip(t.stride(), t.shape) if size > 1 and t.numel())
+
+
+def describe(t: torch.Tensor, grad: bool, layout: bool) -> tuple:
+    place = (list_strides(t), t.storage_offset() if t.numel() else 0) if layout else ()
+    return (t.dtype, tuple(t.shape), *place, grad)
+
+
+def is_close(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
+    if a.dtype in (torch.bfloat16, torch.float16):
+        tolerance = max(tolerance, 5e-2)
+    scale = 1.0
+    if a.is_floating_point() and a.numel():
+        scale = max(1.0, a.nan_to_num(0, 0, 0).abs().max().item())
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    return torch.allclose(a.to(wide), b.to(wide), rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def show(a: torch.Tensor, b: torch.Tensor) -> str:
+    """Both tensors, or of large ones the element that differs most."""
+    if a.numel() <= 24:
+        return f"{b} instead of {a}"
+    apart = (a.to(torch.float64) - b.to(torch.float64)).abs().nan_to_num(torch.inf).flatten()
+    i = int(apart.argmax())
+    return f"{b.flatten()[i]} instead of {a.flatten()[i]} at element {i} of {tuple(a.shape)}"
+
+
+def find_difference(expected: dict, actual: dict, tolerance: float = 1e-5, layout: bool = True) -> str | None:
+    """What differs between two results of run, or None.
+
+    Args:
+        tolerance: relative, and absolute for values up to 1; 5e-2 at least for half and bfloat16.
+        layout: also compare strides and storage offsets.
+    """
+    if expected.keys() != actual.keys():
+        differing = {key: (expected.get(key), actual.get(key)) for key in expected.keys() ^ actual.keys()}
+        return f"only one has {differing}"
+    for key, a in expected.items():
+        b = actual[key]
+        if isinstance(a[0], type) or isinstance(b[0], type):
+            if a[0] is not b[0]:
+                return f"line {key}: {b} instead of {a}"
+            continue
+        facts_a, facts_b = describe(*a, layout), describe(*b, layout)
+        if facts_a != facts_b:
+            return f"{key}: {facts_b} instead of {facts_a}"
+        if not is_close(a[0], b[0].cpu(), tolerance):
+            return f"{key}: {show(a[0], b[0].cpu())}"
+    return None
+
+
+def shrink(lines: list[str], fails: Callable[[list[str]], bool]) -> list[str]:
+    """Fewer lines for which fails() still holds."""
+    step = max(len(lines) // 2, 1)
+    while step:
+        i = len(lines)
+        while i > 0:
+            shorter = lines[: max(i - step, 0)] + lines[i:]
+            if shorter and fails(shorter):
+                lines = shorter
+            i -= step
+        step //= 2
+    return lines
