@@ -1,10 +1,11 @@
 """Every operator of PyTorch's OpInfo database gives CPU eager's values, dtypes, shapes and gradients on the device.
 
-Operators without a row run on the CPU fallback and are checked all the same. What cannot agree is listed in EXCLUDED
-with its reason.
+Operators without a row run on the CPU fallback and are checked all the same; those with a row may not, but for what
+FALLBACKS lists. What cannot agree is listed in EXCLUDED with its reason.
 """
 
 import collections
+import functools
 import itertools
 
 import pytest
@@ -13,9 +14,12 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import torch_xla
+import torch_xla.debug.metrics as met
 
 SAMPLES = 5
 DTYPES = [torch.float32, torch.int64, torch.bfloat16, torch.bool]
+
+ALL_OVERLOADS = frozenset(torch._C._dispatch_get_all_op_names())
 
 # Operators whose results eager rounds more often than the device does.
 ROUGH = {"nn.functional.instance_norm": "eager's bfloat16 statistics are rounded to bfloat16"}
@@ -59,6 +63,29 @@ EXCLUDED = {
     "to_sparse": "the device has strided tensors only",
 }
 
+# Operations with rows that some of the samples of these operators send to the CPU fallback.
+NO_DIMS = "an update or a selection along a dim of a 0-d tensor, or by no index"
+FALLBACKS = {
+    "nn.functional.avg_pool1d": ({"avg_pool2d"}, "a pool of nothing"),
+    "nn.functional.pad-reflect": ({"reflection_pad1d"}, "an empty batch"),
+    "nn.functional.pad-replicate": ({"replication_pad1d"}, "an empty batch"),
+    "nn.functional.pad-replicate_negative": ({"replication_pad2d"}, "padding that cuts"),
+    "gather": ({"gather", "scatter_add_"}, NO_DIMS),
+    "scatter": ({"scatter"}, NO_DIMS),
+    "index_fill": ({"index_fill", "index_select"}, NO_DIMS),
+    "index_copy": ({"index_copy", "index_fill", "index_select"}, NO_DIMS),
+    "index_select": ({"index_add_", "index_select"}, NO_DIMS),
+    "index_add": ({"index_add", "index_select"}, NO_DIMS),
+    "index_reduce": ({"index_add", "index_fill", "index_reduce", "index_select"}, NO_DIMS),
+    "index_put": ({"index"}, "the gradient of a mask, whose shape depends on data"),
+    "searchsorted": ({"searchsorted"}, "sorted sequences of a dim less than the values"),
+    "cat": ({"cat"}, "a list of legacy empty tensors"),
+    "all": ({"all"}, "an empty list of dims"),
+    "any": ({"any"}, "an empty list of dims"),
+    "masked.logsumexp": ({"logsumexp"}, "a reduction of nothing"),
+    "fft.": ({"constant_pad_nd", "mul_"}, "complex numbers"),
+}
+
 # Operators whose tensor arguments beside the input must be CPU tensors on every device.
 CPU_ARGUMENTS = {"tensor_split"}
 
@@ -98,6 +125,30 @@ def call(op, sample, device):
         return op(arguments[0], *arguments[1], **kwargs), tensors_of(arguments)
     except Exception as error:
         return error, []
+
+
+def count_fallbacks():
+    """How often operations that have a row ran on the CPU all the same, by name; reading a number is no fallback."""
+    names = [name for name in met.counter_names() if name.startswith("aten::") and name != "aten::_local_scalar_dense"]
+    return collections.Counter({name.removeprefix("aten::"): met.counter_value(name) for name in names})
+
+
+@functools.cache
+def has_row(name):
+    overloads = [
+        f"aten::{name}",
+        *(f"aten::{name}.{overload}" for overload in getattr(torch.ops.aten, name).overloads()),
+    ]
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(has_kernel(overload, "PrivateUse1") for overload in overloads if overload in ALL_OVERLOADS)
+
+
+def assert_native(op, before):
+    """No operation that has a row fell back, but for what FALLBACKS lists."""
+    fallen = {name for name in count_fallbacks() - before if has_row(name)}
+    names = [label_of(op), op.name, op.name.split(".")[0] + "."]
+    allowed = next((FALLBACKS[name][0] for name in names if name in FALLBACKS), set())
+    assert fallen <= allowed
 
 
 def gradients(result, inputs):
@@ -150,6 +201,7 @@ def error_cases():
 def test_op_agrees_with_eager(op, dtype):
     torch.manual_seed(0)
     grad = dtype == torch.float32 and op.supports_autograd
+    fallbacks = count_fallbacks()
     for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), SAMPLES):
         expected, expected_inputs = call(op, sample, "cpu")
         actual, actual_inputs = call(op, sample, "xla")
@@ -160,6 +212,8 @@ def test_op_agrees_with_eager(op, dtype):
         if grad:
             expected_grads = [g for g in gradients(expected, expected_inputs) if g is not None]
             assert_same(expected_grads, [g for g in gradients(actual, actual_inputs) if g is not None], dtype)
+    if dtype == torch.float32:
+        assert_native(op, fallbacks)
     torch_xla.sync()
 
 
