@@ -200,7 +200,6 @@ class BoxedRow final : public c10::OperatorKernel {
       if (to_dtype(call.outs[i].scalar_type()) != types[i].dtype) {
         throw UserError(ErrorKind::NotImplemented, "an out tensor of another dtype than the result");
       }
-      at::assert_no_internal_overlap(call.outs[i]);
     }
   }
 
@@ -208,6 +207,7 @@ class BoxedRow final : public c10::OperatorKernel {
     bool separate = is_row_of(index_ops()) || is_row_of(order_ops()) || is_row_of(join_ops());
     for (size_t i = 0; i < call.outs.size(); ++i) {
       at::native::resize_output(call.outs[i], to_ref(types[i].dims));
+      at::assert_no_internal_overlap(call.outs[i]); // of an expanded tensor resizing makes a dense one
       for (size_t j = 0; separate && j < call.tensors.size(); ++j) {
         if (is_xla_tensor(call.tensors[j])) {
           at::assert_no_overlap(call.outs[i], call.tensors[j]);

@@ -40,10 +40,8 @@ class FallbackCall {
   }
 
   void run(c10::DispatchKey key) {
-    for (size_t i = 0; i < op_.schema().arguments().size(); ++i) {
-      const c10::AliasInfo* alias = op_.schema().arguments()[i].alias_info();
-      replace((*stack_)[base_ + i], alias && alias->isWrite());
-    }
+    replace_arguments(/*written=*/true); // first: one that is read too needs memory of its own
+    replace_arguments(/*written=*/false);
     TORCH_CHECK(
         !view_op(),
         "the XLA device has no kernel for the view operation ",
@@ -68,6 +66,15 @@ class FallbackCall {
       }
     }
     return false;
+  }
+
+  void replace_arguments(bool written) {
+    for (size_t i = 0; i < op_.schema().arguments().size(); ++i) {
+      const c10::AliasInfo* alias = op_.schema().arguments()[i].alias_info();
+      if ((alias && alias->isWrite()) == written) {
+        replace((*stack_)[base_ + i], written);
+      }
+    }
   }
 
   void replace(c10::IValue& value, bool written) {
@@ -98,7 +105,6 @@ class FallbackCall {
     }
     for (Exchange& exchange : exchanges_) {
       if (exchange.device.is_same(t)) {
-        exchange.written |= written;
         return exchange.cpu;
       }
     }

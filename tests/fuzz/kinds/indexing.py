@@ -117,6 +117,7 @@ def generate(seed: int) -> list[str]:
         index = draw_index(draw, shape)
         draw.line(f"y{i} = {settled}({a}[{index}])")
         draw.line(f"z{i} = {a}.clone()")
+        index = index.replace("uint8", "bool")  # deprecated; eager refuses some Byte masks in writes
         value = draw.choice(["2", "0.5", f"y{i}", f"y{i} * 2", "torch.ones((), device=device)", "torch.tensor(3.0)"])
         read = f"; settled(z{i})" if draw.risk else ""
         draw.line(f"z{i}[{index}] {draw.choice(['=', '=', '+=', '*='])} {value}{read}")

@@ -1,0 +1,15 @@
+"""Operations without a row run on the CPU with the memory of their operands, and write only what they should."""
+
+import torch
+
+import torch_xla.debug.metrics as met
+
+
+def test_out_that_is_an_operand_spares_its_copies(device):
+    met.clear_all()
+    x = torch.tensor([2, 1, 3], dtype=torch.uint8, device=device)
+    copy = x.clone()  # shares the memory until one of them is written
+    copy.pow_(torch.tensor([3, 1, 2], device=device))  # int64 into uint8 has no row
+    assert copy.tolist() == [8, 1, 9]
+    assert x.tolist() == [2, 1, 3]
+    assert "aten::pow" in met.executed_fallback_ops()
