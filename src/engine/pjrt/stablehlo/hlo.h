@@ -121,6 +121,7 @@ Hlo scatter(Hlo x, const std::vector<size_t>& dims, const Hlos& coordinates, Hlo
 Combine combine_by(const char* name);
 // Of maximum and minimum XLA's reductions for the CPU drop NaN: it is written out that NaN stays.
 Combine combine_extremum(bool largest);
+Hlo extremum(bool largest, const Hlo& a, const Hlo& b); // written out, as XLA's CPU client loses a NaN of maximum's second operand
 Combine combine_replace(); // the update's value
 
 // Stable sort along a dim; `before` gets the two sides of each operand in turn and says whether the first comes first.

@@ -89,16 +89,28 @@ Hlo integer_quotient(const char* name, const Hlo& a, const Hlo& b) {
   return select(by_zero, constant_like(b, 0), binary(name, a, select(by_zero, constant_like(b, 1), b)));
 }
 
+// By squaring, written out: XLA's own power takes few bits of an exponent.
+Hlo natural_power(Hlo base, const Hlo& exponent) {
+  int bits = static_cast<int>(item_size(base.dtype())) * 8 - (base.dtype() == DType::U8 ? 0 : 1);
+  Hlo result = constant_like(base, 1);
+  for (int i = 0; i < bits; ++i) {
+    Hlo bit = (exponent & constant_like(exponent, static_cast<double>(uint64_t{1} << i))) != 0;
+    result = select(bit, result * base, result);
+    base = base * base;
+  }
+  return result;
+}
+
 // Only 1 and -1 have integer powers with a negative exponent; the others are rounded to 0.
 Hlo integer_power(const Hlo& base, const Hlo& exponent) {
   if (base.dtype() == DType::U8) {
-    return binary("power", base, exponent);
+    return natural_power(base, exponent);
   }
   Hlo odd = (exponent & constant_like(exponent, 1)) != 0;
   Hlo of_minus_one = select(odd, constant_like(exponent, -1), constant_like(exponent, 1));
   Hlo small = select(base == 1, constant_like(base, 1), select(base == -1, of_minus_one, constant_like(base, 0)));
   Hlo negative = exponent < 0;
-  return select(negative, small, binary("power", base, select(negative, constant_like(exponent, 0), exponent)));
+  return select(negative, small, natural_power(base, exponent));
 }
 
 // Shifts by the width or more, and by negative counts, leave 0 or the sign.
@@ -150,6 +162,9 @@ Hlo write_binary(Prim prim, const Hlo& a, const Hlo& b) {
   if (a.dtype() == DType::Bool) {
     return binary(bool_name(prim), a, b);
   }
+  if (prim == Prim::kMax || prim == Prim::kMin) {
+    return extremum(prim == Prim::kMax, a, b);
+  }
   return is_float(a.dtype()) ? binary(prim_name(prim), a, b) : write_integer_binary(prim, a, b);
 }
 
@@ -182,9 +197,6 @@ constexpr ReduceRow kReduce[] = {
 Hlo write_reduce(const Node& node, const Hlo& x, const Type& result) {
   const ReduceRow& row = kReduce[static_cast<int>(node.op->prim) - static_cast<int>(Prim::kReduceSum)];
   Combine combine = [&](const Hlos& a, const Hlos& b) { return Hlos{write_binary(row.combine, a[0], b[0])}; };
-  if (is_float(x.dtype()) && (row.combine == Prim::kMax || row.combine == Prim::kMin)) {
-    combine = combine_extremum(row.combine == Prim::kMax);
-  }
   Dims dims(std::get<std::vector<int64_t>>(node.attrs[0]));
   return reshape(reduce({x}, {row.init(x.text(), x.dtype())}, dims, combine)[0], result.dims);
 }

@@ -64,14 +64,15 @@ Combine combine_by(const char* name) {
   return [name](const Hlos& a, const Hlos& b) { return Hlos{binary(name, a[0], b[0])}; };
 }
 
+Hlo extremum(bool largest, const Hlo& a, const Hlo& b) {
+  if (!is_float(a.dtype())) {
+    return largest ? max(a, b) : min(a, b);
+  }
+  return select((largest ? b > a : b < a) | is_nan(b), b, a);
+}
+
 Combine combine_extremum(bool largest) {
-  return [largest](const Hlos& a, const Hlos& b) {
-    if (!is_float(a[0].dtype())) {
-      return Hlos{largest ? max(a[0], b[0]) : min(a[0], b[0])};
-    }
-    Hlo b_wins = (largest ? b[0] > a[0] : b[0] < a[0]) | is_nan(b[0]);
-    return Hlos{select(b_wins, b[0], a[0])};
-  };
+  return [largest](const Hlos& a, const Hlos& b) { return Hlos{extremum(largest, a[0], b[0])}; };
 }
 
 Combine combine_replace() {
