@@ -1,7 +1,24 @@
 // Building up a graph's lists of values and nodes, and which nodes are live.
 #include "ir/graph.h"
 
+#include "core/errors.h"
+
 namespace torch_xla {
+namespace {
+
+// A size that wraps would get too small a buffer.
+void check_size(const Type& type) {
+  auto bytes = static_cast<int64_t>(item_size(type.dtype));
+  bool fits = true;
+  bool empty = false;
+  for (int64_t d : type.dims) {
+    fits = fits && d >= 0 && !__builtin_mul_overflow(bytes, d, &bytes);
+    empty |= d == 0;
+  }
+  XLA_CHECK(fits || empty, "Storage size calculation overflowed with sizes=", dims_text(type.dims, '[', ']'));
+}
+
+} // namespace
 
 ValueId Graph::add_parameter(Type type, Dims strides) {
   auto id = static_cast<ValueId>(values.size());
@@ -19,6 +36,9 @@ ValueId Graph::add_scalar(DType dtype) {
 }
 
 ValueId Graph::add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results, int32_t location) {
+  for (const Type& type : results) {
+    check_size(type);
+  }
   auto first = static_cast<ValueId>(values.size());
   auto index = static_cast<int32_t>(nodes.size());
   for (const Type& type : results) {

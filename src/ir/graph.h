@@ -59,7 +59,8 @@ class Graph {
 
   ValueId add_parameter(Type type, Dims strides = {});
   ValueId add_scalar(DType dtype);
-  // Appends a node; its results get consecutive ids. Returns the first result.
+  // Appends a node; its results get consecutive ids. Returns the first result. Throws UserError, with the graph as it was, for a result
+  // whose size in bytes overflows.
   ValueId add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results, int32_t location = -1);
 
   const Type& type(ValueId v) const {

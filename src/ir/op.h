@@ -48,11 +48,13 @@ enum OpTrait : uint32_t {
   kDivides = 1u << 8, // ATen raises for an integer divided by zero
   kSameDtype = 1u << 9, // ATen refuses tensors of different dtypes
   kMask = 1u << 10, // ATen refuses a mask of another type than Bool: operand 0 by the rule kTail, else operand 1
-  kNonNegative = 1u << 11, // ATen refuses a negative number (softshrink)
+  kNonNegative = 1u << 11, // ATen refuses a number that is negative or not finite (softshrink)
   kDenseOperands = 1u << 12, // a library call whose kernel reads its operands as row-major memory, whatever their strides say
   kDenseRows = 1u << 13, // a library call whose kernel takes the stride of its operands' last dim for 1
+  kNumbersFit = 1u << 14, // ATen refuses a number that the result's type cannot hold (masked_fill, clamp)
+  kLiftedByNumber = 1u << 15, // a floating number among the attributes makes the default float type of an integer operand 0 (pow)
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
-  kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kDivides | kSameDtype | kMask | kNonNegative,
+  kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kDivides | kSameDtype | kMask | kNonNegative | kNumbersFit,
 };
 
 struct Op {

@@ -59,17 +59,17 @@ DType promote_types(DType a, DType b) {
   return promote_integers(a, b);
 }
 
-DType promote(const Graph& graph, std::span<const ValueId> operands, size_t first) {
+DType promote(const Graph& graph, std::span<const ValueId> operands) {
   DType with_dims = DType::Undefined;
   DType zero_dim = DType::Undefined;
   DType number = DType::Undefined;
-  for (size_t i = first; i < operands.size(); ++i) {
-    if (operands[i] == kNoValue) {
+  for (ValueId v : operands) {
+    if (v == kNoValue) {
       continue;
     }
-    const Value& value = graph.values[operands[i]];
+    const Value& value = graph.values[v];
     if (value.kind == ValueKind::kScalar) {
-      number = merge(number, is_float(value.type.dtype) ? DType::F32 : value.type.dtype);
+      number = merge(number, value.type.dtype);
     } else {
       DType& category = value.type.dims.empty() ? zero_dim : with_dims;
       category = merge(category, value.type.dtype);

@@ -11,10 +11,10 @@ namespace {
      return EXPRESSION;                                                                                                               \
    }}
 // Of one tensor and numbers.
-#define UNARY(NAME, EXPRESSION) ROW(NAME, kSelf, kFloatOnly, EXPRESSION)
-#define CLAMP(NAME, EXPRESSION) ROW(NAME, kSelf, kNoBool, EXPRESSION)
+#define UNARY(NAME, EXPRESSION) ROW(NAME, kSelf, kFloatOnly | kNumbersFit, EXPRESSION)
+#define CLAMP(NAME, EXPRESSION) ROW(NAME, kSelf, kNoBool | kNumbersFit, EXPRESSION)
 // Of a gradient and saved tensors.
-#define BACKWARD(NAME, EXPRESSION) ROW(NAME, kPromote, kFloatOnly, EXPRESSION)
+#define BACKWARD(NAME, EXPRESSION) ROW(NAME, kPromote, kFloatOnly | kNumbersFit, EXPRESSION)
 
 constexpr double kSqrtHalf = 0.707106781186547524401; // sqrt(1/2)
 constexpr double kDensity = 0.398942280401432677939; // 1/sqrt(2 pi)
@@ -200,11 +200,14 @@ constinit const Op kRows[] = {
     UNARY("softplus", softplus(a[0], a[1], a[2])),
     CLAMP("threshold", select(a[0] <= a[1], a[2], a[0])),
     UNARY("hardshrink", select((a[0] >= -a.rounded(1)) & (a[0] <= a.rounded(1)), 0.0, a[0])),
-    ROW("softshrink", kSelf, kFloatOnly | kNonNegative, select(a[0] > a[1], a[0] - a[1], select(a[0] < -a[1], a[0] + a[1], a[0] * 0.0))),
+    ROW("softshrink",
+        kSelf,
+        kFloatOnly | kNonNegative | kNumbersFit,
+        select(a[0] > a[1], a[0] - a[1], select(a[0] < -a[1], a[0] + a[1], a[0] * 0.0))),
     UNARY("_prelu_kernel", select(a[0] > 0.0, a[0], a[0] * a[1])),
     BACKWARD("sigmoid_backward", a[0] * ((1.0 - a[1]) * a[1])),
     BACKWARD("tanh_backward", a[0] * (1.0 - sq(a[1]))),
-    ROW("threshold_backward", kPromote, kNoBool, select(a[1] <= a[2], 0.0, a[0])),
+    ROW("threshold_backward", kPromote, kNoBool | kNumbersFit, select(a[1] <= a[2], 0.0, a[0])),
     BACKWARD("gelu_backward", a[0] * (is_tanh(a) ? gelu_tanh_slope(a[1]) : gelu_slope(a[1]))),
     BACKWARD("silu_backward", a[0] * silu_slope(a[1])),
     BACKWARD("mish_backward", a[0] * mish_slope(a[1])),

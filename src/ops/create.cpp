@@ -73,12 +73,10 @@ bool is_float_attr(const Attr& a) {
 
 void infer_pow(InferContext& c) {
   Type x = c.operand(0);
-  bool integers = is_integral(x.dtype, true) && !is_float_attr(c.attr(0));
-  if ((integers && c.get_double(0) < 0) || x.dtype == DType::Bool) {
+  if (is_integral(x.dtype, true) && (is_float_attr(c.attr(0)) || c.get_double(0) < 0 || x.dtype == DType::Bool)) {
     fall_back("an integer to a negative power, or a power of a bool");
   }
-  // The default dtype is float32 unless the program changed it; then the recorder converts operand 0 first.
-  c.add_result(is_integral(x.dtype, true) && !integers ? DType::F32 : x.dtype, x.dims);
+  c.add_result(x.dtype, x.dims);
 }
 
 Ex whole_power(Ex x, int64_t n) {
@@ -132,7 +130,11 @@ constinit const Op kRows[] = {
     ROW("xla::eye", infer_eye, expand_eye),
     ROW("xla::convert", infer_convert, expand_convert),
     {.name = "aten::view_copy.dtype", .kind = OpKind::kLibrary, .traits = kDenseOperands, .infer = infer_reinterpret},
-    {.name = "aten::pow.Tensor_Scalar", .kind = OpKind::kComposite, .traits = kKeepsOrder, .infer = infer_pow, .expand = expand_pow},
+    {.name = "aten::pow.Tensor_Scalar",
+     .kind = OpKind::kComposite,
+     .traits = kKeepsOrder | kLiftedByNumber,
+     .infer = infer_pow,
+     .expand = expand_pow},
 };
 
 } // namespace

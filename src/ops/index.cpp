@@ -12,6 +12,13 @@ bool is_index(const Type& t) {
   return t.dtype == DType::I64 || t.dtype == DType::I32;
 }
 
+// A node whose result has no elements never runs: ATen checks the indices.
+void check_runs(const InferContext& c, int64_t result_elements, size_t index) {
+  if (result_elements == 0 && c.has(index) && c.operand(index).numel() > 0) {
+    fall_back("indices into a tensor without elements");
+  }
+}
+
 // ---- Embedding ----
 
 void infer_embedding(InferContext& c) {
@@ -21,6 +28,7 @@ void infer_embedding(InferContext& c) {
   }
   Dims dims = c.operand(1).dims;
   dims.push_back(c.operand(0).dims[1]);
+  check_runs(c, num_elements(dims), 1);
   c.add_result(c.operand(0).dtype, dims);
 }
 
@@ -42,6 +50,7 @@ void infer_index_select(InferContext& c) {
     fall_back("index_select of these operands");
   }
   self.dims[wrap_dim(c.get_int(0), self.dims.size())] = index.numel();
+  check_runs(c, self.numel(), 1);
   c.add_result(self.dtype, self.dims);
 }
 
@@ -100,6 +109,7 @@ void infer_scatter(InferContext& c) {
   if (!fits || !names_reduction(c, Allowed)) {
     fall_back("scatter of these operands");
   }
+  check_runs(c, self.numel(), 1);
   like_operand<0>(c);
 }
 
@@ -116,7 +126,15 @@ void infer_along(InferContext& c) {
   if (!fits || (c.size() > 2 && c.operand(2).dtype != self.dtype) || !names_reduction(c, kReductions)) {
     fall_back("an update along a dim by these operands");
   }
+  check_runs(c, c.operand(0).numel(), 1);
   like_operand<0>(c);
+}
+
+void infer_index_add(InferContext& c) {
+  if (is_integral(c.operand(0).dtype, true) && std::holds_alternative<double>(c.attr(1))) {
+    fall_back("integers times a floating number");
+  }
+  infer_along(c);
 }
 
 void infer_take(InferContext& c) {
@@ -204,6 +222,9 @@ void infer_index_put(InferContext& c) {
   if (!fits) {
     fall_back("these indices or values do not fit the tensor");
   }
+  for (size_t i = 1; i <= static_cast<size_t>(c.get_int(0)); ++i) {
+    check_runs(c, c.operand(0).numel(), i);
+  }
   like_operand<0>(c);
 }
 
@@ -220,7 +241,7 @@ constinit const Op kRows[] = {
     ROW("scatter.value_reduce", infer_scatter<kAddMultiply>),
     ROW("scatter_add", infer_scatter<kNoReduction>),
     ROW("scatter_reduce.two", infer_scatter<kReductions>),
-    ROW("index_add", infer_along),
+    ROW("index_add", infer_index_add),
     ROW("index_copy", infer_along),
     ROW("index_reduce", infer_along),
     ROW("index_fill.int_Scalar", infer_along),

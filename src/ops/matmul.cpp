@@ -26,9 +26,12 @@ void check_dtypes(const InferContext& c, size_t a, size_t b) {
   }
 }
 
-// Operand 0 of the add* forms: same dtype, expandable to the result.
+// Operand 0 of the add* forms: same dtype, expandable to the result. Attributes 0 and 1 are the factors.
 void add_sum(InferContext& c, const Dims& dims) {
-  same_dtype(c, 0, 1);
+  bool fraction = std::holds_alternative<double>(c.attr(0)) || std::holds_alternative<double>(c.attr(1));
+  if (is_integral(same_dtype(c, 0, 1), true) && fraction) {
+    fall_back("integers times a floating number");
+  }
   Dims self = c.operand(0).dims;
   bool fits = self.size() <= dims.size();
   for (size_t i = 1; fits && i <= self.size(); ++i) {

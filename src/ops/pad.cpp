@@ -97,7 +97,8 @@ void infer_pixel_shuffle(InferContext& c) {
 void infer_pixel_unshuffle(InferContext& c) {
   Dims dims = c.operand(0).dims;
   int64_t r = c.get_int(0);
-  if (dims.size() < 3 || r <= 0 || dims[dims.size() - 2] % r || dims[dims.size() - 1] % r) {
+  bool divides = dims.size() >= 3 && r > 0 && dims[dims.size() - 2] % r == 0 && dims[dims.size() - 1] % r == 0;
+  if (!divides || num_elements(dims) == 0) { // ATen gives an empty input back as it is
     fall_back("pixel_unshuffle of these sizes");
   }
   dims[dims.size() - 3] *= r * r;

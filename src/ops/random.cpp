@@ -112,6 +112,19 @@ void expand_bernoulli(ExpandContext& c) {
   c.set(0, draw(c).uniform(dtype) < c.raw(P).to(dtype));
 }
 
+// The same, of a tensor of probabilities. A number's are known when it is recorded; these make the run fail.
+template <size_t P>
+void expand_checked_bernoulli(ExpandContext& c) {
+  Ex p = c.raw(P).to(compute_type(c.raw(P).dtype()));
+  Ex fits = reduce_min((p >= 0.0) & (p <= 1.0), all_dims(p.type().dims.size())).reshape({});
+  Ex zero = p.constant(0);
+  ValueId operands[] = {fits.id(), zero.id()};
+  Type type = zero.type();
+  const Op& check = *find_op("aten::_functional_assert_async.msg");
+  Ex checked(&c.b(), c.b().library(check, operands, {std::string("Expected p_in >= 0 && p_in <= 1")}, {&type, 1}));
+  c.set(0, draw(c).uniform(p.dtype()) < p + checked);
+}
+
 void infer_bernoulli_tensor(InferContext& c) {
   require_float(c, 1);
   if (broadcast_dims(c.operand(0).dims, c.operand(1).dims) != c.operand(0).dims) {
@@ -204,14 +217,16 @@ constinit const Op kRows[] = {
     ROW("exponential_", like_float_operand<0>, expand_exponential),
     ROW("cauchy_", like_float_operand<0>, expand_cauchy),
     ROW("geometric_", like_operand<0>, expand_geometric),
-    ROW("bernoulli", like_float_operand<0>, expand_bernoulli<0>),
+    ROW("bernoulli", like_float_operand<0>, expand_checked_bernoulli<0>),
     ROW("bernoulli.p", like_operand<0>, expand_bernoulli<1>),
     ROW("bernoulli_.float", like_operand<0>, expand_bernoulli<1>),
-    ROW("bernoulli_.Tensor", infer_bernoulli_tensor, expand_bernoulli<1>),
+    ROW("bernoulli_.Tensor", infer_bernoulli_tensor, expand_checked_bernoulli<1>),
     ROW("random_", infer_random, expand_random),
     ROW("random_.to", infer_random, expand_random),
     ROW("random_.from", infer_random, expand_random),
     ROW("native_dropout", infer_dropout, expand_dropout),
+    // Gives back operand 1; the run fails where operand 0 is false.
+    {.name = "aten::_functional_assert_async.msg", .kind = OpKind::kLibrary, .infer = like_operand<1>},
 };
 
 } // namespace

@@ -15,9 +15,7 @@ DType common_type(const Graph& trace, const Node& node) {
   switch (node.op->rule) {
     case TypeRule::kCompare:
     case TypeRule::kBool:
-      return promote(trace, operands, 0);
-    case TypeRule::kTail:
-      return promote(trace, operands, 1);
+      return promote(trace, operands);
     default:
       return trace.type(node.first_result).dtype;
   }

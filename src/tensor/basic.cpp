@@ -4,6 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -19,6 +20,7 @@
 #include <torch/library.h>
 
 #include "tensor/errors.h"
+#include "tensor/promotion.h"
 #include "tensor/recorder.h"
 
 namespace torch_xla {
@@ -137,6 +139,10 @@ at::Tensor& set_nothing(at::Tensor& self) {
 void record_stream(at::Tensor& /*self*/, c10::Stream /*stream*/) {} // all streams run in one order
 
 at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
+  if (!fits(value, self.scalar_type())) {
+    // Raises ATen's error; a tensor of one element takes what is infinite in a 16-bit float.
+    at::empty({self.numel() == 1 ? 1 : 2}, self.options().device(at::kCPU)).fill_(value);
+  }
   if (self.numel() == 0) {
     return self;
   }
@@ -164,6 +170,22 @@ at::Tensor& zero_(at::Tensor& self) {
 // ATen's own writes by a kernel of the device alone.
 at::Tensor& conj_physical_(at::Tensor& self) {
   return self.is_complex() ? self.copy_(self.conj()) : self;
+}
+
+// As eager makes the value of x[i] = number and of where(mask, x, number): too large for a 16-bit float is infinite there, not an error.
+at::Tensor scalar_tensor(
+    const at::Scalar& value,
+    std::optional<c10::ScalarType> dtype,
+    std::optional<c10::Layout> /*layout*/,
+    std::optional<c10::Device> device,
+    std::optional<bool> /*pin_memory*/) {
+  check_device(device);
+  at::Tensor cpu = at::detail::scalar_tensor_static(value, c10::dtype_or_default(dtype), at::kCPU);
+  if (!is_native(to_dtype(cpu.scalar_type()))) {
+    return upload_adopted(cpu);
+  }
+  Recording recording;
+  return recording.wrap(recording.read_operand(cpu));
 }
 
 // Compatible: plain strided tensors of the CPU and this device, so that module.to(device) keeps Parameter objects and tied weights.
@@ -228,6 +250,7 @@ void register_basic_kernels(torch::Library& m) {
   m.impl("set_", TORCH_FN(set_nothing));
   m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   m.impl("record_stream", TORCH_FN(record_stream));
+  m.impl("scalar_tensor", TORCH_FN(scalar_tensor));
   m.impl("fill_.Scalar", TORCH_FN(fill_number));
   m.impl("fill_.Tensor", TORCH_FN(fill_tensor));
   m.impl("zero_", TORCH_FN(zero_));

@@ -1,6 +1,7 @@
 // The boxed kernel of all rows without an unboxed one: takes a call apart by its schema into operands and attributes.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include <c10/core/DefaultDtype.h>
 #include <torch/library.h>
 
 #include "core/errors.h"
@@ -22,8 +23,10 @@ constexpr int64_t kMaxRank = 64; // of TensorIterator
 class BoxedRow final : public c10::OperatorKernel {
  public:
   explicit BoxedRow(const RowOverload& row) : row_(row) {
-    for (const c10::Argument& argument : row.handle->schema().arguments()) {
-      roles_.push_back(role_of(argument, *row.op));
+    const c10::FunctionSchema& schema = row.handle->schema();
+    for (size_t i = 0; i < schema.arguments().size(); ++i) {
+      roles_.push_back(role_of(schema.arguments()[i], *row.op));
+      may_lie_on_host_.push_back(may_lie_on_host(schema, i));
     }
     std::string_view name = row.op->name;
     if (name.starts_with("aten::div.") && name.ends_with("_mode")) {
@@ -55,9 +58,20 @@ class BoxedRow final : public c10::OperatorKernel {
     Call call;
     size_t base = stack.size() - roles_.size();
     for (size_t i = 0; i < roles_.size(); ++i) {
+      size_t first = call.tensors.size();
       take_argument(stack[base + i], roles_[i], call);
+      for (size_t t = first; may_lie_on_host_[i] && t < call.tensors.size(); ++t) {
+        upload_operand(call.tensors[t]);
+      }
     }
     return call;
+  }
+
+  // Numbers (0-d) become parameters of the program.
+  static void upload_operand(at::Tensor& t) {
+    if (t.defined() && !is_xla_tensor(t) && t.dim() > 0) {
+      t = t.to(c10::DeviceType::PrivateUse1);
+    }
   }
 
   bool find_obstacle(const Call& call, std::string* reason) const {
@@ -80,7 +94,7 @@ class BoxedRow final : public c10::OperatorKernel {
       }
     }
     for (const at::Tensor& t : call.outs) {
-      if (!is_xla_tensor(t) || !is_native(to_dtype(t.scalar_type()))) {
+      if (!is_xla_tensor(t) || !is_native(to_dtype(t.scalar_type())) || overlaps_itself(t)) {
         *reason = "the out tensor cannot be written natively";
         return true;
       }
@@ -152,6 +166,9 @@ class BoxedRow final : public c10::OperatorKernel {
     }
     auto read = [&](Recording& recording) {
       InlineVec<ValueId, 4> operands = read_operands(recording, call);
+      if (is_lifted(call)) {
+        operands[0] = recording.convert(operands[0], to_dtype(c10::get_default_dtype_as_scalartype()));
+      }
       if (random) {
         operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.first)));
         operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.second)));
@@ -169,10 +186,16 @@ class BoxedRow final : public c10::OperatorKernel {
       // Resizing may have cut the trace, so the operands are read again.
       operands = read(*recording);
     } else if (row_.convention == Convention::kInplace) {
-      check_inplace(call.tensors[0], types[0]);
+      check_inplace(call, types[0]);
     }
     ValueId first = recording->node(*row_.op, std::move(operands), std::move(call.attrs), types);
     return deliver(*recording, call, first, types);
+  }
+
+  // The program's default dtype is unknown to the trace.
+  bool is_lifted(const Call& call) const {
+    return (row_.op->traits & kLiftedByNumber) && c10::isIntegralType(call.tensors[0].scalar_type(), true) &&
+        std::holds_alternative<double>(call.attrs[0]);
   }
 
   static InlineVec<ValueId, 4> read_operands(Recording& recording, const Call& call) {
@@ -194,34 +217,52 @@ class BoxedRow final : public c10::OperatorKernel {
     return std::move(context.results());
   }
 
-  // Which conversions of the result are allowed differs among ATen's operations: the CPU decides.
+  // Which conversions of the result and which operands as out are allowed differs among ATen's operations: the CPU decides.
   void check_outs(const Call& call, const std::vector<Type>& types) const {
     for (size_t i = 0; i < call.outs.size(); ++i) {
-      if (to_dtype(call.outs[i].scalar_type()) != types[i].dtype) {
+      const at::Tensor& out = call.outs[i];
+      if (to_dtype(out.scalar_type()) != types[i].dtype) {
         throw UserError(ErrorKind::NotImplemented, "an out tensor of another dtype than the result");
+      }
+      auto is_out = [&](const at::Tensor& t) { return t.is_same(out); };
+      if (reads_while_writing() && std::any_of(call.tensors.begin(), call.tensors.end(), is_out)) {
+        throw UserError(ErrorKind::NotImplemented, "an out tensor that is an operand");
       }
     }
   }
 
   void resize_outs(const Call& call, const std::vector<Type>& types) const {
-    bool separate = is_row_of(index_ops()) || is_row_of(order_ops()) || is_row_of(join_ops());
     for (size_t i = 0; i < call.outs.size(); ++i) {
       at::native::resize_output(call.outs[i], to_ref(types[i].dims));
-      at::assert_no_internal_overlap(call.outs[i]); // of an expanded tensor resizing makes a dense one
-      for (size_t j = 0; separate && j < call.tensors.size(); ++j) {
-        if (is_xla_tensor(call.tensors[j])) {
-          at::assert_no_overlap(call.outs[i], call.tensors[j]);
-        }
+      if (reads_while_writing()) {
+        check_separate(call.outs[i], call.tensors);
       }
     }
   }
 
-  static void check_inplace(const at::Tensor& self, const Type& type) {
+  // ATen's kernels read operands after they began to write, so that it refuses memory in common.
+  bool reads_while_writing() const {
+    return is_row_of(index_ops()) || is_row_of(order_ops()) || is_row_of(join_ops());
+  }
+
+  static void check_separate(const at::Tensor& written, std::span<const at::Tensor> operands) {
+    for (const at::Tensor& t : operands) {
+      if (is_xla_tensor(t)) {
+        at::assert_no_overlap(written, t);
+      }
+    }
+  }
+
+  void check_inplace(const Call& call, const Type& type) const {
+    const at::Tensor& self = call.tensors[0];
     TORCH_CHECK(
         to_ref(type.dims) == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ", to_ref(type.dims));
     c10::ScalarType from = to_scalar_type(type.dtype);
     TORCH_CHECK(
         c10::canCast(from, self.scalar_type()), "result type ", from, " can't be cast to the desired output type ", self.scalar_type());
+    if (is_row_of(index_ops())) {
+      check_separate(self, std::span(call.tensors).subspan(1));
+    }
   }
 
   std::vector<at::Tensor> deliver(Recording& recording, const Call& call, ValueId first, const std::vector<Type>& types) const {
@@ -281,6 +322,7 @@ class BoxedRow final : public c10::OperatorKernel {
 
   RowOverload row_;
   std::vector<ArgumentRole> roles_;
+  std::vector<bool> may_lie_on_host_; // parallel to roles_
   const Op* true_division_ = nullptr; // for the rows div.*_mode
 };
 

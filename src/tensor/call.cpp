@@ -2,6 +2,7 @@
 #include "tensor/call.h"
 
 #include "core/errors.h"
+#include "tensor/promotion.h"
 
 namespace torch_xla {
 namespace {
@@ -85,6 +86,7 @@ constexpr Distribution kDistributions[] = {
     {"aten::exponential_", [](double rate, double) { return rate > 0; }},
     {"aten::cauchy_", [](double, double sigma) { return sigma > 0; }},
     {"aten::geometric_", [](double p, double) { return p > 0 && p < 1; }},
+    {"aten::native_dropout", [](double p, double) { return p >= 0 && p <= 1; }},
     {"aten::bernoulli.p", [](double p, double) { return p >= 0 && p <= 1; }},
     {"aten::bernoulli_.float", [](double p, double) { return p >= 0 && p <= 1; }},
 };
@@ -101,6 +103,41 @@ constexpr Mode kModes[] = {
     {"aten::div.Tensor_mode", "trunc", "floor"},
     {"aten::div.Scalar_mode", "trunc", "floor"},
 };
+
+// Rows with a number among the attributes that ATen converts to the type of operand 0.
+struct NumberAttribute {
+  const char* row;
+  size_t attribute;
+};
+constexpr NumberAttribute kNumberAttributes[] = {{"aten::constant_pad_nd", 1}, {"aten::pow.Tensor_Scalar", 0}};
+
+at::Scalar number_of(const Attr& attr) {
+  auto* real = std::get_if<double>(&attr);
+  auto* whole = std::get_if<int64_t>(&attr);
+  return real ? at::Scalar(*real) : at::Scalar(whole ? *whole : int64_t{0});
+}
+
+// Wider floats take any power; an integer to a real power becomes one.
+bool converts_number(std::string_view row, c10::ScalarType type, const Attr& attr) {
+  bool power = row == "aten::pow.Tensor_Scalar";
+  return !power || c10::isReducedFloatingType(type) || (c10::isIntegralType(type, true) && std::holds_alternative<int64_t>(attr));
+}
+
+bool fits_attributes(std::string_view row, const Call& call) {
+  for (const NumberAttribute& n : kNumberAttributes) {
+    if (row == n.row) {
+      c10::ScalarType type = call.tensors[0].scalar_type();
+      return !converts_number(row, type, call.attrs[n.attribute]) || fits(number_of(call.attrs[n.attribute]), type);
+    }
+  }
+  return true;
+}
+
+// ATen's gradients of these take the result for the input, which needs a slope that keeps the sign.
+bool fits_result(std::string_view row, const Call& call) {
+  bool by_result = (row == "aten::elu_backward" || row == "aten::leaky_relu_backward") && std::get<bool>(call.attrs[0]);
+  return !by_result || call.numbers[0].toDouble() >= 0;
+}
 
 } // namespace
 
@@ -122,6 +159,11 @@ ArgumentRole role_of(const c10::Argument& argument, const Op& op) {
   bool number = kind == c10::TypeKind::NumberType && op.kind == OpKind::kPointwise;
   bool random_parameter = kind == c10::TypeKind::FloatType && (op.traits & kRandom);
   return number || random_parameter ? ArgumentRole::kNumber : ArgumentRole::kAttribute;
+}
+
+bool may_lie_on_host(const c10::FunctionSchema& schema, size_t argument) {
+  const std::string& name = schema.arguments()[argument].name();
+  return (name == "indices" && is_tensor_list(schema.arguments()[argument].type())) || (schema.name() == "aten::bernoulli_" && name == "p");
 }
 
 void take_argument(const c10::IValue& value, ArgumentRole role, Call& call) {
@@ -160,7 +202,7 @@ bool has_valid_parameters(std::string_view row, const Call& call) {
       return false;
     }
   }
-  return true;
+  return fits_attributes(row, call) && fits_result(row, call);
 }
 
 } // namespace torch_xla

@@ -26,6 +26,8 @@ struct Call {
   std::optional<at::Generator> generator;
 };
 
+// Arguments whose tensors ATen's device kernels take from the CPU as well: index tensors, probabilities.
+bool may_lie_on_host(const c10::FunctionSchema& schema, size_t argument);
 void take_argument(const c10::IValue& value, ArgumentRole role, Call& call);
 // Whether ATen computes with these numbers and words; otherwise it raises an error.
 bool has_valid_parameters(std::string_view row, const Call& call);

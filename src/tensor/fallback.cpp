@@ -7,6 +7,7 @@
 #include "core/env.h"
 #include "core/metrics.h"
 #include "tensor/api.h"
+#include "tensor/call.h"
 #include "tensor/copy.h"
 #include "tensor/errors.h"
 #include "tensor/recorder.h"
@@ -160,16 +161,18 @@ class FallbackCall {
   std::vector<Exchange> exchanges_;
 };
 
-// Eager's error for a call that mixes the device with CPU tensors; numbers (0-d) may mix, index tensors of the CPU too.
+// Eager's error for a call that mixes the device with CPU tensors; numbers (0-d) may mix where they are only read.
 void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  bool indexing = op.schema().name().find("index") != std::string::npos;
-  for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i) {
-    if (!stack[i].isTensor() || !stack[i].toTensor().defined()) {
+  size_t count = op.schema().arguments().size();
+  for (size_t i = 0; i < count; ++i) {
+    const c10::IValue& value = stack[stack.size() - count + i];
+    if (!value.isTensor() || !value.toTensor().defined()) {
       continue;
     }
-    const at::Tensor& t = stack[i].toTensor();
+    const at::Tensor& t = value.toTensor();
+    bool number = t.dim() == 0 && !op.schema().arguments()[i].is_out();
     TORCH_CHECK(
-        is_xla_tensor(t) || t.dim() == 0 || indexing,
+        is_xla_tensor(t) || number || may_lie_on_host(op.schema(), i),
         "Expected all tensors to be on the same device, but found at least two devices, xla:0 and ",
         t.device(),
         "! (when checking ",

@@ -1,5 +1,5 @@
 // Which pointwise calls the rows take, and which are left to ATen, that it may refuse them.
-#include <ATen/MemoryOverlap.h>
+#include <algorithm>
 
 #include "tensor/api.h"
 #include "tensor/pointwise.h"
@@ -18,12 +18,32 @@ ScalarType type_of(const PointwiseArg& arg) {
   return arg.tensor && arg.tensor->defined() ? arg.tensor->scalar_type() : ScalarType::Undefined;
 }
 
-// Only a number can be known not to be zero without a sync.
-bool may_be_zero(const PointwiseArg& arg) {
-  if (arg.tensor && arg.tensor->device().type() == c10::DeviceType::CPU && arg.tensor->dim() == 0) {
-    return arg.tensor->item().toDouble() == 0;
+// The number that an argument is; none for tensors of the device.
+std::optional<at::Scalar> number_of(const PointwiseArg& arg) {
+  if (arg.scalar) {
+    return *arg.scalar;
   }
-  return !arg.scalar || arg.scalar->toDouble() == 0;
+  bool on_host = arg.tensor && arg.tensor->defined() && arg.tensor->device().type() == c10::DeviceType::CPU;
+  return on_host && arg.tensor->dim() == 0 ? std::optional<at::Scalar>(arg.tensor->item()) : std::nullopt;
+}
+
+// Only a number can be known not to be zero without a sync. It may become zero in the type that is divided in.
+bool may_be_zero(const PointwiseArg& arg, ScalarType type) {
+  std::optional<at::Scalar> number = number_of(arg);
+  return !number || wrap_to(to_dtype(type), number->toLong()) == 0;
+}
+
+// A value of the device counts as fitting if its type does.
+bool argument_fits(const PointwiseArg& arg, ScalarType type) {
+  std::optional<at::Scalar> number = number_of(arg);
+  return number ? fits(*number, type) : all_fit(type_of(arg), type);
+}
+
+bool refuses_numbers(const Op& op, std::span<const PointwiseArg> args, ScalarType type) {
+  bool fills = op.traits & kMask; // with its last argument, be it a number or a tensor
+  return std::any_of(args.begin(), args.end(), [&](const PointwiseArg& arg) {
+    return (arg.scalar || (fills && &arg == &args.back())) && !argument_fits(arg, type);
+  });
 }
 
 bool refuses_operands(const Op& op, std::span<const PointwiseArg> args) {
@@ -41,7 +61,7 @@ bool refuses_operands(const Op& op, std::span<const PointwiseArg> args) {
   if (args.size() > 1 && std::all_of(args.begin() + 1, args.end(), missing)) {
     return true;
   }
-  if ((op.traits & kNonNegative) && args[1].scalar && args[1].scalar->toDouble() < 0) {
+  if ((op.traits & kNonNegative) && args[1].scalar && !(args[1].scalar->toDouble() >= 0 && std::isfinite(args[1].scalar->toDouble()))) {
     return true;
   }
   if (!(op.traits & kMask)) {
@@ -56,14 +76,36 @@ bool refuses_operands(const Op& op, std::span<const PointwiseArg> args) {
 bool is_refused(const Op& op, std::span<const PointwiseArg> args) {
   ScalarType type = op.rule == TypeRule::kSelf ? type_of(args[0]) : promoted_type(op.rule == TypeRule::kTail ? args.subspan(1) : args);
   bool integral = c10::isIntegralType(type, true);
-  if ((op.traits & kDivides) && integral && may_be_zero(args[1])) {
+  if ((op.traits & kDivides) && integral && may_be_zero(args[1], type)) {
+    return true;
+  }
+  if ((op.traits & kNumbersFit) && refuses_numbers(op, args, type)) {
     return true;
   }
   bool wrong_type = op.traits & (integral ? kFloatOnly : kNoFloat) || ((op.traits & kNoBool) && type == ScalarType::Bool);
   return wrong_type || refuses_operands(op, args);
 }
 
+// A factor other than 1, which most calls have.
+bool refuses_alpha(const Op& op, std::span<const PointwiseArg> args) {
+  const at::Scalar& alpha = *args.back().scalar;
+  if (has_unit_alpha(op, args)) {
+    return false;
+  }
+  ScalarType type = promoted_type(args.first(args.size() - 1));
+  bool kind_fits = alpha.isBoolean() ? type == ScalarType::Bool : c10::isFloatingType(type) || alpha.isIntegral(false);
+  return !kind_fits || !fits(alpha, type);
+}
+
 } // namespace
+
+bool has_unit_alpha(const Op& op, std::span<const PointwiseArg> args) {
+  if (!(op.traits & kUnitAlpha)) {
+    return false;
+  }
+  const at::Scalar& alpha = *args.back().scalar;
+  return alpha.isFloatingPoint() ? alpha.toDouble() == 1.0 : alpha.isIntegral(false) && alpha.toLong() == 1;
+}
 
 bool is_native_call(const Op& op, std::span<const PointwiseArg> args) {
   for (const PointwiseArg& arg : args) {
@@ -74,15 +116,36 @@ bool is_native_call(const Op& op, std::span<const PointwiseArg> args) {
       return false;
     }
   }
+  if ((op.traits & kUnitAlpha) && refuses_alpha(op, args)) {
+    return false;
+  }
   return !(op.traits & kRefuses) || !is_refused(op, args);
 }
 
 bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::Tensor& out) {
-  return is_xla_tensor(out) && out.scalar_type() == result_dtype(op, args);
+  return is_xla_tensor(out) && out.scalar_type() == result_dtype(op, args) && !overlaps_itself(out);
 }
 
+// True also for strides that only might make elements meet: ATen takes those.
 bool overlaps_itself(const at::Tensor& t) {
-  return at::has_internal_overlap(t) == at::MemOverlap::Yes;
+  if (t.is_non_overlapping_and_dense() || t.numel() == 0) {
+    return false;
+  }
+  std::vector<std::pair<int64_t, int64_t>> dims; // stride, size
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.size(d) > 1) {
+      dims.emplace_back(t.stride(d), t.size(d));
+    }
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0; // of the dims with smaller strides
+  for (auto [stride, size] : dims) {
+    if (stride <= reach) {
+      return true;
+    }
+    reach += stride * (size - 1);
+  }
+  return false;
 }
 
 } // namespace torch_xla

@@ -56,13 +56,21 @@ void check_cast(const PointwiseResult& result, const at::Tensor& out) {
   TORCH_CHECK(c10::canCast(from, out.scalar_type()), "result type ", from, " can't be cast to the desired output type ", out.scalar_type());
 }
 
-bool is_one(const at::Scalar& s) {
-  return s.isFloatingPoint() ? s.toDouble() == 1.0 : s.isIntegral(false) && s.toLong() == 1;
+// The program's default dtype, for which a floating number stands beside integers, is unknown to the trace.
+void lift_compared(Recording& recording, std::span<const PointwiseArg> args, InlineVec<ValueId, 4>& operands) {
+  auto is = [&](bool (*kind)(DType)) { return [&recording, kind](ValueId v) { return kind(recording.type(v).dtype); }; };
+  auto integral = [](DType t) { return is_integral(t, true); };
+  if (std::any_of(operands.begin(), operands.end(), is(integral)) && std::any_of(operands.begin(), operands.end(), is(is_float))) {
+    DType type = to_dtype(promoted_type(args));
+    for (ValueId& v : operands) {
+      v = recording.convert(v, type);
+    }
+  }
 }
 
 ValueId record_node(Recording& recording, const Op& op, const PointwiseResult& result, std::span<const PointwiseArg> args, Attrs attrs) {
   InlineVec<ValueId, 4> operands;
-  if ((op.traits & kUnitAlpha) && is_one(*args.back().scalar)) {
+  if (has_unit_alpha(op, args)) {
     args = args.first(args.size() - 1);
   }
   for (const PointwiseArg& arg : args) {
@@ -71,6 +79,9 @@ ValueId record_node(Recording& recording, const Op& op, const PointwiseResult& r
     } else {
       operands.push_back(arg.tensor && arg.tensor->defined() ? recording.read_operand(*arg.tensor) : kNoValue);
     }
+  }
+  if (op.rule == TypeRule::kCompare) {
+    lift_compared(recording, args, operands);
   }
   return recording.node(op, std::move(operands), std::move(attrs), result.type);
 }

@@ -28,6 +28,8 @@ struct PointwiseResult {
 // False when an argument is of a dtype or on a device that the row does not compute on: the CPU fallback takes the call then (and raises
 // ATen's error for tensors on two devices or a dtype that the operation does not have).
 bool is_native_call(const Op& op, std::span<const PointwiseArg> args);
+// The last argument is a factor (kUnitAlpha) and 1: it is not recorded.
+bool has_unit_alpha(const Op& op, std::span<const PointwiseArg> args);
 // Whether the row writes into out: of its result's dtype. Which conversions are allowed differs among ATen's operations: the CPU decides.
 bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::Tensor& out);
 // Several elements share one place, as expand makes them: writes are left to ATen, which refuses most.

@@ -2,6 +2,7 @@
 #include "tensor/promotion.h"
 
 #include <c10/core/DefaultDtype.h>
+#include <c10/util/TypeCast.h>
 
 namespace torch_xla {
 namespace {
@@ -46,7 +47,27 @@ class Promotion {
   ScalarType number_ = ScalarType::Undefined;
 };
 
+template <class T>
+bool fits_as(const at::Scalar& number) {
+  if (number.isComplex()) {
+    return !c10::overflows<T>(number.toComplexDouble());
+  }
+  return number.isFloatingPoint() ? !c10::overflows<T>(number.toDouble()) : !c10::overflows<T>(number.toLong());
+}
+
 } // namespace
+
+bool fits(const at::Scalar& number, ScalarType type) {
+  switch (type) {
+#define XLA_FITS(T, NAME) \
+  case ScalarType::NAME:  \
+    return fits_as<T>(number);
+    AT_FORALL_SCALAR_TYPES_AND3(Bool, Half, BFloat16, XLA_FITS)
+#undef XLA_FITS
+    default:
+      return true;
+  }
+}
 
 ScalarType promoted_type(std::span<const PointwiseArg> args) {
   Promotion promotion;

@@ -87,19 +87,20 @@ TEST(PromoteTest, Categories) {
   ValueId i64_0d = g.add_parameter({DType::I64, {}});
   ValueId number = g.add_scalar(DType::F64);
   ValueId whole = g.add_scalar(DType::I64);
-  auto of = [&](std::vector<ValueId> operands) { return promote(g, operands, 0); };
-  EXPECT_EQ(of({i32, number}), DType::F32);
+  auto of = [&](std::vector<ValueId> operands) { return promote(g, operands); };
+  EXPECT_EQ(of({i32, number}), DType::F64);
   EXPECT_EQ(of({i32, whole}), DType::I32);
   EXPECT_EQ(of({mask, whole}), DType::I64);
   EXPECT_EQ(of({bf16, f64_0d}), DType::BF16);
   EXPECT_EQ(of({i32, f64_0d}), DType::F64);
   EXPECT_EQ(of({i32, i64_0d}), DType::I32);
-  EXPECT_EQ(of({i64_0d, number}), DType::F32);
+  EXPECT_EQ(of({i64_0d, number}), DType::F64);
   EXPECT_EQ(of({f64_0d, number}), DType::F64);
-  EXPECT_EQ(of({number, whole}), DType::F32);
+  EXPECT_EQ(of({number, whole}), DType::F64);
   EXPECT_EQ(of({bf16, i32}), DType::BF16);
   EXPECT_EQ(of({i32, kNoValue}), DType::I32);
-  EXPECT_EQ(promote(g, std::vector<ValueId>{mask, i32, whole}, 1), DType::I32);
+  EXPECT_EQ(of({bf16, number}), DType::BF16);
+  EXPECT_EQ(of({mask, i32, whole}), DType::I32);
 }
 
 TEST(BroadcastTest, FollowsNumpyAndATensWords) {

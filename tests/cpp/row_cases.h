@@ -184,7 +184,7 @@ class CaseReader {
     for (ValueId v : operands_) {
       dims = v == kNoValue ? dims : broadcast_dims(dims, case_.trace.type(v).dims);
     }
-    DType dtype = promote(case_.trace, operands, op_->rule == TypeRule::kTail ? 1 : 0);
+    DType dtype = promote(case_.trace, operands.subspan(op_->rule == TypeRule::kTail ? 1 : 0));
     switch (op_->rule) {
       case TypeRule::kPromoteFloat:
         return {is_float(dtype) ? dtype : DType::F32, dims};

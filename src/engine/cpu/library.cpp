@@ -2,6 +2,7 @@
 #include "engine/cpu/library.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/aminmax.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -83,6 +84,16 @@ std::optional<c10::OperatorHandle> find_out_form(const std::string& name, const 
   return std::nullopt;
 }
 
+// ATen's backward passes over indices out of range, as its forward refuses them; here the forward need not have run.
+void check_embedding_indices(const torch::jit::Stack& args) {
+  const at::Tensor& indices = args[1].toTensor();
+  if (indices.numel() == 0) {
+    return;
+  }
+  auto [low, high] = at::aminmax(indices);
+  TORCH_CHECK_INDEX(low.item().toLong() >= 0 && high.item().toLong() < args[2].toInt(), "index out of range in self");
+}
+
 } // namespace
 
 struct LibraryCall::Impl {
@@ -155,6 +166,9 @@ void LibraryCall::Impl::call(torch::jit::Stack& args) const {
   if (product) {
     product(operands, outs[0]);
     return;
+  }
+  if (name == "aten::embedding_dense_backward") {
+    check_embedding_indices(args);
   }
   if (mutates) {
     args[0] = args[0].toTensor().clone();

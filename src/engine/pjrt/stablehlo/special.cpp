@@ -1,4 +1,4 @@
-// Special functions, reinterpreted bytes, and the recurrent layer.
+// Special functions, reinterpreted bytes, checks, and the recurrent layer.
 #include "engine/pjrt/stablehlo/call.h"
 
 namespace torch_xla::stablehlo {
@@ -123,12 +123,18 @@ void write_lstm_layer(Call& c) {
   c.set(3, text.constant_int(0, c.result_type(3)));
 }
 
+// No program of a plugin can raise.
+void write_assert(Call& c) {
+  c.set(0, c[1]);
+}
+
 constexpr Writer kWriters[] = {
     {"aten::erfinv", write_function<kErfInv>},
     {"aten::lgamma", write_function<kLgamma>},
     {"aten::digamma", write_function<kDigamma>},
     {"aten::i0", write_i0},
     {"aten::view_copy.dtype", write_reinterpret},
+    {"aten::_functional_assert_async.msg", write_assert},
     {"aten::mkldnn_rnn_layer", write_lstm_layer},
 };
 

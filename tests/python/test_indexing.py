@@ -1,0 +1,185 @@
+"""Indices, masks and probabilities of the CPU work on tensors of the device, as on CUDA; other operands do not mix."""
+
+import itertools
+
+import pytest
+import torch
+from test_forms import check
+from torch import nn
+
+import torch_xla
+import torch_xla.debug.metrics as met
+
+PLACES = torch.tensor([2, 0, 1])
+ROWS = torch.tensor([True, False, True, True])
+CELLS = torch.tensor([[True, False, True], [False] * 3, [True] * 3, [False, True, False]])
+
+INDICES = {
+    "places": PLACES,
+    "int32": PLACES.int(),
+    "negative": torch.tensor([-1, -4]),
+    "none": torch.zeros(0, dtype=torch.long),
+    "number": torch.tensor(2),
+    "pairs": (PLACES, PLACES),
+    "broadcast": (PLACES[:, None], torch.tensor([0, 2])),
+    "rows": ROWS,
+    "rows_and_place": (ROWS, torch.tensor(1)),
+    "cells": CELLS,
+    "beside_slice": (slice(None), PLACES),
+    "rows_beside_slice": (ROWS, slice(1, None)),
+}
+
+
+def numbers(device):
+    return (torch.arange(12.0).reshape(4, 3) / 4).to(device)
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_read_by_indices_of_the_cpu(device, index):
+    check(lambda d: numbers(d)[index], "read")
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_write_by_indices_of_the_cpu(device, index):
+    def write(d, value):
+        x = numbers(d)
+        x[index] = value(x[index]) if callable(value) else value
+        return x
+
+    for value in (7.0, torch.tensor(5.0), lambda old: old * -2):
+        check(lambda d: write(d, value), "write")
+    check(lambda d: numbers(d).index_put_((PLACES,), numbers(d)[:3], accumulate=True), "accumulate")
+
+
+def test_indices_of_both_devices(device):
+    check(lambda d: numbers(d)[PLACES.to(d), PLACES], "read")
+
+
+@pytest.mark.parametrize("index", [PLACES, ROWS, (PLACES, PLACES)], ids=["places", "rows", "pairs"])
+def test_gradient_by_indices_of_the_cpu(device, index):
+    def gradient(d):
+        x = numbers(d).requires_grad_()
+        x[index].square().sum().backward()
+        return x.grad
+
+    check(gradient, "gradient")
+
+
+def test_index_of_the_cpu_is_native(device):
+    met.clear_all()
+    x = numbers(device)
+    x[PLACES] = x[PLACES] + 1
+    x[ROWS] = 0
+    torch_xla.sync(wait=True)
+    assert not [name for name in met.counter_names() if name.startswith("aten::index")]
+
+
+def test_probabilities_of_the_cpu(device):
+    zero_or_one = torch.tensor([0.0, 1.0, 1.0, 0.0])
+    check(lambda d: torch.empty(4, device=d).bernoulli_(zero_or_one), "bernoulli_")
+    check(lambda d: torch.empty(3, 4, device=d).bernoulli_(zero_or_one), "bernoulli_, broadcast")
+    check(lambda d: torch.empty(4, device=d).bernoulli_(torch.tensor(1.0)), "bernoulli_, a number")
+    check(lambda d: torch.bernoulli(zero_or_one.to(d), out=torch.empty(4, device=d)), "bernoulli, out")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.gather(0, torch.zeros(1, 3, dtype=torch.long)),
+        lambda x: x.index_select(0, PLACES),
+        lambda x: x.index_add_(0, PLACES, numbers("cpu")[:3]),
+        lambda x: x.masked_fill_(CELLS, 1),
+        lambda x: x.index_put_((PLACES,), numbers("cpu")[:3]),
+        lambda x: numbers("cpu")[PLACES.to(x.device)],
+        lambda x: torch.nonzero(x, out=torch.tensor(0)),
+    ],
+    ids=["gather", "index_select", "index_add", "masked_fill", "values", "cpu_self", "out"],
+)
+def test_other_operands_of_the_cpu_are_refused(device, call):
+    with pytest.raises(RuntimeError, match="device"):
+        call(numbers(device))
+
+
+def train(model, loss_of_step, steps=20):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of_step(step)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def rollout_losses(device):
+    """REINFORCE with a replay of transitions whose actions, ends of episodes and minibatches are tensors of the CPU."""
+    torch.manual_seed(0)
+    policy = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 3)).to(device)
+    generator = torch.Generator().manual_seed(1)
+
+    def loss_of_step(_):
+        states = torch.randn(16, 4, generator=generator)
+        actions = torch.randint(0, 3, (16,), generator=generator)
+        done = torch.rand(16, generator=generator) < 0.3
+        rewards = (states.sum(1) * (actions - 1)).to(device)
+        returns = rewards.clone()
+        for t in reversed(range(15)):
+            returns[t] += 0.9 * returns[t + 1] * (~done[t]).to(device)
+        returns[done] = rewards[done] - 1
+        chosen = policy(states.to(device)).log_softmax(-1)[torch.arange(16), actions]
+        batch = torch.randperm(16, generator=generator)[:8]
+        return -(chosen[batch] * returns[batch]).mean()
+
+    return train(policy, loss_of_step)
+
+
+def best_match(cost):
+    """The rows of `cost` that together cost least, one for each column."""
+    columns = range(cost.size(1))
+    return min(
+        itertools.permutations(range(cost.size(0)), cost.size(1)),
+        key=lambda rows: sum(cost[r, c] for r, c in zip(rows, columns)),
+    )
+
+
+def matching_losses(device):
+    """A DETR-style loss: the CPU matches predictions to targets, its indices read and write on the device."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 5 * (4 + 4))).to(device)
+    images = torch.randn(2, 8).to(device)
+    labels = [torch.tensor([0, 2]), torch.tensor([1, 0, 2])]
+    boxes = [torch.rand(len(of_image), 4) for of_image in labels]
+    labels, boxes = [t.to(device) for t in labels], [t.to(device) for t in boxes]
+
+    def match(logits, predicted):
+        found = []
+        for image in range(2):
+            cost = torch.cdist(predicted[image], boxes[image], p=1) - logits[image].softmax(-1)[:, labels[image]]
+            rows = torch.tensor(best_match(cost.detach().cpu()))
+            order = rows.argsort()
+            found.append((rows[order], order))
+        return found
+
+    def loss_of_step(_):
+        out = model(images).reshape(2, 5, 8)
+        logits, predicted = out[..., :4], out[..., 4:].sigmoid()
+        found = match(logits, predicted)
+        index = (
+            torch.cat([torch.full_like(rows, i) for i, (rows, _) in enumerate(found)]),
+            torch.cat([rows for rows, _ in found]),
+        )
+        classes = torch.full((2, 5), 3, device=device)
+        classes[index] = torch.cat([labels[i][order] for i, (_, order) in enumerate(found)])
+        wanted = torch.cat([boxes[i][order] for i, (_, order) in enumerate(found)])
+        by_class = nn.functional.cross_entropy(logits.transpose(1, 2), classes)
+        return by_class + nn.functional.l1_loss(predicted[index], wanted)
+
+    return train(model, loss_of_step)
+
+
+@pytest.mark.parametrize("losses", [rollout_losses, matching_losses])
+def test_training_by_indices_of_the_cpu(device, losses):
+    expected, actual = losses("cpu"), losses(device)
+    assert expected[-1] < expected[0] or losses is rollout_losses
+    torch.testing.assert_close(torch.tensor(actual), torch.tensor(expected), rtol=1e-3, atol=1e-3)
