@@ -64,7 +64,7 @@ void infer_roll(InferContext& c) {
   Dims shifts = c.get_dims(0);
   Dims dims = c.get_dims(1);
   bool flat = dims.empty() && shifts.size() == 1;
-  bool nothing = c.operand(0).dims.empty() && !dims.empty();
+  bool nothing = (c.operand(0).dims.empty() && !dims.empty()) || c.operand(0).numel() == 0;
   if (nothing || (!flat && (dims.size() != shifts.size() || dims.empty()))) {
     fall_back("roll by these shifts");
   }

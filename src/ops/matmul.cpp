@@ -113,6 +113,9 @@ void infer_addbmm(InferContext& c) {
 Dims matrix_vector_dims(const InferContext& c, size_t a, size_t b) {
   Dims x = c.operand(a).dims;
   Dims y = c.operand(b).dims;
+  if (x.empty()) { // ATen's error is another one
+    fall_back("the matrix is a number");
+  }
   XLA_CHECK(x.size() == 2 && y.size() == 1, "vector + matrix @ vector expected, got ", 1, ", ", x.size(), ", ", y.size());
   XLA_CHECK(x[1] == y[0], "size mismatch, got input (", x[0], "), mat (", x[0], "x", x[1], "), vec (", y[0], ")");
   check_dtypes(c, a, b);

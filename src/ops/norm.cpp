@@ -34,9 +34,15 @@ DType statistics_dtype(const InferContext& c, size_t weight, size_t bias) {
   return dtype;
 }
 
+// Parameters have the input's dtype, or float32 beside a 16-bit one.
 void check_parameter(const InferContext& c, size_t i, const Dims& want) {
-  if (c.has(i) && c.operand(i).dims != want) {
-    fall_back("weight or bias of a wrong shape");
+  if (!c.has(i)) {
+    return;
+  }
+  DType input = c.operand(0).dtype;
+  DType dtype = c.operand(i).dtype;
+  if (c.operand(i).dims != want || (dtype != input && !(is_reduced_float(input) && dtype == DType::F32))) {
+    fall_back("a weight or bias of a wrong shape or dtype");
   }
 }
 

@@ -122,6 +122,9 @@ void require_float(const InferContext& context, size_t i) {
 }
 
 void require_rank(const InferContext& context, size_t i, size_t rank, const char* message) {
+  if (context.operand(i).dims.empty() && rank > 0) { // ATen's error is another one
+    fall_back(message);
+  }
   XLA_CHECK(context.operand(i).dims.size() == rank, message);
 }
 

@@ -35,6 +35,10 @@ void expand_log_softmax(ExpandContext& c) {
 
 // Operands gradient, output; attributes dim, input dtype.
 void infer_softmax_backward(InferContext& c) {
+  require_float(c, 0);
+  if (!(c.operand(0) == c.operand(1))) {
+    fall_back("a gradient that does not fit the output of softmax");
+  }
   wrap_dim(c.get_int(0), c.operand(0).dims.size());
   c.add_result(get_dtype(c, 1, c.operand(0).dtype), c.operand(0).dims);
 }
