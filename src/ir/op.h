@@ -62,6 +62,7 @@ struct Op {
   OpKind kind = OpKind::kPrim;
   TypeRule rule = TypeRule::kPromote;
   uint32_t traits = kNoTraits;
+  int order_of = -1; // from this operand on: result i lies in memory in the order of operand order_of + i, where that has its sizes
   Prim prim = Prim::kNone;
   Ex (*body)(const BodyArgs& args) = nullptr; // kPointwise
   void (*infer)(InferContext& context) = nullptr; // kComposite, kLibrary: result types; throws UserError for bad arguments

@@ -122,11 +122,12 @@ void expand_flash_backward(ExpandContext& c) {
   c.set(2, over_heads(batch_product(transposed(weights), g), c.operand(3)));
 }
 
-#define ROW(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kDenseRows, .infer = INFER, .expand = EXPAND}
+#define ROW(NAME, QUERY, INFER, EXPAND) \
+  {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kDenseRows, .order_of = QUERY, .infer = INFER, .expand = EXPAND}
 
 constinit const Op kRows[] = {
-    ROW("_scaled_dot_product_flash_attention_for_cpu", infer_flash, expand_flash),
-    ROW("_scaled_dot_product_flash_attention_for_cpu_backward", infer_flash_backward, expand_flash_backward),
+    ROW("_scaled_dot_product_flash_attention_for_cpu", 0, infer_flash, expand_flash),
+    ROW("_scaled_dot_product_flash_attention_for_cpu_backward", 1, infer_flash_backward, expand_flash_backward),
 };
 
 } // namespace

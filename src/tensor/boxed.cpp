@@ -279,7 +279,7 @@ class BoxedRow final : public c10::OperatorKernel {
       } else if (types[i].dtype == DType::Undefined) {
         results.emplace_back();
       } else {
-        results.push_back(recording.wrap(value, result_strides(call, types[i])));
+        results.push_back(recording.wrap(value, result_strides(call, types[i], i)));
       }
     }
     return results;
@@ -289,8 +289,18 @@ class BoxedRow final : public c10::OperatorKernel {
     return row_.op >= family.data() && row_.op < family.data() + family.size();
   }
 
+  // The operand that says in which order result i lies in memory, or null.
+  const at::Tensor* find_order(const Call& call, const Type& type, size_t i) const {
+    size_t operand = static_cast<size_t>(row_.op->order_of) + i;
+    bool given = row_.op->order_of >= 0 && operand < call.tensors.size() && call.tensors[operand].sizes() == to_ref(type.dims);
+    return given ? &call.tensors[operand] : nullptr;
+  }
+
   // Convolutions and pools give channels-last results for channels-last inputs, as eager's do.
-  Dims result_strides(const Call& call, const Type& type) const {
+  Dims result_strides(const Call& call, const Type& type, size_t i) const {
+    if (const at::Tensor* order = find_order(call, type, i)) {
+      return iterator_strides(type.dims, std::array{PointwiseArg(*order)});
+    }
     if (row_.op->traits & kKeepsOrder) {
       std::vector<PointwiseArg> args(call.tensors.begin(), call.tensors.end());
       return iterator_strides(type.dims, args);

@@ -221,3 +221,27 @@ def test_a_dispatch_mode_sees_each_operation(pair, device):
                 t.neg_()
     assert seen == ["mul", "add", "relu", "sin", "add_", "mul", "neg_"] * 2
     check(a, x)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_attention_layer_by_aot_eager(device, training):
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True).train(training)
+    x = torch.randn(2, 5, 16)
+    expected = layer(x)
+    layer.to(device)
+    actual = torch.compile(layer, backend="aot_eager")(x.to(device))
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)
+    actual.sum().backward()
+    assert all(parameter.grad is not None for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_attention_keeps_the_order_of_its_operands(device, packed):
+    qkv = torch.randn(3, 2, 5, 4, 8) if packed else torch.randn(3, 2, 4, 5, 8)
+    results = []
+    for place in ("cpu", device):
+        q, k, v = (t.detach().requires_grad_() for t in (qkv.transpose(2, 3) if packed else qkv).to(place).unbind(0))
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        results.append((y.stride(), y.transpose(1, 2).is_contiguous()))
+    assert results[0] == results[1]
