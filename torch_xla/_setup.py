@@ -1,6 +1,8 @@
 """Makes PyTorch know the device: its name, `torch.xla`, methods, the automatic sync."""
 
+import atexit
 import os
+import sys
 
 import torch
 from torch.utils import backend_registration
@@ -38,6 +40,11 @@ def _add_methods() -> None:
     backend_registration._generate_storage_methods_for_privateuse1_backend(NAME)
 
 
+def _finish() -> None:
+    """Waits for what is queued, so that its errors are known; after an exception that ends the process it is cancelled."""
+    _XLAC._xla_finish(getattr(sys, "last_type", None) is not None)
+
+
 def register() -> None:
     """Called once, when torch_xla is imported."""
     _XLAC._add_torch_folder(os.path.dirname(os.path.abspath(__file__)))
@@ -49,6 +56,7 @@ def register() -> None:
     _dlpack._install()
     torch.set_autocast_dtype(NAME, torch.bfloat16)
     _auto_sync.install()
+    atexit.register(_finish)
     # As for CPU tensors, backward runs on the thread that calls it, without two switches of threads.
     torch._C._set_multithreading_enabled(False)
 

@@ -1,6 +1,7 @@
 // Engine: compiles a lowered graph to an executable and runs it. Nothing above this folder knows which engine runs: engine() says.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -42,14 +43,23 @@ class EngineBuffer {
 };
 using EngineBufferRef = std::shared_ptr<EngineBuffer>;
 
+// The error of a run that was cancelled.
+constexpr const char* kCancelled = "the program that computes this value was cancelled by an interrupt";
+
 // What a run must know of the recording thread.
 struct RunOptions {
   int threads = 0; // 0: the engine's own choice
+  std::shared_ptr<const std::atomic<bool>> cancelled; // set on any thread: the run should fail soon, where it loses nothing; may be null
+
+  bool is_cancelled() const {
+    return cancelled && cancelled->load(std::memory_order_relaxed);
+  }
 };
 
 struct RunArgs {
   std::vector<EngineBufferRef> inputs; // parallel to Graph::parameters; the run drops each at its last use
   std::vector<bool> donated; // inputs[i] has no other reader: its memory may become an output's
+  std::vector<bool> restored; // donated, and a tensor's value again if the run fails: written as late as the program permits
   std::vector<uint64_t> scalars; // parallel to Graph::scalars: double or int64 bits
   RunOptions options;
   std::vector<EngineBufferRef> outputs; // filled by the run, parallel to Graph::outputs
@@ -70,7 +80,8 @@ class StepError : public UserError {
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Runs to the end on the calling thread (and the engine's pool). Throws UserError; then donated inputs may be lost, nothing else is.
+  // Runs to the end on the calling thread (and the engine's pool). Throws UserError; then inputs[i] is null or as it was for each of
+  // `restored`, other donated inputs may be lost, and nothing else is.
   virtual void run(RunArgs& args) = 0;
   // True where the device goes on by itself after start(), so that the next run can be started before this one has ended.
   virtual bool is_asynchronous() const {

@@ -53,6 +53,7 @@ enum OpTrait : uint32_t {
   kDenseRows = 1u << 13, // a library call whose kernel takes the stride of its operands' last dim for 1
   kNumbersFit = 1u << 14, // ATen refuses a number that the result's type cannot hold (masked_fill, clamp)
   kLiftedByNumber = 1u << 15, // a floating number among the attributes makes the default float type of an integer operand 0 (pow)
+  kChecksValues = 1u << 16, // a library call that raises for some values of its operands: an index out of range
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
   kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kDivides | kSameDtype | kMask | kNonNegative | kNumbersFit,
 };

@@ -228,7 +228,7 @@ void infer_index_put(InferContext& c) {
   like_operand<0>(c);
 }
 
-#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
+#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kChecksValues, .infer = INFER}
 
 constinit const Op kRows[] = {
     ROW("embedding", infer_embedding),

@@ -2,7 +2,7 @@
 #include "core/metrics.h"
 #include "device/device.h"
 #include "python/bindings.h"
-#include "runtime/buffer.h"
+#include "runtime/executor.h"
 #include "runtime/interrupt.h"
 #include "tensor/api.h"
 
@@ -59,6 +59,13 @@ void wait_ops(const std::vector<std::string>& /*devices*/) {
   wait_device_ops();
 }
 
+// Before the interpreter ends: the runs under way may need it for the lines of their errors. A process that ends by an exception needs
+// none of their results.
+void finish(bool cancel) {
+  const py::gil_scoped_release no_gil;
+  Executor::get().finish(cancel ? std::chrono::seconds(0) : std::chrono::seconds(60));
+}
+
 } // namespace
 
 void init_sync(py::module_& m) {
@@ -67,6 +74,7 @@ void init_sync(py::module_& m) {
   interrupt::set_hooks({&is_interrupted, &release_gil, &take_gil});
   m.def("_xla_sync", &run_pending, py::arg("wait") = false);
   m.def("_xla_step_marker", &step_marker, py::arg("device") = "", py::arg("devices") = std::vector<std::string>(), py::arg("wait") = true);
+  m.def("_xla_finish", &finish, py::arg("cancel"));
   m.def("_xla_wait_device_ops", &wait_ops, py::arg("devices") = std::vector<std::string>());
 }
 

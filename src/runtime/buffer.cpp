@@ -37,8 +37,15 @@ void notify() {
 }
 
 void poll_interrupt() {
-  if (auto check = interrupt_check.load()) {
+  auto check = interrupt_check.load();
+  if (!check) {
+    return;
+  }
+  try {
     check();
+  } catch (...) {
+    cancel_runs();
+    throw;
   }
 }
 
@@ -51,11 +58,18 @@ Buffer::Buffer(EngineBufferRef payload) : type_(payload->type()), state_(State::
   }
 }
 
-const EngineBufferRef& Buffer::wait() {
+Buffer::State Buffer::wait_for_end() const {
   if (!has_ended()) {
     wait::until([this] { return has_ended(); });
   }
-  return wait_uninterrupted();
+  return state();
+}
+
+const EngineBufferRef& Buffer::wait() {
+  if (wait_for_end() == State::kFailed) {
+    wait::set_told(error_);
+  }
+  return get();
 }
 
 const EngineBufferRef& Buffer::wait_uninterrupted() {
@@ -64,9 +78,13 @@ const EngineBufferRef& Buffer::wait_uninterrupted() {
     wait::changed().wait(lock, [this] { return has_ended(); });
   }
   if (state() == State::kFailed) {
-    wait::set_reported(error_);
+    wait::set_told(error_);
   }
   return get();
+}
+
+bool Buffer::has_news() const {
+  return state() == State::kFailed && wait::is_news(error_);
 }
 
 const EngineBufferRef& Buffer::get() const {
@@ -96,6 +114,10 @@ void Buffer::set_failed(std::exception_ptr error) {
 EngineBufferRef Buffer::take() {
   get();
   return std::move(payload_);
+}
+
+void Buffer::give_back(EngineBufferRef payload) {
+  payload_ = std::move(payload);
 }
 
 } // namespace torch_xla

@@ -27,11 +27,20 @@ class Buffer {
   State state() const {
     return state_.load(std::memory_order_acquire);
   }
-  // Blocks until ready. Throws the run's error if it failed. Polls for signals (see set_interrupt_check), which may take the GIL: not under
-  // the recording lock.
+  // Blocks until ready. Throws the run's error if it failed, which counts as told then. Polls for signals (see set_interrupt_check), which
+  // may take the GIL: not under the recording lock.
   const EngineBufferRef& wait();
   // As wait(), without polling.
   const EngineBufferRef& wait_uninterrupted();
+  // As wait() without a throw for a run that failed.
+  State wait_for_end() const;
+  // True for the buffer of a run whose error has not been told yet.
+  bool has_news() const;
+  // False where no read can give a value any more: the run failed, or the memory went to one that did.
+  bool may_have_value() const {
+    State now = state();
+    return now != State::kFailed && (now == State::kQueued || payload_);
+  }
   // For the executor, which starts runs in order: payload without waiting, of a run under way too. Throws the run's error if the buffer
   // failed.
   const EngineBufferRef& get() const;
@@ -40,8 +49,9 @@ class Buffer {
   // Threads in wait() see it once the caller has taken the lock of runtime/wait.h and notified.
   void set_ready();
   void set_failed(std::exception_ptr error);
-  // Gives the payload away (donation). Executor thread only.
+  // Gives the payload away (donation), and takes it back from a run that failed. Executor thread only.
   EngineBufferRef take();
+  void give_back(EngineBufferRef payload);
 
   // Slot used by the recorder to find the parameter of the current trace that stands for this buffer; guarded by the recording lock.
   uint64_t trace_generation = 0;
@@ -84,6 +94,18 @@ class BufferReader {
  private:
   BufferRef buffer_;
 };
+
+// What a storage held before the value that a run gives it: held by the storage's cell and by the run, which empties it when it has ended
+// well. After a failure the cell takes it back. The executor's thread writes `buffer` and `before`; others read them only after a failure.
+struct Previous {
+  BufferRef buffer;
+  std::shared_ptr<Previous> before; // what `buffer` itself replaced, while its run may still fail
+  // How the value lay in the storage.
+  DType dtype = DType::Undefined;
+  Dims dims;
+  Dims strides;
+};
+using PreviousRef = std::shared_ptr<Previous>;
 
 // Called about every 50 ms by threads that wait; throws to end the wait (KeyboardInterrupt). Set once by the Python layer.
 void set_interrupt_check(void (*check)());

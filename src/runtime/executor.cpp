@@ -3,9 +3,11 @@
 #include "runtime/executor.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
@@ -23,6 +25,12 @@ namespace {
 // Runs that a device works on at once: it starts on the next one while the end of the last is told.
 constexpr size_t kMaxStarted = 2;
 
+// How long waits last that do not depend on the device: for runs that should fail at once, and at exit.
+constexpr auto kSettleLimit = std::chrono::seconds(1);
+constexpr auto kExitLimit = std::chrono::seconds(60);
+
+using CancelFlag = std::shared_ptr<std::atomic<bool>>;
+
 struct QueuedRun {
   Run run;
   // Set when the run is started, by the executor's thread, which alone reads them.
@@ -34,10 +42,12 @@ struct QueuedRun {
 struct Queue {
   std::deque<QueuedRun> runs;
   size_t num_started = 0; // of the first ones
-  std::exception_ptr first_error;
+  std::exception_ptr first_error; // that nobody has been told
+  CancelFlag cancel = std::make_shared<std::atomic<bool>>(false); // of the runs that are queued from now on
   std::condition_variable work; // the thread waits here
   bool stop = false;
   bool has_thread = false;
+  bool gave_up = false; // a wait for the last runs of the process was too long
 };
 
 Queue& queue() {
@@ -70,27 +80,45 @@ std::exception_ptr describe_error(const Run& run) {
 }
 
 // Donation takes the payload out of the buffer, so that the run holds the only reference.
-RunArgs collect_args(Run& run) {
-  RunArgs args;
+void collect_args(Run& run, RunArgs& args) {
   args.inputs.reserve(run.inputs.size());
   for (auto& input : run.inputs) {
     input->get(); // an input that failed fails the run before any memory is taken
   }
-  for (size_t i = 0; i < run.inputs.size(); ++i) {
-    bool donate = i < run.donated.size() && run.donated[i];
-    args.inputs.push_back(donate ? run.inputs[i]->take() : run.inputs[i]->get());
-  }
   args.donated = std::move(run.donated);
   args.donated.resize(run.inputs.size());
-  run.inputs.clear(); // the program drops each input at its last use
+  args.restored = std::move(run.restored);
+  args.restored.resize(run.inputs.size());
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    args.inputs.push_back(args.donated[i] ? run.inputs[i]->take() : run.inputs[i]->get());
+    if (!args.restored[i]) {
+      run.inputs[i].reset(); // the program drops each input at its last use
+    }
+  }
   args.scalars = std::move(run.scalars);
   args.options = run.options;
-  return args;
 }
 
-// The outputs fail last, so that a wait for one of them finds the error to be reported.
+// What the failed run has not written over.
+void give_back(Run& run, RunArgs& args) {
+  for (size_t i = 0; i < args.inputs.size(); ++i) {
+    if (args.restored[i] && args.inputs[i]) {
+      run.inputs[i]->give_back(std::move(args.inputs[i]));
+    }
+  }
+}
+
+// What tensors held before a run that has ended well is of no use any more.
+void forget_replaced(Run& run) {
+  for (const PreviousRef& previous : run.replaced) {
+    previous->buffer.reset();
+    previous->before.reset();
+  }
+}
+
+// The outputs fail last, so that a wait for one of them finds the error that is to be told. Who cancels a run knows why it fails.
 void fail(Run& run, const std::exception_ptr& error) {
-  {
+  if (!run.options.is_cancelled()) {
     std::lock_guard<std::mutex> lock(wait::mutex());
     if (!queue().first_error) {
       queue().first_error = error;
@@ -102,13 +130,17 @@ void fail(Run& run, const std::exception_ptr& error) {
     }
   }
   run.outputs.clear();
+  run.replaced.clear(); // the tensors keep it
 }
 
 void start(QueuedRun& queued) {
   Run& run = queued.run;
   queued.start_ns = metrics::now_ns();
+  RunArgs args;
   try {
-    RunArgs args = collect_args(run);
+    // A run without results is a mark in the queue, which is reached all the same.
+    XLA_CHECK(run.outputs.empty() || !run.options.is_cancelled(), kCancelled);
+    collect_args(run, args);
     queued.wait_for_end = run.executable->start(args);
     XLA_ASSERT(args.outputs.size() == run.outputs.size(), "outputs of a run");
     for (size_t i = 0; i < run.outputs.size(); ++i) {
@@ -116,7 +148,9 @@ void start(QueuedRun& queued) {
         run.outputs[i]->set_running(std::move(args.outputs[i]));
       }
     }
+    run.inputs.clear();
   } catch (...) {
+    give_back(run, args);
     fail(run, describe_error(run));
   }
 }
@@ -128,6 +162,7 @@ void end(QueuedRun& queued) {
     if (queued.wait_for_end) {
       queued.wait_for_end();
     }
+    forget_replaced(run);
     for (auto& output : run.outputs) {
       if (output) {
         output->set_ready();
@@ -184,8 +219,19 @@ void thread_main() {
   }
 }
 
-// At exit the runs under way are left to end and the rest is dropped, so that static destructors find no thread of ours at work.
-void stop_at_exit() {
+void write_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "Exception ignored in a program of the XLA device that nobody waited for:\n%s\n", e.what());
+  } catch (...) {
+    std::fprintf(stderr, "Exception ignored in a program of the XLA device that nobody waited for\n");
+  }
+}
+
+// At exit the runs under way are left to end and the rest is dropped, so that static destructors find no thread of ours at work. A device
+// that hangs keeps the process for a while only: then it ends without destructors.
+void stop_at_exit(int status, void* /*unused*/) {
   if (process::in_forked_child()) {
     return;
   }
@@ -193,7 +239,20 @@ void stop_at_exit() {
   std::unique_lock<std::mutex> lock(wait::mutex());
   q.stop = true;
   q.work.notify_all();
-  wait::changed().wait(lock, [&] { return q.num_started == 0; });
+  bool ended = wait::changed().wait_for(lock, q.gave_up ? std::chrono::seconds(0) : kExitLimit, [&] { return q.num_started == 0; });
+  std::exception_ptr error = std::exchange(q.first_error, nullptr);
+  lock.unlock();
+  if (error) {
+    write_error(error);
+  }
+  if (!ended) {
+    std::fprintf(stderr, "torch_xla: the device has not ended its programs; the process ends without them\n");
+    std::fflush(nullptr);
+    _exit(status ? status : 1);
+  }
+  if (error && status == 0) {
+    std::exit(1); // runs the handlers that are left
+  }
 }
 
 void start_thread() {
@@ -203,17 +262,29 @@ void start_thread() {
   }
   q.has_thread = true;
   std::thread(thread_main).detach();
-  std::atexit(stop_at_exit);
+  on_exit(stop_at_exit, nullptr);
 }
 
 } // namespace
 
 namespace wait {
-void set_reported(const std::exception_ptr& error) {
+bool is_news(const std::exception_ptr& error) {
+  std::lock_guard<std::mutex> lock(mutex());
+  return queue().first_error == error;
+}
+
+void set_told(const std::exception_ptr& error) {
   std::lock_guard<std::mutex> lock(mutex());
   if (queue().first_error == error) {
     queue().first_error = nullptr;
   }
+}
+
+void cancel_runs() {
+  Queue& q = queue();
+  std::lock_guard<std::mutex> lock(mutex());
+  q.cancel->store(true);
+  q.cancel = std::make_shared<std::atomic<bool>>(false);
 }
 
 } // namespace wait
@@ -232,6 +303,7 @@ void Executor::enqueue(Run run) {
   std::lock_guard<std::mutex> lock(wait::mutex());
   XLA_CHECK(!q.stop, "the process is exiting");
   start_thread();
+  run.options.cancelled = q.cancel;
   q.runs.push_back({std::move(run)});
   q.work.notify_one();
 }
@@ -252,6 +324,44 @@ void Executor::drain() {
   if (error) {
     std::rethrow_exception(error);
   }
+}
+
+void Executor::check_news() {
+  {
+    std::lock_guard<std::mutex> lock(wait::mutex());
+    if (!queue().first_error) {
+      return;
+    }
+  }
+  drain();
+}
+
+void Executor::settle(const std::exception_ptr& told) {
+  if (process::in_forked_child()) {
+    return;
+  }
+  Queue& q = queue();
+  std::unique_lock<std::mutex> lock(wait::mutex());
+  wait::changed().wait_for(lock, kSettleLimit, [&q] { return q.runs.empty() || q.stop; });
+  if (q.first_error == told) {
+    q.first_error = nullptr;
+  }
+}
+
+bool Executor::finish(std::chrono::milliseconds limit) {
+  if (process::in_forked_child()) {
+    return true;
+  }
+  Queue& q = queue();
+  auto deadline = std::chrono::steady_clock::now() + limit;
+  wait::until([&] { return q.runs.empty() || std::chrono::steady_clock::now() >= deadline; });
+  if (!idle()) {
+    wait::cancel_runs();
+    settle(nullptr);
+  }
+  std::lock_guard<std::mutex> lock(wait::mutex());
+  q.gave_up = !q.runs.empty();
+  return !q.gave_up;
 }
 
 bool Executor::idle() const {

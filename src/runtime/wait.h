@@ -13,8 +13,11 @@ namespace torch_xla::wait {
 std::mutex& mutex(); // never destroyed
 std::condition_variable& changed(); // a buffer or the executor's queue changed; with mutex()
 void notify(); // after set_ready() or set_failed() of a buffer that a thread may wait for
-void set_reported(const std::exception_ptr& error); // a wait for a value throws it, so drain() need not
-void poll_interrupt(); // the check that set_interrupt_check gave; may throw
+void cancel_runs(); // all that are queued or running
+bool is_news(const std::exception_ptr& error); // of a run, and nobody has been told
+void set_told(const std::exception_ptr& error); // somebody is being told, so drain() need not
+// The check that set_interrupt_check gave; may throw. Then the runs that are queued are cancelled.
+void poll_interrupt();
 
 // Blocks until done() is true; done() is called with mutex() held.
 template <typename Done>

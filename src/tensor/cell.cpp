@@ -67,6 +67,24 @@ c10::DataPtr allocate_cell(size_t nbytes, int device) {
   return make_cell(nbytes, device, &cell);
 }
 
+void take_back_previous(Cell& cell) {
+  BufferRef buffer = cell.value ? cell.value->buffer() : nullptr;
+  if (!buffer || buffer->state() != Buffer::State::kFailed) {
+    return;
+  }
+  PreviousRef good = cell.previous;
+  while (good && !(good->buffer && good->buffer->may_have_value())) {
+    good = good->before;
+  }
+  if (good) {
+    cell.set_value(LazyValue::ready(good->buffer));
+    cell.dtype = good->dtype;
+    cell.dims = good->dims;
+    cell.strides = good->strides;
+    cell.previous = good->before;
+  }
+}
+
 int64_t live_cells() {
   return Cell::count_live();
 }

@@ -23,6 +23,7 @@ struct Cell : FreeListed<Cell> {
   }
 
   LazyValue* value = nullptr; // null: memory that nobody has written yet
+  PreviousRef previous; // what `value` replaced, to be taken back if its run fails
   // How the value lies in the storage: its elements fill the storage densely in this order, from offset 0.
   DType dtype = DType::Undefined;
   Dims dims;
@@ -30,6 +31,9 @@ struct Cell : FreeListed<Cell> {
   size_t nbytes = 0;
   int device = 0;
 };
+
+// If the run of the cell's value has failed: the cell holds again what it held before, where that is left.
+void take_back_previous(Cell& cell);
 
 // Deletes what make_cell made; its address tells cells from the contexts of other owners.
 void delete_cell(void* context);

@@ -45,15 +45,16 @@ struct Source {
 };
 
 // The buffer of a cell with a value, after a sync if it is pending. Holds the recording lock.
-Source source_locked(const Cell& cell) {
+Source source_locked(Cell& cell) {
   if (!cell.value->buffer()) {
     sync_locked(SyncCause::kRead);
   }
+  take_back_previous(cell);
   return {BufferReader(cell.value->buffer()), to_scalar_type(cell.dtype), cell.dims, cell.strides};
 }
 
 // Nothing when nobody has written the storage.
-std::optional<Source> find_source(const Cell* cell) {
+std::optional<Source> find_source(Cell* cell) {
   return interrupt::retry([&]() -> std::optional<Source> {
     auto lock = lock_recorder();
     TORCH_CHECK(cell, kNoCell);
@@ -158,6 +159,28 @@ bool fills_storage(const at::Tensor& t) {
       t.storage().nbytes() == static_cast<size_t>(t.numel()) * t.element_size();
 }
 
+// As find_source, of a value that is there. Throws the error of its run; once that is told, a tensor shows what it held before.
+std::optional<Source> wait_for_source(Cell* cell) {
+  try {
+    for (Buffer* failed = nullptr;;) {
+      std::optional<Source> source = find_source(cell);
+      Executor::get().wait_for_room();
+      if (!source) {
+        return source;
+      }
+      Buffer* buffer = source->buffer.operator->();
+      if (buffer->wait_for_end() != Buffer::State::kFailed || buffer->has_news() || buffer == failed) {
+        buffer->wait();
+        return source;
+      }
+      failed = buffer; // the cell may take back what it held
+    }
+  } catch (...) {
+    settle_after_error();
+    throw;
+  }
+}
+
 } // namespace
 
 at::Tensor read_on_cpu(const at::Tensor& t) {
@@ -165,8 +188,7 @@ at::Tensor read_on_cpu(const at::Tensor& t) {
     return uninitialized_on_cpu(t);
   }
   check_bounds(t, t.storage().nbytes());
-  std::optional<Source> source = find_source(find_cell(t));
-  Executor::get().wait_for_room();
+  std::optional<Source> source = wait_for_source(find_cell(t));
   if (!source) {
     return uninitialized_on_cpu(t);
   }
@@ -291,6 +313,7 @@ void reinterpret_buffer_locked(Cell& cell, const Type& type) {
   auto alias = std::make_shared<Buffer>(engine().adopt(type, {}, data, [whole] {}));
   alias->owners.fetch_add(1); // shares the memory: never donate it
   cell.set_value(LazyValue::ready(std::move(alias)));
+  cell.previous = nullptr;
 }
 
 void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {

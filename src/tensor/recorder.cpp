@@ -49,6 +49,9 @@ Cell& device_cell(const at::Tensor& t) {
       "! (move the tensor or its module with .to('xla'))");
   Cell* cell = find_cell(t);
   XLA_CHECK(cell, kNoCell);
+  if (cell->previous) {
+    take_back_previous(*cell);
+  }
   return *cell;
 }
 
@@ -165,6 +168,9 @@ ValueId Recording::content(Cell& cell) {
     set_content(cell, zeros(cell.dtype, cell.dims));
   }
   const BufferRef& buffer = cell.value->buffer();
+  if (buffer && buffer->state() == Buffer::State::kFailed) {
+    buffer->wait(); // throws
+  }
   return buffer ? trace_.add_parameter(buffer) : cell.value->id();
 }
 
@@ -179,7 +185,19 @@ ValueId Recording::flat_content(Cell& cell) {
 }
 
 void Recording::set_content(Cell& cell, ValueId v) {
+  keep_previous(cell);
   cell.set_value(trace_.lazy(v));
+}
+
+// The cell is about to get a value of this trace.
+void Recording::keep_previous(Cell& cell) {
+  if (!cell.value || !cell.value->buffer()) {
+    return; // nothing, or kept already
+  }
+  const BufferRef& buffer = cell.value->buffer();
+  PreviousRef before = buffer->state() < Buffer::State::kReady ? std::move(cell.previous) : nullptr;
+  cell.previous = std::make_shared<Previous>(Previous{buffer, std::move(before), cell.dtype, cell.dims, cell.strides});
+  trace_.replaced().push_back(cell.previous);
 }
 
 // Makes the cell a base that a view of the tensor's dtype and place can be taken of.
@@ -213,6 +231,7 @@ void Recording::resize(Cell& cell, size_t nbytes) {
   }
   if (old == 0 || nbytes == 0) {
     cell.set_value(nullptr);
+    cell.previous = nullptr;
     return;
   }
   cell.nbytes = old;
@@ -225,6 +244,7 @@ void Recording::resize(Cell& cell, size_t nbytes) {
   cell.dims = result.dims;
   cell.strides = {1};
   cell.nbytes = nbytes;
+  cell.previous = nullptr; // it does not fill the storage any more
 }
 
 // Records the cell's bytes seen as `type`. No sync: operands that were read before stay valid.
@@ -370,6 +390,11 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   if (!bytes && !same_geometry(source, from)) {
     return false;
   }
+  if (from.value->buffer()) {
+    to.previous = from.previous; // the run of the same value
+  } else {
+    keep_previous(to);
+  }
   from.value->ref();
   to.set_value(from.value);
   to.dtype = from.dtype;
@@ -391,6 +416,7 @@ void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
   cell.nbytes = tensor.storage().nbytes(); // without the bytes that views of wider types have added
   XLA_ASSERT(covers_storage(tensor, cell));
   cell.set_value(LazyValue::ready(std::move(buffer)));
+  cell.previous = nullptr;
   cell.dtype = to_dtype(tensor.scalar_type());
   cell.dims = to_dims(tensor.sizes());
   cell.strides = to_dims(tensor.strides());

@@ -69,6 +69,7 @@ class Recording {
   ValueId one_of_each(const at::Tensor& t, ValueId v);
   void reinterpret(Cell& cell, const Type& result);
   void set_content(Cell& cell, ValueId v);
+  void keep_previous(Cell& cell);
 
   std::unique_lock<std::mutex> lock_;
   Trace& trace_;

@@ -91,6 +91,27 @@ std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
   return donated;
 }
 
+// What tensors held that have new values in this trace.
+std::vector<bool> find_restored(const Trace& trace, const Run& run) {
+  std::vector<bool> restored(run.inputs.size());
+  for (const PreviousRef& previous : run.replaced) {
+    if (previous->buffer->trace_generation == trace.generation()) {
+      auto input = static_cast<size_t>(trace.graph().values[previous->buffer->trace_value].index);
+      restored[input] = run.donated[input];
+    }
+  }
+  return restored;
+}
+
+// Throws the error of an input that was lost after it was recorded.
+void check_inputs(Trace& trace) {
+  for (const BufferRef& input : trace.inputs()) {
+    if (input->state() == Buffer::State::kFailed) {
+      input->wait();
+    }
+  }
+}
+
 // The user's line of a node of the trace.
 std::string line_of(const std::vector<int64_t>& locations, int32_t node) {
   return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
@@ -180,11 +201,16 @@ std::vector<BufferRef> make_outputs(Trace& trace, const std::vector<ValueId>& ou
   return buffers;
 }
 
-void fail_outputs(Trace& trace, const ValueBits& alive, std::exception_ptr error) {
+// The values of the pending trace fail with the error in flight. The caller holds the recording lock.
+void drop_trace() {
+  Trace& trace = recorder().trace;
+  bool any = false;
+  ValueBits alive = alive_values(trace, &any);
   for (const BufferRef& buffer : make_outputs(trace, list_values(alive), alive)) {
-    buffer->set_failed(error);
+    buffer->set_failed(std::current_exception());
   }
   wait::notify();
+  trace.clear();
 }
 
 void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
@@ -197,6 +223,8 @@ void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
   run.scalars = std::move(trace.scalars());
   run.inputs = std::move(trace.inputs());
   run.donated = find_donated(run.inputs);
+  run.replaced = std::move(trace.replaced());
+  run.restored = find_restored(trace, run);
   run.describe = [locations = std::move(trace.locations())](int32_t node) { return describe(locations, node); };
   run.options.threads = at::get_num_threads();
   aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
@@ -224,30 +252,48 @@ void sync_locked(SyncCause cause) {
   }
   size.add(static_cast<double>(trace.graph().nodes.size()));
   try {
+    check_inputs(trace);
     enqueue(trace, find_or_compile(trace, alive, cause), alive);
   } catch (const interrupt::Interrupted&) {
     throw; // before anything has run: the trace stays pending
   } catch (...) {
-    fail_outputs(trace, alive, std::current_exception());
-    trace.clear();
+    drop_trace();
     throw;
   }
   trace.clear();
 }
 
+void settle_after_error() {
+  Executor::get().settle(std::current_exception());
+  auto lock = lock_recorder();
+  try {
+    check_inputs(recorder().trace);
+  } catch (...) {
+    drop_trace();
+  }
+}
+
 void sync(int /*device*/, bool wait) {
-  interrupt::retry([] {
-    auto lock = lock_recorder();
-    sync_locked(SyncCause::kUser);
-  });
-  Executor::get().wait_for_room();
-  if (wait) {
-    wait_device_ops();
+  try {
+    interrupt::retry([] {
+      auto lock = lock_recorder();
+      sync_locked(SyncCause::kUser);
+    });
+    Executor::get().wait_for_room();
+    wait ? Executor::get().drain() : Executor::get().check_news();
+  } catch (...) {
+    settle_after_error();
+    throw;
   }
 }
 
 void wait_device_ops() {
-  Executor::get().drain();
+  try {
+    Executor::get().drain();
+  } catch (...) {
+    settle_after_error();
+    throw;
+  }
 }
 
 std::string pending_graph_text() {

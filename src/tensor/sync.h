@@ -21,6 +21,9 @@ constexpr size_t kFirstTraceCheck = 1024;
 // Replaces the content of the cell, a buffer, by the same bytes seen as `type`, for dtypes without rows: waits. The caller holds the
 // recording lock.
 void reinterpret_buffer_locked(Cell& cell, const Type& type);
+// To be called, without the recording lock, where an error of a run or an interrupt is in flight to the user: what is recorded from now on
+// takes nothing that it cost.
+void settle_after_error();
 // "file.py:12 in forward" of a recorded location; empty when unknown.
 std::string location_text(int64_t id);
 

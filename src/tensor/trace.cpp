@@ -145,6 +145,7 @@ void Trace::clear() {
   graph_.clear();
   lazies_.clear();
   inputs_.clear();
+  replaced_.clear();
   scalars_.clear();
   locations_.clear();
   node_hashes_.clear();

@@ -39,6 +39,9 @@ class Trace {
   std::vector<BufferRef>& inputs() {
     return inputs_;
   }
+  std::vector<PreviousRef>& replaced() {
+    return replaced_;
+  }
   std::vector<uint64_t>& scalars() {
     return scalars_;
   }
@@ -63,6 +66,7 @@ class Trace {
   uint64_t generation_;
   std::vector<LazyValue*> lazies_; // parallel to graph_.values; null where no cell ever referred to the value
   std::vector<BufferRef> inputs_; // parallel to graph_.parameters
+  std::vector<PreviousRef> replaced_; // what cells held that got values of this trace
   std::vector<uint64_t> scalars_; // parallel to graph_.scalars
   std::vector<int64_t> locations_; // parallel to graph_.nodes
   std::vector<uint64_t> node_hashes_; // of each node by itself: position-independent, for loop detection

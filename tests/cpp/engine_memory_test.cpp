@@ -186,6 +186,81 @@ TEST(EngineMemory, InputAsOutput) {
   EXPECT_TRUE(at::equal(download(args.outputs[1]), a.view({6})));
 }
 
+// A weight, its update, and a call that checks indices before or behind it.
+struct Update {
+  Update(bool check_first, int64_t index) {
+    Ex x = p.input(weight);
+    Ex table = p.input(at::ones({4, 2}));
+    Ex i = p.input(at::full({1}, index, at::kLong));
+    auto pick = [&] { return p.library("aten::index_select", {table, i}, {int64_t{0}}, {{DType::F32, {1, 2}}}); };
+    Ex early = check_first ? pick() : x;
+    Ex updated = x * 2.0;
+    Ex picked = check_first ? early : pick();
+    executable = p.compile({updated, picked});
+    args = p.args();
+    args.donated[0] = true;
+    args.restored = args.donated;
+    before = args.inputs[0]->host_pointer();
+  }
+
+  Program p;
+  at::Tensor weight = at::randn({100, 100});
+  std::shared_ptr<Executable> executable;
+  RunArgs args;
+  void* before = nullptr;
+};
+
+TEST(EngineMemory, FailedRunsGiveBackWhatIsWanted) {
+  for (bool check_first : {true, false}) {
+    Update failing(check_first, 9);
+    EXPECT_THROW(failing.executable->run(failing.args), StepError);
+    ASSERT_NE(failing.args.inputs[0], nullptr);
+    EXPECT_TRUE(at::equal(download(failing.args.inputs[0]), failing.weight));
+    Update good(check_first, 1);
+    good.executable->run(good.args);
+    EXPECT_TRUE(at::equal(download(good.args.outputs[0]), good.weight * 2));
+    EXPECT_EQ(good.args.outputs[0]->host_pointer() == good.before, check_first); // in place once nothing can fail
+  }
+}
+
+TEST(EngineMemory, UpdatesOfViewsAreTakenBack) {
+  for (int64_t index : {9, 1}) {
+    Program p;
+    at::Tensor a = at::randn({4, 3});
+    Ex x = p.input(a);
+    Ex i = p.input(at::full({1}, index, at::kLong));
+    const Type type{DType::F32, {4, 3}};
+    Attrs second_row{std::vector<int64_t>{3, 1}, std::vector<int64_t>{1}, int64_t{3}};
+    Ex row{&p.b(), p.graph().add_node(kViewUpdateOp, {x.id(), p.input(at::ones({3})).id()}, second_row, std::span(&type, 1))};
+    Ex picked = p.library("aten::index_select", {row, i}, {int64_t{0}}, {{DType::F32, {1, 3}}});
+    auto executable = p.compile({row, picked});
+    RunArgs args = p.args();
+    args.donated[0] = true;
+    args.restored = args.donated;
+    void* before = args.inputs[0]->host_pointer();
+    if (index == 9) {
+      EXPECT_THROW(executable->run(args), StepError);
+      EXPECT_TRUE(at::equal(download(args.inputs[0]), a));
+    } else {
+      executable->run(args);
+      EXPECT_EQ(args.outputs[0]->host_pointer(), before);
+      EXPECT_TRUE(at::equal(download(args.outputs[1]), at::ones({1, 3})));
+    }
+  }
+}
+
+TEST(EngineMemory, CancelledRunsGiveBackAll) {
+  Program p;
+  at::Tensor a = at::randn({20, 20});
+  Ex x = p.input(a);
+  auto executable = p.compile({p.library("aten::mm", {x, x}, {}, {{DType::F32, {20, 20}}}), x * 2.0});
+  RunArgs args = p.args(true);
+  args.restored = args.donated;
+  args.options.cancelled = std::make_shared<std::atomic<bool>>(true);
+  EXPECT_THROW(executable->run(args), UserError);
+  EXPECT_TRUE(at::equal(download(args.inputs[0]), a));
+}
+
 TEST(EngineMemory, NothingIsLeftAfterRuns) {
   cpu::Pool& pool = cpu::Pool::get();
   int64_t before = pool.bytes_used();

@@ -170,6 +170,9 @@ TEST(PjrtCApi, Runs) {
 }
 
 TEST(PjrtCApi, Buffers) {
+  STRUCT(BufferIsDeleted, PJRT_Buffer_IsDeleted_Args);
+  FIELD(BufferIsDeleted, buffer, PJRT_Buffer_IsDeleted_Args, buffer);
+  FIELD(BufferIsDeleted, is_deleted, PJRT_Buffer_IsDeleted_Args, is_deleted);
   STRUCT(BufferDestroy, PJRT_Buffer_Destroy_Args);
   FIELD(BufferDestroy, buffer, PJRT_Buffer_Destroy_Args, buffer);
 #define ARGUMENT(ours, theirs) FIELD(ClientBufferFromHostBuffer, ours, PJRT_Client_BufferFromHostBuffer_Args, theirs)

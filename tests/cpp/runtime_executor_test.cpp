@@ -8,6 +8,7 @@
 
 #include "core/errors.h"
 #include "runtime/executor.h"
+#include "runtime/wait.h"
 
 namespace torch_xla {
 namespace {
@@ -131,6 +132,90 @@ TEST(Executor, DonationTakesThePayload) {
   Executor::get().enqueue(std::move(run));
   EXPECT_NE(output->wait()->host_pointer(), nullptr);
   EXPECT_THROW(input->wait(), UserError); // its memory is gone
+}
+
+TEST(Executor, FailedRunsGiveBackWhatTensorsHeld) {
+  auto before = std::make_shared<Buffer>(make_payload());
+  auto kept = std::make_shared<Previous>();
+  kept->buffer = before;
+  auto replace = [&](std::function<void(RunArgs&)> body) {
+    torch_xla::Run run = make_run(std::make_shared<FunctionProgram>(std::move(body)), {before});
+    run.donated = run.restored = {true};
+    run.replaced = {kept};
+    BufferRef output = run.outputs[0];
+    Executor::get().enqueue(std::move(run));
+    return output;
+  };
+  EXPECT_THROW(replace([](RunArgs&) { throw UserError(ErrorKind::Value, "bad step"); })->wait(), UserError);
+  EXPECT_TRUE(before->may_have_value());
+  EXPECT_NO_THROW(before->wait());
+  EXPECT_EQ(kept->buffer, before);
+  auto lost = [](RunArgs& args) {
+    args.inputs[0].reset();
+    throw UserError(ErrorKind::Value, "bad step");
+  };
+  auto intact = std::make_shared<Buffer>(make_payload());
+  std::swap(before, intact);
+  EXPECT_THROW(replace(lost)->wait(), UserError);
+  EXPECT_FALSE(before->may_have_value());
+  std::swap(before, intact);
+  EXPECT_NO_THROW(replace(fill)->wait());
+  EXPECT_EQ(kept->buffer, nullptr);
+  Executor::get().drain();
+}
+
+// Runs until it is told to end, or cancelled.
+void run_long(RunArgs& args, const std::atomic<bool>& go) {
+  while (!go) {
+    XLA_CHECK(!args.options.is_cancelled(), kCancelled);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  fill(args);
+}
+
+TEST(Executor, CancelledRunsFailAndNobodyIsTold) {
+  std::atomic<bool> go{false};
+  std::vector<BufferRef> outputs;
+  for (int i = 0; i < 2; ++i) {
+    outputs.push_back(enqueue({}, [&](RunArgs& args) { run_long(args, go); }));
+  }
+  wait::cancel_runs();
+  for (const BufferRef& output : outputs) {
+    EXPECT_EQ(output->wait_for_end(), Buffer::State::kFailed);
+    EXPECT_FALSE(output->has_news());
+  }
+  EXPECT_NO_THROW(Executor::get().drain());
+  EXPECT_NO_THROW(enqueue({}, fill)->wait());
+  EXPECT_THROW(enqueue({outputs[0]}, fill)->wait(), UserError); // what it costs later is told
+  EXPECT_NO_THROW(Executor::get().drain());
+}
+
+TEST(Executor, ErrorsAreToldAsSoonAsTheyAreKnown) {
+  EXPECT_NO_THROW(Executor::get().check_news());
+  BufferRef failed = enqueue({}, [](RunArgs&) { throw UserError(ErrorKind::Value, "bad step"); });
+  failed->wait_for_end();
+  EXPECT_TRUE(failed->has_news());
+  EXPECT_THROW(Executor::get().check_news(), UserError);
+  EXPECT_FALSE(failed->has_news());
+  EXPECT_NO_THROW(Executor::get().check_news());
+}
+
+TEST(Executor, TheEndOfTheProcessDoesNotWaitForEver) {
+  using std::chrono::milliseconds;
+  EXPECT_TRUE(Executor::get().finish(milliseconds(0)));
+  std::atomic<bool> go{false};
+  enqueue({}, [&](RunArgs& args) { run_long(args, go); });
+  EXPECT_TRUE(Executor::get().finish(milliseconds(1))); // cancels
+  enqueue({}, [&](RunArgs& args) {
+    while (!go) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    fill(args);
+  });
+  EXPECT_FALSE(Executor::get().finish(milliseconds(1))); // hangs
+  go = true;
+  EXPECT_TRUE(Executor::get().finish(std::chrono::seconds(60)));
+  Executor::get().drain();
 }
 
 // A program whose device goes on by itself: `end` is the wait for it.

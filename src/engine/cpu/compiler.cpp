@@ -158,6 +158,7 @@ struct CpuExecutable::Compiler {
       }
     }
     access.adopts = !step.call.writes_into();
+    access.can_fail = access.adopts || (node.op->traits & kChecksValues);
     out.calls_.push_back(std::move(step));
     call_nodes.push_back(&node);
     add_step(Step::Kind::kLibrary, out.calls_.size() - 1, std::move(access), node.op->name);
@@ -166,7 +167,10 @@ struct CpuExecutable::Compiler {
   void add_update(const Node& node) {
     ValueId base = root(node.operands[0]);
     ValueId update = root(node.operands[1]);
-    StepAccess access{{base}, {node.result()}, {}, false};
+    StepAccess access;
+    access.reads = {base};
+    access.writes = {node.result()};
+    access.is_update = true;
     add_once(access.reads, update);
     if (base != update) {
       access.in_place.push_back({base, node.result()});
@@ -245,6 +249,7 @@ CpuExecutable::CpuExecutable(const Graph& graph, const CompileOptions& options, 
   Compiler(*this, lay_out(graph), options, fusion).run();
   base_.resize(plan_.memories.size());
   blocks_.resize(plan_.memories.size());
+  saves_.resize(plan_.memories.size());
   donatable_.resize(graph.parameters.size());
 }
 

@@ -44,27 +44,45 @@ void CpuExecutable::run(RunArgs& args) {
     }
   } ending{*this};
   start_run(args);
-  for (size_t s = 0; s < steps_.size(); ++s) {
-    auto step = static_cast<int32_t>(s);
-    take_memory(step, args);
-    switch (steps_[s].kind) {
-      case Step::Kind::kKernel:
-        run_kernel(kernels_[steps_[s].index], args);
-        break;
-      case Step::Kind::kLibrary:
-        run_library(calls_[steps_[s].index]);
-        break;
-      case Step::Kind::kUpdate:
-        run_update(updates_[steps_[s].index]);
-        break;
-    }
-    release_memory(step, args);
+  try {
+    run_steps(args);
+  } catch (...) {
+    restore_inputs(args);
+    throw;
   }
   collect_outputs(args);
 }
 
+void CpuExecutable::run_steps(RunArgs& args) {
+  for (int32_t step = 0; step < static_cast<int32_t>(steps_.size()); ++step) {
+    XLA_CHECK(committed_ || !args.options.is_cancelled(), kCancelled);
+    if (step > plan_.last_fallible && !saved_.empty()) {
+      commit(step, args);
+    }
+    take_memory(step, args);
+    run_step(step, args);
+    release_memory(step, args);
+  }
+}
+
+void CpuExecutable::run_step(int32_t step, RunArgs& args) {
+  int32_t index = steps_[step].index;
+  switch (steps_[step].kind) {
+    case Step::Kind::kKernel:
+      run_kernel(kernels_[index], args);
+      break;
+    case Step::Kind::kLibrary:
+      run_library(calls_[index]);
+      break;
+    case Step::Kind::kUpdate:
+      run_update(updates_[index]);
+      break;
+  }
+}
+
 void CpuExecutable::start_run(RunArgs& args) {
   XLA_ASSERT(args.inputs.size() == donatable_.size(), "inputs of a run");
+  args.restored.resize(args.inputs.size());
   if (plan_.arena_bytes) {
     arena_ = std::make_shared<Block>(static_cast<size_t>(plan_.arena_bytes));
   }
@@ -84,17 +102,11 @@ void CpuExecutable::start_run(RunArgs& args) {
 
 void CpuExecutable::take_memory(int32_t step, RunArgs& args) {
   for (int32_t m : plan_.taken[step]) {
-    const Memory& memory = plan_.memories[m];
-    for (int32_t donor : memory.donors) {
-      int32_t parameter = plan_.memories[donor].parameter;
-      if (donatable_[parameter]) {
-        donatable_[parameter] = false;
-        blocks_[m] = cpu_buffer(args.inputs[parameter]).block();
-        break;
-      }
+    if (!blocks_[m]) { // else commit() has taken it
+      take_donor(step, m, args);
     }
-    if (!blocks_[m] && memory.home == Memory::Home::kBlock) {
-      blocks_[m] = std::make_shared<Block>(static_cast<size_t>(memory.bytes));
+    if (!blocks_[m] && plan_.memories[m].home == Memory::Home::kBlock) {
+      blocks_[m] = std::make_shared<Block>(static_cast<size_t>(plan_.memories[m].bytes));
     }
     if (blocks_[m]) {
       base_[m] = static_cast<char*>(blocks_[m]->data());
@@ -102,10 +114,67 @@ void CpuExecutable::take_memory(int32_t step, RunArgs& args) {
   }
 }
 
+// What a failed run must restore is written behind all that can fail, or by updates that are saved.
+void CpuExecutable::take_donor(int32_t step, int32_t m, RunArgs& args) {
+  const Memory& memory = plan_.memories[m];
+  saves_[m] = false;
+  for (int32_t donor : memory.donors) {
+    int32_t parameter = plan_.memories[donor].parameter;
+    bool restored = args.restored[parameter];
+    if (!donatable_[parameter] || (restored && step <= plan_.last_fallible && !memory.undoable)) {
+      continue;
+    }
+    donatable_[parameter] = false;
+    blocks_[m] = cpu_buffer(args.inputs[parameter]).block();
+    saves_[m] = restored && step <= plan_.last_fallible;
+    if (restored && step > plan_.last_fallible) {
+      commit(step, args);
+    }
+    return;
+  }
+}
+
+// All memory that is still to be taken is taken before the first write that cannot be undone.
+void CpuExecutable::commit(int32_t step, RunArgs& args) {
+  if (committed_) {
+    return;
+  }
+  committed_ = true;
+  try {
+    for (int32_t later = step; later < static_cast<int32_t>(steps_.size()); ++later) {
+      take_memory(later, args);
+    }
+  } catch (...) {
+    committed_ = false; // nothing is written yet
+    throw;
+  }
+}
+
+void CpuExecutable::restore_inputs(RunArgs& args) {
+  for (; !committed_ && !saved_.empty(); saved_.pop_back()) {
+    const auto& [step, block] = saved_.back();
+    copy_strided(
+        step->dtype,
+        step->dims,
+        address(step->result) + step->view_offset,
+        step->view_strides,
+        block->data(),
+        contiguous_strides(step->dims));
+  }
+  for (size_t i = 0; committed_ && i < args.inputs.size(); ++i) {
+    if (!donatable_[i]) {
+      args.inputs[i].reset();
+    }
+  }
+}
+
 void CpuExecutable::release_memory(int32_t step, RunArgs& args) {
   for (int32_t m : plan_.released[step]) {
+    int32_t parameter = plan_.memories[m].parameter;
     if (plan_.memories[m].home == Memory::Home::kParameter) {
-      args.inputs[plan_.memories[m].parameter].reset();
+      if (!args.restored[parameter] || committed_) {
+        args.inputs[parameter].reset();
+      }
     } else {
       blocks_[m].reset();
     }
@@ -157,8 +226,17 @@ void CpuExecutable::run_update(const UpdateStep& step) {
   char* result = address(step.result);
   if (base != result) {
     copy_strided(step.dtype, {step.elements}, result, {1}, base, {1});
+  } else if (saves_[step.result.memory] && !committed_) {
+    save_view(step);
   }
   copy_strided(step.dtype, step.dims, result + step.view_offset, step.view_strides, address(step.update), step.update_strides);
+}
+
+void CpuExecutable::save_view(const UpdateStep& step) {
+  auto block = std::make_shared<Block>(static_cast<size_t>(num_elements(step.dims)) * item_size(step.dtype));
+  copy_strided(
+      step.dtype, step.dims, block->data(), contiguous_strides(step.dims), address(step.result) + step.view_offset, step.view_strides);
+  saved_.emplace_back(&step, std::move(block));
 }
 
 void CpuExecutable::collect_outputs(RunArgs& args) {
@@ -181,6 +259,8 @@ void CpuExecutable::end_run() {
     block.reset();
   }
   arena_.reset();
+  saved_.clear();
+  committed_ = false;
   results_.clear();
 }
 

@@ -73,11 +73,17 @@ class CpuExecutable final : public Executable {
   struct Compiler;
 
   void start_run(RunArgs& args);
+  void run_steps(RunArgs& args);
+  void run_step(int32_t step, RunArgs& args);
   void take_memory(int32_t step, RunArgs& args);
+  void take_donor(int32_t step, int32_t memory, RunArgs& args);
   void release_memory(int32_t step, RunArgs& args);
+  void commit(int32_t step, RunArgs& args);
+  void restore_inputs(RunArgs& args);
   void run_kernel(const KernelStep& step, const RunArgs& args);
   void run_library(LibraryStep& step);
   void run_update(const UpdateStep& step);
+  void save_view(const UpdateStep& step);
   void collect_outputs(RunArgs& args);
   void end_run();
   char* address(const MemoryRef& ref) const {
@@ -97,6 +103,10 @@ class CpuExecutable final : public Executable {
   std::vector<char*> base_; // by memory
   std::vector<BlockRef> blocks_; // by memory: what the run owns
   std::vector<bool> donatable_; // by parameter
+  bool committed_ = false; // memory of RunArgs::restored is being written: from here on the run does not fail
+  // What updates have written over in such memory before that, the last one last.
+  std::vector<std::pair<const UpdateStep*, BlockRef>> saved_;
+  std::vector<bool> saves_; // by memory: updates of it are saved
   BlockRef arena_;
   std::vector<void*> pointers_; // arguments of the step that runs
   std::vector<uint64_t> scalars_;

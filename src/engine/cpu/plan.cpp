@@ -38,6 +38,9 @@ class Planner {
 
   void find_lifetimes() {
     for (size_t s = 0; s < steps_.size(); ++s) {
+      if (steps_[s].can_fail) {
+        plan_.last_fallible = static_cast<int32_t>(s);
+      }
       for (ValueId v : steps_[s].reads) {
         last_read_[v] = static_cast<int32_t>(s);
       }
@@ -81,9 +84,11 @@ class Planner {
         memory.bytes = bytes_of(v);
         memory.first = step;
         memory.donors = find_donors(step, v, taken_over);
+        memory.undoable = access.is_update;
         add_memory(v, std::move(memory));
       }
       Memory& memory = plan_.memories[plan_.memory_of[v]];
+      memory.undoable = memory.undoable && (access.is_update || step > plan_.last_fallible);
       memory.last = std::max(step, last_read_[v]);
       memory.is_output = memory.is_output || is_output_[v];
     }

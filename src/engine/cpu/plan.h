@@ -19,6 +19,8 @@ struct StepAccess {
   };
   std::vector<InPlace> in_place;
   bool adopts = false; // the writes' memory comes from the step itself
+  bool can_fail = false; // by what its operands hold, or for want of memory
+  bool is_update = false; // in place, it writes a part of the memory only
 };
 
 struct Memory {
@@ -37,6 +39,7 @@ struct Memory {
   bool is_output = false;
   // kBlock, kArena: memories of parameters that this one may take over at run time, if donated.
   std::vector<int32_t> donors;
+  bool undoable = false; // up to last_fallible only updates write it, which can be taken back
 };
 
 struct MemoryPlan {
@@ -45,6 +48,7 @@ struct MemoryPlan {
   std::vector<std::vector<int32_t>> taken; // by step: kBlock memories to allocate before it, and those with donors
   std::vector<std::vector<int32_t>> released; // by step: memories to let go after it
   int64_t arena_bytes = 0;
+  int32_t last_fallible = -1; // step; behind it the run cannot fail once it has its memory
 };
 
 MemoryPlan plan_memory(const LaidOutGraph& laid_out, const std::vector<StepAccess>& steps);

@@ -199,6 +199,13 @@ struct BufferToHostBuffer {
 };
 XLA_PJRT_STRUCT_SIZE(BufferToHostBuffer, event);
 
+struct BufferIsDeleted {
+  Head head;
+  Buffer* buffer;
+  bool is_deleted; // out
+};
+XLA_PJRT_STRUCT_SIZE(BufferIsDeleted, is_deleted);
+
 struct BufferDestroy {
   Head head;
   Buffer* buffer;

@@ -35,6 +35,7 @@ namespace torch_xla::pjrt::c {
   X(LoadedExecutable_Execute, 55, LoadedExecutableExecute, true)             \
   X(Executable_DeserializeAndLoad, 56, ExecutableDeserializeAndLoad, false)  \
   X(Buffer_Destroy, 58, BufferDestroy, true)                                 \
+  X(Buffer_IsDeleted, 68, BufferIsDeleted, false)                            \
   X(Buffer_ToHostBuffer, 70, BufferToHostBuffer, true)                       \
   X(Executable_GetCompiledMemoryStats, 96, ExecutableGetCompiledMemoryStats, false)
 

@@ -53,13 +53,35 @@ std::function<void()> PjrtExecutable::start(RunArgs& args) {
   XLA_ASSERT(args.inputs.size() == signature_.num_parameters && args.scalars.size() == signature_.scalars.size(), "arguments of a run");
   collect_arguments(args);
   std::vector<BufferHandle> results;
-  c::Event* done = execute(results);
+  c::Event* done = nullptr;
+  try {
+    done = execute(results);
+  } catch (...) {
+    drop_deleted(args);
+    throw;
+  }
   args.inputs.clear();
   args.outputs.clear();
   for (size_t i = 0; i < results.size(); ++i) {
     args.outputs.push_back(std::make_shared<PjrtBuffer>(signature_.outputs[i], std::move(results[i]), count_));
   }
   return [client = loaded_.client(), done] { client->plugin().await(done, kRunning); };
+}
+
+void PjrtExecutable::drop_deleted(RunArgs& args) const {
+  for (size_t i = 0; i < args.inputs.size(); ++i) {
+    if (args.donated[i] && signature_.aliases[i] >= 0) {
+      auto query = c::make<c::BufferIsDeleted>();
+      query.buffer = static_cast<const PjrtBuffer&>(*args.inputs[i]).handle().get();
+      query.is_deleted = true; // where the plugin does not tell
+      if (client().plugin().has(kBuffer_IsDeleted)) {
+        client().plugin().call_quietly(kBuffer_IsDeleted, query);
+      }
+      if (query.is_deleted) {
+        args.inputs[i].reset();
+      }
+    }
+  }
 }
 
 void PjrtExecutable::collect_arguments(const RunArgs& args) {

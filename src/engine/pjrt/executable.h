@@ -57,6 +57,8 @@ class PjrtExecutable final : public Executable {
   void read_scratch(const ExecutableHandle& executable);
   void collect_arguments(const RunArgs& args);
   c::Buffer* scalar_buffer(size_t i, uint64_t bits);
+  // Lets go of inputs that a failed start has given away all the same.
+  void drop_deleted(RunArgs& args) const;
   // Fills `results`; the event comes when the device has computed them, null where the plugin gives none.
   c::Event* execute(std::vector<BufferHandle>& results);
 

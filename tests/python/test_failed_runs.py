@@ -1,0 +1,333 @@
+"""Errors of runs: what they cost, what keeps its value, who is told and when, and how work is cancelled."""
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import torch_xla
+
+CLASSES = 5
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True),
+}
+
+
+class Network(nn.Module):
+    """Indices are checked at both ends: by the embedding and, behind the batch norm's statistics, by the loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.hidden = nn.Linear(8, 16)
+        self.last = nn.Linear(16, CLASSES)
+
+    def forward(self, ids):
+        return self.last(torch.relu(self.hidden(self.norm(self.embedding(ids)))))
+
+
+def make_batches(count: int, bad: int, where: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Indices and classes; one of batch `bad` is out of range."""
+    generator = torch.Generator().manual_seed(1)
+    batches = []
+    for step in range(count):
+        ids = torch.randint(0, 10, (6,), generator=generator)
+        classes = torch.randint(0, CLASSES, (6,), generator=generator)
+        if step == bad:
+            (ids if where == "index" else classes)[3] = 99
+        batches.append((ids, classes))
+    return batches
+
+
+def make_network(device, optimizer: str):
+    """The same network on any device, and its optimizer."""
+    torch.manual_seed(3)
+    network = Network().to(device)
+    return network, OPTIMIZERS[optimizer](network.parameters())
+
+
+def train_step(network, optimizer, ids, classes) -> torch.Tensor:
+    """One step; returns the loss."""
+    optimizer.zero_grad()
+    loss = F.cross_entropy(network(ids), classes)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def train(device, optimizer: str, batches, read: bool, skipped=()):
+    """Trains on; returns the network's state and the steps in which an error came."""
+    network, optimizer = make_network(device, optimizer)
+    told = []
+    for step, (ids, classes) in enumerate(batches):
+        if step in skipped:
+            for state in optimizer.state.values():
+                if "step" in state:
+                    state["step"] += 1  # Adam counts on the host, which nothing takes back
+            continue
+        try:
+            loss = train_step(network, optimizer, ids.to(device), classes.to(device))
+            if read:
+                loss.item()
+        except IndexError:
+            told.append(step)
+    torch_xla.sync(wait=True)
+    return {name: value.cpu() for name, value in network.state_dict().items()}, told
+
+
+@pytest.mark.checks_values
+@pytest.mark.parametrize("where", ["index", "class"])
+@pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
+@pytest.mark.parametrize("bad", [1, 3])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_failed_step_changes_nothing(device, optimizer, bad, read, where):
+    batches = make_batches(10, bad, where)
+    state, told = train(device, optimizer, batches, read)
+    assert len(told) == 1, "an error is told once"
+    assert told == [bad] if read else told[0] >= bad
+    # Steps that were queued behind the failed one are lost with it.
+    expected, _ = train("cpu", optimizer, batches, read, range(bad, told[0] + 1))
+    for name, value in state.items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.checks_values
+def test_a_read_tells_the_error_and_the_next_read_gives_the_last_good_value(device):
+    network, optimizer = make_network(device, "adam")
+    (ids, classes), (bad_ids, _) = make_batches(2, 1, "index")
+    train_step(network, optimizer, ids.to(device), classes.to(device)).item()
+    before = network.hidden.weight.detach().cpu().clone()
+    loss = None
+    with pytest.raises(IndexError, match="aten::embedding"):
+        loss = train_step(network, optimizer, bad_ids.to(device), classes.to(device))
+        network.hidden.weight.cpu()
+    assert network.hidden.weight.detach().cpu().equal(before)
+    if loss is not None:
+        for _ in range(2):  # the tensors that it cost go on telling it
+            with pytest.raises(IndexError, match="aten::embedding"):
+                loss.item()
+            with pytest.raises(IndexError, match="aten::embedding"):
+                loss + 1
+    torch_xla.sync(wait=True)
+
+
+@pytest.mark.checks_values
+def test_a_sync_tells_an_error_as_soon_as_it_is_known_and_names_the_line(device):
+    bad = F.embedding(torch.tensor([0, 99], device=device), torch.ones(4, 2, device=device))
+    x = torch.ones(2, device=device)
+    with pytest.raises(IndexError, match=r"(?s)aten::embedding.*test_failed_runs\.py"):
+        for _ in range(5):  # more than are ever queued
+            torch_xla.sync()
+            x = x + 1
+    del bad
+    torch_xla.sync(wait=True)
+    assert (torch.ones(2, device=device) + 1).tolist() == [2, 2]
+
+
+@pytest.mark.checks_values
+def test_an_update_in_place_before_a_failed_check_is_taken_back(device):
+    memory = torch.arange(12.0).reshape(4, 3).to(device)
+    torch_xla.sync(wait=True)
+    row = torch.full((3,), 7.0, device=device)
+    memory[1] = row
+    memory[:, 2] = 5.0
+    picked = memory[torch.tensor([1, 99], device=device)]
+    with pytest.raises(IndexError):
+        picked.cpu()
+    assert memory.cpu().equal(torch.arange(12.0).reshape(4, 3))
+    memory[1] = torch.full((3,), 7.0, device=device)  # the same without an error
+    assert memory[torch.tensor([1, 0], device=device)].tolist() == [[7, 7, 7], [0, 1, 2]]
+
+
+@pytest.mark.checks_values
+def test_tensors_that_share_a_value_take_back_their_own(device):
+    a, b = torch.zeros(3, device=device), torch.ones(3, device=device)
+    torch_xla.sync(wait=True)
+    b.mul_(5)
+    a.copy_(b)
+    bad = F.embedding(torch.tensor([99], device=device), torch.ones(4, 2, device=device))
+    with pytest.raises(IndexError):
+        bad.cpu()
+    assert a.tolist() == [0, 0, 0]
+    assert b.tolist() == [1, 1, 1]
+
+
+@pytest.mark.checks_values
+def test_a_transposed_write_is_taken_back_in_its_own_order(device):
+    x = torch.arange(6.0).reshape(2, 3).to(device)
+    torch_xla.sync(wait=True)
+    x.t().copy_(torch.ones(3, 2, device=device) + x.t())
+    bad = F.embedding(torch.tensor([99], device=device), torch.ones(4, 2, device=device))
+    with pytest.raises(IndexError):
+        bad.cpu()
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.checks_values
+def test_runs_behind_a_failed_one(device):
+    total = torch.zeros(2, device=device)
+    other = torch.zeros(2, device=device)
+    torch_xla.sync(wait=True)
+    slow = torch.ones(700, 700, device=device)
+    for _ in range(5):
+        slow = slow @ slow * 1e-3
+    index = (slow[0, :1] * 0 + 99).long()
+    total.add_(F.embedding(index, torch.ones(4, 2, device=device))[0])
+    try:
+        torch_xla.sync()
+        total.add_(1)
+        torch_xla.sync()
+        total.add_(1)
+        other.add_(1)
+        torch_xla.sync(wait=True)
+        pytest.fail("no error")
+    except IndexError:
+        pass
+    assert total.tolist() == [0, 0]
+    total.add_(3)
+    torch_xla.sync(wait=True)
+    assert total.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["result", "scratch"])
+def test_running_out_of_memory_is_told_once_and_costs_no_weights(device, kept):
+    network, optimizer = make_network(device, "adam")
+    (ids, classes), (other_ids, other_classes) = make_batches(2, -1, "index")
+    train_step(network, optimizer, ids.to(device), classes.to(device)).item()
+    before = {name: value.cpu().clone() for name, value in network.state_dict().items()}
+    huge = None
+    with pytest.raises(torch.OutOfMemoryError):
+        column = torch.ones(2**19 + 64, 1, device=device) * classes[0].item()
+        huge = column @ column.t()
+        scale = huge.sum() * 0 + 1
+        if not kept:
+            huge = None
+        optimizer.zero_grad()
+        (F.cross_entropy(network(other_ids.to(device)), other_classes.to(device)) * scale).backward()
+        optimizer.step()
+        torch_xla.sync(wait=True)
+    del huge, scale
+    for name, value in network.state_dict().items():
+        torch.testing.assert_close(value.cpu(), before[name], rtol=0, atol=0)
+    optimizer.zero_grad()
+    train_step(network, optimizer, ids.to(device), classes.to(device)).item()
+    torch_xla.sync(wait=True)
+
+
+def test_a_library_call_out_of_memory_is_of_pytorchs_class(device):
+    # Convolutions allocate while they run.
+    x = torch.ones(1, 1, 2**10, 2**10, device=device)
+    torch_xla.sync(wait=True)
+    with pytest.raises(torch.OutOfMemoryError):
+        y = F.conv2d(x, torch.ones(2**19, 1, 1, 1, device=device))
+        torch_xla.sync(wait=True)
+    del y
+    assert x[0, 0, 0, :2].tolist() == [1, 1]
+
+
+@pytest.mark.checks_values
+def test_errors_in_two_threads(device):
+    results = {}
+
+    def work(name, index):
+        table = torch.ones(4, 2).to(device)
+        outcomes = []
+        for _ in range(20):
+            try:
+                outcomes.append(F.embedding(torch.tensor([index]).to(device), table).sum().item())
+            except IndexError:
+                outcomes.append("error")
+        results[name] = outcomes
+
+    threads = [threading.Thread(target=work, args=args) for args in (("a", 99), ("b", 98))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {"a": ["error"] * 20, "b": ["error"] * 20}
+    assert (torch.ones(2, device=device) + 1).tolist() == [2, 2]
+
+
+# ---- Cancelled work ----
+INTERRUPTED = """
+    import os, signal, threading
+    import torch, torch_xla
+    p = torch.zeros(3, device="xla")
+    x = torch.randn(2500, 2500, device="xla")
+    torch_xla.sync(wait=True)
+    {handler}
+    try:
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.{signal})).start()
+        for _ in range(2):
+            for _ in range(1000):  # more than the time limit of the process
+                x = x @ x * 1e-3
+            p.add_(1)
+            torch_xla.sync()
+        torch_xla.sync(wait=True)
+        print("ended")
+    except {error}:
+        print("interrupted")
+    torch_xla.sync(wait=True)
+    print(p.tolist())
+    try:
+        x.cpu()
+    except RuntimeError as error:
+        print("cancelled" in str(error))
+    p.add_(2)
+    torch_xla.sync(wait=True)
+    print(p.tolist())
+"""
+
+
+def test_an_interrupt_cancels_queued_work_and_the_process_goes_on(run_python):
+    out = run_python(INTERRUPTED.format(handler="", signal="SIGINT", error="KeyboardInterrupt"))
+    assert out == "interrupted\n[0.0, 0.0, 0.0]\nTrue\n[2.0, 2.0, 2.0]\n"
+
+
+def test_a_handler_of_sigterm_cancels_queued_work(run_python):
+    handler = "signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(SystemExit(3)))"
+    out = run_python(INTERRUPTED.format(handler=handler, signal="SIGTERM", error="SystemExit"))
+    assert out == "interrupted\n[0.0, 0.0, 0.0]\nTrue\n[2.0, 2.0, 2.0]\n"
+
+
+# ---- The end of the process ----
+@pytest.mark.checks_values
+def test_an_error_that_nobody_was_told_is_printed_at_exit_with_status_1(run_python):
+    source = """
+        import torch, torch_xla
+        table = torch.ones(4, 2, device="xla")
+        lost = torch.nn.functional.embedding(torch.tensor([99], device="xla"), table)
+        torch_xla.sync()
+        {last}
+    """
+    out = run_python(source.format(last="pass"), returncode=1)
+    assert "Exception ignored" in out
+    assert "aten::embedding" in out
+    assert "<string>:4" in out
+    told = "\n        try: lost.cpu()\n        except IndexError: print('told')"
+    assert run_python(source.format(last=told)) == "told\n"
+    out = run_python(source.format(last="raise SystemExit(5)"), returncode=5)
+    assert "Exception ignored" in out
+
+
+def test_a_process_that_ends_by_an_exception_drops_its_queue(run_python):
+    out = run_python(
+        """
+        import torch, torch_xla
+        x = torch.randn(2500, 2500, device="xla")
+        for _ in range(3):
+            for _ in range(20):
+                x = x @ x * 1e-3
+            torch_xla.sync()
+        raise KeyError("the user's own")
+        """,
+        returncode=1,
+    )
+    assert "the user's own" in out
+    assert "XLA" not in out.split("KeyError")[1]
