@@ -41,7 +41,7 @@ def _add_methods() -> None:
 
 
 def _finish() -> None:
-    """Waits for what is queued, so that its errors are known; after an exception that ends the process it is cancelled."""
+    """Waits for what is queued, so that its errors are known; cancels it in a process that ends by an exception."""
     _XLAC._xla_finish(getattr(sys, "last_type", None) is not None)
 
 

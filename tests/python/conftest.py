@@ -53,7 +53,7 @@ def end_programs() -> None:
 
 @pytest.fixture
 def device() -> Iterator[torch.device]:
-    """The device under test, with a fixed seed and nothing pending. Errors that the test does not ask for stay its own."""
+    """The device under test, with a fixed seed and nothing pending. A test's error is never the next one's."""
     end_programs()
     torch.manual_seed(0)
     yield torch_xla.device()

@@ -11,10 +11,8 @@ import torch_xla
 
 CLASSES = 5
 OPTIMIZERS = {
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=True),
-    "adam": lambda p: torch.optim.Adam(p, lr=0.01),
-    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, foreach=False),
 }
 
 
@@ -84,10 +82,10 @@ def train(device, optimizer: str, batches, read: bool, skipped=()):
 @pytest.mark.checks_values
 @pytest.mark.parametrize("where", ["index", "class"])
 @pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
-@pytest.mark.parametrize("bad", [1, 3])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_failed_step_changes_nothing(device, optimizer, bad, read, where):
-    batches = make_batches(10, bad, where)
+def test_a_failed_step_changes_nothing(device, optimizer, read, where):
+    bad = 3
+    batches = make_batches(8, bad, where)
     state, told = train(device, optimizer, batches, read)
     assert len(told) == 1, "an error is told once"
     assert told == [bad] if read else told[0] >= bad
