@@ -163,13 +163,23 @@ Recording::Recording() : trace_(recorder().trace) {
   location_ = provide ? provide() : -1;
 }
 
+// In eager's class, from kernels that do not translate.
+[[noreturn]] static void throw_error_of(Buffer& buffer) {
+  try {
+    buffer.wait_uninterrupted();
+  } catch (const UserError& error) {
+    throw_as_torch_error(error);
+  }
+  XLA_ASSERT(false, "a failed buffer has no error");
+}
+
 ValueId Recording::content(Cell& cell) {
   if (!cell.value) {
     set_content(cell, zeros(cell.dtype, cell.dims));
   }
   const BufferRef& buffer = cell.value->buffer();
   if (buffer && buffer->state() == Buffer::State::kFailed) {
-    buffer->wait(); // throws
+    throw_error_of(*buffer);
   }
   return buffer ? trace_.add_parameter(buffer) : cell.value->id();
 }

@@ -107,7 +107,7 @@ std::vector<bool> find_restored(const Trace& trace, const Run& run) {
 void check_inputs(Trace& trace) {
   for (const BufferRef& input : trace.inputs()) {
     if (input->state() == Buffer::State::kFailed) {
-      input->wait();
+      input->wait_uninterrupted();
     }
   }
 }

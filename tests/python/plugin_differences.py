@@ -3,6 +3,7 @@
 CLAMPS = "StableHLO's operations clamp or pass on what ATen's kernels refuse"
 TIES = "ATen leaves open in which order equal elements come"
 OWN_MEMORY = "a plugin's memory is its own: what it keeps and what it refuses"
+NOT_CANCELLED = "a program that a plugin runs cannot be cancelled"
 ROUNDS_ONCE = "XLA computes in float32 and rounds once, eager in between: ours is no further from the exact value"
 DENORMALS = "XLA's CPU client takes denormal numbers for zero"
 OUT_OF_RANGE = "StableHLO leaves open what becomes of NaN and numbers out of range"
@@ -24,6 +25,10 @@ DIFFERENCES = {
     "test_pairs": dict.fromkeys(["float32", "float64", "bfloat16", "int64"], FUSES_ITSELF),
     "test_pairs_over_two_operands": {"": FUSES_ITSELF},
     "test_bad_arguments_raise_as_in_eager": dict.fromkeys(["gather", "scatter", "scatter_add"], CLAMPS),
+    "test_an_interrupt_cancels_queued_work_and_the_process_goes_on": {"": NOT_CANCELLED},
+    "test_a_handler_of_sigterm_cancels_queued_work": {"": NOT_CANCELLED},
+    "test_running_out_of_memory_is_told_once_and_costs_no_weights": dict.fromkeys(["result", "scratch"], OWN_MEMORY),
+    "test_a_library_call_out_of_memory_is_of_pytorchs_class": {"": OWN_MEMORY},
     "test_op_agrees_with_eager": {
         **dict.fromkeys(["argsort-bfloat16", "argsort-bool", "sort-bfloat16", "sort-bool"], TIES),
         **dict.fromkeys(["kthvalue-int64", "topk-bfloat16", "topk-int64"], TIES),
