@@ -164,6 +164,13 @@ bool has_mask(const InferContext& c) {
   return false;
 }
 
+// The indices into self, operand 0.
+void check_self_has_elements(const InferContext& c) {
+  for (size_t i = 1; i <= static_cast<size_t>(c.get_int(0)); ++i) {
+    check_runs(c, c.operand(0).numel(), i);
+  }
+}
+
 // The extents of the indexed part.
 Dims indexed_dims(const Dims& self, const IndexedPart& part) {
   Dims rest;
@@ -186,6 +193,7 @@ void infer_index(InferContext& c) {
   if (has_mask(c)) {
     fall_back("indexing by a mask gives a shape that depends on data");
   }
+  check_self_has_elements(c);
   c.add_result(c.operand(0).dtype, indexed_dims(c.operand(0).dims, read_indices(c)));
 }
 
@@ -222,9 +230,7 @@ void infer_index_put(InferContext& c) {
   if (!fits) {
     fall_back("these indices or values do not fit the tensor");
   }
-  for (size_t i = 1; i <= static_cast<size_t>(c.get_int(0)); ++i) {
-    check_runs(c, c.operand(0).numel(), i);
-  }
+  check_self_has_elements(c);
   like_operand<0>(c);
 }
 
