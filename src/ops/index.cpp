@@ -130,6 +130,13 @@ void infer_along(InferContext& c) {
   like_operand<0>(c);
 }
 
+void infer_index_fill(InferContext& c) {
+  if (c.operand(1).dtype != DType::I64) {
+    fall_back("index_fill by another type than Long, which ATen refuses");
+  }
+  infer_along(c);
+}
+
 void infer_index_add(InferContext& c) {
   if (is_integral(c.operand(0).dtype, true) && std::holds_alternative<double>(c.attr(1))) {
     fall_back("integers times a floating number");
@@ -250,8 +257,8 @@ constinit const Op kRows[] = {
     ROW("index_add", infer_index_add),
     ROW("index_copy", infer_along),
     ROW("index_reduce", infer_along),
-    ROW("index_fill.int_Scalar", infer_along),
-    ROW("index_fill.int_Tensor", infer_along),
+    ROW("index_fill.int_Scalar", infer_index_fill),
+    ROW("index_fill.int_Tensor", infer_index_fill),
     ROW("take", infer_take),
     ROW("index.Tensor", infer_index),
     ROW("index_put", infer_index_put),

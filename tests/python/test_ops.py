@@ -82,6 +82,10 @@ FALLBACKS = {
     "cat": ({"cat"}, "a list of legacy empty tensors"),
     "all": ({"all"}, "an empty list of dims"),
     "any": ({"any"}, "an empty list of dims"),
+    "histc": ({"histc"}, "a range that is taken from the values and may be refused"),
+    "nn.functional.pixel_shuffle": ({"pixel_unshuffle"}, "an empty batch"),
+    "nn.functional.pixel_unshuffle": ({"pixel_unshuffle"}, "an empty batch"),
+    "roll": ({"roll"}, "a tensor without elements"),
     "masked.logsumexp": ({"logsumexp"}, "a reduction of nothing"),
     "fft.": ({"constant_pad_nd", "mul_"}, "complex numbers"),
 }

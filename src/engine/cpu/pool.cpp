@@ -61,6 +61,7 @@ Pool::Pool() {
 }
 
 void* Pool::allocate(size_t size) {
+  process::check();
   int index = class_of(size);
   char* data = index < kClasses ? take_free(index) : nullptr;
   if (!data && index < kClasses) {

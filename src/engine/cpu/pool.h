@@ -16,13 +16,13 @@ namespace torch_xla::cpu {
 // of all others are joined and cut anew. What the pool holds stays below 5/4 of the most that was ever in use, and 64 MB: beyond that, free
 // memory goes back to the system before more is asked for.
 //
-// Thread-safe: one short lock per size class, taken inside heap_mutex_. In a forked child release() does nothing, as another thread may
-// have held a lock then.
+// Thread-safe: one short lock per size class, taken inside heap_mutex_. In a forked child release() does nothing and
+// allocate() throws, as another thread may have held a lock then.
 class Pool {
  public:
   static Pool& get(); // never destroyed
 
-  // Throws UserError when memory is out.
+  // Throws UserError when memory is out and in a forked child.
   void* allocate(size_t size);
   void release(void* data);
   bool contains(const void* data) const {

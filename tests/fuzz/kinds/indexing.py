@@ -105,22 +105,20 @@ def generate(seed: int) -> list[str]:
     """The lines of program `seed`."""
     draw = Draw("indexing", seed)
     draw.risk = draw.maybe(0.15)
-    settled = "settled" if draw.risk else ""
     grad = draw.maybe(0.3)
     for i in range(3):
         shape = draw.choice(SHAPES)
         dtype = "float32" if grad or draw.maybe(0.7) else draw.choice(["int64", "bfloat16", "float64"])
         a = draw.tensor(shape, dtype, grad=grad)
         if draw.maybe(0.35):
-            draw.line(f"y{i} = {settled}({draw_function(draw, a, shape)})")
+            draw.line(f"y{i} = {draw_function(draw, a, shape)}")
             continue
         index = draw_index(draw, shape)
-        draw.line(f"y{i} = {settled}({a}[{index}])")
+        draw.line(f"y{i} = {a}[{index}]")
         draw.line(f"z{i} = {a}.clone()")
         index = index.replace("uint8", "bool")  # deprecated; eager refuses some Byte masks in writes
         value = draw.choice(["2", "0.5", f"y{i}", f"y{i} * 2", "torch.ones((), device=device)", "torch.tensor(3.0)"])
-        read = f"; settled(z{i})" if draw.risk else ""
-        draw.line(f"z{i}[{index}] {draw.choice(['=', '=', '+=', '*='])} {value}{read}")
+        draw.line(f"z{i}[{index}] {draw.choice(['=', '=', '+=', '*='])} {value}")
     if grad:
         draw.line("backward()")
     return draw.lines
