@@ -39,6 +39,9 @@ class BoxedRow final : public c10::OperatorKernel {
     try {
       Call call = take_apart(*stack);
       if (find_obstacle(call, &reason)) {
+        if (row_.op->kind == OpKind::kPointwise && row_.convention == Convention::kInplace) {
+          check_apart(call.tensors[0], pointwise_args(call)); // the CPU sees copies, which are
+        }
         run_fallback(op, stack, reason);
         return;
       }

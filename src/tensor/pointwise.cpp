@@ -35,11 +35,7 @@ Dims broadcast_dims(std::span<const PointwiseArg> args) {
 
 void check_writable(const at::Tensor& out, std::span<const PointwiseArg> args) {
   at::assert_no_internal_overlap(out);
-  for (const PointwiseArg& arg : args) {
-    if (arg.tensor && arg.tensor->defined() && !arg.tensor->is_same(out) && arg.tensor->device() == out.device()) {
-      at::assert_no_partial_overlap(out, *arg.tensor);
-    }
-  }
+  check_apart(out, args);
 }
 
 void check_dims(const PointwiseResult& result, const at::Tensor& out) {
@@ -111,6 +107,14 @@ bool infer_uniform(const Op& op, std::span<const PointwiseArg> args, PointwiseRe
 }
 
 } // namespace
+
+void check_apart(const at::Tensor& out, std::span<const PointwiseArg> args) {
+  for (const PointwiseArg& arg : args) {
+    if (arg.tensor && arg.tensor->defined() && !arg.tensor->is_same(out) && arg.tensor->device() == out.device()) {
+      at::assert_no_partial_overlap(out, *arg.tensor);
+    }
+  }
+}
 
 PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args) {
   PointwiseResult result;

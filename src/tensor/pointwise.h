@@ -34,6 +34,8 @@ bool has_unit_alpha(const Op& op, std::span<const PointwiseArg> args);
 bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::Tensor& out);
 // Several elements share one place, as expand makes them: writes are left to ATen, which refuses most.
 bool overlaps_itself(const at::Tensor& t);
+// Throws where an operand overlaps the written tensor in part.
+void check_apart(const at::Tensor& out, std::span<const PointwiseArg> args);
 // Result type by the row's rule, broadcast dims, and the strides that eager's result would have.
 PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args);
 

@@ -95,7 +95,11 @@ class SignatureClass {
       return [&slot](at::Tensor& self, Rest... rest) -> at::Tensor& {
         const RowOverload& row = slot.row;
         Args args{self, rest...};
-        return takes(row, self, args) ? record(row, self, args) : call_fallback<at::Tensor&, at::Tensor&, Rest...>(row, self, rest...);
+        if (takes(row, self, args)) {
+          return record(row, self, args);
+        }
+        check_apart(self, args); // the CPU sees copies, which are
+        return call_fallback<at::Tensor&, at::Tensor&, Rest...>(row, self, rest...);
       };
     }
     static auto autograd_kernel(const Slot<Signature>& slot) {

@@ -78,12 +78,12 @@ def walk(name: str, value: object) -> Iterator[tuple[str, torch.Tensor]]:
             yield from walk(f"{name}[{i}]", element)
 
 
-def observe(results: dict, name: str, look: Callable[[], tuple[torch.Tensor, bool]]) -> None:
-    """Adds a tensor and whether it requires a gradient or, if it has no value, the exception that says why."""
+def observe(results: dict, name: str, look: Callable[[], tuple]) -> None:
+    """Adds a tensor and facts about it or, if it has no value, the exception that says why."""
     try:
-        t, grad = look()
+        t, *facts = look()
         t.cpu()
-        results[name] = (t, grad)
+        results[name] = (t, *facts)
     except Exception as error:  # depends on data, or a split's view whose base was written
         results[name] = (type(error), str(error))
 
@@ -100,9 +100,9 @@ def run(lines: list[str], device: str, sync: Callable[[], None] = lambda: None) 
             results[number] = (type(error), str(error))
     torch.set_default_dtype(default)
     for name, t in list_tensors(scope):
-        observe(results, name, lambda t=t: (t.detach(), t.requires_grad))
-        if isinstance(results[name][0], torch.Tensor) and t.is_leaf and t.grad is not None:
-            observe(results, f"{name}.grad", lambda t=t: (t.grad, False))
+        observe(results, name, lambda t=t: (t.detach(), t.requires_grad, t.is_leaf))
+        if isinstance(results[name][0], torch.Tensor) and results[name][2] and t.grad is not None:
+            observe(results, f"{name}.grad", lambda t=t: (t.grad,))
     for i, inner in enumerate(scope.get("plays", [])):  # what `together` gave
         results |= {f"plays[{i}] {key}": value for key, value in inner.items()}
     return results
@@ -125,9 +125,9 @@ def list_strides(t: torch.Tensor) -> tuple:
     return tuple(stride for stride, size in zip(t.stride(), t.shape) if size > 1 and t.numel())
 
 
-def describe(t: torch.Tensor, grad: bool, layout: bool) -> tuple:
+def describe(t: torch.Tensor, *facts: bool, layout: bool) -> tuple:
     place = (list_strides(t), t.storage_offset() if t.numel() else 0) if layout else ()
-    return (t.dtype, tuple(t.shape), *place, grad)
+    return (t.dtype, tuple(t.shape), *place, *facts)
 
 
 def is_close(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
@@ -174,7 +174,7 @@ def find_difference(expected: dict, actual: dict, tolerance: float = 1e-5, layou
             if a[0] is not b[0]:
                 return f"line {key}: {b} instead of {a}"
             continue
-        facts_a, facts_b = describe(*a, layout), describe(*b, layout)
+        facts_a, facts_b = describe(*a, layout=layout), describe(*b, layout=layout)
         if facts_a != facts_b:
             return f"{key}: {facts_b} instead of {facts_a}"
         if not is_close(a[0], b[0].cpu(), tolerance):

@@ -1,5 +1,6 @@
 """Operations without a row run on the CPU with the memory of their operands, and write only what they should."""
 
+import pytest
 import torch
 
 import torch_xla.debug.metrics as met
@@ -13,3 +14,10 @@ def test_out_that_is_an_operand_spares_its_copies(device):
     assert copy.tolist() == [8, 1, 9]
     assert x.tolist() == [2, 1, 3]
     assert "aten::pow" in met.executed_fallback_ops()
+
+
+def test_operand_that_overlaps_the_written_tensor(device):
+    for place in ("cpu", device):
+        x = torch.ones(4, 1, dtype=torch.bool, device=place)
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            x.add_(x[:1], alpha=2)
