@@ -1,6 +1,6 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast test-random test-libraries test-pjrt lint format bench dev wheel asan tsan ubsan clean
+.PHONY: help setup build demo test test-fast test-random test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CPP := $(shell find src tests bench tools -name '*.cpp' -o -name '*.h')
@@ -42,6 +42,9 @@ test-pjrt: build ## the C++ and Python tests on a PJRT plugin, XLA's CPU client 
 	cmake --preset release >/dev/null && cmake --build --preset release && \
 	build/release/tests/cpp/torch_xla_tests --gtest_filter='Pjrt*:FakeClient*:StableHlo*:*PluginRows*' && \
 	PJRT_DEVICE=LIBRARY PJRT_LIBRARY_PATH=$$plugin XLA_FLAGS=--xla_backend_optimization_level=0 python -m pytest -n 2
+
+fuzz: build ## random programs of every kind against PyTorch eager, with fusion on and off (PROGRAMS=1000 of each kind)
+	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000)
 
 lint: setup ## formatters in check mode, ruff, codespell, direction of includes
 	@clang-format-19 --dry-run -Werror $(CPP)
