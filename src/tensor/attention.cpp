@@ -126,7 +126,7 @@ void register_attention(torch::Library& m) {
 
 void register_transformer_layers(torch::Library& m) {
   m.impl("_native_multi_head_attention", TORCH_FN(native_multi_head_attention));
-  m.impl("_transformer_encoder_layer_fwd", TORCH_FN(at::native::transformer_encoder_layer_forward));
+  m.impl("_transformer_encoder_layer_fwd", &at::native::transformer_encoder_layer_forward);
   m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(nested_tensor_from_mask_left_aligned));
   m.impl("_nested_tensor_from_mask", TORCH_FN(nested_tensor_from_mask));
 }

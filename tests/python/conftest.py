@@ -5,6 +5,7 @@ import contextlib
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -97,6 +98,8 @@ def run_python():
             text=True,
             timeout=timeout,
             env={**os.environ, **env},
+            # Ctrl-C reaches it also where the tests run in the background, which shells start with SIGINT ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert done.returncode == returncode, done.stdout + done.stderr
         return done.stdout + done.stderr
