@@ -113,7 +113,8 @@ void expand_flash_backward(ExpandContext& c) {
   Ex value = for_heads(c.computed(3), heads);
   Ex s = scores(c, query, key, 6);
   Dims rows{s.type().dims[0], s.type().dims[1], 1};
-  Ex weights = exp(s - c.raw(5).to(s.dtype()).reshape(rows));
+  Ex total = c.raw(5).to(s.dtype()).reshape(rows);
+  Ex weights = exp(s - select(total == -kInfinity, 0.0, total)); // 0 in rows without any key
   Ex weighted = reduce_sum(g * batches(c.computed(4)), {2});
   Ex slope = weights * (batch_product(g, transposed(batches(value))) - weighted) *
       c.get_double(2, 1 / std::sqrt(static_cast<double>(query.type().dims[3])));

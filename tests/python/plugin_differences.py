@@ -8,6 +8,9 @@ NOT_CANCELLED = "a program that a plugin runs cannot be cancelled"
 ROUNDS_ONCE = "XLA computes in float32 and rounds once, eager in between: ours is no further from the exact value"
 DENORMALS = "XLA's CPU client takes denormal numbers for zero"
 OUT_OF_RANGE = "StableHLO leaves open what becomes of NaN and numbers out of range"
+COMPILES_EACH = (
+    "each program compiles anew, for a time that XLA's compiler makes too long; views and threads stand for all"
+)
 FUSES_ITSELF = "the pairs test the embedded engine's code generator"
 
 # By the test's name with its parameters. Tests of values that only ATen's kernels check have the marker checks_values.
@@ -25,6 +28,12 @@ DIFFERENCES = {
     "test_all_pairs_that_choose": {"": FUSES_ITSELF},
     "test_pairs": dict.fromkeys(["float32", "float64", "bfloat16", "int64"], FUSES_ITSELF),
     "test_pairs_over_two_operands": {"": FUSES_ITSELF},
+    "test_programs_agree_with_eager": {
+        f"{kind}-{first}-{fusion}": COMPILES_EACH
+        for kind in "promotion indexing forms sharing foreach einsum attention modules checkpointing".split()
+        for first in (0, 50)
+        for fusion in (True, False)
+    },
     "test_bad_arguments_raise_as_in_eager": dict.fromkeys(["gather", "scatter", "scatter_add"], CLAMPS),
     "test_an_interrupt_cancels_queued_work_and_the_process_goes_on": {"": NOT_CANCELLED},
     "test_a_handler_of_sigterm_cancels_queued_work": {"": NOT_CANCELLED},
