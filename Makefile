@@ -20,16 +20,16 @@ build: setup
 demo: build ## train the digit classifier on the device `xla`
 	python examples/train_digits.py
 
-test: build ## all tests: C++, then Python
+test: build ## all tests: C++, then Python in two processes
 	ctest --preset release
-	python -m pytest
+	python -m pytest -n 2
 
 test-fast: build ## the C++ tests and the Python tests not marked slow, up to the first failure
 	ctest --preset release
 	python -m pytest -x -m "not slow"
 
 test-random: build ## the Python tests in a random order, which it tells (SEED=n repeats one)
-	python -m pytest --shuffle=$(or $(SEED),$$(date +%s))
+	python -m pytest -n 2 --shuffle=$(or $(SEED),$$(date +%s))
 
 test-libraries: build ## programs of lightning, accelerate, transformers and diffusers, in environments of their own (fetches them once)
 	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 python tools/setup_libraries.py || [ $$? = 77 ]
@@ -46,12 +46,14 @@ test-pjrt: build ## the C++ and Python tests on a PJRT plugin, XLA's CPU client 
 fuzz: build ## random programs of every kind against PyTorch eager, with fusion on and off (PROGRAMS=1000 of each kind)
 	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000)
 
-lint: setup ## formatters in check mode, ruff, codespell, direction of includes
+lint: setup ## formatters in check mode, ruff, codespell, direction of includes, names of operations, sizes
 	@clang-format-19 --dry-run -Werror $(CPP)
 	ruff check .
 	ruff format --check .
 	codespell
 	tools/check_includes.py
+	tools/check_names.py
+	tools/check_sizes.py
 
 format: setup ## format all C++ and Python files
 	@clang-format-19 -i $(CPP)

@@ -46,11 +46,11 @@ double time_sync(const at::Tensor& a, int n) {
     for (int i = 0; i < n; ++i) {
       x = at::add(x, a);
     }
-    torch_xla::wait_device_ops();
+    torch_xla::wait_device_ops(0);
     Clock::time_point start = Clock::now();
-    torch_xla::sync();
+    torch_xla::sync(0);
     times.push_back(nanoseconds_since(start));
-    torch_xla::wait_device_ops();
+    torch_xla::wait_device_ops(0);
   }
   times.erase(times.begin(), times.begin() + 10);
   std::nth_element(times.begin(), times.begin() + 50, times.end());

@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
-"""Checks that includes point one way, that few files see torch and LLVM, and that each source file opens in words.
+"""Checks that includes and imports point one way, that few files see torch and LLVM, and that each file opens in words.
+
+A function of another folder is included, never declared again: such a declaration would be an include that nobody sees.
 
 Prints each offender as file:line and exits with 1 if there is one.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # A folder of src/ may include itself and what stands before it. distributed stands beside device and may use it.
-ORDER = ["core", "ir", "ops", "passes", "engine", "runtime", "tensor", "device", "distributed", "python"]
+ORDER = ["core", "ir", "ops", "passes", "stablehlo", "engine", "runtime", "tensor", "device", "distributed", "python"]
 
 # Who may include headers of ATen, c10 and torch; LLVM; Python and pybind11.
 TORCH_ALLOWED = re.compile(
-    r"src/(tensor|device|distributed|python)/|src/engine/cpu/(library|aten_|cpu_executable\.cpp)|include/|tests/|bench/"
+    r"src/(tensor|device|distributed|python)/|src/engine/cpu/(library/|program/cpu_executable\.cpp)|include/|tests/|bench/"
 )
 LLVM_ALLOWED = re.compile(r"src/engine/cpu/codegen/")
 PYTHON_ALLOWED = re.compile(r"src/python/")
@@ -27,6 +31,8 @@ PYTHON_HEADER = re.compile(r"Python\.h|pybind11/|torch/csrc/utils/pybind\.h|torc
 # Sixteen seconds and more to compile, for nothing that smaller headers do not give.
 FORBIDDEN = {"torch/extension.h", "torch/torch.h", "torch/all.h"}
 
+# A function's declaration at the outermost level, where clang-format indents nothing.
+DECLARATION = re.compile(r"^(?!using |typedef |return )\w[\w:<>,&* ]*[ &*]\w+\([^;{}]*\)[^;{}()]*;", re.MULTILINE)
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')
 CPP_SUFFIXES = {".cpp", ".h"}
 SOURCE_FOLDERS = ["src", "include", "tests", "torch_xla", "torch_xla_py", "examples", "tools", "bench"]
@@ -60,7 +66,7 @@ def include_problem(name: str, header: str) -> str | None:
     if PYTHON_HEADER.match(header):
         return None if PYTHON_ALLOWED.match(name) else f"{header}: only src/python sees Python"
     if TORCH_HEADER.match(header):
-        may = "tensor, device, distributed, python and engine/cpu/{library*,aten_*,cpu_executable.cpp}"
+        may = "tensor, device, distributed, python and engine/cpu/{library/,program/cpu_executable.cpp}"
         return None if TORCH_ALLOWED.match(name) else f"{header}: only {may} see torch"
     if LLVM_HEADER.match(header):
         return None if LLVM_ALLOWED.match(name) else f"{header}: only engine/cpu/codegen sees LLVM"
@@ -71,11 +77,44 @@ def include_problem(name: str, header: str) -> str | None:
     return None
 
 
+def imported_names(path: Path) -> Iterator[str]:
+    """What a file of the package imports by relative paths, within functions too, and the modules it takes it from."""
+    package = path.parent.relative_to(ROOT).parts
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
+            yield base
+            yield from (f"{base}.{name.name}" for name in node.names)
+
+
+def import_circle() -> str | None:
+    """A circle of the package's modules, each of which imports the next. Packages are in none."""
+    files = [path for path in sorted((ROOT / "torch_xla").rglob("*.py")) if path.name != "__init__.py"]
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
+    try:
+        TopologicalSorter({module: modules.keys() & imported_names(path) for module, path in modules.items()}).prepare()
+    except CycleError as error:
+        return " imports ".join(reversed(error.args[1]))
+    return None
+
+
+def second_declarations(declared: dict[str, list[str]]) -> Iterator[str]:
+    """What is declared in several folders of src/, given the places ("file:line") of each declaration."""
+    for text, places in sorted(declared.items()):
+        folders = {place.split("/")[1] for place in places}
+        if len(folders) > 1:
+            yield from (f"{place}: declared in {' and '.join(sorted(folders))}: {text}" for place in places)
+
+
 def main() -> int:
     problems = []
+    if circle := import_circle():
+        problems.append(f"torch_xla: a circle of imports: {circle}")
+    declared: dict[str, list[str]] = {}
     for path in source_files():
         name = path.relative_to(ROOT).as_posix()
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
         if problem := opening_problem(path, lines):
             problems.append(f"{name}:1: {problem}")
         if path.suffix not in CPP_SUFFIXES:
@@ -83,6 +122,10 @@ def main() -> int:
         for number, line in enumerate(lines, start=1):
             if (match := INCLUDE.match(line)) and (problem := include_problem(name, match[1])):
                 problems.append(f"{name}:{number}: {problem}")
+        for match in DECLARATION.finditer(text) if name.startswith("src/") else ():
+            line = text.count("\n", 0, match.start()) + 1
+            declared.setdefault(" ".join(match[0].split()), []).append(f"{name}:{line}")
+    problems += second_declarations(declared)
     for problem in problems:
         print(problem)
     return 1 if problems else 0

@@ -15,8 +15,7 @@ def device(index: int | None = None) -> torch.device:
     """
     if index is None:
         return torch.device(_XLAC._xla_get_default_device())
-    if not 0 <= index < device_count():
-        raise RuntimeError(f"device index {index} does not exist: there are {device_count()} xla devices")
+    _XLAC._xla_check_device(index)
     return torch.device("xla", index)
 
 
@@ -36,7 +35,7 @@ def device_count() -> int:
 
 
 def sync(wait: bool = False, reset_scope: bool = True) -> None:
-    """Runs everything that is pending on the device, then the step closures.
+    """Runs everything that is pending on the current device, then the step closures.
 
     Args:
         wait: also wait until it has run. Without it the next step is recorded while this one runs. XLA_SYNC_WAIT=1
@@ -46,8 +45,13 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
     Raises RuntimeError if compiling failed, or a run that nobody has waited for yet.
     """
     del reset_scope
-    wait = wait or _XLAC._env_flag("XLA_SYNC_WAIT", False)
-    _XLAC._xla_step_marker("", [], wait)
+    sync_device("", wait)
+
+
+def sync_device(device: str, wait: bool) -> None:
+    """sync() of the device of this name, "" being the current one."""
+    wait = wait or _XLAC._env_flag("XLA_SYNC_WAIT")
+    _XLAC._xla_step_marker(device, [], wait)
     _closures.run()
 
 
@@ -79,9 +83,11 @@ def compile(
 
 
 def manual_seed(seed: int, device=None) -> None:
-    """Sets the seed of the device's default generator. Seeds are no part of a program: a new one compiles nothing."""
-    del device
-    _XLAC._xla_set_rng_seed(seed & (2**64 - 1))
+    """Sets the seed of the device's default generator, by default the current device's.
+
+    Seeds are no part of a program: a new one compiles nothing.
+    """
+    _XLAC._xla_set_rng_seed(seed & (2**64 - 1), "" if device is None else str(device))
 
 
 def launch(fn: Callable, args: tuple = (), start_method: str = "spawn", debug_single_process: bool = False) -> None:

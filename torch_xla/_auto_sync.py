@@ -21,18 +21,25 @@ def auto_sync() -> bool:
     """
     global _enabled
     if _enabled is None:
-        _enabled = _XLAC._env_flag("XLA_AUTO_SYNC", True)
+        _enabled = _XLAC._env_flag("XLA_AUTO_SYNC")
     return _enabled
 
 
-def _is_on_xla(optimizer: torch.optim.Optimizer) -> bool:
-    """Looks at the first parameter of each group: a group is rarely split, and a missed sync only delays."""
-    return any(group["params"] and group["params"][0].device.type == "xla" for group in optimizer.param_groups)
+def _find_devices(optimizer: torch.optim.Optimizer, end: int | None) -> set[int]:
+    """Numbers of the devices of each group's parameters, of the first `end`."""
+    params = (p for group in optimizer.param_groups for p in group["params"][:end])
+    return {p.device.index for p in params if p.device.type == "xla"}
 
 
 def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
-    if _is_on_xla(optimizer) and auto_sync():
-        _XLAC._xla_sync(False)
+    # The first of each group tells: a group is rarely split, but over several devices, and a missed sync only delays.
+    devices = _find_devices(optimizer, 1)
+    if not devices or not auto_sync():
+        return
+    if _XLAC._xla_num_devices() > 1:
+        devices = _find_devices(optimizer, None)
+    for device in sorted(devices):
+        _XLAC._xla_sync(device)
 
 
 def install() -> None:

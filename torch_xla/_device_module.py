@@ -10,7 +10,6 @@ import torch
 from . import _XLAC
 
 _SEED_MASK = 2**64 - 1
-default_generators = tuple(_XLAC._xla_default_generator(index) for index in range(_XLAC._xla_num_devices()))
 
 
 # ---- Devices ----
@@ -63,6 +62,10 @@ def _get_device_index(device, optional: bool = True) -> int:
     return current_device() if device.index is None else device.index
 
 
+def _get_name(device) -> str:
+    return f"xla:{_get_device_index(device)}"
+
+
 _utils = types.SimpleNamespace(_get_device_index=_get_device_index)
 
 
@@ -101,13 +104,13 @@ class DeviceProperties:
 
 def get_device_properties(device=None) -> DeviceProperties:
     """Name, memory and threads of the device."""
-    memory = _XLAC._xla_memory_info("")["bytes_limit"]
+    memory = _XLAC._xla_memory_info(_get_name(device))["bytes_limit"]
     return DeviceProperties(get_device_name(device), memory, torch.get_num_threads())
 
 
 def get_device_name(device=None) -> str:
     """Hardware behind the device, as `CPU:0`."""
-    return _XLAC._xla_get_devices()[_get_device_index(device)]
+    return _XLAC._xla_device_attributes(_get_device_index(device))["name"]
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -127,8 +130,8 @@ def _is_in_bad_fork() -> bool:
 
 # ---- Streams and events. All streams of a device run in one order ----
 def synchronize(device=None) -> None:
-    """Runs everything that is pending and waits for it."""
-    _XLAC._xla_sync(True)
+    """Runs everything that is pending on the device and waits for it."""
+    _XLAC._xla_sync(_get_device_index(device), True)
 
 
 class Stream(torch.Stream):
@@ -172,39 +175,47 @@ StreamContext = stream
 # ---- Random numbers ----
 def manual_seed_all(seed: int) -> None:
     """Sets the seed of all devices. torch.manual_seed calls it."""
+    _XLAC._xla_set_seed_of_all(int(seed) & _SEED_MASK)
+
+
+def manual_seed(seed: int) -> None:
+    """Sets the seed of the current device."""
     _XLAC._xla_set_rng_seed(int(seed) & _SEED_MASK)
 
 
-manual_seed = manual_seed_all
-
-
 def seed_all() -> None:
-    """Takes a seed from the system."""
-    for generator in default_generators:
+    """Takes a seed from the system for each device."""
+    for generator in _get_generators():
         generator.seed()
 
 
-seed = seed_all
+def seed() -> None:
+    """Takes a seed from the system for the current device."""
+    _get_generator(None).seed()
 
 
 def initial_seed() -> int:
-    """The current seed."""
-    return default_generators[current_device()].initial_seed()
+    """The current device's seed."""
+    return _get_generator(None).initial_seed()
 
 
-def _get_generator(device: torch.device) -> torch.Generator:
+def _get_generator(device) -> torch.Generator:
     """The default generator of the device."""
-    return default_generators[_get_device_index(device)]
+    return _XLAC._xla_default_generator(_get_device_index(device))
+
+
+def _get_generators() -> tuple[torch.Generator, ...]:
+    return tuple(_get_generator(index) for index in range(device_count()))
 
 
 def get_rng_state(device="xla") -> torch.Tensor:
     """The random state as a uint8[16] tensor on the CPU."""
-    return default_generators[_get_device_index(device)].get_state()
+    return _get_generator(device).get_state()
 
 
 def set_rng_state(new_state: torch.Tensor, device="xla") -> None:
     """Restores what get_rng_state() returned. Raises RuntimeError for a state of another size."""
-    default_generators[_get_device_index(device)].set_state(new_state)
+    _get_generator(device).set_state(new_state)
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
@@ -221,22 +232,22 @@ def set_rng_state_all(new_states) -> None:
 # ---- Memory, in bytes ----
 def memory_allocated(device=None) -> int:
     """Held by live tensors and queued runs."""
-    return _XLAC._xla_memory_info("")["bytes_used"]
+    return _XLAC._xla_memory_info(_get_name(device))["bytes_used"]
 
 
 def max_memory_allocated(device=None) -> int:
     """The most that was ever held."""
-    return _XLAC._xla_memory_info("")["peak_bytes_used"]
+    return _XLAC._xla_memory_info(_get_name(device))["peak_bytes_used"]
 
 
 def mem_get_info(device=None) -> tuple[int, int]:
     """(free, total)."""
-    info = _XLAC._xla_memory_info("")
+    info = _XLAC._xla_memory_info(_get_name(device))
     return max(0, info["bytes_limit"] - info["bytes_used"]), info["bytes_limit"]
 
 
 def memory_reserved(device=None) -> int:
-    """Held by the pool, in use or not."""
+    """Held by the device's pool, in use or not."""
     return torch.accelerator.memory_reserved(_get_device_index(device))
 
 
@@ -265,19 +276,24 @@ def memory_stats(device=None) -> dict:
 
 def memory_summary(device=None, abbreviated: bool = False) -> str:
     """One line about the memory in use."""
-    info = _XLAC._xla_memory_info("")
+    info = _XLAC._xla_memory_info(_get_name(device))
     used, limit, peak = (info[key] / 2**20 for key in ("bytes_used", "bytes_limit", "peak_bytes_used"))
     return f"xla memory: {used:.1f} MiB in use, {peak:.1f} MiB at the peak, {limit:.1f} MiB in all"
 
 
 def empty_cache() -> None:
-    """Gives memory that no tensor or queued run holds back to the system. The next first touch of each page is dear."""
+    """Gives memory of all devices that no tensor or queued run holds back to the system.
+
+    The next first touch of each page is dear.
+    """
     _XLAC._xla_empty_cache()
 
 
-# ---- Code generation ----
+# ---- Found when somebody asks ----
 def __getattr__(name: str):
-    """The names that inductor looks for, when it does: importing them with this module would import inductor."""
+    """The generators, whose number only the engine knows; inductor's names, which would import inductor."""
+    if name == "default_generators":
+        return _get_generators()
     if name in ("Scheduling", "PythonWrapperCodegen", "CppWrapperCodegen", "WrapperFxCodegen"):
         return getattr(importlib.import_module("torch_xla._inductor"), name)
     raise AttributeError(f"module 'torch.xla' has no attribute {name!r}")

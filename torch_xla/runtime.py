@@ -2,8 +2,9 @@
 
 import os
 
-from . import _XLAC
-from ._api import devices as _devices
+import torch
+
+from . import _api, _XLAC
 from .experimental import plugins
 
 _DEVICE_TYPES = ("CPU", "CUDA", "TPU", "LIBRARY")
@@ -43,11 +44,18 @@ def is_bf16_supported() -> bool:
     return True
 
 
-def xla_device(n: int | None = None, devkind: str | None = None):
-    """As torch_xla.core.xla_model.xla_device."""
-    from .core import xla_model
+def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device:
+    """The n-th device, by default the current one.
 
-    return xla_model.xla_device(n, devkind)
+    Args:
+        n: index of the device.
+        devkind: kind of hardware; only that of device_type() exists.
+
+    Raises RuntimeError if there is no such device.
+    """
+    if devkind not in (None, device_type()):
+        raise RuntimeError(f"there is no device of kind {devkind!r}; expected {device_type()!r}")
+    return _api.device(n)
 
 
 def world_size() -> int:
@@ -87,7 +95,7 @@ def host_index() -> int:
 
 def local_device_count() -> int:
     """Devices of this machine."""
-    return len(_devices())
+    return len(_api.devices())
 
 
 global_device_count = local_device_count
@@ -103,7 +111,7 @@ def runtime_device_attributes(device: str) -> dict:
 
 def global_runtime_device_attributes() -> list[dict]:
     """Attributes of all devices."""
-    return [runtime_device_attributes(str(device)) for device in _devices()]
+    return [runtime_device_attributes(str(device)) for device in _api.devices()]
 
 
 def get_master_ip() -> str:

@@ -97,4 +97,43 @@ int64_t wrap_to(DType t, int64_t v) {
   }
 }
 
+double largest_value(DType t) {
+  switch (t) {
+    case DType::Bool:
+      return 1;
+    case DType::U8:
+      return 0xff;
+    case DType::I8:
+      return 0x7f;
+    case DType::I16:
+      return 0x7fff;
+    case DType::I32:
+      return 0x7fffffff;
+    case DType::I64:
+      return 0x1p63;
+    case DType::F16:
+      return 65504.0;
+    case DType::BF16:
+      return 0x1.fep127;
+    case DType::F32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+bool fits(DType t, double v) {
+  if (is_float(t)) {
+    return !std::isfinite(v) || std::abs(v) <= largest_value(t);
+  }
+  bool is_unsigned = t == DType::U8 || t == DType::Bool;
+  return v >= (is_unsigned ? 0 : -largest_value(t) - 1) && v <= largest_value(t);
+}
+
+bool fits(DType t, int64_t v) {
+  auto number = static_cast<double>(v);
+  bool is_signed = is_integral(t, false) && t != DType::U8;
+  return number >= -largest_value(t) - is_signed && number <= largest_value(t);
+}
+
 } // namespace torch_xla

@@ -89,5 +89,11 @@ DType find_dtype(const char* name, size_t length);
 double round_to(DType t, double v);
 // The value modulo the width of an integer type; 0 or 1 for Bool.
 int64_t wrap_to(DType t, int64_t v);
+// The largest finite value of a native type; I64's is rounded to 2^63.
+double largest_value(DType t);
+// Whether ATen converts the number to a native type without its overflow error: as c10::overflows, which lets whole numbers below zero wrap
+// in unsigned types.
+bool fits(DType t, double v);
+bool fits(DType t, int64_t v);
 
 } // namespace torch_xla

@@ -18,7 +18,7 @@
 namespace torch_xla::env {
 namespace {
 
-[[noreturn]] void refuse(const char* name, const std::string& value, const std::string& allowed) {
+[[noreturn]] void refuse(const std::string& name, const std::string& value, const std::string& allowed) {
   throw UserError(ErrorKind::Value, str("the environment variable ", name, "=", value, " is not understood; it can be ", allowed));
 }
 
@@ -26,25 +26,33 @@ bool is_one_of(const std::string& value, std::initializer_list<const char*> word
   return std::any_of(words.begin(), words.end(), [&](const char* word) { return ::strcasecmp(word, value.c_str()) == 0; });
 }
 
-// False unless the whole text is a number.
-template <typename T>
-bool parse(const std::string& value, T& number) {
+// The whole text as a number for which `fits` holds, else refused.
+template <typename T, typename Fits>
+T parse(const Variable& variable, Fits fits) {
+  std::string value = text(variable);
+  T number{};
   auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  return error == std::errc() && end == value.data() + value.size();
+  if (error != std::errc() || end != value.data() + value.size() || !fits(number)) {
+    refuse(variable.name, value, accepted(variable));
+  }
+  return number;
 }
 
 std::atomic<bool>& fusion_flag() {
-  static std::atomic<bool> on{flag("XLA_FUSION", true)};
+  static std::atomic<bool> on{flag(variable("XLA_FUSION"))};
   return on;
 }
 
-std::atomic<bool>& lazy_flag() {
-  static std::atomic<bool> on{flag("XLA_LAZY", true)};
-  return on;
+bool verifies_unasked() {
+#ifndef NDEBUG
+  return true;
+#else
+  return debug_level() >= 3;
+#endif
 }
 
 std::FILE* open_debug_file() {
-  std::string path = text("XLA_DEBUG_FILE");
+  std::string path = text(variable("XLA_DEBUG_FILE"));
   if (path.empty()) {
     return stderr;
   }
@@ -59,67 +67,97 @@ std::FILE* debug_file() {
 }
 
 std::string read_cache_dir() {
-  if (std::optional<std::string> path = find("XLA_PERSISTENT_CACHE_PATH")) {
+  if (std::optional<std::string> path = find(variable("XLA_PERSISTENT_CACHE_PATH"))) {
     return *path;
   }
-  std::string home = text("HOME");
+  std::string home = text(variable("HOME"));
   return home.empty() ? home : home + "/.cache/torch_xla";
 }
 
 } // namespace
 
-std::optional<std::string> find(const char* name) {
-  const char* value = std::getenv(name);
+std::optional<std::string> find(const Variable& variable) {
+  const char* value = std::getenv(variable.name);
   return value ? std::make_optional<std::string>(value) : std::nullopt;
 }
 
-std::string text(const char* name, const char* otherwise) {
-  const char* value = std::getenv(name);
-  return value && *value ? value : otherwise;
+bool is_set(const Variable& variable) {
+  return !find(variable).value_or("").empty();
 }
 
-bool flag(const char* name, bool otherwise) {
-  std::string value = text(name);
-  if (value.empty()) {
-    return otherwise;
-  }
-  bool on = is_one_of(value, {"1", "true", "yes", "on"});
-  if (!on && !is_one_of(value, {"0", "false", "no", "off"})) {
-    refuse(name, value, "1, true, yes or on, or 0, false, no or off");
+std::string text(const Variable& variable) {
+  const char* value = std::getenv(variable.name);
+  return value && *value ? value : variable.otherwise;
+}
+
+bool parse_flag(const std::string& name, const std::string& text) {
+  bool on = is_one_of(text, {"1", "true", "yes", "on"});
+  if (!on && !is_one_of(text, {"0", "false", "no", "off"})) {
+    refuse(name, text, "1, true, yes or on, or 0, false, no or off");
   }
   return on;
 }
 
-int64_t integer(const char* name, int64_t otherwise, int64_t low, int64_t high) {
-  std::string value = text(name);
-  int64_t number = otherwise;
-  if (!value.empty() && (!parse(value, number) || number < low || number > high)) {
-    refuse(name, value, str("a whole number from ", low, " to ", high));
-  }
-  return number;
+bool flag(const Variable& variable) {
+  return parse_flag(variable.name, text(variable));
 }
 
-double share(const char* name, double otherwise) {
-  std::string value = text(name);
-  double number = otherwise;
-  if (!value.empty() && (!parse(value, number) || !(number > 0 && number <= 1))) {
-    refuse(name, value, "a number over 0, at most 1");
+int64_t integer(const Variable& variable) {
+  const Accepts& range = variable.accepts;
+  return parse<int64_t>(variable, [&](int64_t number) { return number >= range.low && number <= range.high; });
+}
+
+double share(const Variable& variable) {
+  return parse<double>(variable, [](double number) { return number > 0 && number <= 1; });
+}
+
+void check(const Variable& variable) {
+  if (!is_set(variable)) {
+    return;
   }
-  return number;
+  switch (variable.accepts.kind) {
+    case Kind::kText:
+      break;
+    case Kind::kSwitch:
+      flag(variable);
+      break;
+    case Kind::kInteger:
+      integer(variable);
+      break;
+    case Kind::kShare:
+      share(variable);
+      break;
+  }
+}
+
+std::string accepted(const Variable& variable) {
+  switch (variable.accepts.kind) {
+    case Kind::kText:
+      break;
+    case Kind::kSwitch:
+      return "a switch";
+    case Kind::kInteger:
+      return str("a whole number from ", variable.accepts.low, " to ", variable.accepts.high);
+    case Kind::kShare:
+      return "a number over 0, at most 1";
+  }
+  return variable.accepts.words;
 }
 
 void check() {
   if (debug_level() > 0) {
     debug_file();
   }
+  verify();
   fusion();
   lazy();
   cache_dir();
   program_cache_size();
+  cpu_num_devices();
 }
 
 int debug_level() {
-  static const auto level = static_cast<int>(integer("XLA_DEBUG", 0, 0, 5));
+  static const auto level = static_cast<int>(integer(variable("XLA_DEBUG")));
   return level;
 }
 
@@ -132,12 +170,18 @@ void debug_print(const std::string& title, const std::string& text) {
   std::fflush(file);
 }
 
+bool verify() {
+  static const bool on = is_set(variable("XLA_VERIFY")) ? flag(variable("XLA_VERIFY")) : verifies_unasked();
+  return on;
+}
+
 bool fusion() {
   return fusion_flag().load(std::memory_order_relaxed);
 }
 
 bool lazy() {
-  return lazy_flag().load(std::memory_order_relaxed);
+  static const bool on = flag(variable("XLA_LAZY"));
+  return on;
 }
 
 std::string cache_dir() {
@@ -146,16 +190,17 @@ std::string cache_dir() {
 }
 
 size_t program_cache_size() {
-  static const auto size = static_cast<size_t>(integer("XLA_COMPILATION_CACHE_SIZE", 2048, 1, 1 << 20));
+  static const auto size = static_cast<size_t>(integer(variable("XLA_COMPILATION_CACHE_SIZE")));
   return size;
+}
+
+int cpu_num_devices() {
+  static const auto count = static_cast<int>(integer(variable("CPU_NUM_DEVICES")));
+  return count;
 }
 
 void set_fusion(bool on) {
   fusion_flag().store(on, std::memory_order_relaxed);
-}
-
-void set_lazy(bool on) {
-  lazy_flag().store(on, std::memory_order_relaxed);
 }
 
 } // namespace torch_xla::env

@@ -1,4 +1,4 @@
-// The one reader of environment variables, and the debug ladder. docs/environment.md lists the variables.
+// The one reader of environment variables, and the debug ladder.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +6,23 @@
 #include <optional>
 #include <string>
 
+#include "core/env_table.h"
+
 namespace torch_xla::env {
 
-// ---- Reading: a variable that is not set, or empty, is `otherwise`; a text that is not understood throws UserError (Value) ----
-std::optional<std::string> find(const char* name); // as it is, empty ones too
-std::string text(const char* name, const char* otherwise = "");
-bool flag(const char* name, bool otherwise); // 1, true, yes, on; 0, false, no, off; upper and lower case are one
-int64_t integer(const char* name, int64_t otherwise, int64_t low, int64_t high);
-double share(const char* name, double otherwise); // over 0, at most 1
+// ---- Reading, by the row that variable() finds. A text that is not understood throws UserError (Value) ----
+std::optional<std::string> find(const Variable& variable); // as it is, empty ones too
+bool is_set(const Variable& variable); // to more than nothing
+std::string text(const Variable& variable);
+bool flag(const Variable& variable); // 1, true, yes, on; 0, false, no, off; upper and lower case are one
+int64_t integer(const Variable& variable);
+double share(const Variable& variable); // over 0, at most 1
+// As flag(), of a text that somebody else has read.
+bool parse_flag(const std::string& name, const std::string& text);
+// Throws where the text is not understood.
+void check(const Variable& variable);
+// What the text may be, for people.
+std::string accepted(const Variable& variable);
 
 // ---- The variables of C++, each read once ----
 // Reads them all: throws for the first that is not understood, at each call. Called at the first use of the device.
@@ -22,12 +31,13 @@ void check();
 // LLVM IR, 5 their assembly.
 int debug_level();
 void debug_print(const std::string& title, const std::string& text);
+bool verify(); // XLA_VERIFY: rules are checked after each pass and each stage of scheduling. On in debug builds and from XLA_DEBUG=3
 bool fusion(); // XLA_FUSION=0: every node by ATen's kernel or a kernel of its own, to find faults
 bool lazy(); // XLA_LAZY=0: sync after each op
 std::string cache_dir(); // XLA_PERSISTENT_CACHE_PATH, else ~/.cache/torch_xla; empty value switches off
 size_t program_cache_size(); // XLA_COMPILATION_CACHE_SIZE: programs kept in memory
-// Overrides for tests, from Python.
+int cpu_num_devices(); // CPU_NUM_DEVICES: of the embedded engine
+// For tests: takes the place of the variable.
 void set_fusion(bool on);
-void set_lazy(bool on);
 
 } // namespace torch_xla::env

@@ -165,7 +165,7 @@ void print_part(bool runtime, const std::vector<std::string>& metrics, const std
 
 } // namespace
 
-// ---- Counter, Metric, Timed ----
+// ---- Counter, Metric ----
 
 Counter::Counter(const char* name) {
   std::lock_guard<std::mutex> lock(registry().mutex);
@@ -214,18 +214,8 @@ Metric::Data Metric::data() const {
   return data;
 }
 
-Unit Metric::unit() const {
-  return impl_->unit;
-}
-
 int64_t now_ns() {
   return clock_ns<std::chrono::steady_clock>();
-}
-
-Timed::Timed(Metric& metric) : metric_(metric), start_(now_ns()) {}
-
-Timed::~Timed() {
-  metric_.add(static_cast<double>(now_ns() - start_));
 }
 
 // ---- Access by name ----

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace torch_xla::metrics {
@@ -39,7 +38,6 @@ class Metric {
     std::vector<std::pair<double, double>> samples; // seconds since the epoch, value
   };
   Data data() const;
-  Unit unit() const;
 
  private:
   friend void clear_metrics();
@@ -48,17 +46,6 @@ class Metric {
 };
 
 int64_t now_ns(); // of a clock that never goes back
-
-// Adds the lifetime of the object, in nanoseconds.
-class Timed {
- public:
-  explicit Timed(Metric& metric);
-  ~Timed();
-
- private:
-  Metric& metric_;
-  int64_t start_;
-};
 
 Counter& find_or_create_counter(const std::string& name);
 // Which of the two parts of the report a name stands in is fixed by the name (facts: LTC part first, then runtime part).

@@ -23,6 +23,11 @@ void fill(c10::CachingAllocator::StatArray& stats, int64_t current, int64_t peak
   all.peak = peak;
 }
 
+EngineMemoryInfo memory_info(int device) {
+  check_device(device);
+  return engine().memory_info(device);
+}
+
 struct XlaAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t nbytes) override {
     return allocate_cell(nbytes, current_device());
@@ -38,23 +43,22 @@ struct XlaAllocator final : c10::DeviceAllocator {
     return true;
   }
   void emptyCache(c10::MempoolId_t /*pool*/) override {
-    engine().empty_cache();
+    empty_caches();
   }
   void recordStream(const c10::DataPtr& /*ptr*/, c10::Stream /*stream*/) override {} // all streams run in one order
-  DeviceStats getDeviceStats(c10::DeviceIndex /*device*/) override {
-    const EngineMemoryInfo info = engine().memory_info();
+  DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    const EngineMemoryInfo info = memory_info(device);
     DeviceStats stats;
     for (auto* bytes : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes}) {
       fill(*bytes, info.bytes_used, info.peak_bytes_used);
     }
     fill(stats.reserved_bytes, std::max(info.bytes_reserved, info.bytes_used), std::max(info.peak_bytes_reserved, info.peak_bytes_used));
-    fill(stats.allocation, live_cells(), live_cells());
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
   void resetPeakStats(c10::DeviceIndex /*device*/) override {}
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex /*device*/) override {
-    const EngineMemoryInfo info = engine().memory_info();
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
+    const EngineMemoryInfo info = memory_info(device);
     const int64_t free = info.bytes_limit > info.bytes_used ? info.bytes_limit - info.bytes_used : 0;
     return {static_cast<size_t>(free), static_cast<size_t>(info.bytes_limit)};
   }
@@ -115,6 +119,12 @@ struct XlaHostAllocator final : at::HostAllocator {
 };
 
 } // namespace
+
+void empty_caches() {
+  for (int device = 0; device < num_devices(); ++device) {
+    engine().empty_cache(device);
+  }
+}
 
 bool is_pinned(const void* data) {
   return data != nullptr && PinnedBlocks::get().contains(data);

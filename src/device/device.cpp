@@ -5,14 +5,13 @@
 
 #include <mutex>
 
-#include "core/errors.h"
 #include "core/process.h"
+#include "engine/engine.h"
 #include "tensor/api.h"
 
 namespace torch_xla {
 namespace {
 
-constexpr c10::DeviceIndex kDeviceCount = 1;
 thread_local c10::DeviceIndex tls_device = 0;
 
 } // namespace
@@ -29,17 +28,16 @@ void register_device() {
   });
 }
 
-c10::DeviceIndex device_count() noexcept {
-  return kDeviceCount;
-}
-
 c10::DeviceIndex current_device() noexcept {
   return tls_device;
 }
 
 void set_current_device(c10::DeviceIndex index) {
-  XLA_CHECK(
-      index >= 0 && index < kDeviceCount, "device index ", int{index}, " does not exist: there are ", int{kDeviceCount}, " xla devices");
+  check_device(index);
+  set_current_device_unchecked(index);
+}
+
+void set_current_device_unchecked(c10::DeviceIndex index) noexcept {
   tls_device = index;
 }
 

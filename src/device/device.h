@@ -11,10 +11,13 @@ constexpr c10::DeviceType kXlaType = c10::DeviceType::PrivateUse1;
 // return.
 void register_device();
 
-c10::DeviceIndex device_count() noexcept;
 // The calling thread's device; set_current_device throws UserError for an index that does not exist.
 c10::DeviceIndex current_device() noexcept;
 void set_current_device(c10::DeviceIndex index);
+void set_current_device_unchecked(c10::DeviceIndex index) noexcept; // below kMaxDevices
+
+// Gives what the devices' allocators keep for later back to the system.
+void empty_caches();
 
 // True in a process that was forked from one that had used the device: here tensors may be freed, and nothing may run.
 bool in_bad_fork();

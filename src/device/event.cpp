@@ -1,4 +1,4 @@
-// An event: a mark in the device's queue that carries the time at which the device reached it.
+// An event: a mark in a device's queue that carries the time at which the device reached it.
 #include "device/event.h"
 
 #include "core/errors.h"
@@ -27,22 +27,23 @@ class MarkProgram final : public Executable {
   std::shared_ptr<EventMark> mark_;
 };
 
-void queue_mark(std::shared_ptr<EventMark> mark) {
+void queue_mark(Executor& executor, std::shared_ptr<EventMark> mark) {
   Run run;
   run.executable = std::make_shared<MarkProgram>(std::move(mark));
-  Executor::get().enqueue(std::move(run));
-  Executor::get().wait_for_room();
+  executor.enqueue(std::move(run));
+  executor.wait_for_room();
 }
 
 } // namespace
 
 void Event::record(int device) {
   sync(device, false);
-  mark_ = std::make_shared<EventMark>();
-  if (Executor::get().idle()) {
+  mark_ = std::make_shared<EventMark>(device);
+  Executor& executor = Executor::get(device);
+  if (executor.idle()) {
     mark_->reached_ns = metrics::now_ns();
   } else {
-    queue_mark(mark_);
+    queue_mark(executor, mark_);
   }
 }
 
@@ -52,7 +53,7 @@ bool Event::query() const {
 
 void Event::wait() const {
   if (!query()) {
-    wait_device_ops();
+    wait_device_ops(mark_->device);
   }
 }
 

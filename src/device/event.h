@@ -1,4 +1,4 @@
-// An event: a mark in the device's queue that carries the time at which the device reached it.
+// An event: a mark in a device's queue that carries the time at which the device reached it.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,10 @@
 
 namespace torch_xla {
 
-// Shared by the event's owner and the mark that is queued for it. Reached once, by the thread that runs programs.
+// Shared by the event's owner and the mark that is queued for it. Reached once, by the thread that runs the device's programs.
 struct EventMark {
+  explicit EventMark(int of_device) : device(of_device) {}
+  const int device;
   std::atomic<int64_t> reached_ns{0}; // 0 while the device has not come to it
 };
 

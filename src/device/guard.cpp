@@ -1,17 +1,21 @@
 // Device guard with streams and events. All streams of a device run in one order, so a stream is only a name.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <array>
 #include <atomic>
+#include <utility>
 
+#include "core/devices.h"
 #include "device/device.h"
 #include "device/event.h"
+#include "engine/engine.h"
 #include "runtime/executor.h"
 #include "tensor/api.h"
 
 namespace torch_xla {
 namespace {
 
-thread_local c10::StreamId tls_stream = 0;
+thread_local std::array<c10::StreamId, kMaxDevices> tls_streams{}; // the thread's own, by device
 std::atomic<c10::StreamId> next_stream{1};
 
 c10::Device device_at(c10::DeviceIndex index) {
@@ -20,6 +24,10 @@ c10::Device device_at(c10::DeviceIndex index) {
 
 c10::Stream make_stream(c10::Device device, c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE, device_at(device.index()), id);
+}
+
+c10::StreamId& current_stream(c10::Device device) {
+  return tls_streams[static_cast<size_t>(device_at(device.index()).index())];
 }
 
 const Event& event_of(void* event) {
@@ -45,16 +53,16 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
     }
   }
   void uncheckedSetDevice(c10::Device device) const noexcept override {
-    if (device.index() >= 0 && device.index() < device_count()) {
-      set_current_device(device.index());
+    if (device.index() >= 0 && device.index() < kMaxDevices) {
+      set_current_device_unchecked(device.index());
     }
   }
   c10::DeviceIndex deviceCount() const noexcept override {
-    return device_count();
+    return static_cast<c10::DeviceIndex>(num_visible_devices()); // autograd asks in each backward, also those of the CPU
   }
 
   c10::Stream getStream(c10::Device device) const override {
-    return make_stream(device, tls_stream);
+    return make_stream(device, current_stream(device));
   }
   c10::Stream getDefaultStream(c10::Device device) const override {
     return make_stream(device, 0);
@@ -63,23 +71,21 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
     return getNewStream(device, 0);
   }
   c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
+    check_device(device_at(device.index()).index());
     return make_stream(device, next_stream++);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
-    const c10::StreamId previous = tls_stream;
-    tls_stream = stream.id();
-    return make_stream(stream.device(), previous);
+    return make_stream(stream.device(), std::exchange(current_stream(stream.device()), stream.id()));
   }
   bool queryStream(const c10::Stream& stream) const override {
     sync(stream.device_index(), false);
-    return Executor::get().idle();
+    return Executor::get(stream.device_index()).idle();
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     synchronizeDevice(stream.device_index());
   }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
     sync(device_at(index).index(), true);
-    wait_device_ops();
   }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/, const c10::EventFlag /*flag*/) const override {
@@ -91,7 +97,8 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void* event, const c10::DeviceIndex /*index*/) const noexcept override {
     delete static_cast<Event*>(event);
   }
-  void block(void* /*event*/, const c10::Stream& /*stream*/) const override {} // one order: nothing to wait for
+  // A device's programs have one order, and a copy to another device waits for its value: there is nothing to wait for.
+  void block(void* /*event*/, const c10::Stream& /*stream*/) const override {}
   bool queryEvent(void* event) const override {
     return event_of(event).query();
   }

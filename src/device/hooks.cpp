@@ -3,11 +3,21 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include "device/device.h"
+#include "engine/engine.h"
 #include "tensor/api.h"
 #include "tensor/generator.h"
 
 namespace torch_xla {
 namespace {
+
+// Throws UserError for a device that does not exist.
+c10::DeviceIndex resolve(c10::DeviceIndex index) {
+  if (index < 0) {
+    return current_device();
+  }
+  check_device(index);
+  return index;
+}
 
 struct XlaHooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override {
@@ -20,7 +30,7 @@ struct XlaHooks final : at::PrivateUse1HooksInterface {
     return true;
   }
   c10::DeviceIndex deviceCount() const override {
-    return device_count();
+    return static_cast<c10::DeviceIndex>(num_visible_devices());
   }
   void setCurrentDevice(c10::DeviceIndex index) const override {
     set_current_device(index);
@@ -42,14 +52,15 @@ struct XlaHooks final : at::PrivateUse1HooksInterface {
   c10::Allocator* getPinnedMemoryAllocator() const override {
     return at::getHostAllocator(kXlaType);
   }
+  // Nothing has memory with an address, so none tells a device.
   c10::Device getDeviceFromPtr(void* /*data*/) const override {
-    return {kXlaType, 0};
+    return {kXlaType, current_device()};
   }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
-    return default_generator(index < 0 ? current_device() : index);
+    return default_generator(resolve(index));
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    return at::make_generator<XlaGenerator>(index < 0 ? current_device() : index);
+    return at::make_generator<XlaGenerator>(resolve(index));
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
     resize_storage_bytes(storage, nbytes);

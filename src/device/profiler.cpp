@@ -5,6 +5,7 @@
 
 #include "device/device.h"
 #include "device/event.h"
+#include "engine/engine.h"
 #include "tensor/api.h"
 
 namespace torch_xla {
@@ -43,12 +44,12 @@ struct XlaProfilerStubs final : profiler::ProfilerStubs {
     return true;
   }
   void onEachDevice(std::function<void(int)> op) const override {
-    for (int index = 0; index < device_count(); ++index) {
+    for (int index = 0; index < num_devices(); ++index) {
       op(index);
     }
   }
   void synchronize() const override {
-    sync(0, true);
+    onEachDevice([](int device) { sync(device, true); });
   }
 };
 

@@ -13,6 +13,12 @@ constexpr const char* kAllowed =
     "CPU (the embedded engine, the default), CUDA, TPU, LIBRARY with the path of a PJRT plugin in PJRT_LIBRARY_PATH, or a name given to "
     "torch_xla.experimental.plugins.register_plugin";
 
+constexpr const char* kEmbedded = "CPU";
+
+std::string chosen_by_environment() {
+  return env::text(env::variable("PJRT_DEVICE"));
+}
+
 struct Choice {
   std::atomic<PluginFinder> find{nullptr};
   std::mutex mutex; // guards the making of the engine and `device`
@@ -26,14 +32,14 @@ Choice& choice() {
 }
 
 std::string library_path() {
-  std::string path = env::text("PJRT_LIBRARY_PATH");
+  std::string path = env::text(env::variable("PJRT_LIBRARY_PATH"));
   XLA_CHECK(!path.empty(), "PJRT_DEVICE=LIBRARY needs the path of a PJRT plugin in PJRT_LIBRARY_PATH, which is not set");
   return path;
 }
 
 // Nothing for the embedded engine.
 std::optional<PluginFile> find_plugin(const std::string& device) {
-  if (device == "CPU") {
+  if (device == kEmbedded) {
     return std::nullopt;
   }
   if (device == "LIBRARY") {
@@ -57,7 +63,7 @@ Engine& engine() {
     return *engine;
   }
   env::check();
-  std::string device = env::text("PJRT_DEVICE", "CPU");
+  std::string device = chosen_by_environment();
   std::optional<PluginFile> plugin = find_plugin(device); // may take the GIL, which a thread that waits for the mutex may hold
   std::lock_guard<std::mutex> lock(c.mutex);
   if (!c.engine.load(std::memory_order_relaxed)) {
@@ -65,6 +71,30 @@ Engine& engine() {
     c.device = device;
   }
   return *c.engine.load(std::memory_order_relaxed);
+}
+
+int num_devices() {
+  bool is_open = choice().engine.load(std::memory_order_acquire);
+  return is_open || chosen_by_environment() != kEmbedded ? engine().num_devices() : env::cpu_num_devices();
+}
+
+int num_visible_devices() noexcept {
+  try {
+    bool is_open = choice().engine.load(std::memory_order_acquire);
+    return is_open || chosen_by_environment() == kEmbedded ? num_devices() : 1;
+  } catch (const UserError&) {
+    return 0;
+  }
+}
+
+void check_device(int device) {
+  int count = num_devices();
+  XLA_CHECK(
+      device >= 0 && device < count,
+      "device index ",
+      device,
+      " does not exist: ",
+      count == 1 ? "there is one xla device, xla:0" : str("there are ", count, " xla devices, xla:0 to xla:", count - 1));
 }
 
 std::string chosen_device() {

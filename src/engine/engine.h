@@ -1,4 +1,5 @@
-// Engine: compiles a lowered graph to an executable and runs it. Nothing above this folder knows which engine runs: engine() says.
+// Engine: compiles a lowered graph to an executable for a device and runs it. Nothing above this folder knows which engine runs: engine()
+// says.
 #pragma once
 
 #include <atomic>
@@ -7,20 +8,21 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "core/devices.h"
 #include "core/errors.h"
+#include "core/precision.h"
 #include "ir/graph.h"
 
 namespace torch_xla {
 
-// Memory of one value on the engine's device. Immutable by contract once a run has filled it, except by donation.
+// Memory of one value on one of the engine's devices. Immutable by contract once a run has filled it, except by donation.
 class EngineBuffer {
  public:
-  EngineBuffer(Type type, Dims strides) : type_(std::move(type)), strides_(std::move(strides)) {}
+  EngineBuffer(Type type, Dims strides, int device) : type_(std::move(type)), strides_(std::move(strides)), device_(device) {}
   virtual ~EngineBuffer() = default;
   EngineBuffer(const EngineBuffer&) = delete;
   EngineBuffer& operator=(const EngineBuffer&) = delete;
@@ -32,6 +34,9 @@ class EngineBuffer {
   const Dims& strides() const {
     return strides_;
   }
+  int device() const {
+    return device_;
+  }
   // Address of element 0, or null where the host cannot read the memory.
   virtual void* host_pointer() const = 0;
   // True when no other EngineBuffer shares the memory: only then may it be written in place.
@@ -40,6 +45,7 @@ class EngineBuffer {
  private:
   Type type_;
   Dims strides_;
+  int device_;
 };
 using EngineBufferRef = std::shared_ptr<EngineBuffer>;
 
@@ -50,6 +56,9 @@ constexpr const char* kCancelled = "the program that computes this value was can
 struct RunOptions {
   int threads = 0; // 0: the engine's own choice
   std::shared_ptr<const std::atomic<bool>> cancelled; // set on any thread: the run should fail soon, where it loses nothing; may be null
+  // For the events of its steps: the run's number, and the user's lines by Node::location, which live as long as the run.
+  uint64_t number = 0;
+  std::span<const int64_t> lines = {};
 
   bool is_cancelled() const {
     return cancelled && cancelled->load(std::memory_order_relaxed);
@@ -77,6 +86,7 @@ class StepError : public UserError {
   int32_t location_;
 };
 
+// A program of one device: its inputs and outputs lie there.
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -109,16 +119,8 @@ struct EngineMemoryInfo {
   int64_t peak_bytes_reserved = 0;
 };
 
-// What a device may do in products of float32 numbers in place of float32, by PyTorch's switches (torch.set_float32_matmul_precision,
-// torch.backends). The words are XLA's: three products of bfloat16 or one of TF32 for "high", one of bfloat16 or TF32 for "default".
-struct Precision {
-  enum Level : uint8_t { kDefault, kHigh, kHighest };
-  Level products = kHighest;
-  Level convolutions = kHighest;
-  Level cuda_convolutions = kHighest; // cuDNN has a switch of its own
-};
-
 struct CompileOptions {
+  int device = 0; // that will run it
   Precision precision;
   // Of the first run; later ones may differ.
   std::vector<bool> donated; // by parameter; empty: none
@@ -132,28 +134,33 @@ struct CompileOptions {
 using NamedValue = std::variant<std::string, bool, int64_t, double, std::vector<int64_t>>;
 using NamedValues = std::map<std::string, NamedValue>;
 
-// Thread-safe. All of it may throw UserError; OutOfMemory where a buffer finds no room.
+// Thread-safe. All of it may throw UserError; OutOfMemory where a buffer finds no room. A `device` is one of num_devices().
 class Engine {
  public:
   virtual ~Engine() = default;
+  virtual int num_devices() const = 0; // at least one, at most kMaxDevices
+  // A program for a trace: lower(), then compile().
+  std::shared_ptr<Executable> compile_trace(const Graph& trace, const CompileOptions& options = {}) {
+    return compile(lower(trace), options);
+  }
   // The trace as compile() takes it: primitives, views and the library calls that this engine runs as one step.
   virtual Graph lower(const Graph& trace) const = 0;
   virtual std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options = {}) = 0;
-  // A buffer with a copy of host memory, whose elements lie in the dense order `strides` (empty: row-major). The memory is the caller's
-  // again when the call returns. The buffer's own strides() may differ.
-  virtual EngineBufferRef upload(const Type& type, const Dims& strides, const void* data) = 0;
+  // A buffer of the device with a copy of host memory, whose elements lie in the dense order `strides` (empty: row-major). The memory is
+  // the caller's again when the call returns. The buffer's own strides() may differ.
+  virtual EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) = 0;
   // As upload() of memory that nobody writes any more: an engine that can read it makes no copy. `release` is called once, when the last
   // user is gone.
-  virtual EngineBufferRef adopt(const Type& type, const Dims& strides, void* data, std::function<void()> release) = 0;
+  virtual EngineBufferRef adopt(int device, const Type& type, const Dims& strides, void* data, std::function<void()> release) = 0;
   // Copies the buffer's elements to host memory, in the order of its strides().
   virtual void download(const EngineBuffer& buffer, void* data) = 0;
-  virtual EngineMemoryInfo memory_info() const = 0;
+  virtual EngineMemoryInfo memory_info(int device) const = 0;
   // Gives memory that is kept for later back to the system.
-  virtual void empty_cache() {}
+  virtual void empty_cache(int /*device*/) {}
   // What runs the programs, in capitals: "CPU", "CUDA".
   virtual std::string hardware() const = 0;
   // What the device tells of itself; "kind", its maker's name for it, at least.
-  virtual NamedValues attributes() const = 0;
+  virtual NamedValues attributes(int device) const = 0;
 };
 
 // The engine that PJRT_DEVICE names at the first call; never destroyed. Throws UserError for a value that it does not know, for another
@@ -161,6 +168,12 @@ class Engine {
 Engine& engine();
 // The embedded CPU engine; never destroyed.
 Engine& cpu_engine();
+// As engine().num_devices(), without making the embedded engine for the answer.
+int num_devices();
+// As num_devices(), without opening a plugin for the answer: 1 where one is yet to be opened, 0 where the environment is not understood.
+int num_visible_devices() noexcept;
+// Throws UserError that tells how many devices there are unless this is one of them.
+void check_device(int device);
 // The value of PJRT_DEVICE that engine() took; empty before its first success.
 std::string chosen_device();
 

@@ -6,13 +6,9 @@
 #include <optional>
 #include <string>
 
-namespace torch_xla {
+#include "engine/prune_cache.h"
 
-// What a directory may hold. Files that were not used for the longest time go first.
-struct CacheLimits {
-  int64_t bytes = int64_t{1} << 30;
-  int64_t files = 50'000;
-};
+namespace torch_xla {
 
 // Thread-safe; any number of processes may share the directory. Failures to read or write are misses, never errors.
 //
@@ -38,10 +34,5 @@ class ObjectCache {
   CacheLimits limits_; // guarded by mutex_
   int64_t puts_ = 0; // since the last pruning; guarded by mutex_
 };
-
-// Deletes what is over the limits, and what writers that ended early have left.
-void prune_cache(const std::string& directory, const CacheLimits& limits);
-// As prune_cache(), at most once an hour, whichever process asks.
-void prune_cache_hourly(const std::string& directory, const CacheLimits& limits);
 
 } // namespace torch_xla

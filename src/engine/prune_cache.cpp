@@ -1,4 +1,6 @@
 // Pruning of the object cache: what was not used for the longest time goes first.
+#include "engine/prune_cache.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,8 +10,6 @@
 #include <ctime>
 #include <string_view>
 #include <vector>
-
-#include "engine/object_cache.h"
 
 namespace torch_xla {
 namespace {

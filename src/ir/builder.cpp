@@ -79,12 +79,8 @@ ValueId Builder::reduce(Prim prim, ValueId x, const Dims& dims) {
 }
 
 ValueId Builder::iota(const Dims& dims, int64_t dim, DType dtype) {
-  XLA_ASSERT(dim >= -1 && dim < static_cast<int64_t>(dims.size()), "iota along dim ", dim);
+  XLA_ASSERT(dim >= 0 && dim < static_cast<int64_t>(dims.size()), "iota along dim ", dim);
   return append(prim_op(Prim::kIota), {}, {dim}, {dtype, dims});
-}
-
-ValueId Builder::linear_index(const Dims& dims, DType dtype) {
-  return iota(dims, -1, dtype);
 }
 
 ValueId Builder::random_bits(ValueId seed, ValueId offset, const Dims& dims, int64_t lane) {

@@ -35,7 +35,6 @@ class Builder {
   ValueId broadcast(ValueId x, const Dims& dims); // x itself when it has these dims
   ValueId reduce(Prim prim, ValueId x, const Dims& dims); // dims are unique, in [0, rank); reduced extents become 1
   ValueId iota(const Dims& dims, int64_t dim, DType dtype); // index along dim
-  ValueId linear_index(const Dims& dims, DType dtype); // row-major index of each element
   ValueId random_bits(ValueId seed, ValueId offset, const Dims& dims, int64_t lane); // I32 words; seed, offset: I64 0-d
   ValueId reshape(ValueId x, const Dims& dims); // row-major order; x itself when it has these dims
   ValueId permute(ValueId x, const Dims& order);

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "core/hash.h"
 #include "ir/attr.h"
 #include "ir/op.h"
 #include "ir/type.h"
@@ -79,8 +79,9 @@ class Graph {
 //     return %2
 //   }
 std::string print_graph(const Graph& graph);
-// Inverse of print_graph. Throws UserError(Value) naming line and column.
-Graph parse_graph(const std::string& text);
+// Inverse of print_graph, with the rows that the look-up knows (null: none of this name). Throws UserError(Value) naming line and column.
+using FindOp = const Op* (*)(std::string_view name);
+Graph parse_graph(const std::string& text, FindOp find_op);
 // Throws InternalError naming the first node that breaks a rule: operands defined before use, result types as the op's rule says,
 // attributes of the kinds that views need, outputs in range.
 void verify_graph(const Graph& graph);
@@ -88,11 +89,10 @@ void verify_graph(const Graph& graph);
 // By node: whether an output needs it.
 std::vector<bool> find_live_nodes(const Graph& graph);
 
-// Row by name, or null. Looks in the tables of ops/ and in the primitives.
-const Op* find_op(std::string_view name);
 // The row of a primitive; for each Prim but the kernel-only ones.
 const Op& prim_op(Prim prim);
 extern const Op kViewOp; // "view"
 extern const Op kViewUpdateOp; // "view_update"
+std::vector<const Op*> builtin_ops(); // all of these; ops/ has the rows of ATen's operations
 
 } // namespace torch_xla

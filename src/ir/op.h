@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "ir/attr.h"
@@ -35,12 +36,24 @@ enum class TypeRule : uint8_t {
   kBool, // operands as they are, gives Bool (logical_and, isnan)
 };
 
+// The order in which a result lies in memory. Channels-last stands for results of four and five dims only.
+enum class ResultLayout : uint8_t {
+  kRowMajor,
+  kOfOperand, // result i: that of operand `order_of` + i, where that has its sizes; else row-major
+  kChannelsLast, // channels-last where an operand of the result's rank is (convolutions, pools)
+  kOfOperands, // as TensorIterator's for all operands (what pointwise rows have)
+  kFormatOfOperand, // channels-last where operand `order_of` + i is (norms)
+  kIndexed, // of operand 0, indexed by the others
+  kChannelsLastOfAll, // channels-last where all operands are (cat), and no list of dims is empty (roll of the flat tensor)
+  kAttention, // [batch, length, heads] or [batch, length, heads, size], seen with heads and length swapped
+};
+
 enum OpTrait : uint32_t {
   kNoTraits = 0,
   kRandom = 1u << 0, // draws from a generator; operands end with seed and offset
   kNoBoolOperand = 1u << 1, // ATen refuses Bool operands (neg, sub)
-  kKeepsOrder = 1u << 2, // a composite whose result lies in memory as TensorIterator's would: in the order of its operands
-  kFormatOfAll = 1u << 3, // the result is channels-last when all operands are (cat)
+  kOwnKernel = 1u << 2, // no kernel is derived from the row: tensor/ records it by its own
+  kHostArgument = 1u << 3, // argument 1 of the schema may hold CPU tensors: indices, probabilities
   kUnitAlpha = 1u << 4, // the last operand is a factor that the recorder leaves out when it is 1
   kFloatOnly = 1u << 5, // ATen refuses results of integer types
   kNoFloat = 1u << 6, // ATen refuses results of floating types
@@ -54,20 +67,34 @@ enum OpTrait : uint32_t {
   kNumbersFit = 1u << 14, // ATen refuses a number that the result's type cannot hold (masked_fill, clamp)
   kLiftedByNumber = 1u << 15, // a floating number among the attributes makes the default float type of an integer operand 0 (pow)
   kChecksValues = 1u << 16, // a library call that raises for some values of its operands: an index out of range
+  kReadsWhileWriting = 1u << 17, // ATen's kernel reads operands after it began to write: memory in common is refused
+  kFasterChannelsLast = 1u << 18, // a library call whose kernel is vectorized over channels only
+  kRowMajorResult = 1u << 19, // a pointwise row whose new result is contiguous whatever the order of its operands (masked_fill)
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
   kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kDivides | kSameDtype | kMask | kNonNegative | kNumbersFit,
 };
 
+// Rows are written by the macros of ops/row.h, which name the fields after `expand` in this order.
 struct Op {
   const char* name = nullptr; // "aten::add.Tensor"; primitives have StableHLO's name
   OpKind kind = OpKind::kPrim;
   TypeRule rule = TypeRule::kPromote;
-  uint32_t traits = kNoTraits;
-  int order_of = -1; // from this operand on: result i lies in memory in the order of operand order_of + i, where that has its sizes
   Prim prim = Prim::kNone;
   Ex (*body)(const BodyArgs& args) = nullptr; // kPointwise
   void (*infer)(InferContext& context) = nullptr; // kComposite, kLibrary: result types; throws UserError for bad arguments
   void (*expand)(ExpandContext& context) = nullptr; // kComposite; optional for kLibrary
+
+  ResultLayout layout = ResultLayout::kRowMajor; // kComposite, kLibrary: of eager's results
+  int order_of = 0; // of ResultLayout::kOfOperand and kFormatOfOperand
+  // kLibrary: of what ATen's CPU kernel returns, where that is not `layout`. A wrong word here costs a copy.
+  std::optional<ResultLayout> kernel_layout = std::nullopt;
+
+  uint32_t traits = kNoTraits; // of OpTrait
+  // Whether ATen computes with a call's numbers (parameters of the program) and attributes; otherwise it raises. Null: with all.
+  bool (*takes)(std::span<const double> numbers, const Attrs& attrs) = nullptr;
+  const char* if_none = nullptr; // kPointwise: the row that computes calls whose attribute 0 is None (div without a rounding mode)
+  // kLibrary: the overload that writes into given memory where it is the kernel itself; most others' is a call and a copy.
+  const char* out_form = nullptr;
 };
 
 } // namespace torch_xla

@@ -20,7 +20,7 @@ Attrs parse_attrs(Cursor& in) {
 
 class GraphReader {
  public:
-  explicit GraphReader(const std::string& text) : in_(text), max_id_(static_cast<int64_t>(text.size())) {}
+  GraphReader(const std::string& text, FindOp find_op) : in_(text), find_op_(find_op), max_id_(static_cast<int64_t>(text.size())) {}
 
   Graph read() {
     read_header();
@@ -129,7 +129,7 @@ class GraphReader {
     read_results(node);
     in_.expect('=');
     std::string name = in_.word();
-    node.op = find_op(name);
+    node.op = find_op_(name);
     if (!node.op) {
       in_.fail("no operation has the name '" + name + "'");
     }
@@ -157,6 +157,7 @@ class GraphReader {
   }
 
   Cursor in_;
+  FindOp find_op_;
   int64_t max_id_; // each value takes some characters of the text
   Graph graph_;
   std::vector<bool> defined_; // parallel to the graph's values
@@ -164,8 +165,8 @@ class GraphReader {
 
 } // namespace
 
-Graph parse_graph(const std::string& text) {
-  return GraphReader(text).read();
+Graph parse_graph(const std::string& text, FindOp find_op) {
+  return GraphReader(text, find_op).read();
 }
 
 } // namespace torch_xla

@@ -23,21 +23,13 @@ DType promote_integers(DType a, DType b) {
   return std::max(a, b);
 }
 
-// Undefined is neutral.
-DType merge(DType a, DType b) {
-  if (a == DType::Undefined || b == DType::Undefined) {
-    return a == DType::Undefined ? b : a;
+// What a category of higher rank makes of one below it; Undefined is neutral.
+DType combine(DType higher, DType lower) {
+  if (higher == DType::Undefined || lower == DType::Undefined) {
+    return higher == DType::Undefined ? lower : higher;
   }
-  return promote_types(a, b);
-}
-
-// What a category of higher rank makes of one below it.
-DType combine_categories(DType higher, DType lower) {
-  if (is_float(higher)) {
-    return higher;
-  }
-  bool lifts = higher == DType::Undefined || higher == DType::Bool || is_float(lower);
-  return lifts ? merge(higher, lower) : higher;
+  bool lifts = higher == DType::Bool || (is_float(lower) && !is_float(higher));
+  return lifts ? promote_types(higher, lower) : higher;
 }
 
 } // namespace
@@ -59,23 +51,20 @@ DType promote_types(DType a, DType b) {
   return promote_integers(a, b);
 }
 
+DType Promotion::result() const {
+  return combine(types_[kWithDims], combine(types_[kZeroDim], types_[kNumber]));
+}
+
 DType promote(const Graph& graph, std::span<const ValueId> operands) {
-  DType with_dims = DType::Undefined;
-  DType zero_dim = DType::Undefined;
-  DType number = DType::Undefined;
+  Promotion promotion;
   for (ValueId v : operands) {
-    if (v == kNoValue) {
-      continue;
-    }
-    const Value& value = graph.values[v];
-    if (value.kind == ValueKind::kScalar) {
-      number = merge(number, value.type.dtype);
-    } else {
-      DType& category = value.type.dims.empty() ? zero_dim : with_dims;
-      category = merge(category, value.type.dtype);
+    if (v != kNoValue) {
+      const Value& value = graph.values[v];
+      bool number = value.kind == ValueKind::kScalar;
+      promotion.add(number ? Promotion::kNumber : value.type.dims.empty() ? Promotion::kZeroDim : Promotion::kWithDims, value.type.dtype);
     }
   }
-  return combine_categories(with_dims, combine_categories(zero_dim, number));
+  return promotion.result();
 }
 
 } // namespace torch_xla

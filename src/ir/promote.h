@@ -8,9 +8,26 @@
 namespace torch_xla {
 
 DType promote_types(DType a, DType b);
-// Common type of the operands. Values with dims count before 0-d values, these before numbers of the program (scalars); a lower category
-// matters only where its kind is higher (Bool < integers < floats). Where a floating number stands for the program's default dtype, that
-// is beside integers, the recorder has converted these. kNoValue is passed over; Undefined when nothing is left.
+
+// Promotion of operands in three categories. Values with dims count before 0-d values, these before numbers; a lower category matters only
+// where its kind is higher (Bool < integers < floats).
+class Promotion {
+ public:
+  enum Category { kWithDims, kZeroDim, kNumber };
+
+  void add(Category category, DType type) {
+    DType& common = types_[category];
+    common = common == DType::Undefined || common == type ? type : promote_types(common, type);
+  }
+  // Undefined when nothing was added.
+  DType result() const;
+
+ private:
+  DType types_[3] = {DType::Undefined, DType::Undefined, DType::Undefined};
+};
+
+// Common type of the operands; numbers are the program's scalars. Where a floating number stands for the program's default dtype, that is
+// beside integers, the recorder has converted these. kNoValue is passed over; Undefined when nothing is left.
 DType promote(const Graph& graph, std::span<const ValueId> operands);
 
 } // namespace torch_xla

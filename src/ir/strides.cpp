@@ -32,6 +32,18 @@ bool is_dense(const Dims& dims, const Dims& strides) {
   return true;
 }
 
+bool same_strides(const Dims& dims, const Dims& a, const Dims& b) {
+  if (a.size() != dims.size() || b.size() != dims.size()) {
+    return false;
+  }
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] > 1 && a[d] != b[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 int64_t span_elements(const Dims& dims, const Dims& strides) {
   int64_t last = 0;
   for (size_t d = 0; d < dims.size(); ++d) {

@@ -9,6 +9,8 @@ namespace torch_xla {
 Dims memory_order(const Dims& dims, const Dims& strides);
 // Strides are a permutation of dense row-major ones.
 bool is_dense(const Dims& dims, const Dims& strides);
+// Equal addresses: extents of 1 do not count.
+bool same_strides(const Dims& dims, const Dims& a, const Dims& b);
 // Number of elements from the first to the last address.
 int64_t span_elements(const Dims& dims, const Dims& strides);
 

@@ -3,6 +3,7 @@
 
 #include "core/errors.h"
 #include "ir/builder.h"
+#include "ir/strides.h"
 
 namespace torch_xla {
 namespace {
@@ -181,14 +182,6 @@ class Verifier {
     check(viewed.dtype == operand(node, 0).dtype, "a view has its operand's element type");
     check_bounds(node, viewed, *base_strides, *strides);
   }
-  // Index of the last element reached, plus one.
-  static int64_t extent(const Dims& dims, const std::vector<int64_t>& strides) {
-    int64_t last = 0;
-    for (size_t i = 0; i < dims.size(); ++i) {
-      last += (dims[i] - 1) * strides[i];
-    }
-    return last + 1;
-  }
   void check_bounds(const Node& node, const Type& viewed, const std::vector<int64_t>& base, const std::vector<int64_t>& strides) const {
     if (viewed.numel() == 0) {
       return;
@@ -196,7 +189,7 @@ class Verifier {
     int64_t offset = std::get<int64_t>(node.attrs[kViewOffset]);
     check(offset >= 0 && std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s >= 0; }), "negative offset or stride");
     check(operand(node, 0).numel() > 0, "a view of nothing has elements");
-    check(offset + extent(viewed.dims, strides) <= extent(operand(node, 0).dims, base), "the view leaves its operand");
+    check(offset + span_elements(viewed.dims, strides) <= span_elements(operand(node, 0).dims, base), "the view leaves its operand");
   }
   void check_view(const Node& node) const {
     check_arity(node, 1, 3);

@@ -1,25 +1,26 @@
 // Activations and their backward forms.
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
 namespace torch_xla {
 namespace {
 
-#define ROW(NAME, RULE, TRAITS, EXPRESSION)                                                                                           \
-  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::RULE, .traits = TRAITS, .body = [](const BodyArgs& a) -> Ex { \
-     return EXPRESSION;                                                                                                               \
-   }}
 // Of one tensor and numbers.
-#define UNARY(NAME, EXPRESSION) ROW(NAME, kSelf, kFloatOnly | kNumbersFit, EXPRESSION)
-#define CLAMP(NAME, EXPRESSION) ROW(NAME, kSelf, kNoBool | kNumbersFit, EXPRESSION)
+#define ACTIVATION(NAME, EXPRESSION, ...) POINTWISE(NAME, kSelf, kFloatOnly | kNumbersFit, EXPRESSION, __VA_ARGS__)
+#define CLAMP(NAME, EXPRESSION) POINTWISE(NAME, kSelf, kNoBool | kNumbersFit, EXPRESSION)
 // Of a gradient and saved tensors.
-#define BACKWARD(NAME, EXPRESSION) ROW(NAME, kPromote, kFloatOnly | kNumbersFit, EXPRESSION)
+#define BACKWARD(NAME, EXPRESSION, ...) POINTWISE(NAME, kPromote, kFloatOnly | kNumbersFit, EXPRESSION, __VA_ARGS__)
 
 constexpr double kSqrtHalf = 0.707106781186547524401; // sqrt(1/2)
 constexpr double kDensity = 0.398942280401432677939; // 1/sqrt(2 pi)
 constexpr double kTanhBeta = 0.797884560802865355880; // sqrt(2/pi)
 constexpr double kTanhKappa = 0.044715;
+
+bool names_gelu(std::span<const double>, const Attrs& attrs) {
+  return attr_is(attrs[0], "none") || attr_is(attrs[0], "tanh");
+}
 
 bool is_tanh(const BodyArgs& a) {
   return attr_is(a.attr(0), "tanh");
@@ -70,6 +71,11 @@ Ex softplus_backward(Ex g, Ex x, Ex beta, Ex threshold) {
 
 Ex elu(Ex x, Ex alpha, Ex scale, Ex input_scale) {
   return select(x <= 0.0, expm1(x * input_scale) * (alpha * scale), x * scale);
+}
+
+// A gradient that takes the result for the input (attribute 0) needs a slope that keeps the sign.
+bool keeps_sign(std::span<const double> numbers, const Attrs& attrs) {
+  return !attr_bool(attrs[0]) || numbers[0] >= 0;
 }
 
 Ex elu_backward(const BodyArgs& a) {
@@ -166,7 +172,7 @@ void expand_glu_backward(ExpandContext& c) {
   Ex of_first = g * gate;
   ValueId parts[] = {of_first.id(), (of_first * (1.0 - gate) * half(c, x, dim, 0)).id()};
   Type joined = x.type();
-  c.set(0, {&c.b(), c.b().library(*find_op("aten::cat"), parts, {int64_t{2}, dim}, {&joined, 1})});
+  c.set(0, {&c.b(), c.b().library(get_op("aten::cat"), parts, {int64_t{2}, dim}, {&joined, 1})});
 }
 
 void infer_prelu_backward(InferContext& c) {
@@ -189,43 +195,44 @@ void expand_prelu_backward(ExpandContext& c) {
 
 constinit const Op kRows[] = {
     CLAMP("relu", max(a[0], 0.0)),
-    UNARY("silu", a[0] * logistic(a[0])),
-    UNARY("mish", mish(a[0])),
-    UNARY("gelu", gelu(a)),
-    UNARY("hardswish", a[0] * relu6(a[0] + 3.0) / 6.0),
-    UNARY("hardsigmoid", relu6(a[0] + 3.0) / 6.0),
-    UNARY("hardtanh", min(max(a[0], a[1]), a[2])),
-    UNARY("leaky_relu", select(a[0] > 0.0, a[0], a[0] * a[1])),
-    UNARY("elu", elu(a[0], a[1], a[2], a[3])),
-    UNARY("softplus", softplus(a[0], a[1], a[2])),
+    ACTIVATION("silu", a[0] * logistic(a[0])),
+    ACTIVATION("mish", mish(a[0])),
+    ACTIVATION("gelu", gelu(a), .takes = names_gelu),
+    ACTIVATION("hardswish", a[0] * relu6(a[0] + 3.0) / 6.0),
+    ACTIVATION("hardsigmoid", relu6(a[0] + 3.0) / 6.0),
+    ACTIVATION("hardtanh", min(max(a[0], a[1]), a[2])),
+    ACTIVATION("leaky_relu", select(a[0] > 0.0, a[0], a[0] * a[1])),
+    ACTIVATION("elu", elu(a[0], a[1], a[2], a[3])),
+    ACTIVATION("softplus", softplus(a[0], a[1], a[2])),
     CLAMP("threshold", select(a[0] <= a[1], a[2], a[0])),
-    UNARY("hardshrink", select((a[0] >= -a.rounded(1)) & (a[0] <= a.rounded(1)), 0.0, a[0])),
-    ROW("softshrink",
+    ACTIVATION("hardshrink", select((a[0] >= -a.rounded(1)) & (a[0] <= a.rounded(1)), 0.0, a[0])),
+    POINTWISE(
+        "softshrink",
         kSelf,
         kFloatOnly | kNonNegative | kNumbersFit,
         select(a[0] > a[1], a[0] - a[1], select(a[0] < -a[1], a[0] + a[1], a[0] * 0.0))),
-    UNARY("_prelu_kernel", select(a[0] > 0.0, a[0], a[0] * a[1])),
+    ACTIVATION("_prelu_kernel", select(a[0] > 0.0, a[0], a[0] * a[1])),
     BACKWARD("sigmoid_backward", a[0] * ((1.0 - a[1]) * a[1])),
     BACKWARD("tanh_backward", a[0] * (1.0 - sq(a[1]))),
-    ROW("threshold_backward", kPromote, kNoBool | kNumbersFit, select(a[1] <= a[2], 0.0, a[0])),
-    BACKWARD("gelu_backward", a[0] * (is_tanh(a) ? gelu_tanh_slope(a[1]) : gelu_slope(a[1]))),
+    POINTWISE("threshold_backward", kPromote, kNoBool | kNumbersFit, select(a[1] <= a[2], 0.0, a[0])),
+    BACKWARD("gelu_backward", a[0] * (is_tanh(a) ? gelu_tanh_slope(a[1]) : gelu_slope(a[1])), .takes = names_gelu),
     BACKWARD("silu_backward", a[0] * silu_slope(a[1])),
     BACKWARD("mish_backward", a[0] * mish_slope(a[1])),
     BACKWARD("hardswish_backward", hardswish_backward(a[0], a[1])),
     BACKWARD("hardsigmoid_backward", select((a[1] > -3.0) & (a[1] < 3.0), a[0] / 6.0, 0.0)),
     BACKWARD("hardtanh_backward", select((a[1] <= a[2]) | (a[1] >= a[3]), 0.0, a[0])),
-    BACKWARD("leaky_relu_backward", select(a[1] > 0.0, a[0], a[0] * a[2])),
-    BACKWARD("elu_backward", elu_backward(a)),
+    BACKWARD("leaky_relu_backward", select(a[1] > 0.0, a[0], a[0] * a[2]), .takes = keeps_sign),
+    BACKWARD("elu_backward", elu_backward(a), .takes = keeps_sign),
     BACKWARD("softplus_backward", softplus_backward(a[0], a[1], a[2], a[3])),
     BACKWARD("hardshrink_backward", select((a[1] >= -a.rounded(2)) & (a[1] <= a.rounded(2)), 0.0, a[0])),
     BACKWARD("softshrink_backward", select((a[1] >= -a[2]) & (a[1] <= a[2]), 0.0, a[0])),
     BACKWARD("log_sigmoid_backward", log_sigmoid_backward(a[0], a[1], a[2])),
     BACKWARD("logit_backward", logit_backward(a)),
-    ROW("native_dropout_backward", kPromoteFloat, kNoTraits, a[0] * a[1] * attr_double(a.attr(0), 1)), // mask is 0 or 1
-    {.name = "aten::log_sigmoid_forward", .kind = OpKind::kComposite, .infer = infer_log_sigmoid, .expand = expand_log_sigmoid},
-    {.name = "aten::glu", .kind = OpKind::kComposite, .infer = infer_glu, .expand = expand_glu},
-    {.name = "aten::glu_backward", .kind = OpKind::kLibrary, .infer = infer_glu_backward, .expand = expand_glu_backward},
-    {.name = "aten::_prelu_kernel_backward", .kind = OpKind::kComposite, .infer = infer_prelu_backward, .expand = expand_prelu_backward},
+    POINTWISE("native_dropout_backward", kPromoteFloat, kNoTraits, a[0] * a[1] * attr_double(a.attr(0), 1)), // mask is 0 or 1
+    COMPOSITE("log_sigmoid_forward", infer_log_sigmoid, expand_log_sigmoid),
+    COMPOSITE("glu", infer_glu, expand_glu, .layout = ResultLayout::kOfOperands),
+    LIBRARY("glu_backward", infer_glu_backward, .expand = expand_glu_backward),
+    COMPOSITE("_prelu_kernel_backward", infer_prelu_backward, expand_prelu_backward, .layout = ResultLayout::kOfOperands),
 };
 
 } // namespace

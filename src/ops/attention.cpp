@@ -1,6 +1,7 @@
 // Scaled dot product attention: calls of ATen's flash attention for the CPU, and what these compute.
 #include "core/errors.h"
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -28,7 +29,7 @@ void check_attention(const InferContext& c, size_t first, size_t mask) {
   }
 }
 
-// Results output and logsumexp; the caller gives logsumexp the strides [Tq * H, 1, H].
+// Results output and logsumexp.
 void infer_flash(InferContext& c) {
   check_attention(c, 0, 3);
   Dims q = c.operand(0).dims;
@@ -123,12 +124,20 @@ void expand_flash_backward(ExpandContext& c) {
   c.set(2, over_heads(batch_product(transposed(weights), g), c.operand(3)));
 }
 
-#define ROW(NAME, QUERY, INFER, EXPAND) \
-  {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kDenseRows, .order_of = QUERY, .infer = INFER, .expand = EXPAND}
+// Tensors keep the order of query, key and value, as tracers expect.
+#define ATTENTION(NAME, QUERY, INFER, EXPAND)    \
+  LIBRARY(                                       \
+      NAME,                                      \
+      INFER,                                     \
+      .expand = EXPAND,                          \
+      .layout = ResultLayout::kOfOperand,        \
+      .order_of = QUERY,                         \
+      .kernel_layout = ResultLayout::kAttention, \
+      .traits = kDenseRows)
 
 constinit const Op kRows[] = {
-    ROW("_scaled_dot_product_flash_attention_for_cpu", 0, infer_flash, expand_flash),
-    ROW("_scaled_dot_product_flash_attention_for_cpu_backward", 1, infer_flash_backward, expand_flash_backward),
+    ATTENTION("_scaled_dot_product_flash_attention_for_cpu", 0, infer_flash, expand_flash),
+    ATTENTION("_scaled_dot_product_flash_attention_for_cpu_backward", 1, infer_flash_backward, expand_flash_backward),
 };
 
 } // namespace

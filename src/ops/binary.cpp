@@ -1,22 +1,19 @@
 // Pointwise rows of two or more operands: arithmetic, comparisons, logic, selection.
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/tables.h"
 
 namespace torch_xla {
 namespace {
 
-#define ROW(NAME, RULE, TRAITS, EXPRESSION)                                                                                           \
-  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::RULE, .traits = TRAITS, .body = [](const BodyArgs& a) -> Ex { \
-     return EXPRESSION;                                                                                                               \
-   }}
-#define SAME(NAME, EXPRESSION) ROW(NAME, kPromote, kNoTraits, EXPRESSION)
-#define FLOAT(NAME, EXPRESSION) ROW(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
-#define COMPARE(NAME, OPERATOR)                                                 \
-  ROW(NAME ".Tensor", kCompare, kNoTraits, a.rounded(0) OPERATOR a.rounded(1)), \
-      ROW(NAME ".Scalar", kCompare, kNoTraits, a.rounded(0) OPERATOR a.rounded(1))
-#define LOGIC(NAME, OPERATOR) ROW(NAME, kBool, kNoTraits, truth(a.raw(0)) OPERATOR truth(a.raw(1)))
+#define SAME(NAME, EXPRESSION) POINTWISE(NAME, kPromote, kNoTraits, EXPRESSION)
+#define FLOAT(NAME, EXPRESSION) POINTWISE(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
+#define COMPARE(NAME, OPERATOR)                                                       \
+  POINTWISE(NAME ".Tensor", kCompare, kNoTraits, a.rounded(0) OPERATOR a.rounded(1)), \
+      POINTWISE(NAME ".Scalar", kCompare, kNoTraits, a.rounded(0) OPERATOR a.rounded(1))
+#define LOGIC(NAME, OPERATOR) POINTWISE(NAME, kBool, kNoTraits, truth(a.raw(0)) OPERATOR truth(a.raw(1)))
 #define BITS(NAME, OPERATOR) \
-  ROW(NAME ".Tensor", kPromote, kNoFloat, a[0] OPERATOR a[1]), ROW(NAME ".Scalar", kPromote, kNoFloat, a[0] OPERATOR a[1])
+  POINTWISE(NAME ".Tensor", kPromote, kNoFloat, a[0] OPERATOR a[1]), POINTWISE(NAME ".Scalar", kPromote, kNoFloat, a[0] OPERATOR a[1])
 
 bool is_bool(const BodyArgs& a) {
   return a.compute() == DType::Bool;
@@ -100,6 +97,11 @@ Ex floor_divide_float(Ex x, Ex y) {
 
 Ex floor_divide(const BodyArgs& a) {
   return is_float(a.compute()) ? floor_divide_float(a.rounded(0), exact_number(a, 1)) : floor_divide_int(a[0], a[1]);
+}
+
+bool names_rounding(std::span<const double>, const Attrs& attrs) {
+  bool none = std::holds_alternative<std::monostate>(attrs[0]);
+  return none || attr_is(attrs[0], "trunc") || attr_is(attrs[0], "floor");
 }
 
 Ex div_mode(const BodyArgs& a) {
@@ -203,38 +205,37 @@ Ex clamp(const BodyArgs& a) {
 }
 
 constinit const Op kRows[] = {
-    ROW("add.Tensor", kPromote, kUnitAlpha, add(a)),
-    ROW("sub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha, a.rounded(0) - scaled(a, 1, 2)),
-    ROW("rsub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha, a.rounded(1) - scaled(a, 0, 2)),
-    ROW("rsub.Scalar", kPromote, kNoBoolOperand | kUnitAlpha, a.rounded(1) - scaled(a, 0, 2)),
+    POINTWISE("add.Tensor", kPromote, kUnitAlpha, add(a)),
+    POINTWISE("sub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha, a.rounded(0) - scaled(a, 1, 2)),
+    POINTWISE("rsub.Scalar", kPromote, kNoBoolOperand | kUnitAlpha, a.rounded(1) - scaled(a, 0, 2)),
     SAME("mul.Tensor", mul(a)),
     SAME("mul.Scalar", mul(a)),
     FLOAT("div.Tensor", a.rounded(0) / exact_number(a, 1)),
     FLOAT("div.Scalar", a.rounded(0) / exact_number(a, 1)),
-    ROW("div.Tensor_mode", kPromote, kDivides, div_mode(a)), // with rounding_mode None a float result: the recorder's div.Tensor
-    ROW("div.Scalar_mode", kPromote, kDivides, div_mode(a)),
-    ROW("floor_divide", kPromote, kDivides | kNoBool, floor_divide(a)),
-    ROW("floor_divide.Scalar", kPromote, kDivides | kNoBool, floor_divide(a)),
-    ROW("remainder.Tensor", kPromote, kDivides | kNoBool, remainder(a)),
-    ROW("remainder.Scalar", kPromote, kDivides | kNoBool, remainder(a)),
-    ROW("remainder.Scalar_Tensor", kPromote, kDivides | kNoBool, remainder(a)),
-    ROW("fmod.Tensor", kPromote, kDivides | kNoBool, rem(a.rounded(0), divisor(a.rounded(1)))),
-    ROW("fmod.Scalar", kPromote, kDivides | kNoBool, rem(a.rounded(0), divisor(a.rounded(1)))),
+    POINTWISE("div.Tensor_mode", kPromote, kDivides, div_mode(a), .takes = names_rounding, .if_none = "aten::div.Tensor"),
+    POINTWISE("div.Scalar_mode", kPromote, kDivides, div_mode(a), .takes = names_rounding, .if_none = "aten::div.Scalar"),
+    POINTWISE("floor_divide", kPromote, kDivides | kNoBool, floor_divide(a)),
+    POINTWISE("floor_divide.Scalar", kPromote, kDivides | kNoBool, floor_divide(a)),
+    POINTWISE("remainder.Tensor", kPromote, kDivides | kNoBool, remainder(a)),
+    POINTWISE("remainder.Scalar", kPromote, kDivides | kNoBool, remainder(a)),
+    POINTWISE("remainder.Scalar_Tensor", kPromote, kDivides | kNoBool, remainder(a)),
+    POINTWISE("fmod.Tensor", kPromote, kDivides | kNoBool, rem(a.rounded(0), divisor(a.rounded(1)))),
+    POINTWISE("fmod.Scalar", kPromote, kDivides | kNoBool, rem(a.rounded(0), divisor(a.rounded(1)))),
     SAME("maximum", maximum(a)),
     SAME("minimum", minimum(a)),
     SAME("fmax", fmax(a)),
     SAME("fmin", fmin(a)),
     FLOAT("atan2", a.rounded(0).binary(Prim::kAtan2, a.rounded(1))),
-    ROW("hypot", kPromote, kFloatOnly, hypot(a[0], a[1])),
+    POINTWISE("hypot", kPromote, kFloatOnly, hypot(a[0], a[1])),
     FLOAT("copysign.Tensor", copysign(a[0], a[1])),
     FLOAT("copysign.Scalar", copysign(a[0], a[1])),
-    ROW("heaviside", kPromote, kSameDtype, heaviside(a[0], a[1])),
+    POINTWISE("heaviside", kPromote, kSameDtype, heaviside(a[0], a[1])),
     FLOAT("xlogy.Tensor", xlogy(a)),
     FLOAT("xlogy.Scalar_Self", xlogy(a)),
     FLOAT("xlogy.Scalar_Other", xlogy(a)),
-    ROW("logaddexp", kPromote, kFloatOnly, logaddexp(a[0], a[1])),
-    ROW("pow.Tensor_Tensor", kPromote, kNoBool, pow(a)),
-    ROW("pow.Scalar", kPromote, kNoBool, pow(a)),
+    POINTWISE("logaddexp", kPromote, kFloatOnly, logaddexp(a[0], a[1])),
+    POINTWISE("pow.Tensor_Tensor", kPromote, kNoBool, pow(a)),
+    POINTWISE("pow.Scalar", kPromote, kNoBool | kRowMajorResult, pow(a)),
     FLOAT("ldexp.Tensor", ldexp(a)),
     COMPARE("eq", ==),
     COMPARE("ne", !=),
@@ -248,23 +249,23 @@ constinit const Op kRows[] = {
     BITS("bitwise_and", &),
     BITS("bitwise_or", |),
     BITS("bitwise_xor", ^),
-    ROW("bitwise_left_shift.Tensor", kPromote, kNoFloat | kNoBool, shift_left(a[0], a[1])),
-    ROW("bitwise_left_shift.Tensor_Scalar", kPromote, kNoFloat | kNoBool, shift_left(a[0], a[1])),
-    ROW("bitwise_right_shift.Tensor", kPromote, kNoFloat | kNoBool, shift_right(a[0], a[1])),
-    ROW("bitwise_right_shift.Tensor_Scalar", kPromote, kNoFloat | kNoBool, shift_right(a[0], a[1])),
-    ROW("where.self", kTail, kMask, select(truth(a.raw(0)), a[1], a[2])),
-    ROW("lerp.Tensor", kSelf, kFloatOnly | kSameDtype, lerp(a[0], a[1], a[2])),
-    ROW("lerp.Scalar", kSelf, kFloatOnly | kSameDtype | kNumbersFit, lerp(a[0], a[1], a[2])),
-    ROW("addcmul", kPromote, kNoBool | kNumbersFit, a[0] + a[3] * a[1] * a[2]),
-    ROW("addcdiv", kPromote, kFloatOnly | kNumbersFit, a[0] + a[3] * a[1] / a[2]),
-    ROW("masked_fill.Scalar", kSelf, kMask | kNumbersFit, select(truth(a.raw(1)), a[2], a[0])),
-    ROW("masked_fill.Tensor", kSelf, kMask | kNumbersFit, select(truth(a.raw(1)), a[2], a[0])),
-    ROW("clamp", kPromote, kNoBool | kNumbersFit, clamp(a)),
-    ROW("clamp.Tensor", kPromote, kNoBool, clamp(a)),
-    ROW("clamp_min", kPromote, kNoBool | kNumbersFit, max(a[0], a[1])),
-    ROW("clamp_min.Tensor", kPromote, kNoBool, max(a[0], a[1])),
-    ROW("clamp_max", kPromote, kNoBool | kNumbersFit, min(a[0], a[1])),
-    ROW("clamp_max.Tensor", kPromote, kNoBool, min(a[0], a[1])),
+    POINTWISE("bitwise_left_shift.Tensor", kPromote, kNoFloat | kNoBool, shift_left(a[0], a[1])),
+    POINTWISE("bitwise_left_shift.Tensor_Scalar", kPromote, kNoFloat | kNoBool, shift_left(a[0], a[1])),
+    POINTWISE("bitwise_right_shift.Tensor", kPromote, kNoFloat | kNoBool, shift_right(a[0], a[1])),
+    POINTWISE("bitwise_right_shift.Tensor_Scalar", kPromote, kNoFloat | kNoBool, shift_right(a[0], a[1])),
+    POINTWISE("where.self", kTail, kMask, select(truth(a.raw(0)), a[1], a[2])),
+    POINTWISE("lerp.Tensor", kSelf, kFloatOnly | kSameDtype, lerp(a[0], a[1], a[2])),
+    POINTWISE("lerp.Scalar", kSelf, kFloatOnly | kSameDtype | kNumbersFit, lerp(a[0], a[1], a[2])),
+    POINTWISE("addcmul", kPromote, kNoBool | kNumbersFit, a[0] + a[3] * a[1] * a[2]),
+    POINTWISE("addcdiv", kPromote, kFloatOnly | kNumbersFit, a[0] + a[3] * a[1] / a[2]),
+    POINTWISE("masked_fill.Scalar", kSelf, kMask | kNumbersFit | kRowMajorResult, select(truth(a.raw(1)), a[2], a[0])),
+    POINTWISE("masked_fill.Tensor", kSelf, kMask | kNumbersFit | kRowMajorResult, select(truth(a.raw(1)), a[2], a[0])),
+    POINTWISE("clamp", kPromote, kNoBool | kNumbersFit, clamp(a)),
+    POINTWISE("clamp.Tensor", kPromote, kNoBool, clamp(a)),
+    POINTWISE("clamp_min", kPromote, kNoBool | kNumbersFit, max(a[0], a[1])),
+    POINTWISE("clamp_min.Tensor", kPromote, kNoBool, max(a[0], a[1])),
+    POINTWISE("clamp_max", kPromote, kNoBool | kNumbersFit, min(a[0], a[1])),
+    POINTWISE("clamp_max.Tensor", kPromote, kNoBool, min(a[0], a[1])),
 };
 
 } // namespace

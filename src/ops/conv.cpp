@@ -1,6 +1,7 @@
 // Convolutions, pools and interpolation, forward and backward: calls of ATen's kernels. Only the extents are told here, not the
 // memory format.
 #include "core/errors.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -234,29 +235,27 @@ void infer_col2im(InferContext& c) {
   c.add_result(c.operand(0).dtype, {in[0], in[1] / (pick(kernel, 0, 1) * pick(kernel, 1, 1)), out[0], out[1]});
 }
 
-#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
-#define DENSE_ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kDenseOperands, .infer = INFER}
-#define UPSAMPLE(NAME, RANK) ROW(NAME, infer_upsample<RANK>), ROW(NAME "_backward", infer_upsample_backward)
+#define UPSAMPLE(NAME, RANK) SPATIAL(NAME, infer_upsample<RANK>), SPATIAL(NAME "_backward", infer_upsample_backward)
 
 constinit const Op kRows[] = {
-    ROW("convolution", infer_convolution),
-    ROW("convolution_backward", infer_convolution_backward),
-    ROW("max_pool2d_with_indices", infer_max_pool<2>),
-    ROW("max_pool2d_with_indices_backward", like_operand<1>),
-    ROW("max_pool3d_with_indices", infer_max_pool<3>),
-    ROW("max_pool3d_with_indices_backward", like_operand<1>),
-    ROW("avg_pool2d", infer_avg_pool<2>),
-    ROW("avg_pool2d_backward", like_operand<1>),
-    ROW("avg_pool3d", infer_avg_pool<3>),
-    ROW("avg_pool3d_backward", like_operand<1>),
-    ROW("_adaptive_avg_pool2d", infer_adaptive<2>),
-    ROW("_adaptive_avg_pool2d_backward", like_operand<1>),
-    ROW("_adaptive_avg_pool3d", infer_adaptive<3>),
-    ROW("_adaptive_avg_pool3d_backward", like_operand<1>),
-    ROW("adaptive_max_pool2d", infer_adaptive_max<2>),
-    ROW("adaptive_max_pool2d_backward", like_operand<1>),
-    ROW("adaptive_max_pool3d", infer_adaptive_max<3>),
-    DENSE_ROW("adaptive_max_pool3d_backward", like_operand<1>),
+    SPATIAL("convolution", infer_convolution),
+    SPATIAL("convolution_backward", infer_convolution_backward),
+    SPATIAL("max_pool2d_with_indices", infer_max_pool<2>, .traits = kFasterChannelsLast, .out_form = "out"),
+    SPATIAL("max_pool2d_with_indices_backward", like_operand<1>, .out_form = "grad_input"),
+    SPATIAL("max_pool3d_with_indices", infer_max_pool<3>),
+    SPATIAL("max_pool3d_with_indices_backward", like_operand<1>),
+    SPATIAL("avg_pool2d", infer_avg_pool<2>, .out_form = "out"),
+    SPATIAL("avg_pool2d_backward", like_operand<1>, .out_form = "grad_input"),
+    SPATIAL("avg_pool3d", infer_avg_pool<3>),
+    SPATIAL("avg_pool3d_backward", like_operand<1>),
+    SPATIAL("_adaptive_avg_pool2d", infer_adaptive<2>),
+    SPATIAL("_adaptive_avg_pool2d_backward", like_operand<1>),
+    SPATIAL("_adaptive_avg_pool3d", infer_adaptive<3>),
+    SPATIAL("_adaptive_avg_pool3d_backward", like_operand<1>),
+    SPATIAL("adaptive_max_pool2d", infer_adaptive_max<2>),
+    SPATIAL("adaptive_max_pool2d_backward", like_operand<1>),
+    SPATIAL("adaptive_max_pool3d", infer_adaptive_max<3>),
+    SPATIAL("adaptive_max_pool3d_backward", like_operand<1>, .traits = kDenseOperands),
     UPSAMPLE("upsample_nearest1d", 1),
     UPSAMPLE("upsample_nearest2d", 2),
     UPSAMPLE("upsample_nearest3d", 3),
@@ -267,8 +266,8 @@ constinit const Op kRows[] = {
     UPSAMPLE("upsample_bilinear2d", 2),
     UPSAMPLE("upsample_trilinear3d", 3),
     UPSAMPLE("upsample_bicubic2d", 2),
-    ROW("im2col", infer_im2col),
-    ROW("col2im", infer_col2im),
+    LIBRARY("im2col", infer_im2col),
+    LIBRARY("col2im", infer_col2im),
 };
 
 } // namespace

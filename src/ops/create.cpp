@@ -1,6 +1,7 @@
 // Rows that the recorder uses for factories and dtype conversion, and powers with a constant exponent.
 #include "core/errors.h"
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -76,6 +77,9 @@ void infer_pow(InferContext& c) {
   if (is_integral(x.dtype, true) && (is_float_attr(c.attr(0)) || c.get_double(0) < 0 || x.dtype == DType::Bool)) {
     fall_back("an integer to a negative power, or a power of a bool");
   }
+  if (!is_float(x.dtype) || is_reduced_float(x.dtype)) { // wider floats take any power
+    require_fit(c, 0);
+  }
   c.add_result(x.dtype, x.dims);
 }
 
@@ -122,19 +126,16 @@ void expand_pow(ExpandContext& c) {
   c.set(0, is_float(x.dtype()) ? power(x, round_to(c.result_type(0).dtype, c.get_double(0))) : whole_power(x, c.get_int(0)));
 }
 
-#define ROW(NAME, INFER, EXPAND) {.name = NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
+// Rows that ATen does not know.
+#define OWN(NAME, INFER, EXPAND) {.name = "xla::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND, .traits = kOwnKernel}
 
 constinit const Op kRows[] = {
-    ROW("xla::full", infer_full, expand_full),
-    ROW("xla::arange", infer_arange, expand_arange),
-    ROW("xla::eye", infer_eye, expand_eye),
-    ROW("xla::convert", infer_convert, expand_convert),
-    {.name = "aten::view_copy.dtype", .kind = OpKind::kLibrary, .traits = kDenseOperands, .infer = infer_reinterpret},
-    {.name = "aten::pow.Tensor_Scalar",
-     .kind = OpKind::kComposite,
-     .traits = kKeepsOrder | kLiftedByNumber,
-     .infer = infer_pow,
-     .expand = expand_pow},
+    OWN("full", infer_full, expand_full),
+    OWN("arange", infer_arange, expand_arange),
+    OWN("eye", infer_eye, expand_eye),
+    OWN("convert", infer_convert, expand_convert),
+    LIBRARY("view_copy.dtype", infer_reinterpret, .traits = kDenseOperands),
+    COMPOSITE("pow.Tensor_Scalar", infer_pow, expand_pow, .layout = ResultLayout::kOfOperand, .traits = kLiftedByNumber),
 };
 
 } // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/errors.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -12,9 +13,9 @@ bool is_index(const Type& t) {
   return t.dtype == DType::I64 || t.dtype == DType::I32;
 }
 
-// A node whose result has no elements never runs: ATen checks the indices.
-void check_runs(const InferContext& c, int64_t result_elements, size_t index) {
-  if (result_elements == 0 && c.has(index) && c.operand(index).numel() > 0) {
+// No index fits a tensor without elements, and a node whose result has none never runs: ATen checks the indices.
+void check_runs(const InferContext& c, int64_t elements, size_t index) {
+  if (elements == 0 && c.has(index) && c.operand(index).numel() > 0) {
     fall_back("indices into a tensor without elements");
   }
 }
@@ -49,8 +50,8 @@ void infer_index_select(InferContext& c) {
   if (!is_index(index) || self.dims.empty()) {
     fall_back("index_select of these operands");
   }
-  self.dims[wrap_dim(c.get_int(0), self.dims.size())] = index.numel();
   check_runs(c, self.numel(), 1);
+  self.dims[wrap_dim(c.get_int(0), self.dims.size())] = index.numel();
   c.add_result(self.dtype, self.dims);
 }
 
@@ -130,9 +131,9 @@ void infer_along(InferContext& c) {
   like_operand<0>(c);
 }
 
-void infer_index_fill(InferContext& c) {
+void infer_along_by_long(InferContext& c) {
   if (c.operand(1).dtype != DType::I64) {
-    fall_back("index_fill by another type than Long, which ATen refuses");
+    fall_back("indices of another type than Long, which ATen refuses here");
   }
   infer_along(c);
 }
@@ -241,28 +242,29 @@ void infer_index_put(InferContext& c) {
   like_operand<0>(c);
 }
 
-#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kChecksValues, .infer = INFER}
+constexpr uint32_t kIndex = kChecksValues | kReadsWhileWriting;
 
+// The forms that are no structured kernels of ATen write into a clone of self, which lies in memory as self does.
 constinit const Op kRows[] = {
-    ROW("embedding", infer_embedding),
-    ROW("embedding_dense_backward", infer_embedding_backward),
-    ROW("index_select", infer_index_select),
-    ROW("gather", infer_gather),
-    ROW("scatter.src", infer_scatter<kNoReduction>),
-    ROW("scatter.value", infer_scatter<kNoReduction>),
-    ROW("scatter.reduce", infer_scatter<kAddMultiply>),
-    ROW("scatter.value_reduce", infer_scatter<kAddMultiply>),
-    ROW("scatter_add", infer_scatter<kNoReduction>),
-    ROW("scatter_reduce.two", infer_scatter<kReductions>),
-    ROW("index_add", infer_index_add),
-    ROW("index_copy", infer_along),
-    ROW("index_reduce", infer_along),
-    ROW("index_fill.int_Scalar", infer_index_fill),
-    ROW("index_fill.int_Tensor", infer_index_fill),
-    ROW("take", infer_take),
-    ROW("index.Tensor", infer_index),
-    ROW("index_put", infer_index_put),
-    ROW("_index_put_impl_", infer_index_put),
+    LIBRARY("embedding", infer_embedding, .traits = kIndex),
+    LIBRARY("embedding_dense_backward", infer_embedding_backward, .traits = kIndex),
+    LIBRARY("index_select", infer_index_select, .traits = kIndex, .out_form = "out"),
+    LIBRARY("gather", infer_gather, .traits = kIndex, .out_form = "out"),
+    LIBRARY("scatter.src", infer_scatter<kNoReduction>, .traits = kIndex),
+    LIBRARY("scatter.value", infer_scatter<kNoReduction>, .traits = kIndex),
+    LIBRARY("scatter.reduce", infer_scatter<kAddMultiply>, .traits = kIndex),
+    LIBRARY("scatter.value_reduce", infer_scatter<kAddMultiply>, .traits = kIndex),
+    LIBRARY("scatter_add", infer_scatter<kNoReduction>, .traits = kIndex, .out_form = "out"),
+    LIBRARY("scatter_reduce.two", infer_scatter<kReductions>, .traits = kIndex),
+    LIBRARY("index_add", infer_index_add, .traits = kIndex, .out_form = "out"),
+    LIBRARY("index_copy", infer_along_by_long, .traits = kIndex),
+    LIBRARY("index_reduce", infer_along, .traits = kIndex),
+    LIBRARY("index_fill.int_Scalar", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex),
+    LIBRARY("index_fill.int_Tensor", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex),
+    LIBRARY("take", infer_take, .traits = kIndex),
+    LIBRARY("index.Tensor", infer_index, .layout = ResultLayout::kIndexed, .traits = kIndex | kHostArgument),
+    LIBRARY("index_put", infer_index_put, .layout = ResultLayout::kOfOperand, .traits = kIndex | kHostArgument),
+    LIBRARY("_index_put_impl_", infer_index_put, .traits = kIndex | kHostArgument),
 };
 
 } // namespace

@@ -2,6 +2,7 @@
 #include "core/errors.h"
 #include "ir/promote.h"
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -172,26 +173,23 @@ void expand_histc(ExpandContext& c) {
   Type type{DType::I64, {c.get_int(0)}};
   ValueId zeros = b.broadcast(b.constant_int(0, DType::I64), type.dims);
   ValueId operands[] = {zeros, place.id(), counts.to(DType::I64).id()};
-  c.set(0, {&b, b.library(*find_op("aten::scatter_add"), operands, {int64_t{0}}, {&type, 1})});
+  c.set(0, {&b, b.library(get_op("aten::scatter_add"), operands, {int64_t{0}}, {&type, 1})});
 }
 
-#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
-#define COMPOSITE(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
-
 constinit const Op kRows[] = {
-    {.name = "aten::cat", .kind = OpKind::kLibrary, .traits = kFormatOfAll, .infer = infer_cat},
-    {.name = "aten::flip", .kind = OpKind::kLibrary, .traits = kKeepsOrder, .infer = infer_flip},
-    ROW("roll", infer_roll),
-    {.name = "aten::trace", .kind = OpKind::kLibrary, .infer = infer_trace, .expand = expand_trace},
-    ROW("unfold_backward", infer_sizes),
-    ROW("searchsorted.Tensor", infer_search<1>),
-    ROW("bucketize.Tensor", infer_search<0>),
-    ROW("isin.Tensor_Tensor", infer_isin),
-    COMPOSITE("histc", infer_histc, expand_histc),
-    COMPOSITE("tril", infer_triangle<false>, expand_triangle<false>),
-    COMPOSITE("triu", infer_triangle<true>, expand_triangle<true>),
-    ROW("grid_sampler_2d", infer_grid_sampler),
-    ROW("grid_sampler_3d", infer_grid_sampler),
+    LIBRARY("cat", infer_cat, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting, .out_form = "out"),
+    LIBRARY("flip", infer_flip, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting),
+    LIBRARY("roll", infer_roll, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting),
+    LIBRARY("trace", infer_trace, .expand = expand_trace, .traits = kReadsWhileWriting),
+    LIBRARY("unfold_backward", infer_sizes, .traits = kReadsWhileWriting),
+    LIBRARY("searchsorted.Tensor", infer_search<1>, .traits = kReadsWhileWriting),
+    LIBRARY("bucketize.Tensor", infer_search<0>, .traits = kReadsWhileWriting),
+    LIBRARY("isin.Tensor_Tensor", infer_isin, .traits = kReadsWhileWriting),
+    COMPOSITE("histc", infer_histc, expand_histc, .traits = kReadsWhileWriting),
+    COMPOSITE("tril", infer_triangle<false>, expand_triangle<false>, .traits = kReadsWhileWriting),
+    COMPOSITE("triu", infer_triangle<true>, expand_triangle<true>, .traits = kReadsWhileWriting),
+    LIBRARY("grid_sampler_2d", infer_grid_sampler, .traits = kReadsWhileWriting),
+    LIBRARY("grid_sampler_3d", infer_grid_sampler, .traits = kReadsWhileWriting),
 };
 
 } // namespace

@@ -1,6 +1,7 @@
 // Losses and their backward forms.
 #include "core/errors.h"
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -219,21 +220,18 @@ void expand_nll_backward(ExpandContext& c) {
   c.set(0, select(is_target_class(c, x, 2), loss, 0.0));
 }
 
-#define COMPOSITE(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
-#define LIBRARY(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER, .expand = EXPAND}
-
 constinit const Op kRows[] = {
-    COMPOSITE("mse_loss", infer_loss<true>, expand_loss<squared>),
+    COMPOSITE("mse_loss", infer_loss<true>, expand_loss<squared>, .layout = ResultLayout::kOfOperands),
     COMPOSITE("mse_loss_backward", infer_loss_backward, expand_loss_backward<squared_slope>),
-    COMPOSITE("smooth_l1_loss", infer_loss<true>, expand_loss<smooth_l1>),
+    COMPOSITE("smooth_l1_loss", infer_loss<true>, expand_loss<smooth_l1>, .layout = ResultLayout::kOfOperands),
     COMPOSITE("smooth_l1_loss_backward", infer_loss_backward, expand_loss_backward<smooth_l1_slope>),
-    COMPOSITE("huber_loss", infer_loss<false>, expand_loss<huber>),
+    COMPOSITE("huber_loss", infer_loss<false>, expand_loss<huber>, .layout = ResultLayout::kOfOperands),
     COMPOSITE("huber_loss_backward", infer_loss_backward, expand_loss_backward<huber_slope>),
     // A library call, because ATen checks that the input lies between 0 and 1.
-    LIBRARY("binary_cross_entropy", infer_bce, expand_bce),
-    COMPOSITE("binary_cross_entropy_backward", infer_bce_backward, expand_bce_backward),
-    LIBRARY("nll_loss_forward", infer_nll, expand_nll),
-    LIBRARY("nll_loss2d_forward", infer_nll, expand_nll),
+    LIBRARY("binary_cross_entropy", infer_bce, .expand = expand_bce, .layout = ResultLayout::kOfOperand),
+    COMPOSITE("binary_cross_entropy_backward", infer_bce_backward, expand_bce_backward, .layout = ResultLayout::kOfOperand, .order_of = 1),
+    LIBRARY("nll_loss_forward", infer_nll, .expand = expand_nll),
+    LIBRARY("nll_loss2d_forward", infer_nll, .expand = expand_nll),
     COMPOSITE("nll_loss_backward", infer_nll_backward, expand_nll_backward),
     COMPOSITE("nll_loss2d_backward", infer_nll_backward, expand_nll_backward),
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ir/builder.h"
+#include "ops/registry.h"
 
 namespace torch_xla {
 
@@ -98,7 +99,7 @@ inline Ex reduce_min(Ex x, const Dims& dims) {
 inline Ex batch_product(Ex a, Ex b) {
   Type result{a.dtype(), {a.type().dims[0], a.type().dims[1], b.type().dims[2]}};
   ValueId operands[] = {a.id(), b.id()};
-  return {&a.b(), a.b().library(*find_op("aten::bmm"), operands, {}, {&result, 1})};
+  return {&a.b(), a.b().library(get_op("aten::bmm"), operands, {}, {&result, 1})};
 }
 
 inline double attr_double(const Attr& attr, double otherwise) {

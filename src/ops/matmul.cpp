@@ -1,6 +1,7 @@
 // Matrix products: calls of ATen's kernels.
 #include "core/errors.h"
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -206,21 +207,19 @@ void expand_grouped(ExpandContext& c) {
   c.set(0, c.result_type(0).dims.size() == 2 ? reduce_sum(product, {0}) : product);
 }
 
-#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
-
 constinit const Op kRows[] = {
-    ROW("mm", infer_mm),
-    ROW("addmm", infer_addmm),
-    ROW("_addmm_activation", infer_addmm),
-    ROW("bmm", infer_bmm),
-    ROW("baddbmm", infer_baddbmm),
-    ROW("addbmm", infer_addbmm),
-    ROW("mv", infer_mv),
-    ROW("addmv", infer_addmv),
-    ROW("dot", infer_dot),
-    ROW("vdot", infer_dot),
-    ROW("addr", infer_addr),
-    {.name = "aten::_grouped_mm", .kind = OpKind::kLibrary, .infer = infer_grouped, .expand = expand_grouped},
+    LIBRARY("mm", infer_mm, .out_form = "out"),
+    LIBRARY("addmm", infer_addmm, .out_form = "out"),
+    LIBRARY("_addmm_activation", infer_addmm, .out_form = "out"),
+    LIBRARY("bmm", infer_bmm, .out_form = "out"),
+    LIBRARY("baddbmm", infer_baddbmm, .out_form = "out"),
+    LIBRARY("addbmm", infer_addbmm),
+    LIBRARY("mv", infer_mv, .out_form = "out"),
+    LIBRARY("addmv", infer_addmv, .out_form = "out"),
+    LIBRARY("dot", infer_dot),
+    LIBRARY("vdot", infer_dot),
+    LIBRARY("addr", infer_addr),
+    LIBRARY("_grouped_mm", infer_grouped, .expand = expand_grouped),
 };
 
 } // namespace

@@ -1,6 +1,7 @@
 // Layer, batch and group norm, forward and backward. All statistics are computed in float32 for the 16-bit types, as ATen's kernels do.
 #include "core/errors.h"
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -298,15 +299,23 @@ void expand_group_norm_backward(ExpandContext& c) {
   c.set(2, reduce_sum(g, {0, 3}));
 }
 
-#define ROW(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
-
 constinit const Op kRows[] = {
-    ROW("native_layer_norm", infer_layer_norm, expand_layer_norm),
-    ROW("native_layer_norm_backward", infer_layer_norm_backward, expand_layer_norm_backward),
-    ROW("native_batch_norm", infer_batch_norm, expand_batch_norm),
-    ROW("native_batch_norm_backward", infer_batch_norm_backward, expand_batch_norm_backward),
-    ROW("native_group_norm", infer_group_norm, expand_group_norm),
-    ROW("native_group_norm_backward", infer_group_norm_backward, expand_group_norm_backward),
+    COMPOSITE("native_layer_norm", infer_layer_norm, expand_layer_norm),
+    COMPOSITE("native_layer_norm_backward", infer_layer_norm_backward, expand_layer_norm_backward),
+    COMPOSITE("native_batch_norm", infer_batch_norm, expand_batch_norm, .traits = kOwnKernel),
+    COMPOSITE(
+        "native_batch_norm_backward",
+        infer_batch_norm_backward,
+        expand_batch_norm_backward,
+        .layout = ResultLayout::kFormatOfOperand,
+        .order_of = 1),
+    COMPOSITE("native_group_norm", infer_group_norm, expand_group_norm, .layout = ResultLayout::kFormatOfOperand),
+    COMPOSITE(
+        "native_group_norm_backward",
+        infer_group_norm_backward,
+        expand_group_norm_backward,
+        .layout = ResultLayout::kFormatOfOperand,
+        .order_of = 1),
 };
 
 } // namespace

@@ -1,5 +1,6 @@
 // Orders and scans: argmax, max with indices, median, sort, topk, cumsum. Calls of ATen's kernels.
 #include "core/errors.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -100,28 +101,25 @@ void infer_log_scan(InferContext& c) {
   like_float_operand<0>(c);
 }
 
-#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
-#define DENSE_ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .traits = kDenseOperands, .infer = INFER}
-
 constinit const Op kRows[] = {
-    ROW("argmax", infer_arg<kArgmax>),
-    ROW("argmin", infer_arg<kArgmin>),
-    ROW("max.dim", infer_values_indices<0>),
-    ROW("min.dim", infer_values_indices<0>),
-    DENSE_ROW("median.dim", infer_ordered<0>),
-    DENSE_ROW("nanmedian.dim", infer_ordered<0>),
-    ROW("mode", infer_values_indices<0>),
-    ROW("kthvalue", infer_ordered<1>),
-    ROW("median", infer_median),
-    ROW("nanmedian", infer_median),
-    ROW("sort", infer_sorted<0>),
-    ROW("sort.stable", infer_sorted<1>),
-    ROW("topk", infer_topk),
-    ROW("cummax", infer_running_extremum),
-    ROW("cummin", infer_running_extremum),
-    ROW("cumsum", infer_scan),
-    ROW("cumprod", infer_scan),
-    ROW("_logcumsumexp", infer_log_scan),
+    LIBRARY("argmax", infer_arg<kArgmax>, .traits = kReadsWhileWriting),
+    LIBRARY("argmin", infer_arg<kArgmin>, .traits = kReadsWhileWriting),
+    LIBRARY("max.dim", infer_values_indices<0>, .traits = kReadsWhileWriting),
+    LIBRARY("min.dim", infer_values_indices<0>, .traits = kReadsWhileWriting),
+    LIBRARY("median.dim", infer_ordered<0>, .traits = kReadsWhileWriting | kDenseOperands),
+    LIBRARY("nanmedian.dim", infer_ordered<0>, .traits = kReadsWhileWriting | kDenseOperands),
+    LIBRARY("mode", infer_values_indices<0>, .traits = kReadsWhileWriting),
+    LIBRARY("kthvalue", infer_ordered<1>, .traits = kReadsWhileWriting),
+    LIBRARY("median", infer_median, .traits = kReadsWhileWriting),
+    LIBRARY("nanmedian", infer_median, .traits = kReadsWhileWriting),
+    LIBRARY("sort", infer_sorted<0>, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting),
+    LIBRARY("sort.stable", infer_sorted<1>, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting),
+    LIBRARY("topk", infer_topk, .traits = kReadsWhileWriting, .out_form = "values"),
+    LIBRARY("cummax", infer_running_extremum, .traits = kReadsWhileWriting),
+    LIBRARY("cummin", infer_running_extremum, .traits = kReadsWhileWriting),
+    LIBRARY("cumsum", infer_scan, .traits = kReadsWhileWriting, .out_form = "out"),
+    LIBRARY("cumprod", infer_scan, .traits = kReadsWhileWriting),
+    LIBRARY("_logcumsumexp", infer_log_scan, .traits = kReadsWhileWriting),
 };
 
 } // namespace

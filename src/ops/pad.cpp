@@ -1,6 +1,7 @@
 // Padding and pixel shuffles: calls of ATen's kernels, and constant padding.
 #include "core/errors.h"
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -43,6 +44,7 @@ void infer_border_pad(InferContext& c) {
 }
 
 void infer_pad(InferContext& c) {
+  require_fit(c, 1);
   c.add_result(c.operand(0).dtype, padded_dims(c));
 }
 
@@ -107,19 +109,18 @@ void infer_pixel_unshuffle(InferContext& c) {
   c.add_result(c.operand(0).dtype, dims);
 }
 
-#define ROW(NAME, INFER) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER}
-#define PAD(NAME, REFLECTS) ROW(NAME, infer_border_pad<REFLECTS>), ROW(NAME "_backward", like_operand<1>)
+#define PAD(NAME, REFLECTS) SPATIAL(NAME, infer_border_pad<REFLECTS>), SPATIAL(NAME "_backward", like_operand<1>)
 
 constinit const Op kRows[] = {
-    {.name = "aten::constant_pad_nd", .kind = OpKind::kComposite, .infer = infer_pad, .expand = expand_pad},
+    COMPOSITE("constant_pad_nd", infer_pad, expand_pad, .layout = ResultLayout::kChannelsLast),
     PAD("reflection_pad1d", true),
     PAD("reflection_pad2d", true),
     PAD("reflection_pad3d", true),
     PAD("replication_pad1d", false),
     PAD("replication_pad2d", false),
     PAD("replication_pad3d", false),
-    ROW("pixel_shuffle", infer_pixel_shuffle),
-    ROW("pixel_unshuffle", infer_pixel_unshuffle),
+    SPATIAL("pixel_shuffle", infer_pixel_shuffle),
+    SPATIAL("pixel_unshuffle", infer_pixel_unshuffle),
 };
 
 } // namespace

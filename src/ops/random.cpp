@@ -1,5 +1,6 @@
 // Draws from philox streams. Operands end with seed and offset; each element takes the words of its linear index.
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -120,7 +121,7 @@ void expand_checked_bernoulli(ExpandContext& c) {
   Ex zero = p.constant(0);
   ValueId operands[] = {fits.id(), zero.id()};
   Type type = zero.type();
-  const Op& check = *find_op("aten::_functional_assert_async.msg");
+  const Op& check = get_op("aten::_functional_assert_async.msg");
   Ex checked(&c.b(), c.b().library(check, operands, {std::string("Expected p_in >= 0 && p_in <= 1")}, {&type, 1}));
   c.set(0, draw(c).uniform(p.dtype()) < p + checked);
 }
@@ -208,25 +209,47 @@ void expand_dropout(ExpandContext& c) {
   c.set(1, mask);
 }
 
-#define ROW(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .traits = kRandom, .infer = INFER, .expand = EXPAND}
+// ---- Which numbers ATen draws with; the names of the operands after self ----
+
+using Numbers = std::span<const double>;
+
+bool is_range(Numbers n, const Attrs&) { // from, to
+  return n[0] <= n[1];
+}
+bool has_deviation(Numbers n, const Attrs&) { // mean, std
+  return n[1] >= 0;
+}
+bool has_positive_deviation(Numbers n, const Attrs&) { // mean, std; median, sigma
+  return n[1] > 0;
+}
+bool has_rate(Numbers n, const Attrs&) { // lambd
+  return n[0] > 0;
+}
+bool is_probability(Numbers n, const Attrs&) { // p
+  return n[0] >= 0 && n[0] <= 1;
+}
+bool is_proper_probability(Numbers n, const Attrs&) { // p
+  return n[0] > 0 && n[0] < 1;
+}
 
 constinit const Op kRows[] = {
-    ROW("uniform_", like_float_operand<0>, expand_uniform),
-    ROW("normal_", like_float_operand<0>, expand_normal),
-    ROW("log_normal_", like_float_operand<0>, expand_log_normal),
-    ROW("exponential_", like_float_operand<0>, expand_exponential),
-    ROW("cauchy_", like_float_operand<0>, expand_cauchy),
-    ROW("geometric_", like_operand<0>, expand_geometric),
-    ROW("bernoulli", like_float_operand<0>, expand_checked_bernoulli<0>),
-    ROW("bernoulli.p", like_operand<0>, expand_bernoulli<1>),
-    ROW("bernoulli_.float", like_operand<0>, expand_bernoulli<1>),
-    ROW("bernoulli_.Tensor", infer_bernoulli_tensor, expand_checked_bernoulli<1>),
-    ROW("random_", infer_random, expand_random),
-    ROW("random_.to", infer_random, expand_random),
-    ROW("random_.from", infer_random, expand_random),
-    ROW("native_dropout", infer_dropout, expand_dropout),
+    COMPOSITE("uniform_", like_float_operand<0>, expand_uniform, .traits = kRandom, .takes = is_range),
+    COMPOSITE("normal_", like_float_operand<0>, expand_normal, .traits = kRandom, .takes = has_deviation),
+    COMPOSITE("log_normal_", like_float_operand<0>, expand_log_normal, .traits = kRandom, .takes = has_positive_deviation),
+    COMPOSITE("exponential_", like_float_operand<0>, expand_exponential, .traits = kRandom, .takes = has_rate),
+    COMPOSITE("cauchy_", like_float_operand<0>, expand_cauchy, .traits = kRandom, .takes = has_positive_deviation),
+    COMPOSITE("geometric_", like_operand<0>, expand_geometric, .traits = kRandom, .takes = is_proper_probability),
+    COMPOSITE("bernoulli", like_float_operand<0>, expand_checked_bernoulli<0>, .traits = kRandom),
+    COMPOSITE("bernoulli.p", like_operand<0>, expand_bernoulli<1>, .traits = kRandom, .takes = is_probability),
+    COMPOSITE("bernoulli_.float", like_operand<0>, expand_bernoulli<1>, .traits = kRandom, .takes = is_probability),
+    COMPOSITE("bernoulli_.Tensor", infer_bernoulli_tensor, expand_checked_bernoulli<1>, .traits = kRandom | kHostArgument),
+    COMPOSITE("random_", infer_random, expand_random, .traits = kRandom),
+    COMPOSITE("random_.to", infer_random, expand_random, .traits = kRandom),
+    COMPOSITE("random_.from", infer_random, expand_random, .traits = kRandom),
+    COMPOSITE(
+        "native_dropout", infer_dropout, expand_dropout, .layout = ResultLayout::kOfOperands, .traits = kRandom, .takes = is_probability),
     // Gives back operand 1; the run fails where operand 0 is false.
-    {.name = "aten::_functional_assert_async.msg", .kind = OpKind::kLibrary, .infer = like_operand<1>},
+    LIBRARY("_functional_assert_async.msg", like_operand<1>),
 };
 
 } // namespace

@@ -1,6 +1,7 @@
 // Sums, means, extrema, logical reductions, variances, norms.
 #include "core/errors.h"
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -227,8 +228,6 @@ void expand_logsumexp(ExpandContext& c) {
   Ex shift = select(abs(top) == kInfinity, 0.0, top);
   c.set(0, log(reduce_sum(exp(x - shift), over)) + shift);
 }
-
-#define COMPOSITE(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
 
 constinit const Op kRows[] = {
     COMPOSITE("sum", infer_sum<kFullTyped>, (expand_sum<kFullTyped, Prim::kReduceSum>)),

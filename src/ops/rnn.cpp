@@ -1,6 +1,7 @@
 // Recurrent layers: one direction of one LSTM layer as one library call (inference), and the cells of LSTM and GRU.
 #include "core/errors.h"
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -81,7 +82,7 @@ Ex concatenate(std::initializer_list<Ex> parts) {
   Type result = parts.begin()->type();
   auto count = static_cast<int64_t>(parts.size());
   result.dims[1] *= count;
-  return {&b, b.library(*find_op("aten::cat"), operands, {count, int64_t{1}}, {&result, 1})};
+  return {&b, b.library(get_op("aten::cat"), operands, {count, int64_t{1}}, {&result, 1})};
 }
 
 void expand_cell_backward(ExpandContext& c) {
@@ -174,17 +175,11 @@ void expand_gru_cell_backward(ExpandContext& c) {
 }
 
 constinit const Op kRows[] = {
-    {.name = "aten::mkldnn_rnn_layer", .kind = OpKind::kLibrary, .traits = kDenseOperands, .infer = infer_layer},
-    {.name = "aten::_thnn_fused_lstm_cell", .kind = OpKind::kComposite, .infer = infer_cell, .expand = expand_cell},
-    {.name = "aten::_thnn_fused_lstm_cell_backward_impl",
-     .kind = OpKind::kComposite,
-     .infer = infer_cell_backward,
-     .expand = expand_cell_backward},
-    {.name = "aten::_thnn_fused_gru_cell", .kind = OpKind::kComposite, .infer = infer_gru_cell, .expand = expand_gru_cell},
-    {.name = "aten::_thnn_fused_gru_cell_backward",
-     .kind = OpKind::kComposite,
-     .infer = infer_gru_cell_backward,
-     .expand = expand_gru_cell_backward},
+    LIBRARY("mkldnn_rnn_layer", infer_layer, .traits = kDenseOperands),
+    COMPOSITE("_thnn_fused_lstm_cell", infer_cell, expand_cell),
+    COMPOSITE("_thnn_fused_lstm_cell_backward_impl", infer_cell_backward, expand_cell_backward),
+    COMPOSITE("_thnn_fused_gru_cell", infer_gru_cell, expand_gru_cell),
+    COMPOSITE("_thnn_fused_gru_cell_backward", infer_gru_cell_backward, expand_gru_cell_backward),
 };
 
 } // namespace

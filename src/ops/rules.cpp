@@ -121,6 +121,15 @@ void require_float(const InferContext& context, size_t i) {
   }
 }
 
+void require_fit(const InferContext& context, size_t i) {
+  DType dtype = context.operand(0).dtype;
+  auto* real = std::get_if<double>(&context.attr(i));
+  auto* whole = std::get_if<int64_t>(&context.attr(i));
+  if ((real && !fits(dtype, *real)) || (whole && !fits(dtype, *whole))) {
+    fall_back("a number that the type cannot hold");
+  }
+}
+
 void require_rank(const InferContext& context, size_t i, size_t rank, const char* message) {
   if (context.operand(i).dims.empty() && rank > 0) { // ATen's error is another one
     fall_back(message);

@@ -1,5 +1,6 @@
 // Softmax and its logarithm, forward and backward, in float32 for the 16-bit types.
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
@@ -54,13 +55,11 @@ void expand_log_softmax_backward(ExpandContext& c) {
   c.set(0, g - exp(c.computed(1)) * reduce_sum(g, softmax_dims(c)));
 }
 
-#define ROW(NAME, INFER, EXPAND) {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND}
-
 constinit const Op kRows[] = {
-    ROW("_softmax", infer_softmax, expand_softmax),
-    ROW("_log_softmax", infer_softmax, expand_log_softmax),
-    ROW("_softmax_backward_data", infer_softmax_backward, expand_softmax_backward),
-    ROW("_log_softmax_backward_data", infer_softmax_backward, expand_log_softmax_backward),
+    COMPOSITE("_softmax", infer_softmax, expand_softmax),
+    COMPOSITE("_log_softmax", infer_softmax, expand_log_softmax),
+    COMPOSITE("_softmax_backward_data", infer_softmax_backward, expand_softmax_backward),
+    COMPOSITE("_log_softmax_backward_data", infer_softmax_backward, expand_log_softmax_backward),
 };
 
 } // namespace

@@ -1,23 +1,18 @@
 // Rows of one tensor operand, element by element.
 #include "ops/math.h"
+#include "ops/row.h"
 #include "ops/rules.h"
 #include "ops/tables.h"
 
 namespace torch_xla {
 namespace {
 
-#define ROW(NAME, RULE, TRAITS, EXPRESSION)                                                                                           \
-  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::RULE, .traits = TRAITS, .body = [](const BodyArgs& a) -> Ex { \
-     Ex x = a[0];                                                                                                                     \
-     return EXPRESSION;                                                                                                               \
-   }}
-#define FLOAT(NAME, EXPRESSION) ROW(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
-#define SAME(NAME, EXPRESSION) ROW(NAME, kPromote, kNoTraits, EXPRESSION)
-#define TEST(NAME, EXPRESSION)                                                                                       \
-  {.name = "aten::" NAME, .kind = OpKind::kPointwise, .rule = TypeRule::kBool, .body = [](const BodyArgs& a) -> Ex { \
-     Ex x = a.raw(0).to(compute_type(a.raw(0).dtype()));                                                             \
-     return EXPRESSION;                                                                                              \
-   }}
+// EXPRESSION is over x.
+#define UNARY(NAME, RULE, TRAITS, EXPRESSION) POINTWISE(NAME, RULE, TRAITS, [](Ex x) -> Ex { return EXPRESSION; }(a[0]))
+#define FLOAT(NAME, EXPRESSION) UNARY(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
+#define SAME(NAME, EXPRESSION) UNARY(NAME, kPromote, kNoTraits, EXPRESSION)
+#define TEST(NAME, EXPRESSION) \
+  POINTWISE(NAME, kBool, kNoTraits, [](Ex x) -> Ex { return EXPRESSION; }(a.raw(0).to(compute_type(a.raw(0).dtype()))))
 
 constexpr double kLn2 = 0.693147180559945309417;
 constexpr double kLn10 = 2.302585092994045684;
@@ -45,26 +40,12 @@ Ex acosh(Ex x) {
   return select(x < 1.0, kNaN, select(x > 268435456.0, log(x) + kLn2, near));
 }
 
-// Finite limits of the result type: nan_to_num's defaults.
-double largest(DType t) {
-  switch (t) {
-    case DType::F16:
-      return 65504.0;
-    case DType::BF16:
-      return 3.38953138925153547590e+38;
-    case DType::F32:
-      return 3.40282346638528859812e+38;
-    default:
-      return 1.79769313486231570815e+308;
-  }
-}
-
 Ex nan_to_num(const BodyArgs& a) {
   Ex x = a[0];
   if (!is_float(a.compute())) {
     return x;
   }
-  double limit = largest(a.result().dtype);
+  double limit = largest_value(a.result().dtype);
   Ex finite = select(is_nan(x), attr_double(a.attr(0), 0), x);
   finite = select(finite == kInfinity, attr_double(a.attr(1), limit), finite);
   return select(finite == -kInfinity, attr_double(a.attr(2), -limit), finite);
@@ -92,20 +73,17 @@ Ex sinc(Ex x) {
   return select(x == 0.0, 1.0, y.unary(Prim::kSin) / y);
 }
 
-// Special functions that have no primitive.
-#define LIBRARY(NAME) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = like_float_operand<0>}
-
 constinit const Op kRows[] = {
-    ROW("abs", kPromote, kNoBool, abs(x)),
-    ROW("neg", kPromote, kNoBoolOperand, -x),
+    UNARY("abs", kPromote, kNoBool, abs(x)),
+    UNARY("neg", kPromote, kNoBoolOperand, -x),
     SAME("sign", sign(x)),
     SAME("sgn", sign(x)),
-    ROW("ceil", kPromote, kNoBool, float_only(x, Prim::kCeil)),
-    ROW("floor", kPromote, kNoBool, float_only(x, Prim::kFloor)),
-    ROW("trunc", kPromote, kNoBool, float_only(x, Prim::kTrunc)),
-    ROW("round", kPromote, kNoBool, float_only(x, Prim::kRoundEven)),
-    ROW("frac", kPromote, kFloatOnly, x - float_only(x, Prim::kTrunc)),
-    ROW("bitwise_not", kPromote, kNoFloat, x.unary(Prim::kNot)),
+    UNARY("ceil", kPromote, kNoBool, float_only(x, Prim::kCeil)),
+    UNARY("floor", kPromote, kNoBool, float_only(x, Prim::kFloor)),
+    UNARY("trunc", kPromote, kNoBool, float_only(x, Prim::kTrunc)),
+    UNARY("round", kPromote, kNoBool, float_only(x, Prim::kRoundEven)),
+    UNARY("frac", kPromote, kFloatOnly, x - float_only(x, Prim::kTrunc)),
+    UNARY("bitwise_not", kPromote, kNoFloat, x.unary(Prim::kNot)),
     FLOAT("exp", exp(x)),
     FLOAT("exp2", pow(x.constant(2), x)),
     FLOAT("expm1", expm1(x)),
@@ -139,13 +117,14 @@ constinit const Op kRows[] = {
     TEST("isinf", is_float(x.dtype()) ? abs(x) == kInfinity : x != x),
     TEST("isposinf", is_float(x.dtype()) ? x == kInfinity : x != x),
     TEST("isneginf", is_float(x.dtype()) ? x == -kInfinity : x != x),
-    {.name = "aten::nan_to_num", .kind = OpKind::kPointwise, .rule = TypeRule::kSelf, .body = nan_to_num},
-    {.name = "aten::logit", .kind = OpKind::kPointwise, .rule = TypeRule::kPromoteFloat, .body = logit},
-    {.name = "aten::round.decimals", .kind = OpKind::kPointwise, .rule = TypeRule::kSelf, .traits = kFloatOnly, .body = round_decimals},
-    LIBRARY("erfinv"),
-    LIBRARY("lgamma"),
-    LIBRARY("digamma"),
-    LIBRARY("i0"),
+    POINTWISE("nan_to_num", kSelf, kNoTraits, nan_to_num(a)),
+    POINTWISE("logit", kPromoteFloat, kNoTraits, logit(a)),
+    POINTWISE("round.decimals", kSelf, kFloatOnly, round_decimals(a)),
+    // Special functions that have no primitive.
+    LIBRARY("erfinv", like_float_operand<0>),
+    LIBRARY("lgamma", like_float_operand<0>),
+    LIBRARY("digamma", like_float_operand<0>),
+    LIBRARY("i0", like_float_operand<0>),
 };
 
 } // namespace

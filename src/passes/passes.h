@@ -21,7 +21,7 @@ void cse(Graph& graph);
 // Removes nodes without a use.
 void eliminate_dead_code(Graph& graph);
 
-// All of the above on a trace, a verifier after each in debug builds or XLA_DEBUG>=3, and dumps of each stage at XLA_DEBUG>=3.
+// All of the above on a trace, a verifier after each where env::verify() says so, and dumps of each stage at XLA_DEBUG>=3.
 Graph run_passes(const Graph& trace, KeepLibrary keeps = keep_all);
 
 } // namespace torch_xla

@@ -1,5 +1,6 @@
 // The order of the passes, with the verifier and the dumps between them.
 #include "core/env.h"
+#include "core/observer.h"
 #include "passes/passes.h"
 
 namespace torch_xla {
@@ -15,21 +16,18 @@ constexpr Pass kPasses[] = {
     {"eliminate_dead_code", eliminate_dead_code},
 };
 
-bool checks_passes() {
-#ifndef NDEBUG
-  return true;
-#else
-  return env::debug_level() >= 3;
-#endif
-}
-
 void check(const Graph& graph) {
-  if (checks_passes()) {
+  if (env::verify()) {
     verify_graph(graph);
   }
 }
 
-void finish_stage(const char* name, const Graph& graph) {
+template <typename Stage>
+void run_stage(const char* name, Graph& graph, Stage stage) {
+  {
+    observer::Span span(observer::Phase::kPass, name);
+    stage(graph);
+  }
   if (env::debug_level() >= 3) {
     env::debug_print(std::string("graph after ") + name, print_graph(graph));
   }
@@ -40,11 +38,10 @@ void finish_stage(const char* name, const Graph& graph) {
 
 Graph run_passes(const Graph& trace, KeepLibrary keeps) {
   check(trace);
-  Graph graph = lower(trace, keeps);
-  finish_stage("lower", graph);
+  Graph graph;
+  run_stage("lower", graph, [&](Graph& lowered) { lowered = lower(trace, keeps); });
   for (const Pass& pass : kPasses) {
-    pass.run(graph);
-    finish_stage(pass.name, graph);
+    run_stage(pass.name, graph, pass.run);
   }
   return graph;
 }

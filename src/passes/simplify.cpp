@@ -1,7 +1,7 @@
 // Local rewrites, one walk in order: each node sees operands that are already simplified.
 #include <cmath>
 
-#include "passes/compose.h"
+#include "ir/view.h"
 #include "passes/fold.h"
 #include "passes/passes.h"
 
@@ -194,7 +194,7 @@ class Simplifier {
       if (std::optional<ViewGeometry> composed = compose_views(view_geometry(graph_, *inner), view)) {
         view = *composed;
         node.operands[0] = inner->operands[0];
-        node.attrs = {view.base_strides.vec(), view.strides.vec(), view.offset};
+        node.attrs = view_attrs(view);
       }
     }
     if (is_identity(view)) {

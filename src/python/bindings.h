@@ -8,12 +8,16 @@ namespace py = pybind11;
 
 namespace torch_xla {
 
+// The number of the device that a name such as "xla:1" means, "" and "xla" the thread's own. Throws UserError for one that does not exist.
+int device_index(const std::string& name);
+
 void init_errors(py::module_& m);
 void init_metrics(py::module_& m);
 void init_sync(py::module_& m);
 void init_device(py::module_& m);
 void init_random(py::module_& m);
 void init_debug(py::module_& m);
+void init_observer(py::module_& m);
 void init_environment(py::module_& m);
 void init_source_lines(py::module_& m);
 

@@ -3,29 +3,50 @@
 #include "core/env.h"
 #include "python/bindings.h"
 #include "tensor/api.h"
+#include "tensor/compile_reason.h"
+#include "tensor/source_line.h"
 
 namespace torch_xla {
 namespace {
 
-// The original prints the graph of the given tensors; here one trace holds all that is pending.
-std::string tensors_text(const py::object& /*tensors*/) {
+std::string device_text(const std::string& device) {
+  int index = device_index(device);
   const py::gil_scoped_release no_gil;
-  return pending_graph_text();
+  return pending_graph_text(index);
+}
+
+// The original prints the graph of the given tensors; here one trace holds all that is pending on their device.
+std::string tensors_text(const py::list& tensors) {
+  return device_text(tensors.empty() ? "" : py::str(tensors[0].attr("device")).cast<std::string>());
+}
+
+// A dict for each of the last compiles, the latest last.
+py::list compile_reasons() {
+  py::list list;
+  for (const CompileReason& reason : CompileHistory::get().reasons()) {
+    using namespace py::literals;
+    list.append(py::dict(
+        "kind"_a = kind_text(reason.kind),
+        "what"_a = reason.what,
+        "line"_a = location_text(reason.line),
+        "line_before"_a = location_text(reason.line_before),
+        "nodes"_a = reason.nodes,
+        "cause"_a = reason.cause));
+  }
+  return list;
 }
 
 } // namespace
 
 void init_debug(py::module_& m) {
-  m.def("_get_xla_tensors_text", &tensors_text, py::arg("tensors") = py::none());
-  m.def("_pending_graph_text", &pending_graph_text, py::call_guard<py::gil_scoped_release>());
+  m.def("_get_xla_tensors_text", &tensors_text, py::arg("tensors") = py::list());
+  m.def("_pending_graph_text", &device_text, py::arg("device") = "");
+  m.def("_compile_reasons", &compile_reasons);
   m.def("_live_nodes", &live_nodes, py::call_guard<py::gil_scoped_release>());
   m.def("_live_cells", &live_cells, py::call_guard<py::gil_scoped_release>());
-  m.def("_debug_level", &env::debug_level);
   m.def("_set_fusion", &env::set_fusion, py::arg("on"));
   m.def("_fusion", &env::fusion);
-  m.def("_set_lazy", &env::set_lazy, py::arg("on"));
   m.def("_lazy", &env::lazy);
-  m.def("_cache_dir", &env::cache_dir);
 }
 
 } // namespace torch_xla

@@ -11,6 +11,12 @@
 namespace torch_xla {
 namespace {
 
+int index_of_name(const std::string& name) {
+  c10::Device device(name);
+  XLA_CHECK(device.type() == kXlaType, "expected an xla device, but got ", name);
+  return device.has_index() ? device.index() : current_device();
+}
+
 std::string logical_name(int index) {
   return "xla:" + std::to_string(index);
 }
@@ -21,14 +27,14 @@ std::string hardware_name(int index) {
 
 std::vector<std::string> names(std::string (*name)(int)) {
   std::vector<std::string> all;
-  for (int index = 0; index < device_count(); ++index) {
+  for (int index = 0; index < num_devices(); ++index) {
     all.push_back(name(index));
   }
   return all;
 }
 
-py::dict memory_info(const std::string& /*device*/) {
-  const EngineMemoryInfo info = engine().memory_info();
+py::dict memory_info(const std::string& device) {
+  const EngineMemoryInfo info = engine().memory_info(device_index(device));
   py::dict dict;
   dict["bytes_used"] = info.bytes_used;
   dict["bytes_limit"] = info.bytes_limit;
@@ -36,10 +42,11 @@ py::dict memory_info(const std::string& /*device*/) {
   return dict;
 }
 
-py::dict attributes(const std::string& name) {
+py::dict attributes(int device) {
+  check_device(device);
   py::dict dict;
-  dict["name"] = name;
-  for (const auto& [key, value] : engine().attributes()) {
+  dict["name"] = hardware_name(device);
+  for (const auto& [key, value] : engine().attributes(device)) {
     dict[py::str(key)] = value;
   }
   return dict;
@@ -107,18 +114,25 @@ void take_plugin_finder(const py::object& find) {
 
 } // namespace
 
+int device_index(const std::string& name) {
+  int index = name.empty() ? current_device() : index_of_name(name);
+  check_device(index);
+  return index;
+}
+
 void init_device(py::module_& m) {
-  m.def("_xla_num_devices", [] { return int{device_count()}; });
+  m.def("_xla_num_devices", &num_devices);
+  m.def("_xla_check_device", &check_device, py::arg("index"));
   m.def("_xla_get_default_device", [] { return logical_name(current_device()); });
   m.def("_xla_get_default_device_ordinal", [] { return int{current_device()}; });
   m.def("_xla_get_devices", [] { return names(&hardware_name); });
   m.def("_xla_get_logical_devices", [] { return names(&logical_name); });
-  m.def("_xla_device_attributes", [](int index) { return attributes(hardware_name(index)); });
+  m.def("_xla_device_attributes", &attributes, py::arg("index"));
   m.def("_xla_current_device", [] { return int{current_device()}; });
   m.def("_xla_set_current_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
   m.def("_xla_get_tensor_id", &tensor_id, py::arg("tensor"));
   m.def("_xla_memory_info", &memory_info, py::arg("device") = "");
-  m.def("_xla_empty_cache", [] { engine().empty_cache(); }, py::call_guard<py::gil_scoped_release>());
+  m.def("_xla_empty_cache", &empty_caches, py::call_guard<py::gil_scoped_release>());
   m.def("_xla_set_plugin_finder", &take_plugin_finder, py::arg("find"));
   m.def("_xla_chosen_device", &chosen_device);
   m.def("_in_bad_fork", &in_bad_fork);

@@ -1,18 +1,15 @@
 // Metrics and counters under the original's names.
 #include "core/metrics.h"
 
+#include "core/metrics_text.h"
 #include "python/bindings.h"
 
 namespace torch_xla {
 namespace {
 
-bool is_fallback(const std::string& name) {
-  return name.starts_with("aten::");
-}
-
 std::vector<std::string> fallback_ops() {
   std::vector<std::string> names = metrics::counter_names();
-  std::erase_if(names, [](const std::string& name) { return !is_fallback(name); });
+  std::erase_if(names, [](const std::string& name) { return !metrics::is_fallback(name); });
   return names;
 }
 

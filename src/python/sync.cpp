@@ -1,6 +1,6 @@
 // Running what is pending and waiting for it, with the GIL released and Ctrl-C heard.
 #include "core/metrics.h"
-#include "device/device.h"
+#include "engine/engine.h"
 #include "python/bindings.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
@@ -42,28 +42,38 @@ void take_gil(void* released) {
   PyEval_RestoreThread(static_cast<PyThreadState*>(released));
 }
 
-void run_pending(bool wait) {
+void run_pending(int device, bool wait) {
   const py::gil_scoped_release no_gil;
-  sync(current_device(), wait);
+  sync(device, wait);
 }
 
-// The devices are those that the original replicates over; here there is one.
-void step_marker(const std::string& /*device*/, const std::vector<std::string>& /*devices*/, bool wait) {
+// The original takes the devices that it replicates over, too.
+void step_marker(const std::string& device, const std::vector<std::string>& /*devices*/, bool wait) {
   static metrics::Counter count("MarkStep");
   count.add();
-  run_pending(wait);
+  run_pending(device_index(device), wait);
 }
 
-void wait_ops(const std::vector<std::string>& /*devices*/) {
+// Of all devices where none is named.
+void wait_ops(const std::vector<std::string>& devices) {
+  std::vector<int> indices;
+  for (const std::string& device : devices) {
+    indices.push_back(device_index(device));
+  }
+  for (int index = 0; devices.empty() && index < num_devices(); ++index) {
+    indices.push_back(index);
+  }
   const py::gil_scoped_release no_gil;
-  wait_device_ops();
+  for (int index : indices) {
+    wait_device_ops(index);
+  }
 }
 
 // Before the interpreter ends: the runs under way may need it for the lines of their errors. A process that ends by an exception needs
 // none of their results.
 void finish(bool cancel) {
   const py::gil_scoped_release no_gil;
-  Executor::get().finish(cancel ? std::chrono::seconds(0) : std::chrono::seconds(60));
+  Executor::finish(cancel ? std::chrono::seconds(0) : std::chrono::seconds(60));
 }
 
 } // namespace
@@ -72,7 +82,7 @@ void init_sync(py::module_& m) {
   main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
   set_interrupt_check(&check_interrupt);
   interrupt::set_hooks({&is_interrupted, &release_gil, &take_gil});
-  m.def("_xla_sync", &run_pending, py::arg("wait") = false);
+  m.def("_xla_sync", &run_pending, py::arg("device"), py::arg("wait") = false);
   m.def("_xla_step_marker", &step_marker, py::arg("device") = "", py::arg("devices") = std::vector<std::string>(), py::arg("wait") = true);
   m.def("_xla_finish", &finish, py::arg("cancel"));
   m.def("_xla_wait_device_ops", &wait_ops, py::arg("devices") = std::vector<std::string>());

@@ -1,8 +1,6 @@
 // Waiting for a value, and how its error reaches whoever asks for it.
 #include "runtime/buffer.h"
 
-#include <chrono>
-
 #include "core/errors.h"
 #include "runtime/wait.h"
 

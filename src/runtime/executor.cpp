@@ -1,15 +1,12 @@
-// The executor's thread: starts queued runs in order, ends them in that order by filling or failing their outputs, and survives fork and
-// exit of the process.
+// The executors' threads, which start queued runs in order and end them in that order, the waits for them, fork and exit of the process.
 #include "runtime/executor.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <condition_variable>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -17,6 +14,7 @@
 #include "core/errors.h"
 #include "core/metrics.h"
 #include "core/process.h"
+#include "runtime/queue.h"
 #include "runtime/wait.h"
 
 namespace torch_xla {
@@ -29,154 +27,14 @@ constexpr size_t kMaxStarted = 2;
 constexpr auto kSettleLimit = std::chrono::seconds(1);
 constexpr auto kExitLimit = std::chrono::seconds(60);
 
-using CancelFlag = std::shared_ptr<std::atomic<bool>>;
-
-struct QueuedRun {
-  Run run;
-  // Set when the run is started, by the executor's thread, which alone reads them.
-  int64_t start_ns = 0;
-  std::function<void()> wait_for_end = {}; // empty: it has ended
-};
-
-// All guarded by wait::mutex(); never destroyed.
-struct Queue {
-  std::deque<QueuedRun> runs;
-  size_t num_started = 0; // of the first ones
-  std::exception_ptr first_error; // that nobody has been told
-  CancelFlag cancel = std::make_shared<std::atomic<bool>>(false); // of the runs that are queued from now on
-  std::condition_variable work; // the thread waits here
-  bool stop = false;
-  bool has_thread = false;
-  bool gave_up = false; // a wait for the last runs of the process was too long
-};
-
-Queue& queue() {
-  static auto* q = new Queue;
-  return *q;
-}
-
-// An error that has the user's line; runs that take a failed output pass it on as it is.
-class DescribedError : public UserError {
- public:
-  DescribedError(const Run& run, const UserError& e, int32_t location)
-      : UserError(e.kind(), run.describe ? str(e.what(), run.describe(location)) : e.what()) {}
-};
-
-// The error in flight, with the user's line.
-std::exception_ptr describe_error(const Run& run) {
-  try {
-    throw;
-  } catch (const DescribedError&) {
-    return std::current_exception();
-  } catch (const StepError& e) {
-    return std::make_exception_ptr(DescribedError(run, e, e.location()));
-  } catch (const UserError& e) {
-    return std::make_exception_ptr(DescribedError(run, e, -1));
-  } catch (const std::bad_alloc&) {
-    return std::make_exception_ptr(DescribedError(run, UserError(ErrorKind::OutOfMemory, "out of memory"), -1));
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
-// Donation takes the payload out of the buffer, so that the run holds the only reference.
-void collect_args(Run& run, RunArgs& args) {
-  args.inputs.reserve(run.inputs.size());
-  for (auto& input : run.inputs) {
-    input->get(); // an input that failed fails the run before any memory is taken
-  }
-  args.donated = std::move(run.donated);
-  args.donated.resize(run.inputs.size());
-  args.restored = std::move(run.restored);
-  args.restored.resize(run.inputs.size());
-  for (size_t i = 0; i < run.inputs.size(); ++i) {
-    args.inputs.push_back(args.donated[i] ? run.inputs[i]->take() : run.inputs[i]->get());
-    if (!args.restored[i]) {
-      run.inputs[i].reset(); // the program drops each input at its last use
-    }
-  }
-  args.scalars = std::move(run.scalars);
-  args.options = run.options;
-}
-
-// What the failed run has not written over.
-void give_back(Run& run, RunArgs& args) {
-  for (size_t i = 0; i < args.inputs.size(); ++i) {
-    if (args.restored[i] && args.inputs[i]) {
-      run.inputs[i]->give_back(std::move(args.inputs[i]));
-    }
-  }
-}
-
-// What tensors held before a run that has ended well is of no use any more.
-void forget_replaced(Run& run) {
-  for (const PreviousRef& previous : run.replaced) {
-    previous->buffer.reset();
-    previous->before.reset();
-  }
-}
-
-// The outputs fail last, so that a wait for one of them finds the error that is to be told. Who cancels a run knows why it fails.
-void fail(Run& run, const std::exception_ptr& error) {
-  if (!run.options.is_cancelled()) {
-    std::lock_guard<std::mutex> lock(wait::mutex());
-    if (!queue().first_error) {
-      queue().first_error = error;
-    }
-  }
-  for (auto& output : run.outputs) {
-    if (output) {
-      output->set_failed(error);
-    }
-  }
-  run.outputs.clear();
-  run.replaced.clear(); // the tensors keep it
-}
-
-void start(QueuedRun& queued) {
-  Run& run = queued.run;
-  queued.start_ns = metrics::now_ns();
-  RunArgs args;
-  try {
-    // A run without results is a mark in the queue, which is reached all the same.
-    XLA_CHECK(run.outputs.empty() || !run.options.is_cancelled(), kCancelled);
-    collect_args(run, args);
-    queued.wait_for_end = run.executable->start(args);
-    XLA_ASSERT(args.outputs.size() == run.outputs.size(), "outputs of a run");
-    for (size_t i = 0; i < run.outputs.size(); ++i) {
-      if (run.outputs[i]) {
-        run.outputs[i]->set_running(std::move(args.outputs[i]));
-      }
-    }
-    run.inputs.clear();
-  } catch (...) {
-    give_back(run, args);
-    fail(run, describe_error(run));
-  }
-}
-
-void end(QueuedRun& queued) {
-  static metrics::Metric time("ExecuteTime", metrics::Unit::kTime);
-  Run& run = queued.run;
-  try {
-    if (queued.wait_for_end) {
-      queued.wait_for_end();
-    }
-    forget_replaced(run);
-    for (auto& output : run.outputs) {
-      if (output) {
-        output->set_ready();
-      }
-    }
-  } catch (...) {
-    fail(run, describe_error(run));
-  }
-  time.add(static_cast<double>(metrics::now_ns() - queued.start_ns));
+// The caller holds the lock.
+bool are_empty(const std::vector<int>& devices) {
+  return std::all_of(devices.begin(), devices.end(), [](int device) { return queue(device).runs.empty(); });
 }
 
 // The caller holds the lock.
 bool may_start_another(const Queue& q) {
-  if (q.stop || q.num_started == q.runs.size()) {
+  if (queues().stop || q.num_started == q.runs.size()) {
     return false;
   }
   return q.num_started == 0 || (q.num_started < kMaxStarted && q.runs[q.num_started].run.executable->is_asynchronous());
@@ -186,14 +44,14 @@ bool may_start_another(const Queue& q) {
 void start_another(Queue& q, std::unique_lock<std::mutex>& lock) {
   QueuedRun& queued = q.runs[q.num_started++];
   lock.unlock();
-  start(queued);
+  start_run(q, queued);
   lock.lock();
 }
 
 void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   QueuedRun& queued = q.runs.front();
   lock.unlock();
-  end(queued);
+  end_run(q, queued);
   queued = QueuedRun(); // frees what the run held without the lock
   lock.lock();
   q.runs.pop_front();
@@ -203,12 +61,12 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-void thread_main() {
-  pthread_setname_np(pthread_self(), "xla_executor");
-  Queue& q = queue();
+void thread_main(int device) {
+  pthread_setname_np(pthread_self(), str("xla_executor_", device).c_str());
+  Queue& q = queue(device);
   std::unique_lock<std::mutex> lock(wait::mutex());
   for (;;) {
-    q.work.wait(lock, [&] { return q.stop || !q.runs.empty(); });
+    q.work.wait(lock, [&] { return queues().stop || !q.runs.empty(); });
     if (may_start_another(q)) {
       start_another(q, lock);
     } else if (q.num_started > 0) {
@@ -217,6 +75,17 @@ void thread_main() {
       break; // stopped
     }
   }
+}
+
+// The errors that nobody has been told; now they are. The caller holds the lock.
+std::vector<std::exception_ptr> take_errors() {
+  std::vector<std::exception_ptr> errors;
+  for (Queue& q : queues().of_device) {
+    if (q.first_error) {
+      errors.push_back(std::exchange(q.first_error, nullptr));
+    }
+  }
+  return errors;
 }
 
 void write_error(const std::exception_ptr& error) {
@@ -235,34 +104,45 @@ void stop_at_exit(int status, void* /*unused*/) {
   if (process::in_forked_child()) {
     return;
   }
-  Queue& q = queue();
+  Queues& all = queues();
   std::unique_lock<std::mutex> lock(wait::mutex());
-  q.stop = true;
-  q.work.notify_all();
-  bool ended = wait::changed().wait_for(lock, q.gave_up ? std::chrono::seconds(0) : kExitLimit, [&] { return q.num_started == 0; });
-  std::exception_ptr error = std::exchange(q.first_error, nullptr);
-  lock.unlock();
-  if (error) {
-    write_error(error);
+  all.stop = true;
+  for (Queue& q : all.of_device) {
+    q.work.notify_all();
   }
+  bool ended = wait::changed().wait_for(lock, all.gave_up ? std::chrono::seconds(0) : kExitLimit, [] {
+    return find_devices([](const Queue& q) { return q.num_started > 0; }).empty();
+  });
+  std::vector<std::exception_ptr> errors = take_errors();
+  lock.unlock();
+  std::for_each(errors.begin(), errors.end(), write_error);
   if (!ended) {
     std::fprintf(stderr, "torch_xla: the device has not ended its programs; the process ends without them\n");
     std::fflush(nullptr);
     _exit(status ? status : 1);
   }
-  if (error && status == 0) {
+  if (!errors.empty() && status == 0) {
     std::exit(1); // runs the handlers that are left
   }
 }
 
-void start_thread() {
-  Queue& q = queue();
-  if (q.has_thread) {
+// The caller holds the lock.
+void start_thread(int device) {
+  if (std::exchange(queue(device).has_thread, true)) {
     return;
   }
-  q.has_thread = true;
-  std::thread(thread_main).detach();
-  on_exit(stop_at_exit, nullptr);
+  std::thread(thread_main, device).detach();
+  if (!std::exchange(queues().has_exit_handler, true)) {
+    on_exit(stop_at_exit, nullptr);
+  }
+}
+
+// Waits a moment for the runs of the devices.
+void settle_devices(const std::vector<int>& devices, std::unique_lock<std::mutex>& lock) {
+  wait::changed().wait_for(lock, kSettleLimit, [&] { return queues().stop || are_empty(devices); });
+  for (int device : devices) {
+    queue(device).was_cancelled = false;
+  }
 }
 
 } // namespace
@@ -270,52 +150,61 @@ void start_thread() {
 namespace wait {
 bool is_news(const std::exception_ptr& error) {
   std::lock_guard<std::mutex> lock(mutex());
-  return queue().first_error == error;
+  return !find_devices([&](const Queue& q) { return q.first_error == error; }).empty();
 }
 
 void set_told(const std::exception_ptr& error) {
   std::lock_guard<std::mutex> lock(mutex());
-  if (queue().first_error == error) {
-    queue().first_error = nullptr;
+  for (int device : find_devices([&](const Queue& q) { return q.first_error == error; })) {
+    queue(device).first_error = nullptr;
   }
 }
 
 void cancel_runs() {
-  Queue& q = queue();
+  Queues& all = queues();
   std::lock_guard<std::mutex> lock(mutex());
-  q.cancel->store(true);
-  q.cancel = std::make_shared<std::atomic<bool>>(false);
+  all.cancel->store(true);
+  all.cancel = std::make_shared<std::atomic<bool>>(false);
+  for (Queue& q : all.of_device) {
+    q.was_cancelled = q.was_cancelled || !q.runs.empty();
+  }
 }
 
 } // namespace wait
 
-Executor& Executor::get() {
-  static Executor* executor = [] {
+Executor& Executor::get(int device) {
+  static auto* executors = [] {
     process::note_use();
-    return new Executor;
+    auto* made = new std::vector<Executor>;
+    for (int index = 0; index < kMaxDevices; ++index) {
+      made->push_back(Executor(index));
+    }
+    return made;
   }();
-  return *executor;
+  return (*executors)[static_cast<size_t>(device)];
 }
 
-void Executor::enqueue(Run run) {
+uint64_t Executor::enqueue(Run run) {
   process::check();
-  Queue& q = queue();
+  Queue& q = queue(device_);
   std::lock_guard<std::mutex> lock(wait::mutex());
-  XLA_CHECK(!q.stop, "the process is exiting");
-  start_thread();
-  run.options.cancelled = q.cancel;
-  q.runs.push_back({std::move(run)});
+  XLA_CHECK(!queues().stop, "the process is exiting");
+  start_thread(device_);
+  run.options.cancelled = queues().cancel;
+  run.options.number = ++queues().num_queued;
+  q.runs.push_back({std::move(run), metrics::now_ns()});
   q.work.notify_one();
+  return queues().num_queued;
 }
 
 void Executor::wait_for_room() {
-  Queue& q = queue();
-  wait::until([&q] { return q.stop || q.runs.size() <= kMaxQueued; });
+  Queue& q = queue(device_);
+  wait::until([&q] { return queues().stop || q.runs.size() <= kMaxQueued; });
 }
 
 void Executor::drain() {
-  Queue& q = queue();
-  wait::until([&q] { return q.runs.empty() || q.stop; });
+  Queue& q = queue(device_);
+  wait::until([&q] { return q.runs.empty() || queues().stop; });
   std::exception_ptr error;
   {
     std::lock_guard<std::mutex> lock(wait::mutex());
@@ -329,39 +218,40 @@ void Executor::drain() {
 void Executor::check_news() {
   {
     std::lock_guard<std::mutex> lock(wait::mutex());
-    if (!queue().first_error) {
+    if (!queue(device_).first_error) {
       return;
     }
   }
   drain();
 }
 
-void Executor::settle(const std::exception_ptr& told) {
+std::vector<int> Executor::settle(const std::exception_ptr& told) {
   if (process::in_forked_child()) {
-    return;
+    return {};
   }
-  Queue& q = queue();
   std::unique_lock<std::mutex> lock(wait::mutex());
-  wait::changed().wait_for(lock, kSettleLimit, [&q] { return q.runs.empty() || q.stop; });
-  if (q.first_error == told) {
-    q.first_error = nullptr;
+  std::vector<int> devices = find_devices([this](const Queue& q) { return q.was_cancelled || &q == &queue(device_); });
+  settle_devices(devices, lock);
+  for (int device : devices) {
+    if (queue(device).first_error == told) {
+      queue(device).first_error = nullptr;
+    }
   }
+  return devices;
 }
 
 bool Executor::finish(std::chrono::milliseconds limit) {
   if (process::in_forked_child()) {
     return true;
   }
-  Queue& q = queue();
+  auto busy = [] { return find_devices([](const Queue& q) { return !q.runs.empty(); }); };
   auto deadline = std::chrono::steady_clock::now() + limit;
-  wait::until([&] { return q.runs.empty() || std::chrono::steady_clock::now() >= deadline; });
-  if (!idle()) {
-    wait::cancel_runs();
-    settle(nullptr);
-  }
-  std::lock_guard<std::mutex> lock(wait::mutex());
-  q.gave_up = !q.runs.empty();
-  return !q.gave_up;
+  wait::until([&] { return busy().empty() || std::chrono::steady_clock::now() >= deadline; });
+  wait::cancel_runs();
+  std::unique_lock<std::mutex> lock(wait::mutex());
+  settle_devices(busy(), lock);
+  queues().gave_up = !busy().empty();
+  return !queues().gave_up;
 }
 
 bool Executor::idle() const {
@@ -369,7 +259,7 @@ bool Executor::idle() const {
     return true; // no thread, and the lock may be held for ever
   }
   std::lock_guard<std::mutex> lock(wait::mutex());
-  return queue().runs.empty();
+  return queue(device_).runs.empty();
 }
 
 } // namespace torch_xla

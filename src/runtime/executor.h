@@ -1,11 +1,11 @@
-// Executor: one thread that runs queued programs in order, while the user's thread records on.
+// Executor: one thread for each device that runs its queued programs in order, while the user's threads record on.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,8 +23,10 @@ struct Run {
   std::vector<uint64_t> scalars;
   RunOptions options;
   std::vector<BufferRef> outputs; // parallel to Graph::outputs; null where nobody wants the value
-  // What to add to an error of a node (Node::location as lowered), or of the whole run (-1): the user's line. May take the GIL.
-  std::function<std::string(int32_t)> describe;
+  // Ids of the user's lines, by Node::location of the lowered graph.
+  std::vector<int64_t> lines;
+  // What to add to an error of a node (an index into `lines`), or of the whole run (-1): the user's line. May be null.
+  std::string (*describe)(std::span<const int64_t> lines, int32_t node) = nullptr;
 };
 
 class Executor {
@@ -32,24 +34,31 @@ class Executor {
   // wait_for_room() returns when no more than this many runs are queued or running.
   static constexpr size_t kMaxQueued = 2;
 
-  static Executor& get(); // starts its thread at first use; leaked on purpose; after fork the child gets an error on use
+  // The device's. Its thread starts with its first run; leaked on purpose; after fork the child gets an error on use.
+  static Executor& get(int device);
 
-  // Never blocks: called with the recording lock.
-  void enqueue(Run run);
+  // Never blocks: called with the recording lock. Returns the run's number, from 1 on.
+  uint64_t enqueue(Run run);
   // Back-pressure: called without the recording lock after an enqueue; polls for signals.
   void wait_for_room();
-  // Waits until everything queued so far has ended. Rethrows the first error of a run that nobody has been told yet, once.
+  // Waits until everything queued so far on the device has ended. Rethrows the first error of a run that nobody has been told yet, once.
   void drain();
   // As drain() if such an error is known by now; returns at once if not.
   void check_news();
   // After an error or an interrupt has been told: waits a moment for the runs behind, so that what they cost is known too and no later run
-  // takes it; that error of theirs counts as told. Does not poll.
-  void settle(const std::exception_ptr& told);
-  // Before the process ends: waits until all runs have ended, up to `limit`, then cancels them. False if some have still not ended: then
-  // the exit handler leaves the process without them. That handler writes an error that nobody was told to stderr and makes the exit
-  // status 1 of a 0.
-  bool finish(std::chrono::milliseconds limit);
+  // takes it; that error of theirs counts as told. Does not poll. Returns whose runs they were: this device, and those that an interrupt
+  // has cancelled runs of.
+  std::vector<int> settle(const std::exception_ptr& told);
+  // Before the process ends: waits until all runs of all devices have ended, up to `limit`, then cancels them. False if some have still not
+  // ended: then the exit handler leaves the process without them. That handler writes errors that nobody was told to stderr and makes the
+  // exit status 1 of a 0.
+  static bool finish(std::chrono::milliseconds limit);
   bool idle() const;
+
+ private:
+  explicit Executor(int device) : device_(device) {}
+
+  const int device_;
 };
 
 } // namespace torch_xla

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
 namespace at {
 class Tensor;
@@ -14,12 +13,12 @@ class Tensor;
 
 namespace torch_xla {
 
-// Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run. Any thread; call without
-// the GIL.
-void sync(int device = 0, bool wait = false);
-// Waits until all queued runs have ended; rethrows the first error that nobody has seen. Pending nodes stay pending.
-void wait_device_ops();
-// True for plain tensors of this device.
+// Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run, and UserError for a
+// device that does not exist. Any thread; call without the GIL.
+void sync(int device, bool wait = false);
+// Waits until all queued runs of the device have ended; rethrows the first error that nobody has seen. Pending nodes stay pending.
+void wait_device_ops(int device);
+// True for plain tensors of one of our devices.
 bool is_xla_tensor(const at::Tensor& tensor);
 
 // Storage for nbytes on the device: a unique address that nothing may read, and a cell as context. No memory is used until a value is
@@ -34,10 +33,10 @@ using LocationProvider = int64_t (*)();
 using LocationResolver = std::string (*)(int64_t id);
 void set_location_hooks(LocationProvider provider, LocationResolver resolver);
 
-// The pending trace as text, for dumps.
-std::string pending_graph_text();
+// The device's pending trace as text, for dumps.
+std::string pending_graph_text(int device);
 
-// Leak counters: recorded nodes that are still held, cells alive, buffers that cells hold.
+// Leak counters of all devices: recorded nodes that are still held, cells alive.
 int64_t live_nodes();
 int64_t live_cells();
 

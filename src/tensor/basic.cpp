@@ -12,13 +12,16 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/is_set_to_native.h>
+#include <ATen/ops/rsub_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include "ops/registry.h"
 #include "tensor/errors.h"
 #include "tensor/promotion.h"
 #include "tensor/recorder.h"
@@ -27,14 +30,6 @@ namespace torch_xla {
 namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
-
-void check_device(std::optional<c10::Device> device) {
-  TORCH_CHECK(
-      !device || device->index() <= 0,
-      "device index ",
-      static_cast<int>(device->index()),
-      " does not exist: there is one xla device, xla:0");
-}
 
 at::Tensor empty_memory_format(
     c10::SymIntArrayRef size,
@@ -45,7 +40,7 @@ at::Tensor empty_memory_format(
     std::optional<c10::MemoryFormat> format) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "the XLA device has strided tensors only");
-  check_device(device);
+  const c10::OptionalDeviceGuard guard(device);
   return at::detail::empty_generic(
       C10_AS_INTARRAYREF_SLOW(size), c10::GetAllocator(c10::DeviceType::PrivateUse1), kKeys, c10::dtype_or_default(dtype), format);
 }
@@ -57,7 +52,7 @@ at::Tensor empty_strided(
     std::optional<c10::Layout> /*layout*/,
     std::optional<c10::Device> device,
     std::optional<bool> /*pin_memory*/) {
-  check_device(device);
+  const c10::OptionalDeviceGuard guard(device);
   return at::detail::empty_strided_generic(
       C10_AS_INTARRAYREF_SLOW(size),
       C10_AS_INTARRAYREF_SLOW(stride),
@@ -139,18 +134,18 @@ at::Tensor& set_nothing(at::Tensor& self) {
 void record_stream(at::Tensor& /*self*/, c10::Stream /*stream*/) {} // all streams run in one order
 
 at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
-  if (!fits(value, self.scalar_type())) {
+  if (!fits(value, to_dtype(self.scalar_type()))) {
     // Raises ATen's error; a tensor of one element takes what is infinite in a 16-bit float.
     at::empty({self.numel() == 1 ? 1 : 2}, self.options().device(at::kCPU)).fill_(value);
   }
   if (self.numel() == 0) {
     return self;
   }
-  if (value.isComplex() || !is_native(to_dtype(self.scalar_type()))) {
+  if (!is_native(to_dtype(value.type())) || !is_native(to_dtype(self.scalar_type()))) {
     at::Tensor cpu = read_on_cpu(self).clone();
     return self.copy_(cpu.fill_(value));
   }
-  Recording recording;
+  Recording recording(device_number(self));
   recording.write(self, recording.full(to_dtype(self.scalar_type()), to_dims(self.sizes()), recording.scalar(value)));
   return self;
 }
@@ -179,12 +174,12 @@ at::Tensor scalar_tensor(
     std::optional<c10::Layout> /*layout*/,
     std::optional<c10::Device> device,
     std::optional<bool> /*pin_memory*/) {
-  check_device(device);
+  int index = resolve_device(device);
   at::Tensor cpu = at::detail::scalar_tensor_static(value, c10::dtype_or_default(dtype), at::kCPU);
   if (!is_native(to_dtype(cpu.scalar_type()))) {
-    return upload_adopted(cpu);
+    return upload_adopted(index, cpu);
   }
-  Recording recording;
+  Recording recording(index);
   return recording.wrap(recording.read_operand(cpu));
 }
 
@@ -225,7 +220,7 @@ at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at:
   if (n == 0) {
     return out;
   }
-  Recording recording;
+  Recording recording(device_number(out));
   DType dtype = to_dtype(out.scalar_type());
   InlineVec<ValueId, 4> operands{recording.scalar(start), recording.scalar(step)};
   recording.write(out, recording.node(op, operands, {static_cast<int64_t>(dtype), n}, Type{dtype, {n}}));
@@ -251,6 +246,7 @@ void register_basic_kernels(torch::Library& m) {
   m.impl("is_set_to", &at::native::is_set_to);
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("scalar_tensor", TORCH_FN(scalar_tensor));
+  m.impl("rsub.Tensor", static_cast<at::Tensor (*)(const at::Tensor&, const at::Tensor&, const at::Scalar&)>(&at::native::rsub));
   m.impl("fill_.Scalar", TORCH_FN(fill_number));
   m.impl("fill_.Tensor", TORCH_FN(fill_tensor));
   m.impl("zero_", TORCH_FN(zero_));

@@ -2,9 +2,11 @@
 #include <torch/library.h>
 
 #include "ir/builder.h"
+#include "ops/registry.h"
 #include "tensor/basic.h"
 #include "tensor/errors.h"
 #include "tensor/recorder.h"
+#include "tensor/result_strides.h"
 #include "tensor/rows.h"
 
 namespace torch_xla {
@@ -16,16 +18,15 @@ ValueId read_optional(Recording& recording, const OptionalTensor& t) {
   return t && t->defined() ? recording.read_operand(*t) : kNoValue;
 }
 
-Dims like_memory_format(const at::Tensor& input, const Type& type) {
-  return input.sizes() == to_ref(type.dims) && !input.is_contiguous() && input.is_non_overlapping_and_dense() ? to_dims(input.strides())
-                                                                                                              : Dims();
-}
-
 // By the overload whose schema says that it writes the running statistics, where there are some.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> fallback_batch_norm(torch::jit::Stack stack, const std::string& reason) {
   bool running = !stack[3].isNone() && !stack[4].isNone();
-  const char* name = running ? "aten::_native_batch_norm_legit" : "aten::native_batch_norm";
-  run_fallback(c10::Dispatcher::singleton().findSchemaOrThrow(name, ""), &stack, reason);
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  run_fallback(
+      running ? dispatcher.findSchemaOrThrow("aten::_native_batch_norm_legit", "")
+              : dispatcher.findSchemaOrThrow("aten::native_batch_norm", ""),
+      &stack,
+      reason);
   return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
 }
 
@@ -42,10 +43,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
   static const Op& op = get_op("aten::native_batch_norm");
   static metrics::Counter& count = metrics::find_or_create_counter("xla::native_batch_norm");
   try {
-    if (!is_native_tensor(input)) {
+    if (!is_xla_tensor(input) || !is_native_tensor(input)) {
       throw UserError(ErrorKind::NotImplemented, "no rows for this dtype");
     }
-    Recording recording;
+    Recording recording(device_number(input));
     InlineVec<ValueId, 4> operands{
         recording.read(input),
         read_optional(recording, weight),
@@ -53,7 +54,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
         read_optional(recording, running_mean),
         read_optional(recording, running_var)};
     Attrs attrs{training, momentum, eps};
-    InferContext context(recorder().trace.graph(), std::span(operands.begin(), operands.size()), attrs);
+    InferContext context(recording.graph(), std::span(operands.begin(), operands.size()), attrs);
     op.infer(context);
     std::vector<Type> types = context.results();
     ValueId first = recording.node(op, operands, std::move(attrs), types);
@@ -62,7 +63,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
       recording.write_converted(*running_mean, first + 3);
       recording.write_converted(*running_var, first + 4);
     }
-    return {recording.wrap(first, like_memory_format(input, types[0])), recording.wrap(first + 1), recording.wrap(first + 2)};
+    return {
+        recording.wrap(first, format_strides(types[0].dims, input.suggest_memory_format())),
+        recording.wrap(first + 1),
+        recording.wrap(first + 2)};
   } catch (const UserError& error) {
     if (error.kind() != ErrorKind::NotImplemented) {
       throw_as_torch_error(error);

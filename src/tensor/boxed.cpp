@@ -1,18 +1,18 @@
 // The boxed kernel of all rows without an unboxed one: takes a call apart by its schema into operands and attributes.
 #include <ATen/MemoryOverlap.h>
-#include <ATen/native/Resize.h>
 #include <c10/core/DefaultDtype.h>
 #include <torch/library.h>
 
 #include "core/errors.h"
 #include "ir/builder.h"
-#include "ops/tables.h"
+#include "ops/registry.h"
 #include "tensor/api.h"
-#include "tensor/call.h"
+#include "tensor/boxed_call.h"
 #include "tensor/errors.h"
 #include "tensor/generator.h"
 #include "tensor/pointwise.h"
 #include "tensor/recorder.h"
+#include "tensor/result_strides.h"
 #include "tensor/rows.h"
 
 namespace torch_xla {
@@ -26,18 +26,14 @@ class BoxedRow final : public c10::OperatorKernel {
     const c10::FunctionSchema& schema = row.handle->schema();
     for (size_t i = 0; i < schema.arguments().size(); ++i) {
       roles_.push_back(role_of(schema.arguments()[i], *row.op));
-      may_lie_on_host_.push_back(may_lie_on_host(schema, i));
     }
-    std::string_view name = row.op->name;
-    if (name.starts_with("aten::div.") && name.ends_with("_mode")) {
-      true_division_ = &get_op(name == "aten::div.Tensor_mode" ? "aten::div.Tensor" : "aten::div.Scalar");
-    }
+    if_none_ = row.op->if_none ? &get_op(row.op->if_none) : nullptr;
   }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     std::string reason;
     try {
-      Call call = take_apart(*stack);
+      BoxedCall call = take_apart(*stack);
       if (find_obstacle(call, &reason)) {
         if (row_.op->kind == OpKind::kPointwise && row_.convention == Convention::kInplace) {
           check_apart(call.tensors[0], pointwise_args(call)); // the CPU sees copies, which are
@@ -49,7 +45,8 @@ class BoxedRow final : public c10::OperatorKernel {
       finish(stack, std::move(results));
       row_.counter->add();
     } catch (const UserError& error) {
-      if (error.kind() != ErrorKind::NotImplemented) {
+      // Of several errors the CPU raises eager's: that of an out tensor may come before the row's.
+      if (error.kind() != ErrorKind::NotImplemented && row_.convention != Convention::kOut) {
         throw_as_torch_error(error);
       }
       run_fallback(op, stack, error.what());
@@ -57,28 +54,28 @@ class BoxedRow final : public c10::OperatorKernel {
   }
 
  private:
-  Call take_apart(const torch::jit::Stack& stack) const {
-    Call call;
+  BoxedCall take_apart(const torch::jit::Stack& stack) const {
+    BoxedCall call;
     size_t base = stack.size() - roles_.size();
+    call.device = find_device(torch::jit::last(stack, roles_.size()));
     for (size_t i = 0; i < roles_.size(); ++i) {
       size_t first = call.tensors.size();
       take_argument(stack[base + i], roles_[i], call);
-      for (size_t t = first; may_lie_on_host_[i] && t < call.tensors.size(); ++t) {
-        upload_operand(call.tensors[t]);
+      for (size_t t = first; may_lie_on_host(*row_.op, i) && call.device && t < call.tensors.size(); ++t) {
+        upload_operand(call.tensors[t], *call.device);
       }
     }
     return call;
   }
 
   // Numbers (0-d) become parameters of the program.
-  static void upload_operand(at::Tensor& t) {
+  static void upload_operand(at::Tensor& t, int device) {
     if (t.defined() && !is_xla_tensor(t) && t.dim() > 0) {
-      t = t.to(c10::DeviceType::PrivateUse1);
+      t = t.to(c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)));
     }
   }
 
-  bool find_obstacle(const Call& call, std::string* reason) const {
-    bool any_device = false;
+  bool find_obstacle(const BoxedCall& call, std::string* reason) const {
     for (const at::Tensor& t : call.tensors) {
       if (t.defined() && !(is_xla_tensor(t) ? is_native_tensor(t) : is_native(to_dtype(t.scalar_type())))) {
         *reason = str("no rows for dtype ", c10::toString(t.scalar_type()));
@@ -88,11 +85,10 @@ class BoxedRow final : public c10::OperatorKernel {
         *reason = "too many dims";
         return true;
       }
-      any_device |= is_xla_tensor(t);
     }
     for (const c10::Scalar& s : call.numbers) {
-      if (s.isComplex()) {
-        *reason = "no rows for complex numbers";
+      if (!is_native(to_dtype(s.type()))) {
+        *reason = "no rows for complex numbers, nor for integers beyond int64";
         return true;
       }
     }
@@ -114,18 +110,18 @@ class BoxedRow final : public c10::OperatorKernel {
       *reason = "an out tensor of another dtype than the result";
       return true;
     }
-    if (!has_valid_parameters(row_.op->name, call)) {
+    if (!has_valid_parameters(*row_.op, call)) {
       *reason = "ATen refuses these parameters";
       return true;
     }
-    return !any_device && call.outs.empty();
+    return !call.device;
   }
 
-  std::vector<at::Tensor> record(Call& call) {
+  std::vector<at::Tensor> record(BoxedCall& call) {
     return row_.op->kind == OpKind::kPointwise ? record_pointwise(call) : record_node(call);
   }
 
-  static std::vector<PointwiseArg> pointwise_args(const Call& call) {
+  static std::vector<PointwiseArg> pointwise_args(const BoxedCall& call) {
     std::vector<PointwiseArg> args;
     for (int operand : call.order) {
       if (operand < 0) {
@@ -139,13 +135,11 @@ class BoxedRow final : public c10::OperatorKernel {
     return args;
   }
 
-  // div with rounding_mode None is true division.
-  const Op& row_of(const Call& call) const {
-    bool plain = true_division_ && std::holds_alternative<std::monostate>(call.attrs[0]);
-    return plain ? *true_division_ : *row_.op;
+  const Op& row_of(const BoxedCall& call) const {
+    return if_none_ && std::holds_alternative<std::monostate>(call.attrs[0]) ? *if_none_ : *row_.op;
   }
 
-  std::vector<at::Tensor> record_pointwise(Call& call) {
+  std::vector<at::Tensor> record_pointwise(BoxedCall& call) {
     std::vector<PointwiseArg> args = pointwise_args(call);
     const Op& op = row_of(call);
     switch (row_.convention) {
@@ -161,11 +155,11 @@ class BoxedRow final : public c10::OperatorKernel {
     return {};
   }
 
-  std::vector<at::Tensor> record_node(Call& call) {
+  std::vector<at::Tensor> record_node(BoxedCall& call) {
     std::pair<uint64_t, uint64_t> philox;
     bool random = row_.op->traits & kRandom;
     if (random) {
-      philox = next_philox(call.generator, 1);
+      philox = next_philox(*call.device, call.generator, 1);
     }
     auto read = [&](Recording& recording) {
       InlineVec<ValueId, 4> operands = read_operands(recording, call);
@@ -178,14 +172,14 @@ class BoxedRow final : public c10::OperatorKernel {
       }
       return operands;
     };
-    std::optional<Recording> recording(std::in_place);
+    std::optional<Recording> recording(std::in_place, *call.device);
     InlineVec<ValueId, 4> operands = read(*recording);
-    std::vector<Type> types = infer(operands, call.attrs);
+    std::vector<Type> types = infer(recording->graph(), operands, call.attrs);
     if (row_.convention == Convention::kOut) {
       recording.reset();
       check_outs(call, types);
       resize_outs(call, types);
-      recording.emplace();
+      recording.emplace(*call.device);
       // Resizing may have cut the trace, so the operands are read again.
       operands = read(*recording);
     } else if (row_.convention == Convention::kInplace) {
@@ -196,12 +190,12 @@ class BoxedRow final : public c10::OperatorKernel {
   }
 
   // The program's default dtype is unknown to the trace.
-  bool is_lifted(const Call& call) const {
+  bool is_lifted(const BoxedCall& call) const {
     return (row_.op->traits & kLiftedByNumber) && c10::isIntegralType(call.tensors[0].scalar_type(), true) &&
         std::holds_alternative<double>(call.attrs[0]);
   }
 
-  static InlineVec<ValueId, 4> read_operands(Recording& recording, const Call& call) {
+  static InlineVec<ValueId, 4> read_operands(Recording& recording, const BoxedCall& call) {
     InlineVec<ValueId, 4> operands;
     for (int operand : call.order) {
       if (operand < 0) {
@@ -214,38 +208,33 @@ class BoxedRow final : public c10::OperatorKernel {
     return operands;
   }
 
-  std::vector<Type> infer(const InlineVec<ValueId, 4>& operands, const Attrs& attrs) const {
-    InferContext context(recorder().trace.graph(), std::span(operands.begin(), operands.size()), attrs);
+  std::vector<Type> infer(const Graph& trace, const InlineVec<ValueId, 4>& operands, const Attrs& attrs) const {
+    InferContext context(trace, std::span(operands.begin(), operands.size()), attrs);
     row_.op->infer(context);
     return std::move(context.results());
   }
 
   // Which conversions of the result and which operands as out are allowed differs among ATen's operations: the CPU decides.
-  void check_outs(const Call& call, const std::vector<Type>& types) const {
+  void check_outs(const BoxedCall& call, const std::vector<Type>& types) const {
     for (size_t i = 0; i < call.outs.size(); ++i) {
       const at::Tensor& out = call.outs[i];
       if (to_dtype(out.scalar_type()) != types[i].dtype) {
         throw UserError(ErrorKind::NotImplemented, "an out tensor of another dtype than the result");
       }
       auto is_out = [&](const at::Tensor& t) { return t.is_same(out); };
-      if (reads_while_writing() && std::any_of(call.tensors.begin(), call.tensors.end(), is_out)) {
+      if ((row_.op->traits & kReadsWhileWriting) && std::any_of(call.tensors.begin(), call.tensors.end(), is_out)) {
         throw UserError(ErrorKind::NotImplemented, "an out tensor that is an operand");
       }
     }
   }
 
-  void resize_outs(const Call& call, const std::vector<Type>& types) const {
+  void resize_outs(const BoxedCall& call, const std::vector<Type>& types) const {
     for (size_t i = 0; i < call.outs.size(); ++i) {
-      at::native::resize_output(call.outs[i], to_ref(types[i].dims));
-      if (reads_while_writing()) {
+      resize_out(call.outs[i], types[i].dims, result_strides(*row_.op, call, call.attrs, types[i].dims, i));
+      if (row_.op->traits & kReadsWhileWriting) {
         check_separate(call.outs[i], call.tensors);
       }
     }
-  }
-
-  // ATen's kernels read operands after they began to write, so that it refuses memory in common.
-  bool reads_while_writing() const {
-    return is_row_of(index_ops()) || is_row_of(order_ops()) || is_row_of(join_ops());
   }
 
   static void check_separate(const at::Tensor& written, std::span<const at::Tensor> operands) {
@@ -256,24 +245,23 @@ class BoxedRow final : public c10::OperatorKernel {
     }
   }
 
-  void check_inplace(const Call& call, const Type& type) const {
+  void check_inplace(const BoxedCall& call, const Type& type) const {
     const at::Tensor& self = call.tensors[0];
-    TORCH_CHECK(
-        to_ref(type.dims) == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ", to_ref(type.dims));
-    c10::ScalarType from = to_scalar_type(type.dtype);
-    TORCH_CHECK(
-        c10::canCast(from, self.scalar_type()), "result type ", from, " can't be cast to the desired output type ", self.scalar_type());
-    if (is_row_of(index_ops())) {
+    if (to_ref(type.dims) != self.sizes() || !c10::canCast(to_scalar_type(type.dtype), self.scalar_type())) {
+      throw UserError(ErrorKind::NotImplemented, "a result that does not fit the tensor which it is written into");
+    }
+    if (row_.op->traits & kReadsWhileWriting) {
       check_separate(self, std::span(call.tensors).subspan(1));
     }
   }
 
-  std::vector<at::Tensor> deliver(Recording& recording, const Call& call, ValueId first, const std::vector<Type>& types) const {
+  std::vector<at::Tensor> deliver(Recording& recording, const BoxedCall& call, ValueId first, const std::vector<Type>& types) const {
     std::vector<at::Tensor> results;
     if (row_.convention == Convention::kInplace) {
       recording.write_converted(call.tensors[0], first);
       return {call.tensors[0]};
     }
+    const Attrs& attrs = recording.graph().nodes.back().attrs; // the call's have moved there
     for (size_t i = 0; i < types.size(); ++i) {
       ValueId value = first + static_cast<ValueId>(i);
       if (row_.convention == Convention::kOut) {
@@ -282,47 +270,10 @@ class BoxedRow final : public c10::OperatorKernel {
       } else if (types[i].dtype == DType::Undefined) {
         results.emplace_back();
       } else {
-        results.push_back(recording.wrap(value, result_strides(call, types[i], i)));
+        results.push_back(recording.wrap(value, result_strides(*row_.op, call, attrs, types[i].dims, i)));
       }
     }
     return results;
-  }
-
-  bool is_row_of(std::span<const Op> family) const {
-    return row_.op >= family.data() && row_.op < family.data() + family.size();
-  }
-
-  // The operand that says in which order result i lies in memory, or null.
-  const at::Tensor* find_order(const Call& call, const Type& type, size_t i) const {
-    size_t operand = static_cast<size_t>(row_.op->order_of) + i;
-    bool given = row_.op->order_of >= 0 && operand < call.tensors.size() && call.tensors[operand].sizes() == to_ref(type.dims);
-    return given ? &call.tensors[operand] : nullptr;
-  }
-
-  // Convolutions and pools give channels-last results for channels-last inputs, as eager's do.
-  Dims result_strides(const Call& call, const Type& type, size_t i) const {
-    if (const at::Tensor* order = find_order(call, type, i)) {
-      return iterator_strides(type.dims, std::array{PointwiseArg(*order)});
-    }
-    if (row_.op->traits & kKeepsOrder) {
-      std::vector<PointwiseArg> args(call.tensors.begin(), call.tensors.end());
-      return iterator_strides(type.dims, args);
-    }
-    bool follows_one = is_row_of(conv_ops()) || is_row_of(pad_ops());
-    bool follows_all = row_.op->traits & kFormatOfAll;
-    if ((!follows_one && !follows_all) || (type.dims.size() != 4 && type.dims.size() != 5)) {
-      return {};
-    }
-    auto format = type.dims.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
-    auto has_format = [&](const at::Tensor& t) {
-      return t.defined() && t.dim() == static_cast<int64_t>(type.dims.size()) && t.suggest_memory_format() == format;
-    };
-    bool all = std::all_of(call.tensors.begin(), call.tensors.end(), has_format);
-    if (!all && !(follows_one && std::any_of(call.tensors.begin(), call.tensors.end(), has_format))) {
-      return {};
-    }
-    return type.dims.size() == 4 ? to_dims(c10::get_channels_last_strides_2d(to_ref(type.dims)))
-                                 : to_dims(c10::get_channels_last_strides_3d(to_ref(type.dims)));
   }
 
   void finish(torch::jit::Stack* stack, std::vector<at::Tensor> results) const {
@@ -335,8 +286,7 @@ class BoxedRow final : public c10::OperatorKernel {
 
   RowOverload row_;
   std::vector<ArgumentRole> roles_;
-  std::vector<bool> may_lie_on_host_; // parallel to roles_
-  const Op* true_division_ = nullptr; // for the rows div.*_mode
+  const Op* if_none_ = nullptr; // the row of that name
 };
 
 } // namespace

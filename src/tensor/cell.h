@@ -8,7 +8,7 @@
 
 namespace torch_xla {
 
-// Members are guarded by the recording lock. The destructor only drops references and takes no lock.
+// Members are guarded by the recording lock of `device`. The destructor only drops references and takes no lock.
 struct Cell : FreeListed<Cell> {
   ~Cell() {
     set_value(nullptr);
@@ -29,7 +29,7 @@ struct Cell : FreeListed<Cell> {
   Dims dims;
   Dims strides;
   size_t nbytes = 0;
-  int device = 0;
+  int device = 0; // never changes
 };
 
 // If the run of the cell's value has failed: the cell holds again what it held before, where that is left.

@@ -11,30 +11,17 @@
 #include <utility>
 
 #include "core/metrics.h"
+#include "core/observer.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
 #include "tensor/api.h"
 #include "tensor/errors.h"
 #include "tensor/recorder.h"
+#include "tensor/source_line.h"
 #include "tensor/sync.h"
 
 namespace torch_xla {
 namespace {
-
-metrics::Metric& upload_time() {
-  static metrics::Metric metric("TransferToDeviceTime", metrics::Unit::kTime);
-  return metric;
-}
-metrics::Metric& download_time() {
-  static metrics::Metric metric("TransferFromDeviceTime", metrics::Unit::kTime);
-  return metric;
-}
-
-void count_bytes(const char* direction, int64_t bytes) {
-  static metrics::Metric outbound("OutboundData", metrics::Unit::kBytes);
-  static metrics::Metric inbound("InboundData", metrics::Unit::kBytes);
-  (direction[0] == 'o' ? outbound : inbound).add(static_cast<double>(bytes));
-}
 
 // What a storage holds; its buffer is not given away while this lives.
 struct Source {
@@ -44,10 +31,10 @@ struct Source {
   Dims strides;
 };
 
-// The buffer of a cell with a value, after a sync if it is pending. Holds the recording lock.
+// The buffer of a cell with a value, after a sync if it is pending. The caller holds the recording lock.
 Source source_locked(Cell& cell) {
   if (!cell.value->buffer()) {
-    sync_locked(SyncCause::kRead);
+    sync_locked(cell.device, SyncCause::kRead);
   }
   take_back_previous(cell);
   return {BufferReader(cell.value->buffer()), to_scalar_type(cell.dtype), cell.dims, cell.strides};
@@ -55,9 +42,9 @@ Source source_locked(Cell& cell) {
 
 // Nothing when nobody has written the storage.
 std::optional<Source> find_source(Cell* cell) {
+  TORCH_CHECK(cell, kNoCell);
   return interrupt::retry([&]() -> std::optional<Source> {
-    auto lock = lock_recorder();
-    TORCH_CHECK(cell, kNoCell);
+    auto lock = lock_recorder(cell->device);
     return cell->value ? std::optional(source_locked(*cell)) : std::nullopt;
   });
 }
@@ -108,9 +95,9 @@ Type type_of(const at::Tensor& t) {
   return {to_dtype(t.scalar_type()), to_dims(t.sizes())};
 }
 
-// A buffer with a copy of the CPU tensor's elements, in its memory order when that is dense.
-BufferRef upload(const at::Tensor& tensor, Dims* strides) {
-  metrics::Timed timed(upload_time());
+// A buffer of the device with a copy of the CPU tensor's elements, in its memory order when that is dense.
+BufferRef upload(int device, const at::Tensor& tensor, Dims* strides) {
+  observer::Span span(observer::Phase::kUpload, {}, current_location());
   at::Tensor cpu = resolved(tensor);
   at::Tensor dense = cpu.is_non_overlapping_and_dense() ? cpu : cpu.contiguous();
   bool contiguous = dense.is_contiguous();
@@ -120,22 +107,22 @@ BufferRef upload(const at::Tensor& tensor, Dims* strides) {
       item_size(type.dtype) == static_cast<size_t>(dense.element_size()),
       "the XLA device cannot hold elements of type ",
       cpu.scalar_type());
-  EngineBufferRef payload = engine().upload(type, *strides, dense.const_data_ptr());
-  count_bytes("out", static_cast<int64_t>(dense.nbytes()));
+  EngineBufferRef payload = engine().upload(device, type, *strides, dense.const_data_ptr());
+  span.set_bytes(static_cast<int64_t>(dense.nbytes()));
   return std::make_shared<Buffer>(std::move(payload));
 }
 
 void record_device_copy(const at::Tensor& destination, const at::Tensor& source) {
-  Recording recording;
+  Recording recording(device_number(destination));
   if (!recording.share(destination, source)) {
     recording.write_converted(destination, recording.read(source));
   }
 }
 
 void download(const at::Tensor& destination, const at::Tensor& source) {
-  metrics::Timed timed(download_time());
+  observer::Span span(observer::Phase::kDownload, {}, current_location());
   destination.copy_(read_on_cpu(source));
-  count_bytes("in", static_cast<int64_t>(source.numel() * source.element_size()));
+  span.set_bytes(static_cast<int64_t>(source.numel() * source.element_size()));
 }
 
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {
@@ -151,7 +138,7 @@ void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) 
   at::Tensor part = at::empty({0}, source.options());
   part.set_(whole.storage(), destination.storage_offset(), destination.sizes(), destination.strides()).copy_(source);
   Dims strides;
-  write_buffer(bytes, upload(whole, &strides));
+  write_buffer(bytes, upload(device_number(destination), whole, &strides));
 }
 
 bool fills_storage(const at::Tensor& t) {
@@ -161,10 +148,11 @@ bool fills_storage(const at::Tensor& t) {
 
 // As find_source, of a value that is there. Throws the error of its run; once that is told, a tensor shows what it held before.
 std::optional<Source> wait_for_source(Cell* cell) {
+  TORCH_CHECK(cell, kNoCell);
   try {
     for (Buffer* failed = nullptr;;) {
       std::optional<Source> source = find_source(cell);
-      Executor::get().wait_for_room();
+      Executor::get(cell->device).wait_for_room();
       if (!source) {
         return source;
       }
@@ -176,7 +164,7 @@ std::optional<Source> wait_for_source(Cell* cell) {
       failed = buffer; // the cell may take back what it held
     }
   } catch (...) {
-    settle_after_error();
+    settle_after_error(cell->device);
     throw;
   }
 }
@@ -212,17 +200,17 @@ at::Tensor read_on_cpu(const at::Tensor& t) {
   return result;
 }
 
-at::Tensor upload_adopted(at::Tensor cpu) {
+at::Tensor upload_adopted(int device, at::Tensor cpu) {
   if (cpu._is_zerotensor() || cpu.is_conj() || cpu.is_neg() || !cpu.is_non_overlapping_and_dense() || cpu.storage_offset() != 0 ||
       cpu.storage().use_count() != 1 || cpu.numel() == 0 ||
       item_size(to_dtype(cpu.scalar_type())) != static_cast<size_t>(cpu.element_size())) {
     Dims strides;
-    BufferRef buffer = upload(cpu, &strides);
+    BufferRef buffer = upload(device, cpu, &strides);
     return wrap_buffer(std::move(buffer), strides);
   }
   Dims strides = cpu.is_contiguous() ? Dims() : to_dims(cpu.strides());
   void* data = cpu.mutable_data_ptr();
-  EngineBufferRef payload = engine().adopt(type_of(cpu), strides, data, [cpu] {});
+  EngineBufferRef payload = engine().adopt(device, type_of(cpu), strides, data, [cpu] {});
   return wrap_buffer(std::make_shared<Buffer>(std::move(payload)), strides);
 }
 
@@ -230,11 +218,12 @@ void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu) {
   if (destination.numel() == 0) {
     return;
   }
+  int device = device_number(destination);
   at::Tensor source = cpu.scalar_type() == destination.scalar_type() ? cpu : cpu.to(destination.scalar_type());
   source = stored_form(destination, source.sizes() == destination.sizes() ? source : source.expand(destination.sizes()));
   if (!fills_storage(destination)) {
     if (is_native(to_dtype(destination.scalar_type()))) {
-      record_device_copy(destination, upload_adopted(source.is_same(cpu) ? source.clone() : source));
+      record_device_copy(destination, upload_adopted(device, source.is_same(cpu) ? source.clone() : source));
     } else {
       write_part_on_cpu(destination, source);
     }
@@ -245,7 +234,7 @@ void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu) {
     source = at::empty_strided(destination.sizes(), destination.strides(), source.options()).copy_(source);
   }
   Dims strides;
-  write_buffer(destination, upload(source, &strides));
+  write_buffer(destination, upload(device, source, &strides));
 }
 
 at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_blocking*/) {
@@ -263,9 +252,9 @@ at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_b
       self.zero_();
     } else if (!is_xla_tensor(self)) {
       download(self, from);
-    } else if (!is_xla_tensor(from)) {
+    } else if (from.device() != self.device()) {
       at::assert_no_internal_overlap(self);
-      write_from_cpu(self, from);
+      write_from_cpu(self, is_xla_tensor(from) ? read_on_cpu(from) : from);
     } else if (native) {
       at::assert_no_internal_overlap(self);
       at::assert_no_partial_overlap(self, source);
@@ -295,8 +284,8 @@ at::Tensor copy_from_and_resize_kernel(const at::Tensor& self, const at::Tensor&
 at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
   static metrics::Counter& count = metrics::find_or_create_counter("aten::_local_scalar_dense");
   count.add();
-  metrics::Timed timed(download_time());
-  count_bytes("in", static_cast<int64_t>(self.element_size()));
+  observer::Span span(observer::Phase::kDownload, {}, current_location());
+  span.set_bytes(static_cast<int64_t>(self.element_size()));
   try {
     return read_on_cpu(self).item();
   } catch (const UserError& error) {
@@ -310,16 +299,16 @@ void reinterpret_buffer_locked(Cell& cell, const Type& type) {
   EngineBufferRef payload = source.buffer->wait_uninterrupted();
   at::Tensor whole = storage_on_cpu(std::move(source), std::move(payload));
   void* data = const_cast<void*>(whole.const_data_ptr());
-  auto alias = std::make_shared<Buffer>(engine().adopt(type, {}, data, [whole] {}));
+  auto alias = std::make_shared<Buffer>(engine().adopt(cell.device, type, {}, data, [whole] {}));
   alias->owners.fetch_add(1); // shares the memory: never donate it
   cell.set_value(LazyValue::ready(std::move(alias)));
   cell.previous = nullptr;
 }
 
 void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
-  Recording recording;
   Cell* cell = find_cell(storage);
   TORCH_CHECK(cell, kNoCell);
+  Recording recording(cell->device);
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   move_cell(impl->_mutable_data_ptr_no_checks(), nbytes);
   recording.resize(*cell, nbytes);

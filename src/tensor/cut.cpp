@@ -82,18 +82,18 @@ bool wants_cut_now(RecorderState& state) {
 
 } // namespace
 
-void cut_long_trace() {
-  bool cut = interrupt::retry([&state = recorder()] {
-    auto lock = lock_recorder();
+void cut_long_trace(int device) {
+  bool cut = interrupt::retry([device, &state = recorder(device)] {
+    auto lock = lock_recorder(device);
     if (!wants_cut_now(state)) {
       state.wants_cut.store(state.trace.graph().nodes.size() >= state.next_check, std::memory_order_relaxed);
       return false;
     }
-    sync_locked(env::lazy() ? SyncCause::kCut : SyncCause::kEager);
+    sync_locked(device, env::lazy() ? SyncCause::kCut : SyncCause::kEager);
     return true;
   });
   if (cut) {
-    Executor::get().wait_for_room();
+    Executor::get(device).wait_for_room();
   }
 }
 

@@ -1,17 +1,20 @@
 // The CPU fallback: an operation without a row runs ATen's CPU kernel on the same memory; counted by name, with its reason at XLA_DEBUG=1.
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/native/Resize.h>
+
 #include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
 
 #include "core/env.h"
 #include "core/metrics.h"
+#include "core/observer.h"
+#include "ops/registry.h"
 #include "tensor/api.h"
-#include "tensor/call.h"
+#include "tensor/boxed_call.h"
 #include "tensor/copy.h"
 #include "tensor/errors.h"
 #include "tensor/recorder.h"
 #include "tensor/rows.h"
+#include "tensor/source_line.h"
 
 namespace torch_xla {
 
@@ -36,7 +39,8 @@ at::Tensor one_of_each(at::Tensor t) {
 
 class FallbackCall {
  public:
-  FallbackCall(const c10::OperatorHandle& op, torch::jit::Stack* stack) : op_(op), stack_(stack) {
+  // The results go to `device`.
+  FallbackCall(const c10::OperatorHandle& op, torch::jit::Stack* stack, int device) : op_(op), stack_(stack), device_(device) {
     base_ = stack->size() - op.schema().arguments().size();
   }
 
@@ -127,11 +131,14 @@ class FallbackCall {
     }
     if (exchange.device.sizes() != exchange.cpu.sizes()) {
       exchange.device.resize_(exchange.cpu.sizes());
+      if (exchange.cpu.is_non_overlapping_and_dense()) {
+        exchange.device.unsafeGetTensorImpl()->set_sizes_and_strides(exchange.cpu.sizes(), exchange.cpu.strides());
+      }
     }
     write_from_cpu(exchange.device, exchange.cpu);
   }
 
-  at::Tensor to_device(const at::Tensor& t) {
+  at::Tensor to_device(const at::Tensor& t) const {
     if (!t.defined() || t.device().type() != c10::DeviceType::CPU) {
       return t;
     }
@@ -140,7 +147,8 @@ class FallbackCall {
         return exchange.device;
       }
     }
-    return t.layout() == c10::kStrided ? upload_adopted(t) : t.to(c10::DeviceType::PrivateUse1);
+    c10::Device device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device_));
+    return t.layout() == c10::kStrided ? upload_adopted(device_, t) : t.to(device);
   }
 
   void restore(c10::IValue& value) {
@@ -157,27 +165,31 @@ class FallbackCall {
 
   const c10::OperatorHandle& op_;
   torch::jit::Stack* stack_;
+  const int device_;
   size_t base_ = 0;
   std::vector<Exchange> exchanges_;
 };
 
-// Eager's error for a call that mixes the device with CPU tensors; numbers (0-d) may mix where they are only read.
-void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  size_t count = op.schema().arguments().size();
-  for (size_t i = 0; i < count; ++i) {
-    const c10::IValue& value = stack[stack.size() - count + i];
-    if (!value.isTensor() || !value.toTensor().defined()) {
-      continue;
+bool takes_from_host(const c10::OperatorHandle& op, size_t argument) {
+  const Op* row = find_op(c10::toString(op.operator_name()));
+  return row && may_lie_on_host(*row, argument);
+}
+
+// Eager's error for a call that mixes the device with another or with CPU tensors; numbers (0-d) of the CPU may mix where they are only
+// read.
+void check_devices(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, int device) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    bool in_list = arguments[i].isList();
+    for (const c10::IValue& value : in_list ? arguments[i].toListRef() : c10::ArrayRef<c10::IValue>(arguments[i])) {
+      if (!value.isTensor() || !value.toTensor().defined()) {
+        continue;
+      }
+      const at::Tensor& t = value.toTensor();
+      bool number = t.dim() == 0 && !op.schema().arguments()[i].is_out();
+      if (is_xla_tensor(t) ? device_number(t) != device : !in_list && !number && !takes_from_host(op, i)) {
+        refuse_device(device, t);
+      }
     }
-    const at::Tensor& t = value.toTensor();
-    bool number = t.dim() == 0 && !op.schema().arguments()[i].is_out();
-    TORCH_CHECK(
-        is_xla_tensor(t) || number || may_lie_on_host(op.schema(), i),
-        "Expected all tensors to be on the same device, but found at least two devices, xla:0 and ",
-        t.device(),
-        "! (when checking ",
-        op.schema().name(),
-        ")");
   }
 }
 
@@ -188,9 +200,12 @@ void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack, const
   if (env::debug_level() >= 1) {
     env::debug_print("fallback", str(c10::toString(op.operator_name()), " runs on the CPU: ", reason));
   }
+  observer::Span span(observer::Phase::kFallback, op.schema().name(), current_location());
   try {
-    check_devices(op, *stack);
-    FallbackCall(op, stack).run(key);
+    c10::ArrayRef<c10::IValue> arguments = torch::jit::last(*stack, op.schema().arguments().size());
+    int device = device_of_call(arguments);
+    check_devices(op, arguments, device);
+    FallbackCall(op, stack, device).run(key);
   } catch (const UserError& error) {
     throw_as_torch_error(error);
   }

@@ -1,13 +1,16 @@
-// Random numbers of the device: a philox seed and an offset that moves when a random op is recorded.
+// Random numbers of the devices: a philox seed and an offset that moves when a random op is recorded.
 #include "tensor/generator.h"
 
 #include <ATen/Utils.h>
 #include <ATen/ops/empty.h>
 
+#include <array>
 #include <cstring>
 #include <mutex>
 
+#include "core/devices.h"
 #include "core/errors.h"
+#include "core/process.h"
 
 namespace torch_xla {
 namespace {
@@ -18,8 +21,23 @@ c10::Device device_of(c10::DeviceIndex index) {
   return {c10::DeviceType::PrivateUse1, index < 0 ? c10::DeviceIndex{0} : index};
 }
 
-XlaGenerator& default_impl() {
-  return *default_generator().get<XlaGenerator>();
+XlaGenerator& default_impl(int device) {
+  return *default_generator(device).get<XlaGenerator>();
+}
+
+struct Defaults {
+  std::mutex mutex; // guards all below
+  std::array<at::Generator, kMaxDevices> generators; // undefined until they are used
+  std::optional<uint64_t> seed; // of those to come
+};
+
+Defaults& defaults() {
+  static auto* all = [] {
+    auto* made = new Defaults;
+    process::keep_sound(made->mutex);
+    return made;
+  }();
+  return *all;
 }
 
 } // namespace
@@ -78,17 +96,19 @@ XlaGenerator* XlaGenerator::clone_impl() const {
   return copy;
 }
 
-const at::Generator& default_generator(int /*device*/) {
-  static const auto* generator = [] {
-    auto* made = new at::Generator(at::make_generator<XlaGenerator>(c10::DeviceIndex{0}));
-    made->seed();
-    return made;
-  }();
-  return *generator;
+const at::Generator& default_generator(int device) {
+  Defaults& all = defaults();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  at::Generator& generator = all.generators[static_cast<size_t>(device)];
+  if (!generator.defined()) {
+    generator = at::make_generator<XlaGenerator>(static_cast<c10::DeviceIndex>(device));
+    all.seed ? generator.set_current_seed(*all.seed) : static_cast<void>(generator.seed());
+  }
+  return generator;
 }
 
-std::pair<uint64_t, uint64_t> next_philox(const std::optional<at::Generator>& generator, uint64_t increment) {
-  at::Generator used = generator.has_value() && generator->defined() ? *generator : default_generator();
+std::pair<uint64_t, uint64_t> next_philox(int device, const std::optional<at::Generator>& generator, uint64_t increment) {
+  at::Generator used = generator.has_value() && generator->defined() ? *generator : default_generator(device);
   XLA_CHECK(
       used.device().is_privateuseone(),
       "expected a generator on device xla, but got one on device ",
@@ -98,23 +118,31 @@ std::pair<uint64_t, uint64_t> next_philox(const std::optional<at::Generator>& ge
   return used.get<XlaGenerator>()->take(increment);
 }
 
-void set_seed(uint64_t seed) {
-  set_rng_state(seed, 0);
+void set_seed_of_all(uint64_t seed) {
+  std::array<at::Generator, kMaxDevices> made;
+  {
+    Defaults& all = defaults();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    all.seed = seed;
+    made = all.generators;
+  }
+  for (at::Generator& generator : made) {
+    if (generator.defined()) {
+      const std::lock_guard<std::mutex> lock(generator.mutex());
+      generator.set_current_seed(seed);
+    }
+  }
 }
 
-uint64_t get_seed() {
-  return get_rng_state().first;
-}
-
-void set_rng_state(uint64_t seed, uint64_t offset) {
-  XlaGenerator& generator = default_impl();
+void set_rng_state(int device, uint64_t seed, uint64_t offset) {
+  XlaGenerator& generator = default_impl(device);
   const std::lock_guard<std::mutex> lock(generator.mutex_);
   generator.set_current_seed(seed);
   generator.set_offset(offset);
 }
 
-std::pair<uint64_t, uint64_t> get_rng_state() {
-  XlaGenerator& generator = default_impl();
+std::pair<uint64_t, uint64_t> get_rng_state(int device) {
+  XlaGenerator& generator = default_impl(device);
   const std::lock_guard<std::mutex> lock(generator.mutex_);
   return {generator.current_seed(), generator.get_offset()};
 }

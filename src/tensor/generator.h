@@ -1,4 +1,4 @@
-// Random numbers of the device: a philox seed and an offset that moves when a random op is recorded.
+// Random numbers of the devices: a philox seed and an offset that moves when a random op is recorded.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -15,9 +15,6 @@ class XlaGenerator final : public c10::GeneratorImpl {
  public:
   explicit XlaGenerator(c10::DeviceIndex device, uint64_t seed = c10::default_rng_seed_val);
 
-  static c10::DeviceType device_type() {
-    return c10::DeviceType::PrivateUse1;
-  }
   // Sets the seed and puts the offset back to 0.
   void set_current_seed(uint64_t seed) override;
   void set_offset(uint64_t offset) override;
@@ -38,16 +35,15 @@ class XlaGenerator final : public c10::GeneratorImpl {
   uint64_t offset_ = 0;
 };
 
-// The generator of ops that name none; made at first use with a seed of the system, never destroyed.
-const at::Generator& default_generator(int device = 0);
+// The generator of the device's ops that name none; made at first use with a seed of the system or of set_seed_of_all(), never destroyed.
+const at::Generator& default_generator(int device);
 
-// (seed, offset) for one recorded op. Thread-safe. Throws UserError when the generator is another device's.
-std::pair<uint64_t, uint64_t> next_philox(const std::optional<at::Generator>& generator, uint64_t increment);
+// (seed, offset) for one op recorded on the device. Thread-safe. Throws UserError when the generator is another kind of device's.
+std::pair<uint64_t, uint64_t> next_philox(int device, const std::optional<at::Generator>& generator, uint64_t increment);
 
-// The default generator's state. Thread-safe.
-void set_seed(uint64_t seed);
-uint64_t get_seed();
-void set_rng_state(uint64_t seed, uint64_t offset);
-std::pair<uint64_t, uint64_t> get_rng_state();
+// The default generators' state. Thread-safe.
+void set_seed_of_all(uint64_t seed); // asks no engine how many there are
+void set_rng_state(int device, uint64_t seed, uint64_t offset);
+std::pair<uint64_t, uint64_t> get_rng_state(int device);
 
 } // namespace torch_xla

@@ -1,23 +1,28 @@
 // The memory order of a new result, as at::TensorIterator finds it.
+#include <ATen/ExpandUtils.h>
+
 #include "tensor/cell.h"
-#include "tensor/pointwise.h"
+#include "tensor/result_strides.h"
 
 namespace torch_xla {
 namespace {
 
-// Operand strides over the result's dims, 0 where the operand is broadcast.
-Dims expanded_strides(const at::Tensor& t, const Dims& dims) {
+// Operand strides over the result's dims, 0 where the operand is broadcast. TensorIterator converts operands of other types beforehand,
+// which gives elements that share memory places of their own.
+Dims expanded_strides(const at::Tensor& t, const Dims& dims, DType common) {
+  bool copied = common != DType::Undefined && to_dtype(t.scalar_type()) != common && !t.is_non_overlapping_and_dense();
+  Dims own = copied ? Dims(at::infer_dense_strides(t.sizes(), t.strides())) : to_dims(t.strides());
   Dims strides(dims.size(), 0);
-  size_t lead = dims.size() - static_cast<size_t>(t.dim());
-  for (int64_t i = 0; i < t.dim(); ++i) {
-    size_t d = lead + static_cast<size_t>(i);
-    strides[d] = t.size(i) == 1 && dims[d] != 1 ? 0 : t.stride(i);
+  size_t lead = dims.size() - own.size();
+  for (size_t i = 0; i < own.size(); ++i) {
+    size_t d = lead + i;
+    strides[d] = t.size(static_cast<int64_t>(i)) == 1 && dims[d] != 1 ? 0 : own[i];
   }
   return strides;
 }
 
 // 1: dim a should lie outside dim b, -1: inside, 0: no operand tells.
-int compare_dims(size_t a, size_t b, const Dims& dims, const std::vector<Dims>& operands) {
+int compare_dims(size_t a, size_t b, const Dims& dims, std::span<const Dims> operands) {
   for (const Dims& strides : operands) {
     int64_t sa = strides[a];
     int64_t sb = strides[b];
@@ -35,7 +40,7 @@ int compare_dims(size_t a, size_t b, const Dims& dims, const std::vector<Dims>& 
 }
 
 // Dims from the innermost outwards: TensorIterator's insertion sort, which starts from row-major.
-std::vector<size_t> memory_order(const Dims& dims, const std::vector<Dims>& operands) {
+std::vector<size_t> innermost_first(const Dims& dims, std::span<const Dims> operands) {
   std::vector<size_t> order(dims.size());
   for (size_t i = 0; i < dims.size(); ++i) {
     order[i] = dims.size() - 1 - i;
@@ -67,17 +72,8 @@ bool all_contiguous(const Dims& dims, std::span<const PointwiseArg> args) {
 
 } // namespace
 
-Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args) {
-  if (all_contiguous(dims, args)) {
-    return {};
-  }
-  std::vector<Dims> operands;
-  for (const PointwiseArg& arg : args) {
-    if (arg.tensor && arg.tensor->defined() && arg.tensor->dim() > 0) {
-      operands.push_back(expanded_strides(*arg.tensor, dims));
-    }
-  }
-  std::vector<size_t> order = memory_order(dims, operands);
+Dims iterator_strides(const Dims& dims, std::span<const Dims> operands) {
+  std::vector<size_t> order = innermost_first(dims, operands);
   if (std::is_sorted(order.rbegin(), order.rend())) {
     return {};
   }
@@ -88,6 +84,30 @@ Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args) {
     step *= dims[d];
   }
   return strides;
+}
+
+Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args, DType common) {
+  if (dims.size() < 2 || all_contiguous(dims, args)) {
+    return {};
+  }
+  std::vector<Dims> operands;
+  for (const PointwiseArg& arg : args) {
+    if (arg.tensor && arg.tensor->defined() && arg.tensor->dim() > 0) {
+      operands.push_back(expanded_strides(*arg.tensor, dims, common));
+    }
+  }
+  return iterator_strides(dims, operands);
+}
+
+Dims format_strides(const Dims& dims, c10::MemoryFormat format) {
+  switch (format) {
+    case c10::MemoryFormat::ChannelsLast:
+      return to_dims(c10::get_channels_last_strides_2d(to_ref(dims)));
+    case c10::MemoryFormat::ChannelsLast3d:
+      return to_dims(c10::get_channels_last_strides_3d(to_ref(dims)));
+    default:
+      return {};
+  }
 }
 
 } // namespace torch_xla

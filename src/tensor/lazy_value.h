@@ -10,7 +10,7 @@
 namespace torch_xla {
 
 // Reference counted by hand: the pending trace holds one reference, each cell another, so that a value is alive when the count is above
-// one. Deleters only decrement, on any thread. All other members are guarded by the recording lock.
+// one. Deleters only decrement, on any thread. All other members are guarded by the device's recording lock.
 class LazyValue : public FreeListed<LazyValue> {
  public:
   // With two references: the trace's and the caller's.

@@ -9,13 +9,11 @@
 namespace torch_xla {
 namespace {
 
-using c10::ScalarType;
-
-ScalarType type_of(const PointwiseArg& arg) {
+DType type_of(const PointwiseArg& arg) {
   if (arg.scalar) {
-    return arg.scalar->type();
+    return to_dtype(arg.scalar->type());
   }
-  return arg.tensor && arg.tensor->defined() ? arg.tensor->scalar_type() : ScalarType::Undefined;
+  return arg.tensor && arg.tensor->defined() ? to_dtype(arg.tensor->scalar_type()) : DType::Undefined;
 }
 
 // The number that an argument is; none for tensors of the device.
@@ -28,18 +26,18 @@ std::optional<at::Scalar> number_of(const PointwiseArg& arg) {
 }
 
 // Only a number can be known not to be zero without a sync. It may become zero in the type that is divided in.
-bool may_be_zero(const PointwiseArg& arg, ScalarType type) {
+bool may_be_zero(const PointwiseArg& arg, DType type) {
   std::optional<at::Scalar> number = number_of(arg);
-  return !number || wrap_to(to_dtype(type), number->toLong()) == 0;
+  return !number || wrap_to(type, number->toLong()) == 0;
 }
 
 // A value of the device counts as fitting if its type does.
-bool argument_fits(const PointwiseArg& arg, ScalarType type) {
+bool argument_fits(const PointwiseArg& arg, DType type) {
   std::optional<at::Scalar> number = number_of(arg);
   return number ? fits(*number, type) : all_fit(type_of(arg), type);
 }
 
-bool refuses_numbers(const Op& op, std::span<const PointwiseArg> args, ScalarType type) {
+bool refuses_numbers(const Op& op, std::span<const PointwiseArg> args, DType type) {
   bool fills = op.traits & kMask; // with its last argument, be it a number or a tensor
   return std::any_of(args.begin(), args.end(), [&](const PointwiseArg& arg) {
     return (arg.scalar || (fills && &arg == &args.back())) && !argument_fits(arg, type);
@@ -47,17 +45,17 @@ bool refuses_numbers(const Op& op, std::span<const PointwiseArg> args, ScalarTyp
 }
 
 bool refuses_operands(const Op& op, std::span<const PointwiseArg> args) {
-  auto is = [](ScalarType wanted) { return [wanted](const PointwiseArg& arg) { return type_of(arg) == wanted; }; };
-  if ((op.traits & kNoBoolOperand) && std::any_of(args.begin(), args.end(), is(ScalarType::Bool))) {
+  auto is = [](DType wanted) { return [wanted](const PointwiseArg& arg) { return type_of(arg) == wanted; }; };
+  if ((op.traits & kNoBoolOperand) && std::any_of(args.begin(), args.end(), is(DType::Bool))) {
     return true;
   }
-  ScalarType first = type_of(args[0]);
+  DType first = type_of(args[0]);
   auto differs = [first](const PointwiseArg& arg) { return arg.tensor && type_of(arg) != first; };
   if ((op.traits & kSameDtype) && std::any_of(args.begin(), args.end(), differs)) {
     return true;
   }
   // clamp without bounds.
-  auto missing = [](const PointwiseArg& arg) { return type_of(arg) == ScalarType::Undefined; };
+  auto missing = [](const PointwiseArg& arg) { return type_of(arg) == DType::Undefined; };
   if (args.size() > 1 && std::all_of(args.begin() + 1, args.end(), missing)) {
     return true;
   }
@@ -69,20 +67,20 @@ bool refuses_operands(const Op& op, std::span<const PointwiseArg> args) {
   }
   bool where = op.rule == TypeRule::kTail;
   bool many_values = !where && args[2].tensor && args[2].tensor->dim() > 0;
-  return many_values || type_of(args[where ? 0 : 1]) != ScalarType::Bool;
+  return many_values || type_of(args[where ? 0 : 1]) != DType::Bool;
 }
 
 // Whether ATen refuses a call with arguments of these types.
 bool is_refused(const Op& op, std::span<const PointwiseArg> args) {
-  ScalarType type = op.rule == TypeRule::kSelf ? type_of(args[0]) : promoted_type(op.rule == TypeRule::kTail ? args.subspan(1) : args);
-  bool integral = c10::isIntegralType(type, true);
+  DType type = op.rule == TypeRule::kSelf ? type_of(args[0]) : promoted_type(op.rule == TypeRule::kTail ? args.subspan(1) : args);
+  bool integral = is_integral(type, true);
   if ((op.traits & kDivides) && integral && may_be_zero(args[1], type)) {
     return true;
   }
   if ((op.traits & kNumbersFit) && refuses_numbers(op, args, type)) {
     return true;
   }
-  bool wrong_type = op.traits & (integral ? kFloatOnly : kNoFloat) || ((op.traits & kNoBool) && type == ScalarType::Bool);
+  bool wrong_type = op.traits & (integral ? kFloatOnly : kNoFloat) || ((op.traits & kNoBool) && type == DType::Bool);
   return wrong_type || refuses_operands(op, args);
 }
 
@@ -92,8 +90,8 @@ bool refuses_alpha(const Op& op, std::span<const PointwiseArg> args) {
   if (has_unit_alpha(op, args)) {
     return false;
   }
-  ScalarType type = promoted_type(args.first(args.size() - 1));
-  bool kind_fits = alpha.isBoolean() ? type == ScalarType::Bool : c10::isFloatingType(type) || alpha.isIntegral(false);
+  DType type = promoted_type(args.first(args.size() - 1));
+  bool kind_fits = alpha.isBoolean() ? type == DType::Bool : is_float(type) || alpha.isIntegral(false);
   return !kind_fits || !fits(alpha, type);
 }
 
@@ -112,7 +110,7 @@ bool is_native_call(const Op& op, std::span<const PointwiseArg> args) {
     if (arg.tensor && arg.tensor->defined() && !is_native_tensor(*arg.tensor)) {
       return false;
     }
-    if (arg.scalar && arg.scalar->isComplex()) {
+    if (arg.scalar && !is_native(to_dtype(arg.scalar->type()))) {
       return false;
     }
   }
@@ -123,7 +121,7 @@ bool is_native_call(const Op& op, std::span<const PointwiseArg> args) {
 }
 
 bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::Tensor& out) {
-  return is_xla_tensor(out) && out.scalar_type() == result_dtype(op, args) && !overlaps_itself(out);
+  return is_xla_tensor(out) && to_dtype(out.scalar_type()) == result_dtype(op, args) && !overlaps_itself(out);
 }
 
 // True also for strides that only might make elements meet: ATen takes those.

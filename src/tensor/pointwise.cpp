@@ -9,6 +9,7 @@
 #include "tensor/api.h"
 #include "tensor/promotion.h"
 #include "tensor/recorder.h"
+#include "tensor/result_strides.h"
 
 namespace torch_xla {
 namespace {
@@ -57,7 +58,7 @@ void lift_compared(Recording& recording, std::span<const PointwiseArg> args, Inl
   auto is = [&](bool (*kind)(DType)) { return [&recording, kind](ValueId v) { return kind(recording.type(v).dtype); }; };
   auto integral = [](DType t) { return is_integral(t, true); };
   if (std::any_of(operands.begin(), operands.end(), is(integral)) && std::any_of(operands.begin(), operands.end(), is(is_float))) {
-    DType type = to_dtype(promoted_type(args));
+    DType type = promoted_type(args);
     for (ValueId& v : operands) {
       v = recording.convert(v, type);
     }
@@ -80,6 +81,16 @@ ValueId record_node(Recording& recording, const Op& op, const PointwiseResult& r
     lift_compared(recording, args, operands);
   }
   return recording.node(op, std::move(operands), std::move(attrs), result.type);
+}
+
+// One of the tensors is on one of our devices, else the call were not ours.
+int device_of_call(std::span<const PointwiseArg> args) {
+  for (const PointwiseArg& arg : args) {
+    if (arg.tensor && is_xla_tensor(*arg.tensor)) {
+      return device_number(*arg.tensor);
+    }
+  }
+  XLA_ASSERT(false, "a pointwise call without a tensor of the device");
 }
 
 // The common case: tensors of one type and one contiguous shape, and a rule that keeps it.
@@ -122,14 +133,16 @@ PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args
     return result;
   }
   result.type.dims = broadcast_dims(args);
-  result.type.dtype = to_dtype(result_dtype(op, args));
-  result.strides = iterator_strides(result.type.dims, args);
+  result.type.dtype = result_dtype(op, args);
+  if (!(op.traits & kRowMajorResult)) {
+    result.strides = iterator_strides(result.type.dims, args, common_dtype(op, args));
+  }
   return result;
 }
 
 at::Tensor record_functional(const Op& op, std::span<const PointwiseArg> args, Attrs attrs) {
   PointwiseResult result = infer_pointwise(op, args);
-  Recording recording;
+  Recording recording(device_of_call(args));
   return recording.wrap(record_node(recording, op, result, args, std::move(attrs)), result.strides);
 }
 
@@ -138,8 +151,14 @@ void record_inplace(const Op& op, const at::Tensor& self, std::span<const Pointw
   check_dims(result, self);
   check_cast(result, self);
   check_writable(self, args);
-  Recording recording;
+  Recording recording(device_of_call(args));
   recording.write_converted(self, record_node(recording, op, result, args, std::move(attrs)));
+}
+
+void resize_out(const at::Tensor& out, const Dims& dims, const Dims& strides) {
+  if (at::native::resize_output(out, to_ref(dims)) && !strides.empty()) {
+    out.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(dims), to_ref(strides));
+  }
 }
 
 void record_out(const Op& op, const at::Tensor& out, std::span<const PointwiseArg> args, Attrs attrs) {
@@ -150,9 +169,9 @@ void record_out(const Op& op, const at::Tensor& out, std::span<const PointwiseAr
   if (reads_out) {
     check_dims(result, out);
   }
-  at::native::resize_output(out, to_ref(result.type.dims));
+  resize_out(out, result.type.dims, result.strides);
   check_writable(out, args);
-  Recording recording;
+  Recording recording(device_number(out));
   recording.write_converted(out, record_node(recording, op, result, args, std::move(attrs)));
 }
 

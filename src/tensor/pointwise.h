@@ -5,7 +5,6 @@
 
 #include <span>
 
-#include "core/metrics.h"
 #include "ir/op.h"
 #include "ir/type.h"
 
@@ -22,7 +21,7 @@ struct PointwiseArg {
 
 struct PointwiseResult {
   Type type;
-  Dims strides; // empty: contiguous
+  Dims strides; // see result_strides.h
 };
 
 // False when an argument is of a dtype or on a device that the row does not compute on: the CPU fallback takes the call then (and raises
@@ -42,10 +41,9 @@ PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args
 at::Tensor record_functional(const Op& op, std::span<const PointwiseArg> args, Attrs attrs = {});
 // Writes into self. Throws eager's errors for shapes that do not fit, types that cannot be cast, memory that overlaps.
 void record_inplace(const Op& op, const at::Tensor& self, std::span<const PointwiseArg> args, Attrs attrs = {});
+// Gives an out tensor of other sizes these dims and strides (empty: contiguous).
+void resize_out(const at::Tensor& out, const Dims& dims, const Dims& strides);
 // Writes into out, resized first.
 void record_out(const Op& op, const at::Tensor& out, std::span<const PointwiseArg> args, Attrs attrs = {});
-
-// Strides of a new result of these dims, as TensorIterator chooses them from the arguments' memory orders; empty: contiguous.
-Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args);
 
 } // namespace torch_xla

@@ -3,6 +3,16 @@
 
 namespace torch_xla {
 
+std::vector<ValueId> list_values(const ValueBits& bits) {
+  std::vector<ValueId> values;
+  for (size_t word = 0; word < bits.size(); ++word) {
+    for (uint64_t rest = bits[word]; rest; rest &= rest - 1) {
+      values.push_back(static_cast<ValueId>(word * 64 + static_cast<size_t>(__builtin_ctzll(rest))));
+    }
+  }
+  return values;
+}
+
 ProgramEntry& ProgramCache::entry(const Hash128& key) {
   auto found = index_.find(key);
   if (found != index_.end()) {
@@ -16,11 +26,6 @@ ProgramEntry& ProgramCache::entry(const Hash128& key) {
     items_.pop_back();
   }
   return items_.front().second;
-}
-
-void ProgramCache::clear() {
-  items_.clear();
-  index_.clear();
 }
 
 const Program* find_program(const ProgramEntry& entry, const ValueBits& wanted) {

@@ -1,4 +1,4 @@
-// Program cache: compiled programs by trace key, with the sets of values they output.
+// Program cache: a device's compiled programs by trace key, with the sets of values they output.
 #pragma once
 
 #include <list>
@@ -6,12 +6,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/hash.h"
 #include "engine/engine.h"
 
 namespace torch_xla {
 
 // One bit per value of a trace.
 using ValueBits = std::vector<uint64_t>;
+inline bool has_value(const ValueBits& bits, ValueId v) {
+  return (bits[static_cast<size_t>(v) / 64] >> (v % 64)) & 1;
+}
+std::vector<ValueId> list_values(const ValueBits& bits); // ascending
 
 struct Program {
   std::shared_ptr<Executable> executable;
@@ -25,7 +30,7 @@ struct ProgramEntry {
   ValueBits wanted;
 };
 
-// Least recently used entries are dropped beyond the capacity. Guarded by the recording lock.
+// Least recently used entries are dropped beyond the capacity. Guarded by the device's recording lock.
 class ProgramCache {
  public:
   explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
@@ -33,7 +38,6 @@ class ProgramCache {
   size_t size() const {
     return index_.size();
   }
-  void clear();
 
  private:
   using Item = std::pair<Hash128, ProgramEntry>;

@@ -3,22 +3,20 @@
 
 #include <ATen/EmptyTensor.h>
 
-#include <bit>
+#include <array>
 
 #include "core/errors.h"
-#include "core/metrics.h"
 #include "core/process.h"
 #include "engine/engine.h"
+#include "ops/registry.h"
 #include "runtime/interrupt.h"
 #include "tensor/api.h"
 #include "tensor/errors.h"
+#include "tensor/source_line.h"
 #include "tensor/sync.h"
 
 namespace torch_xla {
 namespace {
-
-std::atomic<LocationProvider> location_provider{nullptr};
-std::atomic<LocationResolver> location_resolver{nullptr};
 
 bool covers_storage(const at::Tensor& t, const Cell& cell) {
   return t.storage_offset() == 0 && static_cast<size_t>(t.numel()) * t.element_size() == cell.nbytes && t.is_non_overlapping_and_dense();
@@ -42,11 +40,6 @@ bool same_geometry(const at::Tensor& t, const Cell& cell) {
 }
 
 Cell& device_cell(const at::Tensor& t) {
-  XLA_CHECK(
-      t.device().type() == c10::DeviceType::PrivateUse1,
-      "Expected all tensors to be on the same device, but found at least two devices, xla:0 and ",
-      t.device().str(),
-      "! (move the tensor or its module with .to('xla'))");
   Cell* cell = find_cell(t);
   XLA_CHECK(cell, kNoCell);
   if (cell->previous) {
@@ -55,15 +48,15 @@ Cell& device_cell(const at::Tensor& t) {
   return *cell;
 }
 
-c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes, Cell** cell) {
-  c10::DataPtr data = make_cell(nbytes, 0, cell);
+c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes, int device, Cell** cell) {
+  c10::DataPtr data = make_cell(nbytes, device, cell);
   static c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::PrivateUse1);
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(data), allocator, /*resizable=*/true);
 }
 
 // A tensor whose cell has no value yet.
-at::Tensor make_tensor(const Type& type, const Dims& strides, Cell*& cell) {
-  auto storage = make_storage(static_cast<size_t>(type.nbytes()), &cell);
+at::Tensor make_tensor(const Type& type, const Dims& strides, int device, Cell*& cell) {
+  auto storage = make_storage(static_cast<size_t>(type.nbytes()), device, &cell);
   cell->dtype = type.dtype;
   cell->dims = type.dims;
   cell->strides = strides.empty() && !type.dims.empty() ? contiguous_strides(type.dims) : strides;
@@ -79,54 +72,26 @@ at::Tensor make_tensor(const Type& type, const Dims& strides, Cell*& cell) {
   return tensor;
 }
 
-// As item(), without a dispatch for the two types that Python's numbers have.
-at::Scalar read_number(const at::Tensor& t) {
-  switch (t.scalar_type()) {
-    case c10::ScalarType::Double:
-      return *static_cast<const double*>(t.const_data_ptr());
-    case c10::ScalarType::Long:
-      return *static_cast<const int64_t*>(t.const_data_ptr());
-    default:
-      return t.item();
-  }
-}
-
 } // namespace
 
-void set_location_hooks(LocationProvider provider, LocationResolver resolver) {
-  location_provider = provider;
-  location_resolver = resolver;
+RecorderState& recorder(int device) {
+  static auto* states = (process::note_use(), new std::array<RecorderState, kMaxDevices>); // leaked: cells may outlive static destruction
+  return (*states)[static_cast<size_t>(device)];
 }
 
-std::string location_text(int64_t id) {
-  LocationResolver resolve = location_resolver;
-  return id < 0 || !resolve ? std::string() : resolve(id);
-}
-
-RecorderState& recorder() {
-  static auto* state = (process::note_use(), new RecorderState); // leaked: cells may outlive static destruction
-  return *state;
-}
-
-std::unique_lock<std::mutex> lock_recorder() {
+std::unique_lock<std::mutex> lock_recorder(int device) {
   try {
     process::check();
     engine(); // the search for a plugin takes the GIL
   } catch (const UserError& error) {
     throw_as_torch_error(error);
   }
-  std::unique_lock lock(recorder().mutex, std::try_to_lock);
+  std::unique_lock lock(recorder(device).mutex, std::try_to_lock);
   if (!lock) {
     interrupt::NoGil no_gil; // the owner may take it
     lock.lock();
   }
   return lock;
-}
-
-const Op& get_op(const char* name) {
-  const Op* op = find_op(name);
-  XLA_ASSERT(op, "no row for ", name);
-  return *op;
 }
 
 bool is_xla_tensor(const at::Tensor& tensor) {
@@ -153,14 +118,12 @@ bool is_native_tensor(const at::Tensor& t) {
   return is_native(to_dtype(t.scalar_type())) && (t.device().type() == c10::DeviceType::PrivateUse1 || t.dim() == 0);
 }
 
-Recording::Recording() : trace_(recorder().trace) {
-  RecorderState& state = recorder();
-  if (state.wants_cut.load(std::memory_order_relaxed)) {
-    cut_long_trace();
+Recording::Recording(int device) : device_(device), state_(recorder(device)), trace_(state_.trace) {
+  if (state_.wants_cut.load(std::memory_order_relaxed)) {
+    cut_long_trace(device);
   }
-  lock_ = lock_recorder();
-  LocationProvider provide = location_provider.load(std::memory_order_relaxed);
-  location_ = provide ? provide() : -1;
+  lock_ = lock_recorder(device);
+  location_ = current_location();
 }
 
 // In eager's class, from kernels that do not translate.
@@ -171,6 +134,13 @@ Recording::Recording() : trace_(recorder().trace) {
     throw_as_torch_error(error);
   }
   XLA_ASSERT(false, "a failed buffer has no error");
+}
+
+Cell& Recording::get_cell(const at::Tensor& t) const {
+  if (t.device() != c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device_))) {
+    refuse_device(device_, t);
+  }
+  return device_cell(t);
 }
 
 ValueId Recording::content(Cell& cell) {
@@ -268,7 +238,7 @@ void Recording::reinterpret(Cell& cell, const Type& result) {
 }
 
 ValueId Recording::read(const at::Tensor& t) {
-  Cell& cell = device_cell(t);
+  Cell& cell = get_cell(t);
   if (t.numel() == 0) {
     return zeros(to_dtype(t.scalar_type()), to_dims(t.sizes()));
   }
@@ -278,70 +248,6 @@ ValueId Recording::read(const at::Tensor& t) {
   ensure_base(cell, t);
   ValueId base = content(cell);
   return node(kViewOp, {base}, {cell.strides.vec(), t.strides().vec(), t.storage_offset()}, Type{cell.dtype, to_dims(t.sizes())});
-}
-
-ValueId Recording::read_operand(const at::Tensor& t) {
-  if (t.device().type() == c10::DeviceType::CPU && t.dim() == 0) {
-    ValueId number = scalar(read_number(t));
-    bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
-    return wrapped ? number : full(to_dtype(t.scalar_type()), {}, number);
-  }
-  return read(t);
-}
-
-ValueId Recording::scalar(const at::Scalar& value) {
-  if (value.isBoolean()) {
-    return trace_.add_scalar(DType::Bool, value.toBool());
-  }
-  return value.isIntegral(false) ? scalar_int(value.toLong()) : scalar_double(value.toDouble());
-}
-
-ValueId Recording::scalar_double(double value) {
-  return trace_.add_scalar(DType::F64, std::bit_cast<uint64_t>(value));
-}
-
-ValueId Recording::scalar_int(int64_t value) {
-  return trace_.add_scalar(DType::I64, static_cast<uint64_t>(value));
-}
-
-ValueId Recording::node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results) {
-  RecorderState& state = recorder();
-  if (trace_.graph().nodes.size() + 1 >= state.next_check) {
-    state.wants_cut.store(true, std::memory_order_relaxed);
-  }
-  return trace_.add_node(op, std::move(operands), std::move(attrs), results, location_);
-}
-
-ValueId Recording::convert(ValueId v, DType dtype) {
-  static const Op& op = get_op("xla::convert");
-  if (type(v).dtype == dtype) {
-    return v;
-  }
-  Type result{dtype, type(v).dims};
-  return node(op, {v}, {static_cast<int64_t>(dtype)}, result);
-}
-
-ValueId Recording::broadcast(ValueId v, const Dims& dims) {
-  Dims from = type(v).dims;
-  if (from == dims) {
-    return v;
-  }
-  Dims base = contiguous_strides(from);
-  Dims strides(dims.size(), 0);
-  size_t lead = dims.size() - from.size();
-  for (size_t i = 0; i < from.size(); ++i) {
-    strides[lead + i] = from[i] == 1 ? 0 : base[i];
-  }
-  return node(kViewOp, {v}, {base.vec(), strides.vec(), int64_t{0}}, Type{type(v).dtype, dims});
-}
-
-ValueId Recording::full(DType dtype, const Dims& dims, ValueId value) {
-  static const Op& op = get_op("xla::full");
-  return node(op, {value}, {static_cast<int64_t>(dtype), dims.vec()}, Type{dtype, dims});
-}
-
-ValueId Recording::zeros(DType dtype, const Dims& dims) {
-  return full(dtype, dims, scalar_int(0));
 }
 
 // Where elements of t share a place (stride 0), one of them.
@@ -358,7 +264,7 @@ ValueId Recording::one_of_each(const at::Tensor& t, ValueId v) {
 }
 
 void Recording::write(const at::Tensor& t, ValueId v) {
-  Cell& cell = device_cell(t);
+  Cell& cell = get_cell(t);
   if (t.numel() == 0) {
     return;
   }
@@ -382,15 +288,15 @@ void Recording::write_converted(const at::Tensor& t, ValueId v) {
 
 at::Tensor Recording::wrap(ValueId v, const Dims& strides) {
   Cell* cell = nullptr;
-  at::Tensor tensor = make_tensor(type(v), strides, cell);
+  at::Tensor tensor = make_tensor(type(v), strides, device_, cell);
   const Value& value = trace_.graph().values[v];
   cell->set_value(value.kind == ValueKind::kParameter ? LazyValue::ready(trace_.inputs()[value.index]) : trace_.lazy(v));
   return tensor;
 }
 
 bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
-  Cell& from = device_cell(source);
-  Cell& to = device_cell(destination);
+  Cell& from = get_cell(source);
+  Cell& to = get_cell(destination);
   if (!from.value || destination.sizes() != source.sizes() || destination.scalar_type() != source.scalar_type() ||
       !covers_storage(destination, to)) {
     return false;
@@ -415,13 +321,13 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
 
 at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides) {
   Cell* cell = nullptr;
-  at::Tensor tensor = make_tensor(buffer->type(), strides, cell);
+  at::Tensor tensor = make_tensor(buffer->type(), strides, buffer->get()->device(), cell);
   cell->set_value(LazyValue::ready(std::move(buffer)));
   return tensor;
 }
 
 void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
-  auto lock = lock_recorder();
+  auto lock = lock_recorder(device_number(tensor));
   Cell& cell = device_cell(tensor);
   cell.nbytes = tensor.storage().nbytes(); // without the bytes that views of wider types have added
   XLA_ASSERT(covers_storage(tensor, cell));

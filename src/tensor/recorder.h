@@ -1,4 +1,4 @@
-// Recorder: appends one node per ATen call to the pending trace and moves values in and out of cells.
+// Recorder: appends one node per ATen call to its device's pending trace and moves values in and out of cells.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,12 +6,13 @@
 #include <mutex>
 
 #include "tensor/cell.h"
+#include "tensor/device_number.h"
 #include "tensor/trace.h"
 
 namespace torch_xla {
 
-// The one pending trace and its lock. Lock order: the GIL, the recording lock, the lock of runtime/wait.h, all others. So what runs under
-// the recording lock never asks for the GIL: it waits without polling for signals, and the engine has been chosen before.
+// A device's pending trace and its lock, the recording lock: docs/threads.md. A thread holds one recording lock at most. What runs under it
+// never asks for the GIL: it waits without polling for signals, and the engine has been chosen before.
 struct RecorderState {
   std::mutex mutex;
   Trace trace; // guarded by mutex
@@ -19,18 +20,19 @@ struct RecorderState {
   bool cut_planned = false; // next_check is the place of the cut; guarded by mutex
   std::atomic<bool> wants_cut{false};
 };
-RecorderState& recorder();
-// Takes the recording lock. Throws UserError in a forked child, where a thread that does not exist may hold it.
-std::unique_lock<std::mutex> lock_recorder();
+RecorderState& recorder(int device);
+// Takes the device's recording lock. Throws UserError in a forked child, where a thread that does not exist may hold it.
+std::unique_lock<std::mutex> lock_recorder(int device);
 
-// The recording of one ATen call: holds the recording lock from construction to destruction. Never call the dispatcher while it lives.
+// The recording of one ATen call on a device, whose recording lock it holds from construction to destruction. Never call the dispatcher
+// while it lives.
 class Recording {
  public:
-  Recording();
+  explicit Recording(int device);
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // The elements that the device tensor shows, as a value of its dims. Throws UserError naming both devices for a CPU tensor.
+  // The elements that the device tensor shows, as a value of its dims. Throws UserError naming both devices for a tensor of another one.
   ValueId read(const at::Tensor& tensor);
   // As read; a 0-d CPU tensor becomes a number of the program's parameters.
   ValueId read_operand(const at::Tensor& tensor);
@@ -50,6 +52,9 @@ class Recording {
   const Type& type(ValueId v) const {
     return trace_.graph().type(v);
   }
+  const Graph& graph() const {
+    return trace_.graph();
+  }
   // Makes the value the content of the tensor: v has the tensor's dims and dtype.
   void write(const at::Tensor& tensor, ValueId v);
   // As write, after conversion and broadcasting.
@@ -62,6 +67,7 @@ class Recording {
   void resize(Cell& cell, size_t nbytes);
 
  private:
+  Cell& get_cell(const at::Tensor& tensor) const;
   ValueId content(Cell& cell);
   ValueId flat_content(Cell& cell);
   void ensure_base(Cell& cell, const at::Tensor& t);
@@ -71,12 +77,14 @@ class Recording {
   void set_content(Cell& cell, ValueId v);
   void keep_previous(Cell& cell);
 
-  std::unique_lock<std::mutex> lock_;
+  const int device_;
+  RecorderState& state_;
   Trace& trace_;
+  std::unique_lock<std::mutex> lock_;
   int64_t location_;
 };
 
-// A device tensor over a buffer that exists or is queued.
+// A tensor over a buffer that exists, on the buffer's device.
 at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides = {});
 // Makes the buffer the content of the tensor, whose elements fill its storage.
 void write_buffer(const at::Tensor& tensor, BufferRef buffer);
@@ -85,7 +93,6 @@ void check_bounds(const at::Tensor& tensor, size_t storage_nbytes);
 // A CPU tensor that shows the device tensor's elements without a copy where the memory allows it: read only, valid as long as it lives.
 at::Tensor read_on_cpu(const at::Tensor& tensor);
 
-const Op& get_op(const char* name); // InternalError when there is no such row
 bool is_native_tensor(const at::Tensor& tensor); // device tensor or CPU number of a dtype that rows compute on
 
 } // namespace torch_xla

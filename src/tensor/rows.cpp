@@ -68,7 +68,7 @@ void register_row(const RowLibraries& libraries, const Op& op, const Overloads& 
   c10::OperatorName name = torch::jit::parseName(op.name);
   auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
   const c10::FunctionSchema& schema = handle.schema();
-  bool inplace = name.name.back() == '_';
+  bool inplace = schema.is_mutable();
   register_overload(libraries, op, inplace ? Convention::kInplace : Convention::kFunctional, handle);
   if (inplace) {
     return;
@@ -86,18 +86,13 @@ void register_row(const RowLibraries& libraries, const Op& op, const Overloads& 
   }
 }
 
-// Rows that a kernel of its own records: see batch_norm.cpp.
-bool has_own_kernel(std::string_view name) {
-  return name == "aten::native_batch_norm";
-}
-
 } // namespace
 
 void register_rows(const RowLibraries& libraries) {
   Overloads overloads = list_overloads();
   for (std::span<const Op> table : op_tables()) {
     for (const Op& op : table) {
-      if (std::string_view(op.name).starts_with("aten::") && !has_own_kernel(op.name)) {
+      if (!(op.traits & kOwnKernel)) {
         register_row(libraries, op, overloads);
       }
     }

@@ -1,5 +1,6 @@
 // Sparse tensors: their parts are device tensors, and what the CPU computes on sparse tensors runs there.
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <string_view>
 
 #include "tensor/basic.h"
+#include "tensor/boxed_call.h"
 #include "tensor/rows.h"
 
 namespace torch_xla {
@@ -34,8 +36,11 @@ constexpr std::array<std::string_view, 16> kStructural = {
     "aten::sparse_resize_and_clear_",
 };
 
+// The parts of a new sparse tensor lie on the current device.
 template <DispatchKey kCpuKey>
 void call_cpu_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  int device = device_of_call(torch::jit::last(*stack, op.schema().arguments().size()));
+  const c10::DeviceGuard guard(c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)));
   op.callBoxedForDispatchKey(kCpuKey, *stack);
 }
 

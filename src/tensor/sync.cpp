@@ -7,12 +7,15 @@
 #include "core/env.h"
 #include "core/errors.h"
 #include "core/metrics.h"
+#include "core/observer.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
 #include "runtime/wait.h"
 #include "tensor/api.h"
+#include "tensor/compile_reason.h"
 #include "tensor/program_cache.h"
 #include "tensor/recorder.h"
+#include "tensor/source_line.h"
 
 namespace torch_xla {
 namespace {
@@ -31,9 +34,9 @@ const char* cause_text(SyncCause cause) {
   return "";
 }
 
-ProgramCache& program_cache() {
-  static auto* cache = new ProgramCache(env::program_cache_size());
-  return *cache;
+ProgramCache& program_cache(int device) {
+  static auto* caches = new std::vector<ProgramCache>(kMaxDevices, ProgramCache(env::program_cache_size()));
+  return (*caches)[static_cast<size_t>(device)];
 }
 
 // Bits of the values that a cell refers to.
@@ -48,16 +51,6 @@ ValueBits alive_values(Trace& trace, bool* any) {
     }
   }
   return bits;
-}
-
-std::vector<ValueId> list_values(const ValueBits& bits) {
-  std::vector<ValueId> values;
-  for (size_t word = 0; word < bits.size(); ++word) {
-    for (uint64_t rest = bits[word]; rest; rest &= rest - 1) {
-      values.push_back(static_cast<ValueId>(word * 64 + static_cast<size_t>(__builtin_ctzll(rest))));
-    }
-  }
-  return values;
 }
 
 Precision::Level read_level(at::Float32Backend backend, at::Float32Op op) {
@@ -113,12 +106,12 @@ void check_inputs(Trace& trace) {
 }
 
 // The user's line of a node of the trace.
-std::string line_of(const std::vector<int64_t>& locations, int32_t node) {
+std::string line_of(std::span<const int64_t> locations, int32_t node) {
   return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
 }
 
 // For an error of a run: the user's line of the node, or of the last node where it is not known (-1).
-std::string describe(const std::vector<int64_t>& locations, int32_t node) {
+std::string describe(std::span<const int64_t> locations, int32_t node) {
   std::string line = line_of(locations, node);
   if (!line.empty()) {
     return "\n" + line;
@@ -127,23 +120,16 @@ std::string describe(const std::vector<int64_t>& locations, int32_t node) {
   return line.empty() ? line : "\nin the program whose last operation is at " + line;
 }
 
-void explain_compile(const Trace& trace, const ProgramEntry& entry, SyncCause cause) {
-  std::string why = entry.programs.empty() ? "this trace was not seen before" : "the trace is known, but other values are alive at its end";
+void print_reason(const Trace& trace, const CompileReason& reason) {
+  const Graph& graph = trace.graph();
   env::debug_print(
       "compile",
-      str(why,
-          "\n  cause of the sync: ",
-          cause_text(cause),
-          "\n  nodes: ",
-          trace.graph().nodes.size(),
-          ", parameters: ",
-          trace.graph().parameters.size(),
-          ", key: ",
-          trace.key().hex()));
+      str(reason_text(reason), "\n  nodes: ", graph.nodes.size(), ", parameters: ", graph.parameters.size(), ", key: ", trace.key().hex()));
 }
 
-CompileOptions compile_options(Trace& trace, const Precision& precision) {
+CompileOptions compile_options(int device, Trace& trace, const Precision& precision) {
   CompileOptions options;
+  options.device = device;
   options.precision = precision;
   options.donated = find_donated(trace.inputs());
   options.location = [&trace](int32_t node) { return line_of(trace.locations(), node); };
@@ -152,48 +138,46 @@ CompileOptions compile_options(Trace& trace, const Precision& precision) {
   return options;
 }
 
-const Program& compile(Trace& trace, ProgramEntry& entry, const Precision& precision, SyncCause cause) {
-  static metrics::Metric time("CompileTime", metrics::Unit::kTime);
+const Program& compile(int device, Trace& trace, ProgramEntry& entry, const Precision& precision) {
   static metrics::Counter count("UncachedCompile");
-  metrics::Timed timed(time);
+  observer::Span span(observer::Phase::kCompile);
   count.add();
-  if (env::debug_level() >= 1) {
-    explain_compile(trace, entry, cause);
-  }
   Graph graph = trace.graph();
   graph.outputs = list_values(entry.wanted);
   Program program{nullptr, graph.outputs, entry.wanted};
-  program.executable = engine().compile(engine().lower(graph), compile_options(trace, precision));
+  program.executable = engine().compile_trace(graph, compile_options(device, trace, precision));
   entry.programs.push_back(std::move(program));
   return entry.programs.back();
 }
 
-const Program& find_or_compile(Trace& trace, const ValueBits& alive, SyncCause cause) {
+const Program& find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause) {
   static metrics::Counter hits("CachedCompile");
   Hash128 key = trace.key();
   Precision precision = read_precision();
   key.add(uint64_t{env::fusion()} << 24 | precision.products << 16 | precision.convolutions << 8 | precision.cuda_convolutions);
-  ProgramEntry& entry = program_cache().entry(key);
+  ProgramEntry& entry = program_cache(device).entry(key);
   if (const Program* program = find_program(entry, alive)) {
     hits.add();
     return *program;
+  }
+  CompileReason reason = CompileHistory::get().find(trace, entry, alive, cause_text(cause));
+  if (env::debug_level() >= 1) {
+    print_reason(trace, reason);
   }
   entry.wanted.resize(alive.size(), 0);
   for (size_t i = 0; i < alive.size(); ++i) {
     entry.wanted[i] |= alive[i];
   }
-  return compile(trace, entry, precision, cause);
-}
-
-bool is_set(const ValueBits& bits, ValueId v) {
-  return (bits[static_cast<size_t>(v) / 64] >> (v % 64)) & 1;
+  const Program& program = compile(device, trace, entry, precision);
+  CompileHistory::get().add(trace, reason);
+  return program;
 }
 
 // A buffer for each output that is alive; null for the program's extra ones.
 std::vector<BufferRef> make_outputs(Trace& trace, const std::vector<ValueId>& outputs, const ValueBits& alive) {
   std::vector<BufferRef> buffers(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (is_set(alive, outputs[i])) {
+    if (has_value(alive, outputs[i])) {
       buffers[i] = std::make_shared<Buffer>(trace.graph().type(outputs[i]), Dims());
       trace.lazies()[outputs[i]]->set_buffer(buffers[i]);
     }
@@ -202,8 +186,7 @@ std::vector<BufferRef> make_outputs(Trace& trace, const std::vector<ValueId>& ou
 }
 
 // The values of the pending trace fail with the error in flight. The caller holds the recording lock.
-void drop_trace() {
-  Trace& trace = recorder().trace;
+void drop(Trace& trace) {
   bool any = false;
   ValueBits alive = alive_values(trace, &any);
   for (const BufferRef& buffer : make_outputs(trace, list_values(alive), alive)) {
@@ -213,7 +196,7 @@ void drop_trace() {
   trace.clear();
 }
 
-void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
+uint64_t enqueue(int device, Trace& trace, const Program& program, const ValueBits& alive) {
   static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
   static metrics::Counter executed("ExecuteComputation");
   program.executable->prepare_caller();
@@ -225,18 +208,30 @@ void enqueue(Trace& trace, const Program& program, const ValueBits& alive) {
   run.donated = find_donated(run.inputs);
   run.replaced = std::move(trace.replaced());
   run.restored = find_restored(trace, run);
-  run.describe = [locations = std::move(trace.locations())](int32_t node) { return describe(locations, node); };
+  run.lines = std::move(trace.locations());
+  run.describe = &describe;
   run.options.threads = at::get_num_threads();
   aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
   executed.add();
-  Executor::get().enqueue(std::move(run));
+  return Executor::get(device).enqueue(std::move(run));
+}
+
+// Drops a trace that takes a value which was lost.
+void drop_if_lost(int device) {
+  auto lock = lock_recorder(device);
+  Trace& trace = recorder(device).trace;
+  try {
+    check_inputs(trace);
+  } catch (...) {
+    drop(trace);
+  }
 }
 
 } // namespace
 
-void sync_locked(SyncCause cause) {
+void sync_locked(int device, SyncCause cause) {
   static metrics::Metric size("TensorsGraphSize", metrics::Unit::kNumber);
-  RecorderState& state = recorder();
+  RecorderState& state = recorder(device);
   Trace& trace = state.trace;
   state.next_check = kFirstTraceCheck;
   state.cut_planned = false;
@@ -251,59 +246,63 @@ void sync_locked(SyncCause cause) {
     env::debug_print("trace", print_graph(trace.graph()));
   }
   size.add(static_cast<double>(trace.graph().nodes.size()));
+  observer::Span span(observer::Phase::kSync, cause_text(cause));
   try {
     check_inputs(trace);
-    enqueue(trace, find_or_compile(trace, alive, cause), alive);
+    span.set_run(enqueue(device, trace, find_or_compile(device, trace, alive, cause), alive), device);
   } catch (const interrupt::Interrupted&) {
     throw; // before anything has run: the trace stays pending
   } catch (...) {
-    drop_trace();
+    drop(trace);
     throw;
   }
   trace.clear();
 }
 
-void settle_after_error() {
-  Executor::get().settle(std::current_exception());
-  auto lock = lock_recorder();
-  try {
-    check_inputs(recorder().trace);
-  } catch (...) {
-    drop_trace();
-  }
+void settle_after_error(int device) {
+  std::vector<int> settled = Executor::get(device).settle(std::current_exception());
+  std::for_each(settled.begin(), settled.end(), drop_if_lost);
 }
 
-void sync(int /*device*/, bool wait) {
+void sync(int device, bool wait) {
+  check_device(device);
+  Executor& executor = Executor::get(device);
   try {
-    interrupt::retry([] {
-      auto lock = lock_recorder();
-      sync_locked(SyncCause::kUser);
+    interrupt::retry([device] {
+      auto lock = lock_recorder(device);
+      sync_locked(device, SyncCause::kUser);
     });
-    Executor::get().wait_for_room();
-    wait ? Executor::get().drain() : Executor::get().check_news();
+    executor.wait_for_room();
+    wait ? executor.drain() : executor.check_news();
   } catch (...) {
-    settle_after_error();
+    settle_after_error(device);
     throw;
   }
 }
 
-void wait_device_ops() {
+void wait_device_ops(int device) {
+  check_device(device);
   try {
-    Executor::get().drain();
+    Executor::get(device).drain();
   } catch (...) {
-    settle_after_error();
+    settle_after_error(device);
     throw;
   }
 }
 
-std::string pending_graph_text() {
-  auto lock = lock_recorder();
-  return print_graph(recorder().trace.graph());
+std::string pending_graph_text(int device) {
+  check_device(device);
+  auto lock = lock_recorder(device);
+  return print_graph(recorder(device).trace.graph());
 }
 
 int64_t live_nodes() {
-  auto lock = lock_recorder();
-  return static_cast<int64_t>(recorder().trace.graph().nodes.size());
+  int64_t nodes = 0;
+  for (int device = 0; device < num_devices(); ++device) {
+    auto lock = lock_recorder(device);
+    nodes += static_cast<int64_t>(recorder(device).trace.graph().nodes.size());
+  }
+  return nodes;
 }
 
 } // namespace torch_xla

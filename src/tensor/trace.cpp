@@ -6,11 +6,6 @@
 namespace torch_xla {
 namespace {
 
-uint64_t next_generation() {
-  static uint64_t generation = 0;
-  return ++generation;
-}
-
 uint64_t mix(uint64_t a, uint64_t b) {
   unsigned __int128 m = static_cast<unsigned __int128>(a ^ b ^ 0x9e3779b97f4a7c15ULL) * 0xd6e8feb86659fd93ULL;
   return static_cast<uint64_t>(m) ^ static_cast<uint64_t>(m >> 64);
@@ -30,8 +25,6 @@ uint64_t type_hash(const Type& type) {
 }
 
 } // namespace
-
-Trace::Trace() : generation_(next_generation()) {}
 
 // Where append() throws, all lists get their lengths back.
 template <typename Append>
@@ -131,7 +124,6 @@ LazyValue* Trace::lazy(ValueId id) {
     slot->ref();
   } else {
     slot = LazyValue::pending(id);
-    held_bytes_ += graph_.type(id).nbytes();
   }
   return slot;
 }
@@ -149,9 +141,8 @@ void Trace::clear() {
   scalars_.clear();
   locations_.clear();
   node_hashes_.clear();
-  held_bytes_ = 0;
   key_ = Hash128();
-  generation_ = next_generation();
+  ++generation_;
 }
 
 } // namespace torch_xla

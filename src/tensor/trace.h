@@ -1,4 +1,4 @@
-// Trace: the nodes recorded since the last sync, with the key by which their program is found.
+// Trace: the nodes recorded on one device since its last sync, with the key by which their program is found.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,10 @@
 
 namespace torch_xla {
 
-// All members are guarded by the recording lock. What cannot be appended for want of memory (std::bad_alloc) leaves the trace as it was.
+// All members are guarded by the device's recording lock. What cannot be appended for want of memory (std::bad_alloc) leaves the trace as
+// it was.
 class Trace {
  public:
-  Trace();
-
   ValueId add_parameter(const BufferRef& buffer);
   ValueId add_scalar(DType dtype, uint64_t bits);
   // Appends a node and folds it into the key. Returns the first result.
@@ -48,11 +47,11 @@ class Trace {
   std::vector<int64_t>& locations() {
     return locations_;
   }
+  const std::vector<int64_t>& locations() const {
+    return locations_;
+  }
   const std::vector<uint64_t>& node_hashes() const {
     return node_hashes_;
-  }
-  int64_t held_bytes() const {
-    return held_bytes_;
   }
   // Starts again, empty; memory is kept for the next trace.
   void clear();
@@ -63,14 +62,13 @@ class Trace {
 
   Graph graph_;
   Hash128 key_;
-  uint64_t generation_;
+  uint64_t generation_ = 1; // a buffer is of one device, so it meets one trace's only
   std::vector<LazyValue*> lazies_; // parallel to graph_.values; null where no cell ever referred to the value
   std::vector<BufferRef> inputs_; // parallel to graph_.parameters
   std::vector<PreviousRef> replaced_; // what cells held that got values of this trace
   std::vector<uint64_t> scalars_; // parallel to graph_.scalars
   std::vector<int64_t> locations_; // parallel to graph_.nodes
   std::vector<uint64_t> node_hashes_; // of each node by itself: position-independent, for loop detection
-  int64_t held_bytes_ = 0; // of results that cells referred to at some time
 };
 
 } // namespace torch_xla

@@ -1,4 +1,6 @@
 // Element types, rounding, hashes, attributes and promotion.
+#include <c10/core/ScalarType.h>
+#include <c10/util/TypeCast.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -62,20 +64,50 @@ TEST(AttrTest, Text) {
   EXPECT_EQ(attr_text(std::string("a\"b\\\n")), "\"a\\\"b\\\\\\x0a\"");
 }
 
-TEST(PromoteTest, Lattice) {
+TEST(PromoteTest, LatticeIsATens) {
   for (DType a : kNative) {
-    EXPECT_EQ(promote_types(a, a), a);
-    EXPECT_EQ(promote_types(DType::Bool, a), a);
-    EXPECT_EQ(promote_types(a, DType::F64), DType::F64);
     for (DType b : kNative) {
-      EXPECT_EQ(promote_types(a, b), promote_types(b, a));
+      auto want = c10::promoteTypes(static_cast<c10::ScalarType>(a), static_cast<c10::ScalarType>(b));
+      EXPECT_EQ(promote_types(a, b), static_cast<DType>(want)) << dtype_name(a) << " " << dtype_name(b);
     }
   }
-  EXPECT_EQ(promote_types(DType::U8, DType::I8), DType::I16);
-  EXPECT_EQ(promote_types(DType::U8, DType::I16), DType::I16);
-  EXPECT_EQ(promote_types(DType::I64, DType::F16), DType::F16);
-  EXPECT_EQ(promote_types(DType::F16, DType::BF16), DType::F32);
-  EXPECT_EQ(promote_types(DType::BF16, DType::F32), DType::F32);
+}
+
+template <class T>
+void expect_same_fits(DType type) {
+  for (double v : {0.0,     -0.0,   0.5,     -1.0,   1.5,     127.5,     128.0,   255.0,   255.5,  -255.0, 32768.0, 65504.0,
+                   65505.0, 0x1p31, -0x1p31, 0x1p63, -0x1p63, -0x1.8p63, 3.38e38, 3.39e38, 3.4e38, 3.5e38, -1e300,  1e308}) {
+    EXPECT_EQ(fits(type, v), !c10::overflows<T>(v)) << dtype_name(type) << " " << v;
+  }
+  for (double v : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(fits(type, v), !c10::overflows<T>(v)) << dtype_name(type) << " " << v;
+    EXPECT_EQ(fits(type, -v), !c10::overflows<T>(-v)) << dtype_name(type) << " " << -v;
+  }
+  for (int64_t v :
+       {int64_t{0},
+        int64_t{1},
+        int64_t{2},
+        int64_t{127},
+        int64_t{128},
+        int64_t{255},
+        int64_t{256},
+        int64_t{32767},
+        int64_t{32768},
+        int64_t{65504},
+        int64_t{65505},
+        int64_t{1} << 31,
+        int64_t{1} << 32,
+        INT64_MAX}) {
+    for (int64_t signed_v : {v, -v, -v - 1}) {
+      EXPECT_EQ(fits(type, signed_v), !c10::overflows<T>(signed_v)) << dtype_name(type) << " " << signed_v;
+    }
+  }
+}
+
+TEST(DTypeTest, NumbersFitAsATensDo){
+#define EXPECT_SAME_FITS(T, NAME) expect_same_fits<T>(static_cast<DType>(c10::ScalarType::NAME));
+    AT_FORALL_SCALAR_TYPES_AND3(Bool, Half, BFloat16, EXPECT_SAME_FITS)
+#undef EXPECT_SAME_FITS
 }
 
 TEST(PromoteTest, Categories) {

@@ -10,6 +10,7 @@
 #include "core/env.h"
 #include "engine/engine.h"
 #include "ir/builder.h"
+#include "ops/registry.h"
 
 namespace torch_xla::testing {
 
@@ -22,7 +23,7 @@ inline Type type_of(const at::Tensor& t) {
 }
 
 inline EngineBufferRef upload(const at::Tensor& t) {
-  return cpu_engine().upload(type_of(t), dims_of(t.strides()), t.const_data_ptr());
+  return cpu_engine().upload(0, type_of(t), dims_of(t.strides()), t.const_data_ptr());
 }
 
 inline at::Tensor download(const EngineBufferRef& buffer) {

@@ -1,5 +1,5 @@
-// A PJRT plugin for tests, over host memory, that fails when told to. A program's outputs are copies of the first argument of their size,
-// else zeros.
+// A PJRT plugin for tests, of two devices over host memory, that fails when told to. A program's outputs are copies of the first argument
+// of their size, else zeros.
 //
 // FAKE_PJRT_TABLE in the environment spoils the table: null, empty, old (version), hole (an entry that is needed), short (an old table).
 // FAKE_PJRT_SLOW is the number of seconds that opening the device takes.
@@ -27,18 +27,25 @@ struct Error {
 struct Event {
   Error* error = nullptr;
 };
-struct Device {};
-struct DeviceDescription {};
+struct DeviceDescription {
+  int id = 0;
+};
+struct Device {
+  DeviceDescription description;
+};
 struct Client {
-  Device device;
-  Device* devices[1] = {&device};
+  Device first{{7}}; // the numbers are the plugin's own
+  Device second{{8}};
+  Device* devices[2] = {&first, &second};
 };
 struct Buffer {
   std::vector<char> bytes;
+  int device; // its number
 };
 struct Executable {
   size_t num_outputs = 0;
   std::vector<size_t> outputs; // bytes of each
+  int device = 0; // its number
 };
 struct LoadedExecutable {
   Executable executable;
@@ -190,12 +197,17 @@ Error* client_text(ClientText* args) {
 
 Error* client_devices(ClientAddressableDevices* args) {
   args->devices = args->client->devices;
-  args->num_devices = 1;
+  args->num_devices = 2;
   return nullptr;
 }
 
 Error* device_description(DeviceGetDescription* args) {
-  args->description = nullptr;
+  args->description = &args->device->description;
+  return nullptr;
+}
+
+Error* description_id(DeviceDescriptionId* args) {
+  args->id = args->description->id;
   return nullptr;
 }
 
@@ -205,9 +217,9 @@ Error* description_kind(DeviceDescriptionKind* args) {
   return nullptr;
 }
 
-Buffer* make_buffer(std::vector<char> bytes) {
+Buffer* make_buffer(std::vector<char> bytes, int device) {
   count(1);
-  return new Buffer{std::move(bytes)};
+  return new Buffer{std::move(bytes), device};
 }
 
 size_t item_bytes(BufferType type) {
@@ -233,7 +245,7 @@ Error* upload(ClientBufferFromHostBuffer* args) {
     bytes *= static_cast<size_t>(args->dims[d]);
   }
   auto data = static_cast<const char*>(args->data);
-  args->buffer = make_buffer({data, data + bytes});
+  args->buffer = make_buffer({data, data + bytes}, args->device->description.id);
   args->done_with_host_buffer = new Event;
   return nullptr;
 }
@@ -265,6 +277,7 @@ Error* compile(ClientCompile* args) {
     delete error;
     ++loaded->executable.num_outputs;
   }
+  loaded->executable.device = args->options[args->options_size - 1]; // replica_device_ids end the options
   args->executable = loaded;
   return nullptr;
 }
@@ -280,12 +293,13 @@ Error* get_executable(LoadedExecutableGetExecutable* args) {
   return nullptr;
 }
 
-// The bytes of each output, as numbers.
+// The device and the bytes of each output, as numbers.
 Error* serialize(ExecutableSerialize* args) {
   if (Error* error = take_error("serialize")) {
     return error;
   }
   auto* serialized = new SerializedExecutable;
+  serialized->bytes = std::to_string(args->executable->device) + " ";
   for (size_t bytes : args->executable->outputs) {
     serialized->bytes += std::to_string(bytes) + " ";
   }
@@ -303,6 +317,7 @@ Error* load(ExecutableDeserializeAndLoad* args) {
   count(1);
   auto* loaded = new LoadedExecutable;
   std::istringstream numbers(std::string(args->bytes, args->bytes_size));
+  numbers >> loaded->executable.device;
   for (size_t bytes; numbers >> bytes;) {
     loaded->executable.outputs.push_back(bytes);
   }
@@ -324,16 +339,19 @@ Error* execute(LoadedExecutableExecute* args) {
   if (Error* error = take_error("execute")) {
     return error;
   }
-  const std::vector<size_t>& outputs = args->executable->executable.outputs;
+  const auto& [num_outputs, outputs, device] = args->executable->executable;
   for (size_t i = 0; i < outputs.size(); ++i) {
     std::vector<char> bytes(outputs[i]);
     for (size_t a = 0; a < args->num_args; ++a) {
+      if (args->argument_lists[0][a]->device != device) {
+        return new Error{ErrorCode::kInvalidArgument, "an argument on another device than the program"};
+      }
       if (args->argument_lists[0][a]->bytes.size() == bytes.size()) {
         bytes = args->argument_lists[0][a]->bytes;
         break;
       }
     }
-    args->output_lists[0][i] = make_buffer(std::move(bytes));
+    args->output_lists[0][i] = make_buffer(std::move(bytes), device);
   }
   args->device_complete_events[0] = new Event{take_error("complete")};
   return nullptr;
@@ -357,6 +375,7 @@ void fill_table(Api& api) {
   set(api, 16, client_devices);
   set(api, 20, compile);
   set(api, 22, upload);
+  set(api, 23, description_id);
   set(api, 25, description_attributes);
   set(api, 26, description_kind);
   set(api, 29, device_description);

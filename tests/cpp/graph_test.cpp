@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "ir/builder.h"
+#include "ops/registry.h"
 
 namespace torch_xla {
 namespace {
@@ -26,7 +27,7 @@ Graph make_sample() {
 // What no text may do: read, hang or crash.
 void expect_refused(const std::string& text, const std::string& place) {
   try {
-    parse_graph(text);
+    parse_graph(text, find_op);
     FAIL() << "accepted: " << text;
   } catch (const UserError& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Value);
@@ -47,7 +48,7 @@ TEST(TextTest, ReadsBackWhatItPrints) {
   Graph g = make_sample();
   verify_graph(g);
   std::string text = print_graph(g);
-  Graph back = parse_graph(text);
+  Graph back = parse_graph(text, find_op);
   EXPECT_EQ(print_graph(back), text);
   EXPECT_EQ(back.parameter_strides[0], (Dims{1, 64}));
   EXPECT_EQ(back.values.size(), g.values.size());
@@ -77,7 +78,7 @@ TEST(TextTest, KeepsEachKindOfAttribute) {
   attrs.push_back(std::string("a\"\\\n// b"));
   Type type{DType::F32, {}};
   g.outputs = {g.add_node(kViewOp, {x, kNoValue}, attrs, std::span(&type, 1))};
-  Graph back = parse_graph(print_graph(g));
+  Graph back = parse_graph(print_graph(g), find_op);
   EXPECT_EQ(back.nodes[0].attrs, attrs);
   EXPECT_TRUE(std::signbit(std::get<double>(back.nodes[0].attrs[4])));
   EXPECT_EQ(back.nodes[0].operands, g.nodes[0].operands);
@@ -98,13 +99,13 @@ TEST(TextTest, RefusesEachCutText) {
   std::string text = print_graph(make_sample());
   text.erase(text.find_last_not_of('\n') + 1);
   for (size_t n = 0; n < text.size(); ++n) {
-    EXPECT_THROW(parse_graph(text.substr(0, n)), UserError) << n;
+    EXPECT_THROW(parse_graph(text.substr(0, n), find_op), UserError) << n;
   }
 }
 
 TEST(VerifyTest, FindsBrokenRules) {
   std::string head = "graph(%0: f32[2,3], %1: i32[3]) {\n";
-  auto read = [&](const std::string& nodes) { return parse_graph(head + nodes + "  return %2\n}\n"); };
+  auto read = [&](const std::string& nodes) { return parse_graph(head + nodes + "  return %2\n}\n", find_op); };
   expect_broken(read("  %2: f32[2,3] = abs(%3)\n  %3: f32[2,3] = abs(%0)\n"), "operand %3 is used before its definition");
   expect_broken(read("  %2: f32[2,3] = add(%0, %1)\n"), "operands differ in type");
   expect_broken(read("  %2: f32[3,3] = abs(%0)\n"), "result is f32[3,3], not f32[2,3]");

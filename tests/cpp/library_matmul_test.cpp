@@ -7,7 +7,8 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
-#include "engine/cpu/library_matmul.h"
+#include "engine/cpu/library/products.h"
+#include "ops/registry.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -31,7 +32,7 @@ TEST(LibraryMatmul, AgreesWithAten) {
 
 TEST(LibraryMatmul, PrefersLargeFloat32Products) {
   auto prefers = [](const char* text) {
-    Graph graph = parse_graph(text);
+    Graph graph = parse_graph(text, find_op);
     return prefers_onednn(graph, graph.nodes.back());
   };
   bool large = prefers("graph(%0: f32[256,256], %1: f32[256,256]) {\n  %2: f32[256,256] = aten::mm(%0, %1)\n  return %2\n}\n");

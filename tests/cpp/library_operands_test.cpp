@@ -105,10 +105,10 @@ Graph make_graph(const RowCase& c, const std::vector<Operand>& operands) {
 }
 
 std::vector<HostTensor> run(const RowCase& c, const std::vector<Operand>& operands) {
-  auto executable = cpu_engine().compile(cpu_engine().lower(make_graph(c, operands)));
+  auto executable = cpu_engine().compile_trace(make_graph(c, operands));
   RunArgs args;
   for (const Operand& operand : operands) {
-    args.inputs.push_back(cpu_engine().upload(operand.memory.type, {}, operand.memory.data.data()));
+    args.inputs.push_back(cpu_engine().upload(0, operand.memory.type, {}, operand.memory.data.data()));
   }
   args.donated.assign(operands.size(), false);
   args.scalars = c.scalars;

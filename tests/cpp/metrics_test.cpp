@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/metrics_text.h"
+#include "core/observer.h"
 
 namespace torch_xla::metrics {
 namespace {
@@ -132,16 +133,19 @@ TEST_F(MetricsTest, ShortReportHasTheNamedOnesAndFallbacks) {
       (std::vector<std::string>{"CachedCompile", "ExecuteTime", "CompileTime", "MarkStep", "aten::nonzero"}));
 }
 
-TEST_F(MetricsTest, TimedAddsItsLifetime) {
-  Metric metric("TestTimed", Unit::kTime);
+TEST_F(MetricsTest, EventsOfTheObserverAreCounted) {
   {
-    Timed timed(metric);
+    observer::Span span(observer::Phase::kUpload);
+    span.set_bytes(12);
     wait_a_little();
   }
   Metric::Data data;
-  ASSERT_TRUE(find_metric("TestTimed", &data));
+  ASSERT_TRUE(find_metric("TransferToDeviceTime", &data));
+  EXPECT_EQ(data.total_samples, 1);
   EXPECT_GE(data.accumulator, 1e6);
-  EXPECT_FALSE(find_metric("TestAbsent", &data));
+  ASSERT_TRUE(find_metric("OutboundData", &data));
+  EXPECT_EQ(data.accumulator, 12);
+  EXPECT_FALSE(find_metric("InboundData", &data));
 }
 
 TEST_F(MetricsTest, ThreadsLoseNothing) {

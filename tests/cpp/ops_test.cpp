@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "ir/graph.h"
+#include "ops/registry.h"
 #include "ops/tables.h"
 
 namespace torch_xla {
@@ -89,6 +90,8 @@ TEST(OpTables, RowsAreComplete) {
       bool library = !op.body && op.infer;
       EXPECT_TRUE(op.kind == OpKind::kPointwise ? pointwise : op.kind == OpKind::kComposite ? composite : library) << op.name;
       EXPECT_EQ(find_op(op.name), &op);
+      EXPECT_TRUE(!op.if_none || get_op(op.if_none).kind == op.kind) << op.name;
+      EXPECT_TRUE(op.kind == OpKind::kLibrary || (!op.out_form && !op.kernel_layout)) << op.name;
     }
   }
   EXPECT_GT(names.size(), 300u);

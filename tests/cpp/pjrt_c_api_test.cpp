@@ -78,6 +78,9 @@ TEST(PjrtCApi, Devices) {
   STRUCT(DeviceGetDescription, PJRT_Device_GetDescription_Args);
   FIELD(DeviceGetDescription, device, PJRT_Device_GetDescription_Args, device);
   FIELD(DeviceGetDescription, description, PJRT_Device_GetDescription_Args, device_description);
+  STRUCT(DeviceDescriptionId, PJRT_DeviceDescription_Id_Args);
+  FIELD(DeviceDescriptionId, description, PJRT_DeviceDescription_Id_Args, device_description);
+  FIELD(DeviceDescriptionId, id, PJRT_DeviceDescription_Id_Args, id);
   STRUCT(DeviceDescriptionKind, PJRT_DeviceDescription_Kind_Args);
   FIELD(DeviceDescriptionKind, description, PJRT_DeviceDescription_Kind_Args, device_description);
   FIELD(DeviceDescriptionKind, kind, PJRT_DeviceDescription_Kind_Args, device_kind);

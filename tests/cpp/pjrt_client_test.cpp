@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/pjrt/executable.h"
+#include "ops/registry.h"
 
 namespace torch_xla::pjrt {
 namespace {
@@ -30,7 +31,7 @@ class PjrtClient : public ::testing::Test {
     }
   }
   EngineBufferRef upload(const Type& type, const void* data, const Dims& strides = {}) {
-    return std::make_shared<PjrtBuffer>(type, client_->upload(type, strides, data), count_);
+    return std::make_shared<PjrtBuffer>(type, client_->upload(0, type, strides, data), count_);
   }
   template <typename T>
   std::vector<T> read(const EngineBufferRef& buffer) {
@@ -54,7 +55,7 @@ class PjrtClient : public ::testing::Test {
     }
     Signature signature(graph, std::move(aliases));
     signature.outputs = std::move(outputs);
-    return std::make_unique<PjrtExecutable>(client_->compile(mlir), std::move(signature), mlir, count_);
+    return std::make_unique<PjrtExecutable>(client_->compile(0, mlir), std::move(signature), mlir, count_);
   }
   // x + s; the parameter may be given away.
   std::unique_ptr<PjrtExecutable> add_number() {
@@ -83,7 +84,7 @@ class PjrtClient : public ::testing::Test {
   }
 
   ClientRef client_ = open_client();
-  MemoryCount count_;
+  MemoryCount count_{0};
 };
 
 TEST_F(PjrtClient, Transfers) {
@@ -106,7 +107,7 @@ TEST_F(PjrtClient, EachTypeKeepsItsBits) {
     if (size_t size = item_size(dtype)) {
       Type type{dtype, {static_cast<int64_t>(sizeof(data) / size)}};
       uint64_t back[2] = {};
-      client_->download(client_->upload(type, {}, data), type, back);
+      client_->download(client_->upload(0, type, {}, data), type, back);
       EXPECT_EQ(back[0], data[0]) << dtype_name(dtype);
       EXPECT_EQ(back[1], data[1]) << dtype_name(dtype);
     }
@@ -137,7 +138,7 @@ TEST_F(PjrtClient, DonatedMemoryIsTaken) {
 TEST_F(PjrtClient, AdoptedMemory) {
   alignas(64) float data[2] = {1, 2};
   std::atomic<int> releases{0};
-  auto adopt = [&] { return std::make_shared<PjrtBuffer>(kPair, client_->adopt(kPair, data, [&releases] { ++releases; }), count_); };
+  auto adopt = [&] { return std::make_shared<PjrtBuffer>(kPair, client_->adopt(0, kPair, data, [&releases] { ++releases; }), count_); };
   EngineBufferRef x = adopt();
   EXPECT_EQ(read<float>(x), (std::vector<float>{1, 2}));
   auto executable = add_number();
@@ -155,7 +156,7 @@ TEST_F(PjrtClient, AdoptedMemory) {
 
 TEST_F(PjrtClient, SerializedProgramsRun) {
   auto executable = add_number();
-  std::string bytes = client_->serialize(client_->compile(executable->text()));
+  std::string bytes = client_->serialize(client_->compile(0, executable->text()));
   ASSERT_FALSE(bytes.empty());
   Graph graph;
   graph.add_parameter(kPair);
@@ -194,7 +195,7 @@ TEST_F(PjrtClient, MatrixProduct) {
 
 TEST_F(PjrtClient, BadProgramsAreErrors) {
   try {
-    client_->compile("module { func.func public @main() -> tensor<f32> { %0 = stablehlo.nonsense } }");
+    client_->compile(0, "module { func.func public @main() -> tensor<f32> { %0 = stablehlo.nonsense } }");
     FAIL();
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("compiling a program"), std::string::npos) << error.what();
@@ -205,12 +206,14 @@ TEST_F(PjrtClient, BadProgramsAreErrors) {
 // ---- Without a plugin ----
 TEST(PjrtAliases, FollowUpdatesToTheirWeights) {
   // Momentum: m2 = 0.9 m + g; w2 = w - m2. The gradient's type is the same, but it is not given away.
-  Graph graph = parse_graph(R"(graph(%0: f32[4], %1: f32[4], %2: f32[4], %3: f32[2]) {
+  Graph graph = parse_graph(
+      R"(graph(%0: f32[4], %1: f32[4], %2: f32[4], %3: f32[2]) {
     %4: f32[4] = add(%1, %2)
     %5: f32[4] = subtract(%0, %4)
     %6: f32[2] = negate(%3)
     return %4, %5, %6, %5, %2
-  })");
+  })",
+      find_op);
   EXPECT_EQ(choose_aliases(graph, {true, true, false, false}), (std::vector<int32_t>{1, 0, -1, -1}));
   EXPECT_EQ(choose_aliases(graph, {false, true, false, true}), (std::vector<int32_t>{-1, 0, -1, 2}));
   EXPECT_EQ(choose_aliases(graph, {}), (std::vector<int32_t>{-1, -1, -1, -1}));

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <fstream>
 
@@ -103,15 +104,15 @@ class FakeClient : public ::testing::Test {
     client_.reset();
     EXPECT_EQ(live_objects(), before_);
   }
-  EngineBufferRef upload() {
+  EngineBufferRef upload(int device = 0) {
     const float data[4] = {1, 2, 3, 4};
-    return std::make_shared<PjrtBuffer>(kType, client_->upload(kType, {}, data), count_);
+    return std::make_shared<PjrtBuffer>(kType, client_->upload(device, kType, {}, data), counts_[device]);
   }
-  void compile() {
+  void compile(int device = 0) {
     Graph graph;
     graph.outputs = {graph.add_parameter(kType), graph.add_scalar(DType::F64)};
     graph.scalars.clear();
-    executable_ = std::make_unique<PjrtExecutable>(client_->compile(kProgram), Signature(graph, {-1}), kProgram, count_);
+    executable_ = std::make_unique<PjrtExecutable>(client_->compile(device, kProgram), Signature(graph, {-1}), kProgram, counts_[device]);
   }
   std::vector<float> read(const EngineBufferRef& buffer) {
     std::vector<float> values(4);
@@ -127,7 +128,7 @@ class FakeClient : public ::testing::Test {
 
   int before_ = live_objects();
   ClientRef client_ = Client::create(Plugin::load(kFake));
-  MemoryCount count_;
+  std::array<MemoryCount, 2> counts_{MemoryCount(0), MemoryCount(1)};
   std::unique_ptr<PjrtExecutable> executable_;
   const std::vector<float> expected_{1, 2, 3, 4};
 };
@@ -146,7 +147,7 @@ TEST_F(FakeClient, EqualNumbersAreUploadedOnce) {
   graph.outputs = {graph.add_parameter(kType), graph.add_scalar(DType::F64)};
   graph.add_scalar(DType::F64);
   graph.add_scalar(DType::F64);
-  executable_ = std::make_unique<PjrtExecutable>(client_->compile(kProgram), Signature(graph, {-1}), kProgram, count_);
+  executable_ = std::make_unique<PjrtExecutable>(client_->compile(0, kProgram), Signature(graph, {-1}), kProgram, counts_[0]);
   EngineBufferRef input = upload();
   auto live_after = [&](std::vector<uint64_t> numbers) {
     RunArgs args = args_for(input);
@@ -168,11 +169,12 @@ TEST_F(FakeClient, AdoptedMemoryIsReleasedAtOnce) {
   float data[4] = {1, 2, 3, 4};
   int releases = 0;
   {
-    PjrtBuffer buffer(kType, client_->adopt(kType, data, [&releases] { ++releases; }), count_);
+    PjrtBuffer buffer(kType, client_->adopt(0, kType, data, [&releases] { ++releases; }), counts_[0]);
     EXPECT_EQ(releases, 1);
   }
   fail_next("upload", c::ErrorCode::kInternal);
-  expect_error(ErrorKind::Runtime, {"copying a tensor to the device"}, [&] { client_->adopt(kType, data, [&releases] { ++releases; }); });
+  expect_error(
+      ErrorKind::Runtime, {"copying a tensor to the device"}, [&] { client_->adopt(0, kType, data, [&releases] { ++releases; }); });
   EXPECT_EQ(releases, 1);
 }
 
@@ -198,7 +200,24 @@ TEST_F(FakeClient, RunsFailAndTheNextOneWorks) {
   executable_->run(args);
   ASSERT_EQ(args.outputs.size(), 2u);
   EXPECT_EQ(read(args.outputs[0]), expected_);
-  EXPECT_EQ(count_.info().bytes_used, 16 + 16 + 8);
+  EXPECT_EQ(counts_[0].info().bytes_used, 16 + 16 + 8);
+}
+
+TEST_F(FakeClient, ProgramsRunOnTheDeviceThatTheyAreCompiledFor) {
+  EXPECT_EQ(client_->num_devices(), 2);
+  EXPECT_NE(client_->fingerprint(0), client_->fingerprint(1));
+  compile(1);
+  RunArgs args = args_for(upload(1));
+  EXPECT_EQ(args.inputs[0]->device(), 1);
+  executable_->run(args);
+  EXPECT_EQ(args.outputs[0]->device(), 1);
+  EXPECT_EQ(read(args.outputs[0]), expected_);
+  EXPECT_EQ(counts_[0].info().bytes_used, 0);
+  EXPECT_GT(counts_[1].info().bytes_used, 0);
+  expect_error(ErrorKind::Runtime, {"running a program", "another device"}, [&] {
+    RunArgs foreign = args_for(upload(0));
+    executable_->run(foreign);
+  });
 }
 
 } // namespace

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "passes/compose.h"
+#include "ir/view.h"
 
 namespace torch_xla::testing {
 

@@ -18,6 +18,7 @@
 #include "ir/builder.h"
 #include "ir/cursor.h"
 #include "ir/promote.h"
+#include "ops/registry.h"
 #include "ops/tables.h"
 
 namespace torch_xla::testing {

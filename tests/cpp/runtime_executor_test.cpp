@@ -39,21 +39,21 @@ Run make_run(std::shared_ptr<Executable> executable, std::vector<BufferRef> inpu
   run.donated.resize(inputs.size());
   run.inputs = std::move(inputs);
   run.outputs = {std::make_shared<Buffer>(kType, Dims())};
-  run.describe = [](int32_t location) { return str("\nline ", location); };
+  run.describe = [](std::span<const int64_t>, int32_t location) { return str("\nline ", location); };
   return run;
 }
 
 BufferRef enqueue(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> body) {
   Run run = make_run(std::make_shared<FunctionProgram>(std::move(body)), std::move(inputs));
   BufferRef output = run.outputs[0];
-  Executor::get().enqueue(std::move(run));
-  Executor::get().wait_for_room();
+  Executor::get(0).enqueue(std::move(run));
+  Executor::get(0).wait_for_room();
   return output;
 }
 
 EngineBufferRef make_payload() {
   static const float data[4] = {};
-  return cpu_engine().upload(kType, {}, data);
+  return cpu_engine().upload(0, kType, {}, data);
 }
 
 void fill(RunArgs& args) {
@@ -70,8 +70,8 @@ TEST(Executor, RunsInOrder) {
     }));
   }
   EXPECT_NE(outputs.back()->wait(), nullptr);
-  Executor::get().drain();
-  EXPECT_TRUE(Executor::get().idle());
+  Executor::get(0).drain();
+  EXPECT_TRUE(Executor::get(0).idle());
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(order[i], i);
     EXPECT_EQ(outputs[i]->state(), Buffer::State::kReady);
@@ -96,7 +96,7 @@ TEST(Executor, HoldsBackTheRecorder) {
   EXPECT_EQ(queued.load(), Executor::kMaxQueued);
   go = true;
   recorder.join();
-  Executor::get().drain();
+  Executor::get(0).drain();
 }
 
 TEST(Executor, ErrorsReachWhoeverAsksFirst) {
@@ -111,10 +111,10 @@ TEST(Executor, ErrorsReachWhoeverAsksFirst) {
       EXPECT_EQ(e.kind(), ErrorKind::Value);
     }
   }
-  EXPECT_NO_THROW(Executor::get().drain()); // the reads have told
+  EXPECT_NO_THROW(Executor::get(0).drain()); // the reads have told
   enqueue({}, [](RunArgs&) { throw StepError(ErrorKind::Value, "bad step", 7); });
-  EXPECT_THROW(Executor::get().drain(), UserError);
-  EXPECT_NO_THROW(Executor::get().drain());
+  EXPECT_THROW(Executor::get(0).drain(), UserError);
+  EXPECT_NO_THROW(Executor::get(0).drain());
   EXPECT_NO_THROW(enqueue({}, fill)->wait());
 }
 
@@ -129,7 +129,7 @@ TEST(Executor, DonationTakesThePayload) {
   run.donated = {true};
   run.outputs = {std::make_shared<Buffer>(kType, Dims())};
   BufferRef output = run.outputs[0];
-  Executor::get().enqueue(std::move(run));
+  Executor::get(0).enqueue(std::move(run));
   EXPECT_NE(output->wait()->host_pointer(), nullptr);
   EXPECT_THROW(input->wait(), UserError); // its memory is gone
 }
@@ -143,7 +143,7 @@ TEST(Executor, FailedRunsGiveBackWhatTensorsHeld) {
     run.donated = run.restored = {true};
     run.replaced = {kept};
     BufferRef output = run.outputs[0];
-    Executor::get().enqueue(std::move(run));
+    Executor::get(0).enqueue(std::move(run));
     return output;
   };
   EXPECT_THROW(replace([](RunArgs&) { throw UserError(ErrorKind::Value, "bad step"); })->wait(), UserError);
@@ -161,7 +161,7 @@ TEST(Executor, FailedRunsGiveBackWhatTensorsHeld) {
   std::swap(before, intact);
   EXPECT_NO_THROW(replace(fill)->wait());
   EXPECT_EQ(kept->buffer, nullptr);
-  Executor::get().drain();
+  Executor::get(0).drain();
 }
 
 // Runs until it is told to end, or cancelled.
@@ -184,38 +184,38 @@ TEST(Executor, CancelledRunsFailAndNobodyIsTold) {
     EXPECT_EQ(output->wait_for_end(), Buffer::State::kFailed);
     EXPECT_FALSE(output->has_news());
   }
-  EXPECT_NO_THROW(Executor::get().drain());
+  EXPECT_NO_THROW(Executor::get(0).drain());
   EXPECT_NO_THROW(enqueue({}, fill)->wait());
   EXPECT_THROW(enqueue({outputs[0]}, fill)->wait(), UserError); // what it costs later is told
-  EXPECT_NO_THROW(Executor::get().drain());
+  EXPECT_NO_THROW(Executor::get(0).drain());
 }
 
 TEST(Executor, ErrorsAreToldAsSoonAsTheyAreKnown) {
-  EXPECT_NO_THROW(Executor::get().check_news());
+  EXPECT_NO_THROW(Executor::get(0).check_news());
   BufferRef failed = enqueue({}, [](RunArgs&) { throw UserError(ErrorKind::Value, "bad step"); });
   failed->wait_for_end();
   EXPECT_TRUE(failed->has_news());
-  EXPECT_THROW(Executor::get().check_news(), UserError);
+  EXPECT_THROW(Executor::get(0).check_news(), UserError);
   EXPECT_FALSE(failed->has_news());
-  EXPECT_NO_THROW(Executor::get().check_news());
+  EXPECT_NO_THROW(Executor::get(0).check_news());
 }
 
 TEST(Executor, TheEndOfTheProcessDoesNotWaitForEver) {
   using std::chrono::milliseconds;
-  EXPECT_TRUE(Executor::get().finish(milliseconds(0)));
+  EXPECT_TRUE(Executor::finish(milliseconds(0)));
   std::atomic<bool> go{false};
   enqueue({}, [&](RunArgs& args) { run_long(args, go); });
-  EXPECT_TRUE(Executor::get().finish(milliseconds(1))); // cancels
+  EXPECT_TRUE(Executor::finish(milliseconds(1))); // cancels
   enqueue({}, [&](RunArgs& args) {
     while (!go) {
       std::this_thread::sleep_for(milliseconds(1));
     }
     fill(args);
   });
-  EXPECT_FALSE(Executor::get().finish(milliseconds(1))); // hangs
+  EXPECT_FALSE(Executor::finish(milliseconds(1))); // hangs
   go = true;
-  EXPECT_TRUE(Executor::get().finish(std::chrono::seconds(60)));
-  Executor::get().drain();
+  EXPECT_TRUE(Executor::finish(std::chrono::seconds(60)));
+  Executor::get(0).drain();
 }
 
 // A program whose device goes on by itself: `end` is the wait for it.
@@ -238,7 +238,7 @@ class AsynchronousProgram final : public FunctionProgram {
 BufferRef enqueue_asynchronous(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> body, std::function<void()> end) {
   Run run = make_run(std::make_shared<AsynchronousProgram>(std::move(body), std::move(end)), std::move(inputs));
   BufferRef output = run.outputs[0];
-  Executor::get().enqueue(std::move(run));
+  Executor::get(0).enqueue(std::move(run));
   return output;
 }
 
@@ -270,9 +270,9 @@ TEST(Executor, ErrorsOfTheDeviceFailTheOutputs) {
   BufferRef other = enqueue_asynchronous({}, fill, [] {});
   EXPECT_NO_THROW(other->wait());
   EXPECT_THROW(failed->wait(), UserError);
-  EXPECT_NO_THROW(Executor::get().drain()); // the read has told
+  EXPECT_NO_THROW(Executor::get(0).drain()); // the read has told
   EXPECT_THROW(enqueue({failed}, fill)->wait(), UserError);
-  Executor::get().drain();
+  Executor::get(0).drain();
 }
 
 TEST(Executor, WaitsPollForSignals) {

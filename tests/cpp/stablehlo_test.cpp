@@ -6,11 +6,12 @@
 #include <sstream>
 
 #include "cpu_time.h"
-#include "engine/pjrt/stablehlo.h"
-#include "engine/pjrt/stablehlo/view_plan.h"
+#include "ops/registry.h"
 #include "passes/passes.h"
 #include "random_views.h"
 #include "row_cases.h"
+#include "stablehlo/view_plan.h"
+#include "stablehlo/writer.h"
 
 namespace torch_xla {
 namespace {
@@ -128,7 +129,7 @@ TEST(StableHlo, Texts) {
 // ---- The module ----
 
 TEST(StableHlo, AliasesAndSourceLines) {
-  Graph graph = parse_graph("graph(%0: f32[4], %1: f32[4]) {\n  %2: f32[4] = add(%0, %1)\n  return %2\n}\n");
+  Graph graph = parse_graph("graph(%0: f32[4], %1: f32[4]) {\n  %2: f32[4] = add(%0, %1)\n  return %2\n}\n", find_op);
   graph.nodes[0].location = 3;
   auto location = [](int32_t index) { return index == 3 ? std::string("a \"b\".py:12 in forward") : std::string(); };
   const int32_t aliases[] = {-1, 0};

@@ -39,10 +39,10 @@ HostTensor download(Engine& engine, const EngineBuffer& buffer) {
 
 std::vector<HostTensor> run(
     Engine& engine, const Graph& trace, const std::vector<HostTensor>& inputs, const std::vector<uint64_t>& scalars) {
-  auto executable = engine.compile(engine.lower(trace));
+  auto executable = engine.compile_trace(trace);
   RunArgs args;
   for (const HostTensor& t : inputs) {
-    args.inputs.push_back(engine.upload(t.type, {}, t.data.data()));
+    args.inputs.push_back(engine.upload(0, t.type, {}, t.data.data()));
   }
   args.donated.assign(inputs.size(), false);
   args.scalars = scalars;

@@ -4,7 +4,7 @@
 #include <random>
 #include <thread>
 
-#include "engine/cpu/pool.h"
+#include "engine/cpu/memory/pool.h"
 #include "runtime/executor.h"
 
 namespace torch_xla {
@@ -23,7 +23,7 @@ void on_threads(int count, Work work) {
 
 // Blocks of all sizes, with a mark at both ends that nobody else may overwrite.
 void use_pool(int seed) {
-  cpu::Pool& pool = cpu::Pool::get();
+  cpu::Pool& pool = cpu::Pool::get(0);
   std::mt19937 random(static_cast<unsigned>(seed));
   std::vector<std::pair<char*, size_t>> held;
   for (int i = 0; i < 20000; ++i) {
@@ -50,14 +50,14 @@ void use_pool(int seed) {
 }
 
 TEST(Threads, BlocksOfThePoolStayWhole) {
-  int64_t before = cpu::Pool::get().bytes_used();
+  int64_t before = cpu::Pool::get(0).bytes_used();
   on_threads(4, use_pool);
-  EXPECT_EQ(cpu::Pool::get().bytes_used(), before);
+  EXPECT_EQ(cpu::Pool::get(0).bytes_used(), before);
 }
 
 class Number final : public EngineBuffer {
  public:
-  explicit Number(int v) : EngineBuffer({DType::I32, {}}, {}), value(v) {}
+  explicit Number(int v) : EngineBuffer({DType::I32, {}}, {}, 0), value(v) {}
   void* host_pointer() const override {
     return const_cast<int*>(&value);
   }
@@ -93,9 +93,9 @@ void count_by_runs(int /*thread*/) {
     last = run.outputs[0];
     {
       std::lock_guard<std::mutex> lock(recording);
-      Executor::get().enqueue(std::move(run));
+      Executor::get(0).enqueue(std::move(run));
     }
-    Executor::get().wait_for_room();
+    Executor::get(0).wait_for_room();
     if (i % 50 == 0) {
       BufferReader reader(last);
       ASSERT_EQ(static_cast<Number&>(*reader->wait()).value, i);
@@ -105,7 +105,7 @@ void count_by_runs(int /*thread*/) {
 
 TEST(Threads, EachGetsTheResultsOfItsRuns) {
   on_threads(4, count_by_runs);
-  Executor::get().drain();
+  Executor::get(0).drain();
 }
 
 } // namespace

@@ -4,6 +4,7 @@ python -m tests.fuzz.check --kinds modules,indexing --first 0 --programs 1000 --
 """
 
 import argparse
+import os
 import sys
 import warnings
 
@@ -12,6 +13,8 @@ import tqdm
 import torch_xla
 from tests.fuzz import play
 from tests.fuzz.kinds import Kind, KINDS
+
+os.environ.setdefault("XLA_VERIFY", "1")  # the rules of graphs and schedules are checked
 
 
 def find_difference(kind: Kind, lines: list[str]) -> str | None:

@@ -4,6 +4,7 @@ import random
 
 FLOATS = ["float32", "float64", "bfloat16", "float16"]
 INTEGERS = ["int64", "int32", "int16", "int8", "uint8"]
+NUMBERS = ["0", "1", "-1", "2", "3", "0.5", "-1.5", "2.0", "True", "False", "0.1"]
 
 
 class Draw(random.Random):
@@ -23,10 +24,15 @@ class Draw(random.Random):
         """Sizes in [low, high] of `rank` (0 to 4 if None) dims."""
         return tuple(self.randint(low, high) for _ in range(self.randint(0, 4) if rank is None else rank))
 
-    def tensor(self, shape: tuple, dtype: str = "float32", grad: bool = False, dense: bool = False) -> str:
-        """Adds an input to the program. Returns an expression of this shape: it or, unless `dense`, a view of it."""
+    def tensor(
+        self, shape: tuple, dtype: str = "float32", grad: bool = False, dense: bool = False, prefix: str = "x"
+    ) -> str:
+        """Adds an input to the program. Returns an expression of this shape: it or, unless `dense`, a view of it.
+
+        Inputs whose `prefix` begins with `_` are not compared.
+        """
         stored, view = (shape, "") if dense or self.maybe(0.6) else self._layout(shape)
-        name = f"x{self._inputs}"
+        name = f"{prefix}{self._inputs}"
         self._inputs += 1
         self.lines.append(f"{name} = make_input({self.randrange(1 << 30)}, {stored}, {dtype!r}, {grad})")
         return name + view
@@ -57,4 +63,11 @@ class Draw(random.Random):
 
     def number(self) -> str:
         """A Python number as text."""
-        return self.choice(["0", "1", "-1", "2", "3", "0.5", "-1.5", "2.0", "True", "False", "0.1"])
+        return self.choice(NUMBERS)
+
+
+def without_zeros(divisor: str) -> str:
+    """For integer divisions in place: when eager's meets a zero it has written some elements already."""
+    if divisor in NUMBERS:
+        return divisor if float(eval(divisor)) else "3"
+    return f"torch.where({divisor} == 0, 1, {divisor})"

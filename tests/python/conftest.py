@@ -25,6 +25,10 @@ if "XLA_PERSISTENT_CACHE_PATH" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["XLA_PERSISTENT_CACHE_PATH"], ignore_errors=True)
 
 
+# The rules of graphs and schedules are checked, also in the programs that tests start.
+os.environ.setdefault("XLA_VERIFY", "1")
+
+
 def pytest_addoption(parser):
     """--shuffle."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")

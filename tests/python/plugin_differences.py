@@ -12,6 +12,7 @@ COMPILES_EACH = (
     "each program compiles anew, for a time that XLA's compiler makes too long; views and threads stand for all"
 )
 FUSES_ITSELF = "the pairs test the embedded engine's code generator"
+OWN_STEPS = "a plugin tells nothing of the steps of its programs"
 
 # By the test's name with its parameters. Tests of values that only ATen's kernels check have the marker checks_values.
 DIFFERENCES = {
@@ -26,6 +27,9 @@ DIFFERENCES = {
     "test_ldexp": dict.fromkeys(["float32", "float64", "bfloat16"], DENORMALS),
     "test_quotients_that_overflow": {"": DENORMALS},
     "test_conversions_of_fused_values": dict.fromkeys(["bool", "int32", "int64"], OUT_OF_RANGE),
+    "test_the_steps_of_a_run_lie_within_it": {"": OWN_STEPS},
+    "test_steps_name_the_line_of_the_run_at_hand": {"": OWN_STEPS},
+    "test_the_stages_of_the_schedule_are_passes_too": {"": OWN_STEPS},
     "test_all_pairs_that_choose": {"": FUSES_ITSELF},
     "test_pairs": dict.fromkeys(["float32", "float64", "bfloat16", "int64"], FUSES_ITSELF),
     "test_pairs_over_two_operands": {"": FUSES_ITSELF},

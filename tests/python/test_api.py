@@ -43,7 +43,7 @@ def test_devices():
 
 @pytest.mark.parametrize("call", [torch_xla.device, xm.xla_device, torch.xla.set_device])
 def test_device_that_does_not_exist(call):
-    with pytest.raises(RuntimeError, match="device index 7 does not exist: there are 1 xla devices"):
+    with pytest.raises(RuntimeError, match="device index 7 does not exist: there is one xla device, xla:0"):
         call(7)
 
 

@@ -26,6 +26,7 @@ NUMBERS = [
     float("nan"),
     3.7,
     2**31,
+    2**63,
     -(2**40),
     True,
 ]
@@ -248,6 +249,7 @@ EMPTY = {
     "scatter": lambda d: zeros(d, 0, 3).scatter(0, zeros(d, 1, 3, dtype=torch.long), 1),
     "scatter_add": lambda d: zeros(d, 0, 3).scatter_add(0, zeros(d, 1, 3, dtype=torch.long), zeros(d, 1, 3)),
     "no_indices": lambda d: zeros(d, 0, 3)[whole(d)],
+    "cumsum_of_booleans": lambda d: zeros(d, 0, 3, dtype=torch.bool).cumsum_(0),
     "pixel_unshuffle": lambda d: functional.pixel_unshuffle(zeros(d, 0, 1, 4, 4), 2),
     "pixel_unshuffle_channels": lambda d: functional.pixel_unshuffle(zeros(d, 1, 0, 4, 4), 2),
     "pixel_shuffle": lambda d: functional.pixel_shuffle(zeros(d, 0, 4, 2, 2), 2),
@@ -268,6 +270,10 @@ REFUSED = {
     "set_negative_offset": lambda d: zeros(d, 0).set_(zeros(d, 6).untyped_storage(), -2, (2,), (1,)),
     "set_negative_size": lambda d: zeros(d, 0).set_(zeros(d, 6).untyped_storage(), 2, (-2,), (1,)),
     "as_strided_negative": lambda d: zeros(d, 6).as_strided((2,), (-1,), 3),
+    "index_copy_by_int32": lambda d: zeros(d, 3).index_copy(0, whole(d, 1).int(), zeros(d, 1)),
+    "index_select_of_no_rows": lambda d: zeros(d, 0, 3).index_select(0, whole(d, 0, 0)),
+    "index_select_out_of_no_rows": lambda d: torch.index_select(zeros(d, 0, 3), 0, whole(d, 0, 0), out=zeros(d, 0)),
+    "amax_out_dtype": lambda d: torch.amax(zeros(d, 0, 3), 0, out=zeros(d, 3, dtype=torch.bool)),
     "dropout_above_1": lambda d: torch.native_dropout(zeros(d, 2), 1.5, True),
     "dropout_below_0": lambda d: torch.native_dropout(zeros(d, 2), -0.5, True),
 }
@@ -275,9 +281,10 @@ REFUSED = {
 
 @pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
 def test_refused_as_in_eager(device, call):
-    with pytest.raises(RuntimeError):
-        call("cpu")
-    check(call, "call")
+    for d in ("cpu", device):
+        with pytest.raises(RuntimeError) as told:
+            call(d)
+        assert told.type is RuntimeError
 
 
 def test_lbfgs_on_one_number(device):

@@ -1,13 +1,18 @@
-"""Environment variables: one parser, clear errors, and a page that lists them all."""
+"""Environment variables: one table, one parser, clear errors, and a page that lists them all."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import torch_xla
+from torch_xla.core import xla_env_vars
 
 ROOT = Path(__file__).resolve().parents[2]
+table = torch_xla._XLAC._env_variables
 USE = """
 import torch, torch_xla
 def use():
@@ -23,6 +28,7 @@ for _ in range(2):  # the second try tells the same
         print(f"{type(error).__name__}: {error}".splitlines()[0])
 print((torch.ones(2) + 1).tolist())
 """
+SHARE = "PJRT_ALLOCATOR_FRACTION"
 SWITCH = "it can be 1, true, yes or on, or 0, false, no or off"
 
 
@@ -50,11 +56,9 @@ def test_what_is_no_switch(monkeypatch, value):
 
 @pytest.mark.parametrize("value", ["0", "1.5", "-0.5", "x", "0.5x", "nan", "inf"])
 def test_what_is_no_share(monkeypatch, value):
-    monkeypatch.setenv("XLA_TEST_SHARE", value)
-    with pytest.raises(
-        ValueError, match=f"XLA_TEST_SHARE={value} is not understood; it can be a number over 0, at most 1"
-    ):
-        torch_xla._XLAC._env_share("XLA_TEST_SHARE", 1.0)
+    monkeypatch.setenv(SHARE, value)
+    with pytest.raises(ValueError, match=f"{SHARE}={value} is not understood; it can be a number over 0, at most 1"):
+        torch_xla._XLAC._env_share(SHARE)
 
 
 def test_debug_file_that_cannot_be_written(run_python, tmp_path):
@@ -83,6 +87,52 @@ def test_empty_is_not_set(run_python):
     assert run_python(USE, **empty).splitlines() == ["[-1.0, -1.0]"] * 2 + ["[2.0, 2.0]"]
 
 
+# ---- The table ----
+def test_the_table_is_printed_with_what_is_set(tmp_path):
+    values = {"XLA_DEBUG": "3", "XLA_LAZY": "maybe", "XLA_SYNC_WAIT": ""}
+    run = [sys.executable, "-m", "torch_xla.env"]
+    out = subprocess.run(
+        run, env={**os.environ, **values}, capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+    blocks = {re.match(r"\w+", block)[0]: block.splitlines() for block in out.split("\n\n")}
+    assert blocks["XLA_DEBUG"] == [
+        "XLA_DEBUG=3",
+        "    prints more and more",
+        "    a whole number from 0 to 5; default: 0",
+        "    read by src/core/env.cpp",
+    ]
+    assert blocks["XLA_LAZY"][-1] == (f"    ERROR: the environment variable XLA_LAZY=maybe is not understood; {SWITCH}")
+    assert blocks["XLA_SYNC_WAIT"][0] == "XLA_SYNC_WAIT=" and len(blocks["XLA_SYNC_WAIT"]) == 4
+    assert blocks["XLA_DEBUG_FILE"][0] == "XLA_DEBUG_FILE"
+    assert blocks.keys() > {row["name"] for row in table()}
+
+
+def test_each_default_is_understood(monkeypatch):
+    for row in table():
+        if not row["default"].startswith(("XLA's", "on in debug builds")):  # no text of the variable
+            monkeypatch.setenv(row["name"], row["default"])
+    assert [row["problem"] for row in table() if row["problem"]] == []
+
+
+def test_what_the_original_had_is_read_or_listed_as_ignored():
+    names = {value for name, value in vars(xla_env_vars).items() if name.isupper()}
+    assert names == {"PJRT_DEVICE", "CPU_NUM_DEVICES", *torch_xla._XLAC._env_ignored()}
+
+
+def test_the_page_says_what_the_table_says():
+    page = (ROOT / "docs/environment.md").read_text()
+    rows = [
+        f"| `{row['name']}` | {row['accepts']} | {row['default']} | {row['purpose']} | {code(row['readers'])} |"
+        for row in table()
+    ]
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
+    assert ", ".join(f"`{name}`" for name in torch_xla._XLAC._env_ignored()) in " ".join(page.split())
+
+
+def code(readers: str) -> str:
+    return ", ".join(f"`{file}`" for file in readers.split(", "))
+
+
 def _sources() -> dict[str, str]:
     files = [*ROOT.glob("src/**/*.cpp"), *ROOT.glob("src/**/*.h"), *ROOT.glob("torch_xla/**/*.py")]
     return {str(file.relative_to(ROOT)): file.read_text() for file in files}
@@ -95,8 +145,12 @@ def test_all_variables_are_read_by_the_parser():
     assert [name for name, text in sources.items() if reads.search(text)] == ["torch_xla/utils/utils.py"]
 
 
-def test_page_lists_all_variables():
-    read = re.compile(r'(?:\b(?:find|text|flag|integer|share)|_env_(?:text|flag|share))\("([A-Z][A-Z_]+)"')
-    used = {name for text in _sources().values() for name in read.findall(text)}
-    rows = set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/environment.md").read_text(), re.MULTILINE))
-    assert rows == used - {"HOME"}
+def test_all_that_is_read_is_in_the_table_with_its_readers():
+    read = re.compile(r'(?:\bvariable|\b_env_(?:text|flag|share|is_set))\(\s*"([^"]+)"')
+    uses = sorted({(name, file) for file, text in _sources().items() for name in read.findall(text)})
+    assert uses == sorted((row["name"], file) for row in table() for file in row["readers"].split(", "))
+
+
+def test_a_name_without_a_row_is_no_variable():
+    with pytest.raises(RuntimeError, match="XLA_NOTHING has no row"):
+        torch_xla._XLAC._env_text("XLA_NOTHING")

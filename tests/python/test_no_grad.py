@@ -89,3 +89,17 @@ def test_a_view_written_without_gradient_mode(device):
     row.add_(torch.ones(2, device=device, requires_grad=True))
     base.sum().backward()
     assert base.requires_grad and row.requires_grad
+
+
+def test_new_data_of_a_view_that_was_written(device):
+    def gradient(d):
+        x = torch.ones((), device=d, requires_grad=True)
+        base = torch.zeros(1, 4, device=d)
+        view = base.unsqueeze(1)
+        view.copy_(x)
+        base.detach().zero_()  # the view's gradient function is out of date
+        view.data = torch.ones(1, 4, device=d)
+        view.sum().backward()
+        return x.grad.cpu()
+
+    assert torch.equal(gradient(device), gradient("cpu"))

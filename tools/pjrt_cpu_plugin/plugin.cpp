@@ -53,10 +53,9 @@ absl::StatusOr<std::unique_ptr<PJRT_Device>> wrap(xla::PjRtDevice* device) {
   return wrapped;
 }
 
-// Options: "cpu_device_count" (int64). Unknown ones are errors.
+// Options: "cpu_device_count" (int64), by default that of XLA_FLAGS=--xla_force_host_platform_device_count, or 1. Unknown ones are errors.
 absl::StatusOr<xla::CpuClientOptions> parse_options(const PJRT_NamedValue* options, size_t count) {
   xla::CpuClientOptions parsed;
-  parsed.cpu_device_count = 1;
   for (size_t i = 0; i < count; ++i) {
     absl::string_view name(options[i].name, options[i].name_size);
     if (name != "cpu_device_count" || options[i].type != PJRT_NamedValue_kInt64) {

@@ -9,7 +9,7 @@ def num_available_chips() -> int:
     Libraries choose the device by themselves where this is not 0. Being installed must not change what a program that
     runs on the CPU does, so the user has to have named the device.
     """
-    return _XLAC._xla_num_devices() if _XLAC._env_text("PJRT_DEVICE") else 0
+    return _XLAC._xla_num_devices() if _XLAC._env_is_set("PJRT_DEVICE") else 0
 
 
 num_available_devices = num_available_chips

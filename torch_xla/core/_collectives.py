@@ -272,10 +272,3 @@ def set_replication(device, devices: Sequence) -> None:
     """
     if len(devices) > _runtime.world_size():
         raise ValueError(f"replication over {list(devices)} needs {len(devices)} devices, and the run has 1")
-
-
-def xla_replication_devices(local_devices: Sequence) -> list[str]:
-    """The hardware behind `local_devices` for set_replication()."""
-    from . import xla_model
-
-    return xla_model.xla_real_devices(local_devices)

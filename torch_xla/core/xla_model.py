@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from .. import _api, _closures, _XLAC
+from .. import _api, _closures, _device_module, _XLAC
 from .. import runtime as _runtime
+from ..runtime import xla_device
 from ..utils.utils import for_each_instance_rewrite
 from ._collectives import (  # noqa: F401 (part of this module for its users)
     all_gather,
@@ -35,25 +36,10 @@ from ._collectives import (  # noqa: F401 (part of this module for its users)
     send,
     set_replication,
     xla_rendezvous,
-    xla_replication_devices,
 )
 
 
 # ---- Devices ----
-def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device:
-    """The n-th device, by default the current one.
-
-    Args:
-        n: index of the device.
-        devkind: kind of hardware; only "CPU" exists.
-
-    Raises RuntimeError if there is no such device.
-    """
-    if devkind is not None and not get_xla_supported_devices(devkind):
-        raise RuntimeError(f"there is no device of kind {devkind!r}; expected 'CPU'")
-    return _api.device(n)
-
-
 def get_xla_supported_devices(devkind: str | None = None, max_devices: int | None = None) -> list[str]:
     """Names of the devices, as `["xla:0"]`; empty if there is none of the kind `devkind`."""
     if devkind is not None and devkind != _runtime.device_type():
@@ -66,7 +52,12 @@ def xla_real_devices(devices: Sequence | None = None) -> list[str]:
     real = _api.real_devices()
     if devices is None:
         return real
-    return [real[torch.device(device).index or 0] for device in devices]
+    return [real[_device_module._get_device_index(device)] for device in devices]
+
+
+def xla_replication_devices(local_devices: Sequence) -> list[str]:
+    """The hardware behind `local_devices` for set_replication()."""
+    return xla_real_devices(local_devices)
 
 
 def xla_device_hw(device) -> str:
@@ -80,6 +71,11 @@ def xla_device_kind(device=None) -> str:
     return xla_device_hw(xla_device() if device is None else device).lower()
 
 
+def _name_of(device) -> str:
+    """The name of the device (string, torch.device or None, which is the current one)."""
+    return str(_api.device() if device is None else device)
+
+
 def is_xla_tensor(tensor: torch.Tensor) -> bool:
     """True if the tensor is on the device `xla`."""
     return tensor.device.type == "xla"
@@ -87,7 +83,7 @@ def is_xla_tensor(tensor: torch.Tensor) -> bool:
 
 def get_memory_info(device=None) -> dict[str, int]:
     """`bytes_used`, `bytes_limit` and `peak_bytes_used` of the device."""
-    return _XLAC._xla_memory_info("" if device is None else str(device))
+    return _XLAC._xla_memory_info(_name_of(device))
 
 
 # ---- This process among others ----
@@ -119,19 +115,19 @@ def master_print(*args, fd=None, local: bool = False, flush: bool = False) -> No
 
 # ---- Steps ----
 def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
-    """Runs everything that is pending, then the step closures. The same as torch_xla.sync()."""
+    """Runs everything that is pending on the current device, then the step closures. The same as torch_xla.sync()."""
     _api.sync(wait, reset_scope)
 
 
 def wait_device_ops(devices: Sequence = ()) -> None:
-    """Waits until all queued runs have ended. What is pending stays pending."""
+    """Waits until all queued runs of `devices` have ended, by default of all. What is pending stays pending."""
     _XLAC._xla_wait_device_ops([str(device) for device in devices])
 
 
 def unlazy(tensors: Sequence[torch.Tensor]) -> None:
-    """Computes the tensors now (and whatever else is pending)."""
-    if any(is_xla_tensor(tensor) for tensor in tensors):
-        _XLAC._xla_sync(True)
+    """Computes the tensors now (and whatever else is pending on their devices)."""
+    for device in sorted({tensor.device.index for tensor in tensors if is_xla_tensor(tensor)}):
+        _XLAC._xla_sync(device, True)
 
 
 def add_step_closure(closure: Callable, args: Sequence = (), run_async: bool = False) -> None:
@@ -176,25 +172,26 @@ def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 # ---- Random numbers ----
 def set_rng_state(seed: int, device=None) -> None:
-    """Sets the seed, or a state that get_rng_state() returned."""
-    _XLAC._xla_set_rng_state(seed & (2**64 - 1), (seed >> 64) & (2**64 - 1))
+    """Sets the device's seed, or a state that get_rng_state() returned."""
+    _XLAC._xla_set_rng_state(seed & (2**64 - 1), (seed >> 64) & (2**64 - 1), _name_of(device))
 
 
 def get_rng_state(device=None) -> int:
-    """The random state as one number, for set_rng_state(): the seed, if nothing was drawn since it was set."""
-    seed, offset = _XLAC._xla_get_rng_state()
+    """The device's random state as one number, for set_rng_state(): the seed, if nothing was drawn since it was set."""
+    seed, offset = _XLAC._xla_get_rng_state(_name_of(device))
     return offset << 64 | seed
 
 
 @contextlib.contextmanager
 def fork_rng(device=None, enabled: bool = True):
-    """Context manager that restores the random state at its end."""
-    state = get_rng_state()
+    """Context manager that restores the device's random state at its end."""
+    device = _name_of(device)
+    state = get_rng_state(device)
     try:
         yield
     finally:
         if enabled:
-            set_rng_state(state)
+            set_rng_state(state, device)
 
 
 # ---- Moving and saving data ----

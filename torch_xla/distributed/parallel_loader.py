@@ -73,14 +73,17 @@ class PerDeviceLoader:
         if self._items is None:
             self._items = self._loader._iterate(self._device)
         if self._batches and self._batches % self._loader.batches_per_execution == 0:
-            _api.sync()
+            self._sync()
         try:
             item = next(self._items)
         except StopIteration:
-            _api.sync()
+            self._sync()
             raise
         self._batches += 1
         return item
+
+    def _sync(self) -> None:
+        _api.sync_device(str(self._device), wait=False)
 
     def close(self) -> None:
         """Stops reading ahead."""

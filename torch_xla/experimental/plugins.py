@@ -89,18 +89,13 @@ class _CudaPlugin(_WheelPlugin):
         return super().library_path()
 
     def client_create_options(self) -> ClientOptions:
-        """Of the allocator, by the original's variables; XLA's own choice is 0.75 of the memory, taken at once.
-
-        PJRT_ALLOCATOR_FRACTION: share of the GPU's memory, over 0 and at most 1.
-        PJRT_ALLOCATOR_PREALLOCATE: 0 takes memory when it is needed.
-        PJRT_ALLOCATOR_CUDA_ASYNC: 1 uses CUDA's own allocator.
-        """
+        """Of the allocator, by the original's variables; where they are not set XLA chooses."""
         options: ClientOptions = {"platform_name": "cuda"}
-        if _XLAC._env_text("PJRT_ALLOCATOR_FRACTION"):
-            options["memory_fraction"] = _XLAC._env_share("PJRT_ALLOCATOR_FRACTION", 1.0)
-        if _XLAC._env_text("PJRT_ALLOCATOR_PREALLOCATE"):
-            options["preallocate"] = _XLAC._env_flag("PJRT_ALLOCATOR_PREALLOCATE", True)
-        if _XLAC._env_flag("PJRT_ALLOCATOR_CUDA_ASYNC", False):
+        if _XLAC._env_is_set("PJRT_ALLOCATOR_FRACTION"):
+            options["memory_fraction"] = _XLAC._env_share("PJRT_ALLOCATOR_FRACTION")
+        if _XLAC._env_is_set("PJRT_ALLOCATOR_PREALLOCATE"):
+            options["preallocate"] = _XLAC._env_flag("PJRT_ALLOCATOR_PREALLOCATE")
+        if _XLAC._env_flag("PJRT_ALLOCATOR_CUDA_ASYNC"):
             options["allocator"] = "cuda_async"
         return options
 
@@ -152,7 +147,7 @@ def default() -> DevicePlugin:
 
     Raises RuntimeError if it names none: the embedded engine is no plugin.
     """
-    name = _XLAC._env_text("PJRT_DEVICE", "CPU")
+    name = _XLAC._env_text("PJRT_DEVICE")
     if not (plugin := get(name)):
         raise RuntimeError(f"PJRT_DEVICE={name} is no plugin that is registered or installed")
     return plugin

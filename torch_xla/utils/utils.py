@@ -23,7 +23,7 @@ def getenv_as(name: str, type: Callable, defval=None):
     value = os.environ.get(name)
     if value is None:
         return defval
-    return _XLAC._env_flag(name, False) if type is bool else type(value)
+    return (value != "" and _XLAC._env_parse_flag(name, value)) if type is bool else type(value)
 
 
 def as_list(value) -> list:

@@ -1,10 +1,10 @@
-// The embedded engine: memory from the pool, programs from the compiler.
+// The embedded engine: memory from the devices' pools, programs from the compiler.
 #include <unistd.h>
 
 #include <cstring>
 
 #include "core/env.h"
-#include "engine/cpu/cpu_executable.h"
+#include "engine/cpu/program/cpu_executable.h"
 #include "engine/engine.h"
 #include "passes/passes.h"
 
@@ -16,6 +16,10 @@ class CpuEngine final : public Engine {
  public:
   CpuEngine() {
     set_kernel_cache_dir(env::cache_dir());
+  }
+
+  int num_devices() const override {
+    return env::cpu_num_devices();
   }
 
   Graph lower(const Graph& trace) const override {
@@ -30,17 +34,17 @@ class CpuEngine final : public Engine {
     return executable;
   }
 
-  EngineBufferRef upload(const Type& type, const Dims& strides, const void* data) override {
-    auto block = std::make_shared<Block>(static_cast<size_t>(type.nbytes()));
+  EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) override {
+    auto block = std::make_shared<Block>(Pool::get(device), static_cast<size_t>(type.nbytes()));
     if (type.nbytes() > 0) {
       std::memcpy(block->data(), data, static_cast<size_t>(type.nbytes()));
     }
-    return std::make_shared<CpuBuffer>(type, strides.empty() ? contiguous_strides(type.dims) : strides, std::move(block));
+    return make_buffer(device, type, strides, std::move(block));
   }
 
-  EngineBufferRef adopt(const Type& type, const Dims& strides, void* data, std::function<void()> release) override {
+  EngineBufferRef adopt(int device, const Type& type, const Dims& strides, void* data, std::function<void()> release) override {
     auto block = std::make_shared<Block>(data, release ? std::move(release) : [] {});
-    return std::make_shared<CpuBuffer>(type, strides.empty() ? contiguous_strides(type.dims) : strides, std::move(block));
+    return make_buffer(device, type, strides, std::move(block));
   }
 
   void download(const EngineBuffer& buffer, void* data) override {
@@ -53,18 +57,23 @@ class CpuEngine final : public Engine {
     return "CPU";
   }
 
-  NamedValues attributes() const override {
+  NamedValues attributes(int /*device*/) const override {
     return {{"kind", "cpu"}, {"num_cores", int64_t{sysconf(_SC_NPROCESSORS_ONLN)}}};
   }
 
-  EngineMemoryInfo memory_info() const override {
+  EngineMemoryInfo memory_info(int device) const override {
     int64_t limit = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-    const Pool& pool = Pool::get();
+    const Pool& pool = Pool::get(device);
     return {pool.bytes_used(), limit, pool.peak_bytes_used(), pool.bytes_reserved(), pool.peak_bytes_reserved()};
   }
 
-  void empty_cache() override {
-    Pool::get().empty_cache();
+  void empty_cache(int device) override {
+    Pool::get(device).empty_cache();
+  }
+
+ private:
+  static EngineBufferRef make_buffer(int device, const Type& type, const Dims& strides, BlockRef block) {
+    return std::make_shared<CpuBuffer>(type, strides.empty() ? contiguous_strides(type.dims) : strides, device, std::move(block));
   }
 };
 

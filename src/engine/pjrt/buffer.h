@@ -1,18 +1,21 @@
-// Buffers of a PJRT engine: row-major memory of the device, which the host cannot read.
+// Buffers of a PJRT engine: row-major memory of a device, which the host cannot read.
 #pragma once
 
 #include <unistd.h>
 
 #include <atomic>
-#include <memory>
 
 #include "engine/pjrt/client.h"
 
 namespace torch_xla::pjrt {
 
-// Bytes of live buffers, for plugins that do not count. Such are those of the CPU, which the host's memory limits.
+// Bytes of a device's live buffers, for plugins that do not count. Such are those of the CPU, which the host's memory limits.
 class MemoryCount {
  public:
+  explicit MemoryCount(int device) : device_(device) {}
+  int device() const {
+    return device_;
+  }
   void add(int64_t bytes) {
     int64_t now = used_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     int64_t peak = peak_.load(std::memory_order_relaxed);
@@ -25,15 +28,16 @@ class MemoryCount {
   }
 
  private:
+  const int device_;
   std::atomic<int64_t> used_{0};
   std::atomic<int64_t> peak_{0};
 };
 
 class PjrtBuffer final : public EngineBuffer {
  public:
-  // `count` outlives the buffer.
+  // A buffer of the count's device; the count outlives it.
   PjrtBuffer(const Type& type, BufferHandle handle, MemoryCount& count)
-      : EngineBuffer(type, contiguous_strides(type.dims)), handle_(std::move(handle)), count_(count) {
+      : EngineBuffer(type, contiguous_strides(type.dims), count.device()), handle_(std::move(handle)), count_(count) {
     count_.add(type.nbytes());
   }
   ~PjrtBuffer() override {

@@ -177,6 +177,13 @@ struct DeviceGetDescription {
 };
 XLA_PJRT_STRUCT_SIZE(DeviceGetDescription, description);
 
+struct DeviceDescriptionId {
+  Head head;
+  DeviceDescription* description;
+  int id; // out; by which compile options name the device
+};
+XLA_PJRT_STRUCT_SIZE(DeviceDescriptionId, id);
+
 struct DeviceDescriptionKind {
   Head head;
   DeviceDescription* description;

@@ -23,6 +23,7 @@ namespace torch_xla::pjrt::c {
   X(Client_AddressableDevices, 16, ClientAddressableDevices, true)           \
   X(Client_Compile, 20, ClientCompile, true)                                 \
   X(Client_BufferFromHostBuffer, 22, ClientBufferFromHostBuffer, true)       \
+  X(DeviceDescription_Id, 23, DeviceDescriptionId, true)                     \
   X(DeviceDescription_Attributes, 25, DeviceDescriptionAttributes, false)    \
   X(DeviceDescription_Kind, 26, DeviceDescriptionKind, true)                 \
   X(Device_GetDescription, 29, DeviceGetDescription, true)                   \

@@ -1,6 +1,7 @@
 // The client: creation, description, compilation.
 #include "engine/pjrt/client.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -17,8 +18,23 @@ namespace torch_xla::pjrt {
 namespace {
 
 constexpr char kFormat[] = "mlir";
-// CompileOptionsProto{executable_build_options{num_replicas: 1, num_partitions: 1}}.
-constexpr char kCompileOptions[] = {0x1A, 0x04, 0x20, 0x01, 0x28, 0x01};
+
+// ---- A message of protocol buffers: fields, each with its number ----
+std::string varint(uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) {
+    bytes += static_cast<char>(value | 0x80);
+  }
+  return bytes + static_cast<char>(value);
+}
+
+std::string field(int number, uint64_t value) {
+  return varint(static_cast<uint64_t>(number) << 3) + varint(value);
+}
+
+std::string field(int number, const std::string& message) {
+  return varint(static_cast<uint64_t>(number) << 3 | 2) + varint(message.size()) + message;
+}
 
 struct ValueText {
   std::string operator()(const std::string& text) const {
@@ -103,7 +119,7 @@ void Client::open(const NamedValues& options) {
   devices.client = client_;
   plugin_->call(kClient_AddressableDevices, devices, "listing the devices of the PJRT plugin");
   XLA_CHECK(devices.num_devices > 0, "the PJRT plugin ", plugin_->path(), " found no device");
-  device_ = devices.devices[0];
+  devices_.assign(devices.devices, devices.devices + std::min<size_t>(devices.num_devices, kMaxDevices));
   platform_name_ = read_text(kClient_PlatformName);
   platform_version_ = read_text(kClient_PlatformVersion);
 }
@@ -123,32 +139,51 @@ std::string Client::read_text(const Entry<c::ClientText>& entry) const {
   return {args.text, args.text_size};
 }
 
-c::DeviceDescription* Client::description() const {
+c::DeviceDescription* Client::description(int device) const {
   auto args = c::make<c::DeviceGetDescription>();
-  args.device = device_;
+  args.device = devices_[device];
   plugin_->call(kDevice_GetDescription, args, "asking for the device's description");
   return args.description;
 }
 
-std::string Client::device_kind() const {
+std::string Client::device_kind(int device) const {
   auto kind = c::make<c::DeviceDescriptionKind>();
-  kind.description = description();
+  kind.description = description(device);
   plugin_->call(kDeviceDescription_Kind, kind, "asking for the device's kind");
   return {kind.kind, kind.kind_size};
 }
 
-NamedValues Client::device_attributes() const {
+NamedValues Client::device_attributes(int device) const {
   auto args = c::make<c::DeviceDescriptionAttributes>();
-  args.description = description();
+  args.description = description(device);
   if (plugin_->has(kDeviceDescription_Attributes)) {
     plugin_->call(kDeviceDescription_Attributes, args, "asking for the device's attributes");
   }
   return read_values(args.attributes, args.num_attributes);
 }
 
-std::string Client::fingerprint() const {
-  std::string parts = str(kVersion, "\n", std::string_view(kCompileOptions, sizeof(kCompileOptions)), "\n");
-  parts += str(platform_name_, "\n", platform_version_, "\n", device_kind(), "\n", plugin_->version(), "\n", env::text("XLA_FLAGS"));
+// CompileOptionsProto: one replica in one partition, on this device.
+std::string Client::compile_options(int device) const {
+  auto args = c::make<c::DeviceDescriptionId>();
+  args.description = description(device);
+  plugin_->call(kDeviceDescription_Id, args, "asking for the device's number");
+  std::string computation = field(1, varint(static_cast<uint64_t>(args.id))); // replica_device_ids
+  std::string assignment = field(1, 1) + field(2, 1) + field(3, computation); // replica_count, computation_count
+  return field(3, field(4, 1) + field(5, 1) + field(9, assignment)); // num_replicas, num_partitions, device_assignment
+}
+
+std::string Client::fingerprint(int device) const {
+  std::string parts = str(kVersion, "\n", compile_options(device), "\n");
+  parts +=
+      str(platform_name_,
+          "\n",
+          platform_version_,
+          "\n",
+          device_kind(device),
+          "\n",
+          plugin_->version(),
+          "\n",
+          env::text(env::variable("XLA_FLAGS")));
   for (const auto& [name, value] : plugin_->attributes()) {
     parts += str("\n", name, "=", std::visit(ValueText(), value));
   }
@@ -158,7 +193,8 @@ std::string Client::fingerprint() const {
   return parts;
 }
 
-LoadedExecutableHandle Client::compile(const std::string& mlir) const {
+LoadedExecutableHandle Client::compile(int device, const std::string& mlir) const {
+  std::string options = compile_options(device);
   auto program = c::make<c::Program>();
   program.code = const_cast<char*>(mlir.data());
   program.code_size = mlir.size();
@@ -167,8 +203,8 @@ LoadedExecutableHandle Client::compile(const std::string& mlir) const {
   auto args = c::make<c::ClientCompile>();
   args.client = client_;
   args.program = &program;
-  args.options = kCompileOptions;
-  args.options_size = sizeof(kCompileOptions);
+  args.options = options.data();
+  args.options_size = options.size();
   plugin_->call(kClient_Compile, args, "compiling a program");
   return {shared_from_this(), args.executable};
 }
@@ -202,12 +238,12 @@ LoadedExecutableHandle Client::load(const std::string& bytes) const {
   return {shared_from_this(), args.executable};
 }
 
-bool Client::read_memory(EngineMemoryInfo& info) const {
+bool Client::read_memory(int device, EngineMemoryInfo& info) const {
   if (!plugin_->has(kDevice_MemoryStats)) {
     return false;
   }
   auto args = c::make<c::DeviceMemoryStats>();
-  args.device = device_;
+  args.device = devices_[device];
   try {
     plugin_->call(kDevice_MemoryStats, args, "asking for the device's memory");
   } catch (const UserError& error) {

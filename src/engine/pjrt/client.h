@@ -1,10 +1,11 @@
-// Client: the plugin's device 0, and the handles of what lives on it. A handle owns one object of the plugin and keeps the client.
+// Client: the plugin's devices, and the handles of what lives on them. A handle owns one object of the plugin and keeps the client.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/pjrt/plugin.h"
@@ -57,8 +58,8 @@ class Client : public std::enable_shared_from_this<Client> {
   c::Client* get() const {
     return client_;
   }
-  c::Device* device() const {
-    return device_;
+  int num_devices() const {
+    return static_cast<int>(devices_.size());
   }
   const std::string& platform_name() const { // "cpu", "cuda"
     return platform_name_;
@@ -66,39 +67,42 @@ class Client : public std::enable_shared_from_this<Client> {
   const std::string& platform_version() const {
     return platform_version_;
   }
-  std::string device_kind() const; // "NVIDIA H200"
-  NamedValues device_attributes() const; // the plugin's: "compute_capability"
+  std::string device_kind(int device) const; // "NVIDIA H200"
+  NamedValues device_attributes(int device) const; // the plugin's: "compute_capability"
   // Names all that compiled code depends on beside the program: this package's version, the options of the compilation, the plugin's file
   // and its versions, the device, the host's processor and the variable XLA_FLAGS.
-  std::string fingerprint() const;
+  std::string fingerprint(int device) const;
 
   // `strides` in elements; empty: row-major. The buffer is row-major.
-  BufferHandle upload(const Type& type, const Dims& strides, const void* data) const;
+  BufferHandle upload(int device, const Type& type, const Dims& strides, const void* data) const;
   // A buffer of row-major memory that nobody else reads or writes any more: the plugin may use the memory itself. `release` is called once,
   // on any thread, when it has done with it.
-  BufferHandle adopt(const Type& type, void* data, std::function<void()> release) const;
+  BufferHandle adopt(int device, const Type& type, void* data, std::function<void()> release) const;
   // Row-major. Waits.
   void download(const BufferHandle& buffer, const Type& type, void* data) const;
-  LoadedExecutableHandle compile(const std::string& mlir) const;
+  // A program that runs on the device.
+  LoadedExecutableHandle compile(int device, const std::string& mlir) const;
   // The bytes of an executable that load() takes, or empty where the plugin has no such function. Throws UserError where it fails.
   std::string serialize(const LoadedExecutableHandle& loaded) const;
+  // For the device that it was compiled for.
   LoadedExecutableHandle load(const std::string& bytes) const;
   ExecutableHandle executable_of(const LoadedExecutableHandle& loaded) const;
   // False where the plugin does not count memory.
-  bool read_memory(EngineMemoryInfo& info) const;
+  bool read_memory(int device, EngineMemoryInfo& info) const;
 
  private:
   explicit Client(PluginRef plugin) : plugin_(std::move(plugin)) {}
   void open(const NamedValues& options);
-  c::DeviceDescription* description() const;
+  c::DeviceDescription* description(int device) const;
+  std::string compile_options(int device) const;
   // `done` comes when the memory is the caller's again.
   BufferHandle start_upload(
-      const Type& type, const Dims& byte_strides, const void* data, c::HostBufferSemantics semantics, c::Event** done) const;
+      int device, const Type& type, const Dims& byte_strides, const void* data, c::HostBufferSemantics semantics, c::Event** done) const;
   std::string read_text(const Entry<c::ClientText>& entry) const;
 
   PluginRef plugin_;
   c::Client* client_ = nullptr;
-  c::Device* device_ = nullptr;
+  std::vector<c::Device*> devices_; // those of this process
   std::string platform_name_;
   std::string platform_version_;
 };

@@ -108,7 +108,7 @@ c::Buffer* PjrtExecutable::scalar_buffer(size_t i, uint64_t bits) {
     std::shared_ptr<BufferHandle>& buffer = uploaded_[{dtype, bits}];
     if (!buffer) {
       // The low bytes are the number of a narrower type, too.
-      buffer = std::make_shared<BufferHandle>(client().upload({dtype, {}}, {}, &bits));
+      buffer = std::make_shared<BufferHandle>(client().upload(count_.device(), {dtype, {}}, {}, &bits));
     }
     scalar = {bits, buffer};
   }

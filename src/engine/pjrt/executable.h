@@ -27,7 +27,7 @@ struct Signature {
 
 class PjrtExecutable final : public Executable {
  public:
-  // `count` outlives the executable. Throws UserError where the program's outputs are not the graph's.
+  // A program of the count's device; the count outlives it. Throws UserError where the program's outputs are not the graph's.
   PjrtExecutable(LoadedExecutableHandle loaded, Signature signature, std::string mlir, MemoryCount& count);
   void run(RunArgs& args) override {
     start(args)();

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <deque>
 #include <string_view>
 
 #include "core/env.h"
 #include "engine/object_cache.h"
 #include "engine/pjrt/executable.h"
-#include "engine/pjrt/stablehlo.h"
 #include "passes/passes.h"
+#include "stablehlo/writer.h"
 
 namespace torch_xla {
 namespace pjrt {
@@ -17,9 +18,17 @@ namespace {
 
 class PjrtEngine final : public Engine {
  public:
-  explicit PjrtEngine(ClientRef client) : client_(std::move(client)), fingerprint_(client_->fingerprint()) {
+  explicit PjrtEngine(ClientRef client) : client_(std::move(client)) {
+    for (int device = 0; device < client_->num_devices(); ++device) {
+      counts_.emplace_back(device);
+      fingerprints_.push_back(client_->fingerprint(device));
+    }
     std::string folder = env::cache_dir();
     cache_.set_directory(folder.empty() ? folder : folder + "/pjrt");
+  }
+
+  int num_devices() const override {
+    return client_->num_devices();
   }
 
   Graph lower(const Graph& trace) const override {
@@ -33,20 +42,20 @@ class PjrtEngine final : public Engine {
     if (env::debug_level() >= 3) {
       env::debug_print("StableHLO", mlir);
     }
-    LoadedExecutableHandle loaded = find_or_compile(key_of(mlir), mlir);
+    LoadedExecutableHandle loaded = find_or_compile(options.device, mlir);
     return std::make_shared<PjrtExecutable>(
-        std::move(loaded), std::move(signature), options.keep_text ? std::move(mlir) : std::string(), count_);
+        std::move(loaded), std::move(signature), options.keep_text ? std::move(mlir) : std::string(), counts_[options.device]);
   }
 
-  EngineBufferRef upload(const Type& type, const Dims& strides, const void* data) override {
-    return std::make_shared<PjrtBuffer>(type, client_->upload(type, strides, data), count_);
+  EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) override {
+    return std::make_shared<PjrtBuffer>(type, client_->upload(device, type, strides, data), counts_[device]);
   }
 
-  EngineBufferRef adopt(const Type& type, const Dims& strides, void* data, std::function<void()> release) override {
+  EngineBufferRef adopt(int device, const Type& type, const Dims& strides, void* data, std::function<void()> release) override {
     if (strides.empty()) {
-      return std::make_shared<PjrtBuffer>(type, client_->adopt(type, data, std::move(release)), count_);
+      return std::make_shared<PjrtBuffer>(type, client_->adopt(device, type, data, std::move(release)), counts_[device]);
     }
-    EngineBufferRef buffer = upload(type, strides, data);
+    EngineBufferRef buffer = upload(device, type, strides, data);
     release();
     return buffer;
   }
@@ -55,9 +64,9 @@ class PjrtEngine final : public Engine {
     client_->download(static_cast<const PjrtBuffer&>(buffer).handle(), buffer.type(), data);
   }
 
-  EngineMemoryInfo memory_info() const override {
+  EngineMemoryInfo memory_info(int device) const override {
     EngineMemoryInfo info;
-    return client_->read_memory(info) ? info : count_.info();
+    return client_->read_memory(device, info) ? info : counts_[device].info();
   }
 
   std::string hardware() const override {
@@ -66,9 +75,9 @@ class PjrtEngine final : public Engine {
     return name;
   }
 
-  NamedValues attributes() const override {
-    NamedValues values = client_->device_attributes();
-    values["kind"] = client_->device_kind();
+  NamedValues attributes(int device) const override {
+    NamedValues values = client_->device_attributes(device);
+    values["kind"] = client_->device_kind(device);
     values["platform_version"] = client_->platform_version();
     return values;
   }
@@ -79,8 +88,8 @@ class PjrtEngine final : public Engine {
   }
 
   // Who compiles the text, and the text without source lines: moving a line in the user's file compiles nothing.
-  std::string key_of(std::string_view mlir) const {
-    std::string key = fingerprint_;
+  std::string key_of(int device, std::string_view mlir) const {
+    std::string key = fingerprints_[device];
     for (size_t at = 0; at < mlir.size();) {
       std::string_view line = mlir.substr(at, mlir.find('\n', at) - at);
       at += line.size() + 1;
@@ -124,20 +133,21 @@ class PjrtEngine final : public Engine {
     }
   }
 
-  LoadedExecutableHandle find_or_compile(const std::string& key, const std::string& mlir) {
+  LoadedExecutableHandle find_or_compile(int device, const std::string& mlir) {
+    std::string key = key_of(device, mlir);
     LoadedExecutableHandle loaded = find(key);
     if (loaded.get()) {
       return loaded;
     }
-    loaded = client_->compile(mlir);
+    loaded = client_->compile(device, mlir);
     keep(key, loaded);
     return loaded;
   }
 
   const ClientRef client_;
-  const std::string fingerprint_;
+  std::vector<std::string> fingerprints_; // by device
+  std::deque<MemoryCount> counts_; // by device: buffers refer to them
   ObjectCache cache_;
-  MemoryCount count_;
 };
 
 } // namespace

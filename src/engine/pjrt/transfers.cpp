@@ -49,7 +49,7 @@ void call_when_ready(const PluginRef& plugin, c::Event* event, std::function<voi
 } // namespace
 
 BufferHandle Client::start_upload(
-    const Type& type, const Dims& byte_strides, const void* data, c::HostBufferSemantics semantics, c::Event** done) const {
+    int device, const Type& type, const Dims& byte_strides, const void* data, c::HostBufferSemantics semantics, c::Event** done) const {
   auto args = c::make<c::ClientBufferFromHostBuffer>();
   args.client = client_;
   args.data = data;
@@ -59,27 +59,28 @@ BufferHandle Client::start_upload(
   args.byte_strides = byte_strides.empty() ? nullptr : byte_strides.data();
   args.num_byte_strides = byte_strides.size();
   args.semantics = semantics;
-  args.device = device_;
+  args.device = devices_[device];
   plugin_->call(kClient_BufferFromHostBuffer, args, kUploading);
   *done = args.done_with_host_buffer;
   return {shared_from_this(), args.buffer};
 }
 
-BufferHandle Client::upload(const Type& type, const Dims& strides, const void* data) const {
+BufferHandle Client::upload(int device, const Type& type, const Dims& strides, const void* data) const {
   c::Event* done = nullptr;
-  BufferHandle buffer = start_upload(type, byte_strides(type, strides), data, c::HostBufferSemantics::kImmutableOnlyDuringCall, &done);
+  BufferHandle buffer =
+      start_upload(device, type, byte_strides(type, strides), data, c::HostBufferSemantics::kImmutableOnlyDuringCall, &done);
   plugin_->await(done, kUploading);
   return buffer;
 }
 
-BufferHandle Client::adopt(const Type& type, void* data, std::function<void()> release) const {
+BufferHandle Client::adopt(int device, const Type& type, void* data, std::function<void()> release) const {
   if (!plugin_->has(kEvent_OnReady)) { // waiting for the end of a use without a copy would be for ever
-    BufferHandle copy = upload(type, {}, data);
+    BufferHandle copy = upload(device, type, {}, data);
     release();
     return copy;
   }
   c::Event* done = nullptr;
-  BufferHandle buffer = start_upload(type, {}, data, c::HostBufferSemantics::kMutableZeroCopy, &done);
+  BufferHandle buffer = start_upload(device, type, {}, data, c::HostBufferSemantics::kMutableZeroCopy, &done);
   call_when_ready(plugin_, done, std::move(release));
   return buffer;
 }

@@ -37,7 +37,7 @@ KINDS = {
     "views": Kind(views.generate),
     "threads": Kind(threads.generate),
     "promotion": Kind(promotion.generate),
-    "indexing": Kind(indexing.generate, layout=False),
+    "indexing": Kind(indexing.generate),
     "forms": Kind(forms.generate),
     "sharing": Kind(sharing.generate),
     "foreach": Kind(foreach.generate),

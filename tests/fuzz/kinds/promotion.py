@@ -1,6 +1,6 @@
 """Random arithmetic over all dtypes, 0-d tensors and Python numbers, under every default dtype."""
 
-from tests.fuzz.draw import Draw, FLOATS, INTEGERS
+from tests.fuzz.draw import Draw, FLOATS, INTEGERS, without_zeros
 
 DTYPES = [*FLOATS, "float32", *INTEGERS, "bool"]
 BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "fmod", "remainder", "floor_divide", "atan2", "hypot"]
@@ -95,5 +95,6 @@ def generate(seed: int) -> list[str]:
         draw.line(f"y{i} = {draw_expression(draw, a, b)}")
         if draw.maybe():
             draw.line(f"z{i} = {a}.clone()")
-            draw.line(f"z{i}.{draw.choice(INPLACE)}({draw.choice([b, draw.number()])})")
+            name, argument = draw.choice(INPLACE), draw.choice([b, draw.number()])
+            draw.line(f"z{i}.{name}({without_zeros(argument) if name == 'remainder_' else argument})")
     return draw.lines

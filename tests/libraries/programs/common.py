@@ -18,6 +18,16 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
 
 
+def take_step(net: nn.Module, loss: torch.Tensor, optimizer, schedule) -> float:
+    """A step of plain PyTorch. The loss as a number."""
+    loss.backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+    schedule.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
 def check_falling(losses: list[float]) -> None:
     """Fails unless the second half is below the first."""
     half = len(losses) // 2

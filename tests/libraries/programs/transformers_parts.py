@@ -1,6 +1,7 @@
 """A small GPT-2 and a training run by transformers' Trainer."""
 
 import torch
+from common import take_step
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 
@@ -55,13 +56,4 @@ def train_plainly() -> list[float]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 8)
     rows = torch.stack([row["input_ids"] for row in make_dataset()])
-    losses = []
-    for _ in range(8):
-        loss = model(input_ids=rows, labels=rows).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return losses
+    return [take_step(model, model(input_ids=rows, labels=rows).loss, optimizer, schedule) for _ in range(8)]

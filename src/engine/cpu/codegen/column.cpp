@@ -41,7 +41,7 @@ class ColumnEmitter : public Emitter {
 
   void emit_whole_block(Value* first) {
     int vectors = static_cast<int>(kColumnBlock / wide_.width);
-    const Sweep& sweep = plan_.sweeps[0];
+    const Sweep& sweep = stages_.sweeps[0];
     if (sweep.values.size() + sweep.reduces.size() <= kSmallBody && vectors * sweep.reduces.size() <= 16) {
       return emit_group(first, vectors, nullptr);
     }
@@ -60,10 +60,10 @@ class ColumnEmitter : public Emitter {
 
   // `vectors` neighbouring vectors from inner index `first` on.
   void emit_group(Value* first, int vectors, Value* mask) {
-    Accumulators acc{plan_.sweeps[0].reduces, vectors};
+    Accumulators acc{stages_.sweeps[0].reduces, vectors};
     Carried totals =
         over_mid(acc, neutral_values(acc), [&](llvm::ArrayRef<Value*> carried) { return emit_step(acc, first, mask, carried); });
-    if (plan_.sweeps.size() < 2) {
+    if (stages_.sweeps.size() < 2) {
       return;
     }
     for (int n = 0; n < vectors; ++n) {
@@ -71,13 +71,13 @@ class ColumnEmitter : public Emitter {
       for (size_t r = 0; r < acc.reduces.size(); ++r) {
         values_[acc.reduces[r]] = totals[r * vectors + n];
       }
-      emit_values(plan_.sweeps[1].values, p);
-      emit_stores(plan_.sweeps[1].stores, p);
+      emit_values(stages_.sweeps[1].values, p);
+      emit_stores(stages_.sweeps[1].stores, p);
     }
   }
 
   Carried emit_step(const Accumulators& acc, Value* first, Value* mask, llvm::ArrayRef<Value*> carried) {
-    const Sweep& sweep = plan_.sweeps[0];
+    const Sweep& sweep = stages_.sweeps[0];
     Vec one = scalar();
     emit_values(sweep.mid_values, {one, nullptr, nullptr});
     emit_stores(sweep.mid_stores, {one, nullptr, nullptr});

@@ -49,7 +49,7 @@ void emit_kernel(const KernelSpec& spec, const Isa& isa, llvm::Module& module, c
 Emitter::Emitter(const KernelSpec& spec, const Isa& isa, llvm::Function* function)
     : spec_(spec),
       isa_(isa),
-      plan_(make_plan(spec)),
+      stages_(find_stages(spec)),
       function_(function),
       ir_(llvm::BasicBlock::Create(function->getContext(), "entry", function)),
       wide_(ir_, isa_, isa.lanes()),
@@ -67,8 +67,8 @@ void Emitter::emit_fixed() {
   for (const Access& a : spec_.indices) {
     origin_.indices.push_back(i64(a.offset));
   }
-  emit_values(plan_.fixed, {one, nullptr, nullptr});
-  emit_stores(plan_.fixed_stores, {one, nullptr, nullptr});
+  emit_values(stages_.fixed, {one, nullptr, nullptr});
+  emit_stores(stages_.fixed_stores, {one, nullptr, nullptr});
 }
 
 // Advances all addresses to `index` of a loop, numbered in the order outer, mid, inner.
@@ -98,8 +98,8 @@ void Emitter::enter_row(Value* row) {
 
 void Emitter::emit_scalars(int stage) {
   Vec one = scalar();
-  emit_values(plan_.row_values[stage], {one, nullptr, nullptr});
-  emit_stores(plan_.row_stores[stage], {one, nullptr, nullptr});
+  emit_values(stages_.row_values[stage], {one, nullptr, nullptr});
+  emit_stores(stages_.row_stores[stage], {one, nullptr, nullptr});
 }
 
 void Emitter::emit_values(const std::vector<int>& ids, const Position& p) {

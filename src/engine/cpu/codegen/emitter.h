@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/cpu/codegen/loops.h"
-#include "engine/cpu/codegen/plan.h"
+#include "engine/cpu/codegen/stages.h"
 #include "engine/cpu/codegen/vec.h"
 
 namespace torch_xla::cpu {
@@ -76,7 +76,7 @@ class Emitter {
 
   const KernelSpec& spec_;
   const Isa& isa_;
-  const Plan plan_;
+  const Stages stages_;
   llvm::Function* function_;
   mutable llvm::IRBuilder<> ir_;
   const Vec wide_;

@@ -8,6 +8,7 @@
 #include <llvm/Config/llvm-config.h>
 
 #include "core/hash.h"
+#include "core/observer.h"
 #include "core/version.h"
 #include "engine/cpu/codegen/jit.h"
 #include "engine/cpu/codegen/target.h"
@@ -73,6 +74,7 @@ std::string get_object(const KernelSpec& spec, const std::string& text, const st
     ++c.disk_hits;
     return *object;
   }
+  observer::Span span(observer::Phase::kPass, "kernel");
   std::string object = compile_object(spec, name);
   ++c.compiled;
   c.objects.put(key, object);

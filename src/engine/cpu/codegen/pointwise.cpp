@@ -29,14 +29,14 @@ class PointwiseEmitter : public Emitter {
 
  private:
   bool has_elements() const {
-    return !plan_.sweeps[0].stores.empty();
+    return !stages_.sweeps[0].stores.empty();
   }
 
   void emit_elements(Value* begin, Value* end) {
     if (!has_elements()) {
       return;
     }
-    if (prefers_one_body(plan_.sweeps[0])) {
+    if (prefers_one_body(stages_.sweeps[0])) {
       emit_loop(ir_, begin, end, wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
         emit_vector(index, wide_.first_lanes(ir_.CreateSub(end, index)));
         return Carried();
@@ -58,8 +58,8 @@ class PointwiseEmitter : public Emitter {
 
   void emit_vector(Value* index, Value* mask) {
     Position p{wide_, index, mask};
-    emit_values(plan_.sweeps[0].values, p);
-    emit_stores(plan_.sweeps[0].stores, p);
+    emit_values(stages_.sweeps[0].values, p);
+    emit_stores(stages_.sweeps[0].stores, p);
   }
 };
 

@@ -40,7 +40,7 @@ class RowEmitter : public Emitter {
 
   // A second row gives the processor work while the first one's reductions end.
   bool prefers_pairs() const {
-    return spec_.mid.empty() && inner_ <= kShortRow * wide_.width && plan_.sweeps.size() > 1 && spec_.units() >= kManyRows;
+    return spec_.mid.empty() && inner_ <= kShortRow * wide_.width && stages_.sweeps.size() > 1 && spec_.units() >= kManyRows;
   }
 
   void emit_row_loop(Value* begin, Value* end, int64_t together) {
@@ -52,11 +52,11 @@ class RowEmitter : public Emitter {
     }
     emit_loop(ir_, begin, end, together, {}, [&](Value* first, llvm::ArrayRef<Value*>) {
       for_each_row([&](size_t r) { enter_row(ir_.CreateAdd(first, i64(static_cast<int64_t>(r)))); });
-      for (size_t s = 0; s < plan_.sweeps.size(); ++s) {
+      for (size_t s = 0; s < stages_.sweeps.size(); ++s) {
         if (s > 0) {
           for_each_row([&](size_t) { emit_scalars(static_cast<int>(s)); });
         }
-        emit_sweep(plan_.sweeps[s]);
+        emit_sweep(stages_.sweeps[s]);
       }
       return Carried();
     });
@@ -89,7 +89,7 @@ class RowEmitter : public Emitter {
     llvm::IRBuilder<>::InsertPointGuard guard(ir_);
     llvm::BasicBlock& entry = function_->getEntryBlock();
     ir_.SetInsertPoint(&entry, entry.begin());
-    for (DType t : plan_.scratch_types) {
+    for (DType t : stages_.scratch_types) {
       auto* array = ir_.CreateAlloca(memory_type(wide_, compute_type(t)), i64(elements));
       array->setAlignment(llvm::Align(kScratchAlign));
       row.scratch.push_back(array);
@@ -171,7 +171,7 @@ class RowEmitter : public Emitter {
   }
 
   Value* scratch_address(int id, const Position& p) {
-    Value* base = rows_[selected_].scratch[plan_.scratch_slot[id]];
+    Value* base = rows_[selected_].scratch[stages_.scratch_slot[id]];
     Value* row = mid_step_ ? ir_.CreateMul(mid_step_, i64(inner_)) : i64(0);
     return element_address(wide_, compute_type(spec_.body[id].dtype), base, ir_.CreateAdd(row, p.index));
   }

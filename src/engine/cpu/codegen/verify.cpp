@@ -7,17 +7,12 @@ namespace torch_xla::cpu {
 
 namespace {
 
-bool is_math(Prim p) {
-  return p >= Prim::kExp && p <= Prim::kLogistic;
-}
-
 bool takes_floats(Prim p) {
-  bool bits = p == Prim::kNot || (p >= Prim::kAnd && p <= Prim::kShrL) || p == Prim::kReduceAnd || p == Prim::kReduceOr;
-  return !bits;
+  return !is_bitwise(p) && p != Prim::kReduceAnd && p != Prim::kReduceOr;
 }
 
 bool takes_integers(Prim p) {
-  return !is_math(p) && p != Prim::kAtan2;
+  return !is_function(p) && p != Prim::kAtan2;
 }
 
 bool takes_bools(Prim p) {

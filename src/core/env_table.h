@@ -1,0 +1,122 @@
+// The environment variables of the package: a row each. `python -m torch_xla.env` prints them and docs/environment.md lists them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/devices.h"
+
+namespace torch_xla::env {
+
+enum class Kind : uint8_t { kText, kSwitch, kInteger, kShare };
+
+// What the text of a variable may be.
+struct Accepts {
+  Kind kind;
+  const char* words = ""; // for people; of kText only, the other kinds say it themselves
+  int64_t low = 0; // of kInteger
+  int64_t high = 0;
+};
+inline constexpr Accepts kSwitch{Kind::kSwitch};
+inline constexpr Accepts kShare{Kind::kShare};
+inline constexpr Accepts kPath{Kind::kText, "a path"};
+constexpr Accepts words(const char* words) {
+  return {Kind::kText, words};
+}
+constexpr Accepts whole_number(int64_t low, int64_t high) {
+  return {Kind::kInteger, "", low, high};
+}
+
+struct Variable {
+  const char* name;
+  Accepts accepts;
+  const char* otherwise; // its text where it is not set, or empty; "" of a switch or number: ask is_set() before
+  const char* purpose;
+  const char* readers; // the files that read it, with ", " between them
+  const char* unset = ""; // what holds where it is not set, if `otherwise` is empty and that means something
+};
+
+inline constexpr Variable kVariables[] = {
+    // The device
+    {"PJRT_DEVICE",
+     words("CPU, CUDA, TPU, LIBRARY or the name of a plugin"),
+     "CPU",
+     "the engine that runs programs",
+     "src/engine/choose.cpp, torch_xla/experimental/plugins.py, torch_xla/_internal/tpu.py"},
+    {"PJRT_LIBRARY_PATH", kPath, "", "the PJRT plugin for PJRT_DEVICE=LIBRARY", "src/engine/choose.cpp"},
+    {"PJRT_ALLOCATOR_FRACTION", kShare, "", "share of a GPU's memory that is taken", "torch_xla/experimental/plugins.py", "XLA's: 0.75"},
+    {"PJRT_ALLOCATOR_PREALLOCATE", kSwitch, "", "take a GPU's memory at once", "torch_xla/experimental/plugins.py", "XLA's: on"},
+    {"PJRT_ALLOCATOR_CUDA_ASYNC", kSwitch, "off", "use CUDA's own allocator", "torch_xla/experimental/plugins.py"},
+    {"CPU_NUM_DEVICES",
+     whole_number(1, kMaxDevices),
+     "1",
+     "devices of the embedded engine, which share its processors",
+     "src/core/env.cpp"},
+    {"CUDA_ROOT", kPath, "", "folder of CUDA's compiler", "torch_xla/experimental/plugins.py", "that of the wheel"},
+    {"XLA_FLAGS",
+     words("XLA's own flags"),
+     "",
+     "read by the plugin; programs on disk are kept apart by it",
+     "src/engine/pjrt/client.cpp, torch_xla/experimental/plugins.py"},
+
+    // Running
+    {"XLA_AUTO_SYNC", kSwitch, "on", "sync after `optimizer.step()`", "torch_xla/_auto_sync.py"},
+    {"XLA_SYNC_WAIT", kSwitch, "off", "`torch_xla.sync()` waits until the step has run", "torch_xla/_api.py"},
+    {"XLA_COMPILATION_CACHE_SIZE",
+     whole_number(1, 1 << 20),
+     "2048",
+     "traces whose programs are kept in memory; those not used for the longest time go first",
+     "src/core/env.cpp"},
+    {"XLA_PERSISTENT_CACHE_PATH",
+     words("a path; empty for none"),
+     "",
+     "the directory of compiled code",
+     "src/core/env.cpp",
+     "~/.cache/torch_xla"},
+    {"HOME", kPath, "", "the user's folder: where the directory of compiled code is by default", "src/core/env.cpp"},
+
+    // Finding faults
+    {"XLA_DEBUG", whole_number(0, 5), "0", "prints more and more", "src/core/env.cpp"},
+    {"XLA_DEBUG_FILE", kPath, "", "where `XLA_DEBUG` prints to; lines are appended", "src/core/env.cpp", "standard error"},
+    {"XLA_VERIFY",
+     kSwitch,
+     "",
+     "checks the rules of graphs after each pass and of schedules after each stage",
+     "src/core/env.cpp",
+     "on in debug builds and from `XLA_DEBUG=3`"},
+    {"XLA_FUSION", kSwitch, "on", "off: one kernel or library call per node", "src/core/env.cpp"},
+    {"XLA_LAZY", kSwitch, "on", "off: sync after each operation", "src/core/env.cpp"},
+};
+
+// Names of the original, in torch_xla.core.xla_env_vars, that programs set for a run of several processes. Nothing reads them.
+inline constexpr const char* kIgnored[] = {
+    "GPU_NUM_DEVICES",
+    "PJRT_LOCAL_PROCESS_COUNT",
+    "PJRT_LOCAL_PROCESS_RANK",
+    "PJRT_SELECT_DEFAULT_DEVICE",
+    "TPU_NUM_DEVICES",
+    "XRT_HOST_ORDINAL",
+    "XRT_MESH_SERVICE_ADDRESS",
+    "XRT_MULTI_PROCESSING_DEVICE",
+    "XRT_RUN_WITH_MP",
+    "XRT_SHARD_LOCAL_ORDINAL",
+    "XRT_SHARD_ORDINAL",
+    "XRT_SHARD_WORLD_SIZE",
+    "XRT_TPUVM_MODE",
+};
+
+constexpr const Variable* find_variable(std::string_view name) {
+  for (const Variable& variable : kVariables) {
+    if (name == variable.name) {
+      return &variable;
+    }
+  }
+  return nullptr;
+}
+
+// The row of that name, found by the compiler: what has no row does not compile.
+consteval const Variable& variable(std::string_view name) {
+  return *find_variable(name);
+}
+
+} // namespace torch_xla::env

@@ -1,0 +1,42 @@
+// Where each instruction of a kernel is computed: outside the loops, once per row, or in sweeps over the elements. No LLVM here.
+#pragma once
+
+#include <vector>
+
+#include "engine/cpu/kernel.h"
+
+namespace torch_xla::cpu {
+
+// Which loops a value varies with; a set of bits.
+enum Varies : uint8_t { kFixed = 0, kOuter = 1, kMid = 2, kInner = 4 };
+
+// One pass over the mid and inner loops. The lists are in SSA order.
+struct Sweep {
+  std::vector<int> mid_values; // computed as scalars once per step of the mid loops
+  std::vector<int> values; // computed as vectors
+  std::vector<int> reloads; // vectors read from the scratch memory of the row
+  std::vector<int> spills; // of values: also written there
+  std::vector<int> reduces;
+  std::vector<int> mid_stores;
+  std::vector<int> stores;
+};
+
+// A kernel has stages 0 to n: the scalars of stage s are computed, then sweep s runs, whose reductions are scalars of stage s + 1.
+// In kColumn the last "sweep" is the computation that follows the mid loops, once per block.
+struct Stages {
+  std::vector<uint8_t> varies;
+  std::vector<int> fixed; // computed at entry: values that vary with nothing
+  std::vector<int> fixed_stores;
+  std::vector<std::vector<int>> row_values; // by stage
+  std::vector<std::vector<int>> row_stores;
+  std::vector<Sweep> sweeps; // by stage
+  std::vector<int> scratch_slot; // by instruction: its index in scratch_types, or -1
+  std::vector<DType> scratch_types; // one array of mid * inner elements each
+};
+
+Stages find_stages(const KernelSpec& spec);
+
+// The loops of extent above one along which the access moves.
+uint8_t access_varies(const KernelSpec& spec, const Access& access);
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,202 @@
+// Conversion of attributes by schema type, and tensors that alias planned memory.
+#include "engine/cpu/library/args.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "core/errors.h"
+#include "ir/strides.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+template <typename T>
+const T* as(const Attr& attr) {
+  return std::get_if<T>(&attr);
+}
+
+c10::IValue number_value(const Attr& attr) {
+  if (auto d = as<double>(attr)) {
+    return *d;
+  }
+  if (auto b = as<bool>(attr)) {
+    return *b;
+  }
+  return std::get<int64_t>(attr);
+}
+
+double double_value(const Attr& attr) {
+  auto i = as<int64_t>(attr);
+  return i ? static_cast<double>(*i) : std::get<double>(attr);
+}
+
+int64_t int_value(const Attr& attr) {
+  auto b = as<bool>(attr);
+  return b ? *b : std::get<int64_t>(attr);
+}
+
+bool bool_value(const Attr& attr) {
+  auto i = as<int64_t>(attr);
+  return i ? *i != 0 : std::get<bool>(attr);
+}
+
+template <typename T>
+c10::IValue list_value(const Attr& attr, T (*one)(const Attr&)) {
+  c10::List<T> list;
+  if (auto ints = as<std::vector<int64_t>>(attr)) {
+    for (int64_t v : *ints) {
+      list.push_back(one(Attr(v)));
+    }
+  } else if (auto doubles = as<std::vector<double>>(attr)) {
+    for (double v : *doubles) {
+      list.push_back(one(Attr(v)));
+    }
+  } else if (auto bools = as<std::vector<bool>>(attr)) {
+    for (bool v : *bools) {
+      list.push_back(one(Attr(v)));
+    }
+  } else if (!as<std::monostate>(attr)) {
+    list.push_back(one(attr));
+  }
+  return list;
+}
+
+c10::IValue list_of(const Attr& attr, const c10::Type& element) {
+  switch (element.kind()) {
+    case c10::TypeKind::FloatType:
+      return list_value<double>(attr, double_value);
+    case c10::TypeKind::BoolType:
+      return list_value<bool>(attr, bool_value);
+    default:
+      return list_value<int64_t>(attr, int_value);
+  }
+}
+
+c10::IValue to_ivalue(const Attr& attr, const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::OptionalType:
+      return as<std::monostate>(attr) ? c10::IValue() : to_ivalue(attr, *type.castRaw<c10::OptionalType>()->getElementType());
+    case c10::TypeKind::ListType:
+      return list_of(attr, *type.castRaw<c10::ListType>()->getElementType());
+    case c10::TypeKind::FloatType:
+      return double_value(attr);
+    case c10::TypeKind::BoolType:
+      return bool_value(attr);
+    case c10::TypeKind::NumberType:
+      return number_value(attr);
+    case c10::TypeKind::StringType:
+      return std::get<std::string>(attr);
+    case c10::TypeKind::DeviceObjType:
+      return c10::Device(c10::kCPU);
+    default:
+      return int_value(attr);
+  }
+}
+
+// What a schema type is made of: a tensor, a list of tensors or neither.
+enum class ArgumentForm { kTensor, kTensorList, kOptionalTensorList, kOther };
+
+ArgumentForm form_of(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::TensorType:
+      return ArgumentForm::kTensor;
+    case c10::TypeKind::OptionalType:
+      return form_of(*type.castRaw<c10::OptionalType>()->getElementType());
+    case c10::TypeKind::ListType: {
+      const c10::Type& element = *type.castRaw<c10::ListType>()->getElementType();
+      if (form_of(element) != ArgumentForm::kTensor) {
+        return ArgumentForm::kOther;
+      }
+      return element.kind() == c10::TypeKind::OptionalType ? ArgumentForm::kOptionalTensorList : ArgumentForm::kTensorList;
+    }
+    default:
+      return ArgumentForm::kOther;
+  }
+}
+
+// Walks operands and attributes beside the schema.
+class StackMaker {
+ public:
+  StackMaker(const Node& node, const std::vector<at::Tensor>& operands) : node_(node), operands_(operands) {}
+
+  c10::IValue next(const c10::Argument& argument) {
+    const c10::Type& type = *argument.type();
+    switch (form_of(type)) {
+      case ArgumentForm::kTensor: {
+        at::Tensor t = next_tensor();
+        return !t.defined() && type.kind() == c10::TypeKind::OptionalType ? c10::IValue() : c10::IValue(std::move(t));
+      }
+      case ArgumentForm::kTensorList:
+        return next_list<at::Tensor>();
+      case ArgumentForm::kOptionalTensorList:
+        return next_list<std::optional<at::Tensor>>();
+      case ArgumentForm::kOther:
+        break;
+    }
+    if (attr_ >= node_.attrs.size()) {
+      return argument.default_value() ? *argument.default_value() : c10::IValue();
+    }
+    return to_ivalue(next_attr(), type);
+  }
+
+ private:
+  at::Tensor next_tensor() {
+    return operand_ < operands_.size() ? operands_[operand_++] : at::Tensor();
+  }
+
+  const Attr& next_attr() {
+    return node_.attrs.at(attr_++);
+  }
+
+  template <typename T>
+  c10::IValue next_list() {
+    const Attr& count = next_attr();
+    if (as<std::monostate>(count)) {
+      return {};
+    }
+    c10::List<T> list;
+    for (int64_t i = 0; i < std::get<int64_t>(count); ++i) {
+      at::Tensor t = next_tensor();
+      if constexpr (std::is_same_v<T, at::Tensor>) {
+        list.push_back(std::move(t));
+      } else {
+        list.push_back(t.defined() ? T(std::move(t)) : T());
+      }
+    }
+    return list;
+  }
+
+  const Node& node_;
+  const std::vector<at::Tensor>& operands_;
+  size_t operand_ = 0;
+  size_t attr_ = 0;
+};
+
+} // namespace
+
+at::Tensor make_alias(DType dtype, const Dims& dims, const Dims& strides) {
+  c10::InferenceMode inference; // such tensors carry no autograd key
+  auto scalar_type = static_cast<c10::ScalarType>(dtype);
+  auto bytes = static_cast<size_t>(span_elements(dims, strides)) * item_size(dtype);
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, c10::kCPU), nullptr, /*resizable=*/false);
+  at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(scalar_type));
+  t.unsafeGetTensorImpl()->set_sizes_and_strides({dims.data(), dims.size()}, {strides.data(), strides.size()});
+  return t;
+}
+
+void set_address(const at::Tensor& alias, void* data) {
+  alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(data, c10::kCPU));
+}
+
+torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Node& node, const std::vector<at::Tensor>& operands) {
+  StackMaker maker(node, operands);
+  torch::jit::Stack stack;
+  for (const c10::Argument& argument : schema.arguments()) {
+    if (!argument.is_out()) {
+      stack.push_back(maker.next(argument));
+    }
+  }
+  return stack;
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,63 @@
+// A c10 allocator that asks a pool on threads inside a PoolRedirect and the allocator that was there before on all others. PyTorch reads
+// its pointer to the allocator without a lock, so ours is set when the library is loaded, as PyTorch's own is, not when the device is first
+// used.
+#include "engine/cpu/library/aten_allocator.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+namespace torch_xla::cpu {
+namespace {
+
+thread_local Pool* redirected = nullptr;
+c10::Allocator* before_us = nullptr;
+
+void release_to_pool(void* data) {
+  Pool::find(data)->release(data);
+}
+
+// c10 wants one deleter for everything that raw_allocate gave.
+void release_any(void* data) {
+  if (Pool* pool = Pool::find(data)) {
+    pool->release(data);
+  } else {
+    before_us->raw_deleter()(data);
+  }
+}
+
+class RedirectAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    if (!redirected) {
+      return before_us->allocate(bytes);
+    }
+    void* data = bytes ? redirected->allocate(bytes) : nullptr;
+    return {data, data, &release_to_pool, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return before_us->raw_deleter() ? &release_any : nullptr;
+  }
+  void copy_data(void* dest, const void* src, std::size_t count) const override {
+    default_copy_data(dest, src, count);
+  }
+};
+
+bool install() {
+  before_us = c10::GetCPUAllocator();
+  c10::SetCPUAllocator(new RedirectAllocator); // of the lowest priority: a program's own allocator may still take its place
+  return true;
+}
+
+[[maybe_unused]] const bool installed = install();
+
+} // namespace
+
+PoolRedirect::PoolRedirect(Pool& pool) : before_(redirected) {
+  redirected = &pool;
+}
+
+PoolRedirect::~PoolRedirect() {
+  redirected = before_;
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,229 @@
+// Calls of ATen's CPU kernels through the dispatcher, into planned memory or with adoption of what they allocate.
+#include "engine/cpu/library/call.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+
+#include "core/errors.h"
+#include "engine/cpu/library/args.h"
+#include "engine/cpu/library/aten_allocator.h"
+#include "engine/cpu/library/substitutes.h"
+#include "engine/engine.h"
+#include "ir/strides.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// The error in flight as ours, of the class that it has in Python.
+[[noreturn]] void rethrow_as_step_error(const std::string& name, int32_t location) {
+  auto fail = [&](ErrorKind kind, const std::string& what) { throw StepError(kind, str(name, ": ", first_line(what)), location); };
+  try {
+    throw;
+  } catch (const UserError& e) { // of the pool
+    fail(e.kind(), e.what());
+  } catch (const c10::OutOfMemoryError& e) {
+    fail(ErrorKind::OutOfMemory, e.what_without_backtrace());
+  } catch (const std::bad_alloc& e) {
+    fail(ErrorKind::OutOfMemory, e.what());
+  } catch (const c10::IndexError& e) {
+    fail(ErrorKind::Index, e.what_without_backtrace());
+  } catch (const c10::ValueError& e) {
+    fail(ErrorKind::Value, e.what_without_backtrace());
+  } catch (const c10::TypeError& e) {
+    fail(ErrorKind::Type, e.what_without_backtrace());
+  } catch (const c10::NotImplementedError& e) {
+    fail(ErrorKind::NotImplemented, e.what_without_backtrace());
+  } catch (const c10::Error& e) {
+    fail(ErrorKind::Runtime, e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    fail(ErrorKind::Runtime, e.what());
+  }
+  throw InternalError("unknown exception in " + name);
+}
+
+c10::OperatorHandle get_schema(const c10::OperatorName& name) {
+  auto handle = c10::Dispatcher::singleton().findSchema(name);
+  XLA_ASSERT(handle, "ATen has no ", c10::toString(name));
+  return *handle;
+}
+
+// What computes a node.
+struct Choice {
+  c10::OperatorHandle op; // ATen's functional or out form
+  Substitute substitute;
+  CallKernel kernel = nullptr; // computes the result in ATen's place
+  bool mutates = false; // operand 0 is written: it must be a copy
+  bool writes_into = false;
+};
+
+// True where all results are row-major, as out forms resize theirs.
+bool has_plain_results(const LaidOutGraph& laid_out, const Node& node) {
+  for (int32_t i = 0; i < node.num_results; ++i) {
+    const Type& type = laid_out.graph.type(node.result(i));
+    const Dims& strides = laid_out.places[node.result(i)].strides;
+    if (type.dtype == DType::Undefined || !same_strides(type.dims, strides, contiguous_strides(type.dims))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Choice choose(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
+  std::string name = node.op->name;
+  size_t dot = name.find('.');
+  std::string base = name.substr(0, dot);
+  Choice choice{get_schema({base, dot == name.npos ? "" : name.substr(dot + 1)}), find_substitute(*node.op)};
+  choice.kernel = choice.substitute.choose ? choice.substitute.choose(laid_out.graph, node) : nullptr;
+  const auto& arguments = choice.op.schema().arguments();
+  choice.mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
+  bool out_form = may_write_into && node.op->out_form && !choice.mutates && has_plain_results(laid_out, node);
+  if (out_form) {
+    choice.op = get_schema({base, node.op->out_form});
+  }
+  choice.writes_into = out_form || choice.kernel;
+  return choice;
+}
+
+} // namespace
+
+bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
+  return choose(laid_out, node, may_write_into).writes_into;
+}
+
+struct LibraryCall::Impl {
+  struct Result {
+    Type type;
+    Dims strides;
+  };
+
+  std::string name;
+  int32_t location = -1;
+  Choice choice;
+  std::vector<at::Tensor> operands; // parallel to the node's; undefined: None
+  std::vector<Result> results;
+  std::vector<at::Tensor> outs; // empty: the functional form is called
+  torch::jit::Stack stack; // template
+
+  Impl(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
+  void call(Pool& pool, torch::jit::Stack& args) const;
+  void take_result(Pool& pool, const c10::IValue& value, const Result& result, ResultMemory& memory) const;
+  bool is_operand_memory(const at::Tensor& t) const;
+};
+
+LibraryCall::Impl::Impl(const LaidOutGraph& laid_out, const Node& node, bool may_write_into)
+    : name(node.op->name), location(node.location), choice(choose(laid_out, node, may_write_into)) {
+  const Graph& graph = laid_out.graph;
+  for (ValueId v : node.operands) {
+    if (v == kNoValue) {
+      operands.emplace_back();
+      continue;
+    }
+    operands.push_back(make_alias(graph.type(v).dtype, graph.type(v).dims, laid_out.places[v].strides));
+  }
+  for (int32_t i = 0; i < node.num_results; ++i) {
+    ValueId v = node.result(i);
+    const Result& result = results.emplace_back(graph.type(v), laid_out.places[v].strides);
+    if (choice.writes_into) {
+      outs.push_back(make_alias(result.type.dtype, result.type.dims, result.strides));
+    }
+  }
+  stack = make_stack(choice.op.schema(), node, operands);
+  for (const at::Tensor& t : outs) {
+    stack.emplace_back(t);
+  }
+}
+
+void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args) const {
+  c10::InferenceMode inference;
+  PoolRedirect redirect(pool);
+  if (choice.kernel) {
+    choice.kernel(operands, outs[0]);
+    return;
+  }
+  if (choice.substitute.check) {
+    choice.substitute.check(args);
+  }
+  if (choice.mutates) {
+    args[0] = args[0].toTensor().clone();
+  }
+  choice.op.callBoxed(args);
+}
+
+bool LibraryCall::Impl::is_operand_memory(const at::Tensor& t) const {
+  return std::any_of(operands.begin(), operands.end(), [&](const at::Tensor& operand) {
+    return operand.defined() && operand.unsafeGetTensorImpl()->unsafe_storage().is_alias_of(t.storage());
+  });
+}
+
+void LibraryCall::Impl::take_result(Pool& pool, const c10::IValue& value, const Result& result, ResultMemory& memory) const {
+  const at::Tensor& t = value.toTensor();
+  const Dims& dims = result.type.dims;
+  if (!t.defined() && result.type.numel() == 0) { // a workspace that inference does not need
+    memory.block = std::make_shared<Block>(pool, 0);
+    memory.data = memory.block->data();
+    return;
+  }
+  XLA_ASSERT(t.defined(), name, " returned an undefined tensor");
+  XLA_ASSERT(t.sizes() == c10::IntArrayRef(dims.data(), dims.size()), name, " returned the sizes ", t.sizes());
+  XLA_ASSERT(t.scalar_type() == static_cast<c10::ScalarType>(result.type.dtype), name, " returned ", t.scalar_type());
+  Dims strides(t.strides().data(), t.strides().size());
+  if (same_strides(dims, strides, result.strides) && !is_operand_memory(t)) {
+    memory.data = t.data_ptr();
+    memory.block = std::make_shared<Block>(memory.data, [storage = t.storage()] {});
+    return;
+  }
+  auto bytes = static_cast<size_t>(span_elements(dims, result.strides)) * item_size(result.type.dtype);
+  memory.block = std::make_shared<Block>(pool, bytes);
+  memory.data = memory.block->data();
+  copy_strided(result.type.dtype, dims, memory.data, result.strides, t.data_ptr(), strides);
+}
+
+LibraryCall::LibraryCall(const LaidOutGraph& laid_out, const Node& node, bool may_write_into)
+    : impl_(std::make_unique<Impl>(laid_out, node, may_write_into)) {}
+LibraryCall::~LibraryCall() = default;
+LibraryCall::LibraryCall(LibraryCall&&) noexcept = default;
+
+bool LibraryCall::writes_into() const {
+  return !impl_->outs.empty();
+}
+
+void LibraryCall::run(Pool& pool, std::span<void* const> operands, std::span<ResultMemory> results) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (impl_->operands[i].defined()) {
+      set_address(impl_->operands[i], operands[i]);
+    }
+  }
+  for (size_t i = 0; i < impl_->outs.size(); ++i) {
+    set_address(impl_->outs[i], results[i].data);
+  }
+  try {
+    torch::jit::Stack args = impl_->stack;
+    impl_->call(pool, args);
+    for (size_t i = 0; i < impl_->results.size() && !writes_into(); ++i) {
+      if (impl_->results[i].type.dtype != DType::Undefined) {
+        impl_->take_result(pool, args.at(i), impl_->results[i], results[i]);
+      }
+    }
+  } catch (const InternalError&) {
+    throw;
+  } catch (...) {
+    rethrow_as_step_error(impl_->name, impl_->location);
+  }
+}
+
+void copy_strided(DType dtype, const Dims& dims, void* to, const Dims& to_strides, const void* from, const Dims& from_strides) {
+  c10::InferenceMode inference;
+  at::Tensor target = make_alias(dtype, dims, to_strides);
+  at::Tensor source = make_alias(dtype, dims, from_strides);
+  set_address(target, to);
+  set_address(source, const_cast<void*>(from));
+  target.copy_(source);
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,86 @@
+// Products by other kernels than the row's. MKL gives processors of other makers than Intel its slower kernels (docs/decisions/0008).
+#include "engine/cpu/library/products.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+
+namespace at::native {
+// In libtorch_cpu, but in no header that torch installs: result = beta * result + alpha * a b.
+TORCH_API void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta, float alpha);
+} // namespace at::native
+
+namespace torch_xla::cpu {
+namespace {
+
+// Multiplications below which a call of oneDNN costs more than it saves: about 50 us.
+constexpr int64_t kMinProducts = int64_t{1} << 22;
+
+bool is_foreign_processor() {
+#if defined(__x86_64__)
+  static const bool foreign = !__builtin_cpu_is("intel");
+  return foreign;
+#else
+  return false; // no MKL
+#endif
+}
+
+bool is_one(const Attr& attr) {
+  const auto* integer = std::get_if<int64_t>(&attr);
+  const auto* number = std::get_if<double>(&attr);
+  return (integer && *integer == 1) || (number && *number == 1);
+}
+
+// The part of a matrix that lies between two offsets; a batch's matrix `group`.
+at::Tensor group_of(const at::Tensor& t, int64_t dim, int64_t group, int64_t from, int64_t to) {
+  return t.dim() == 3 ? t.select(0, group) : t.slice(dim, from, to);
+}
+
+} // namespace
+
+bool prefers_onednn(const Graph& graph, const Node& node) {
+  if (!is_foreign_processor() || !at::globalContext().userEnabledMkldnn()) {
+    return false;
+  }
+  bool sums = node.operands.size() == 3;
+  if (sums && !(node.attrs.size() == 2 && is_one(node.attrs[0]) && is_one(node.attrs[1]))) {
+    return false;
+  }
+  const Type& a = graph.type(node.operands[sums ? 1 : 0]);
+  const Type& b = graph.type(node.operands[sums ? 2 : 1]);
+  return a.dtype == DType::F32 && a.dims[0] * a.dims[1] * b.dims[1] >= kMinProducts;
+}
+
+void multiply_by_onednn(const std::vector<at::Tensor>& operands, const at::Tensor& out) {
+  bool sums = operands.size() == 3;
+  if (sums) {
+    out.copy_(operands[0].expand_as(out));
+  }
+  at::native::mkldnn_matmul(operands[operands.size() - 2], operands.back(), out, sums ? 1 : 0, 1);
+}
+
+void multiply_groups(const std::vector<at::Tensor>& operands, const at::Tensor& out) {
+  const at::Tensor& a = operands[0];
+  const at::Tensor& b = operands[1];
+  const at::Tensor& offsets = operands[2];
+  if (!offsets.defined()) {
+    at::bmm_out(const_cast<at::Tensor&>(out), a, b);
+    return;
+  }
+  out.zero_();
+  bool inner = a.dim() == 2 && b.dim() == 2; // the offsets cut the dim that is summed over
+  int64_t extent = a.dim() == 2 ? a.size(inner ? 1 : 0) : b.size(1);
+  int64_t from = 0;
+  for (int64_t group = 0; group < offsets.numel(); ++group) {
+    int64_t to = std::clamp<int64_t>(offsets.data_ptr<int32_t>()[group * offsets.stride(0)], 0, extent);
+    if (to > from) {
+      at::Tensor part = group_of(out, a.dim() == 2 ? 0 : 1, group, from, to);
+      at::mm_out(part, group_of(a, inner ? 1 : 0, group, from, to), group_of(b, inner ? 0 : 1, group, from, to));
+    }
+    from = to;
+  }
+}
+
+} // namespace torch_xla::cpu

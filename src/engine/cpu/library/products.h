@@ -1,0 +1,21 @@
+// Products that are not computed by ATen's kernel of the row: by oneDNN where it is faster, and those of groups.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace torch_xla::cpu {
+
+// True for a node mm or addmm (beta and alpha 1) of the graph that oneDNN computes faster.
+bool prefers_onednn(const Graph& graph, const Node& node);
+// Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and none of them.
+void multiply_by_onednn(const std::vector<at::Tensor>& operands, const at::Tensor& out);
+
+// Operands of _grouped_mm: a, b, offsets or undefined; in any memory order, which ATen's refuses. Rows and columns beyond the last offset
+// become 0. `out` is row-major.
+void multiply_groups(const std::vector<at::Tensor>& operands, const at::Tensor& out);
+
+} // namespace torch_xla::cpu

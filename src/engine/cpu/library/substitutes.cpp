@@ -1,0 +1,48 @@
+// The table of substitutes.
+#include "engine/cpu/library/substitutes.h"
+
+#include <ATen/ops/aminmax.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "engine/cpu/library/products.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+CallKernel choose_onednn(const Graph& graph, const Node& node) {
+  return prefers_onednn(graph, node) ? multiply_by_onednn : nullptr;
+}
+
+CallKernel choose_groups(const Graph&, const Node&) {
+  return multiply_groups;
+}
+
+// ATen's backward passes over indices out of range, as its forward refuses them; here the forward need not have run.
+void check_embedding_indices(const torch::jit::Stack& arguments) {
+  const at::Tensor& indices = arguments[1].toTensor();
+  if (indices.numel() == 0) {
+    return;
+  }
+  auto [low, high] = at::aminmax(indices);
+  TORCH_CHECK_INDEX(low.item().toLong() >= 0 && high.item().toLong() < arguments[2].toInt(), "index out of range in self");
+}
+
+constexpr Substitute kSubstitutes[] = {
+    {.row = "aten::mm", .choose = choose_onednn},
+    {.row = "aten::addmm", .choose = choose_onednn},
+    {.row = "aten::_grouped_mm", .choose = choose_groups},
+    {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},
+};
+
+} // namespace
+
+Substitute find_substitute(const Op& op) {
+  std::string_view name = op.name;
+  auto found = std::find_if(std::begin(kSubstitutes), std::end(kSubstitutes), [&](const Substitute& s) { return name == s.row; });
+  return found == std::end(kSubstitutes) ? Substitute{op.name} : *found;
+}
+
+} // namespace torch_xla::cpu

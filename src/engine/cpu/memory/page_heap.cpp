@@ -1,0 +1,134 @@
+// Runs of free pages: best fit, joined with their neighbours.
+#include "engine/cpu/memory/page_heap.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "engine/cpu/memory/system_memory.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+constexpr size_t kChunk = size_t{2} << 20; // a huge page
+constexpr size_t kWorthAsking = size_t{64} << 20; // from here on the system's free memory is looked up: 50 us
+
+// Addresses at a multiple of kChunk; null where the system refuses.
+char* map_chunks(size_t bytes) {
+  void* range = mmap(nullptr, bytes + kChunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (range == MAP_FAILED) {
+    return nullptr;
+  }
+  auto* begin = static_cast<char*>(range);
+  size_t before = (kChunk - reinterpret_cast<uintptr_t>(begin) % kChunk) % kChunk;
+  if (before) {
+    munmap(begin, before);
+  }
+  munmap(begin + before + bytes, kChunk - before);
+  return begin + before;
+}
+
+bool has_room(size_t bytes) {
+  return bytes < kWorthAsking || static_cast<int64_t>(bytes) <= available_memory();
+}
+
+} // namespace
+
+void PageMap::set(char* data, size_t bytes, uint16_t number) {
+  size_t first = reinterpret_cast<uintptr_t>(data) / kPage;
+  for (size_t page = first; page < first + bytes / kPage; ++page) {
+    if (number != 0 || leaves_[page / kLeafPages].load(std::memory_order_relaxed)) {
+      get_leaf(page / kLeafPages).numbers[page % kLeafPages].store(number, std::memory_order_relaxed);
+    }
+  }
+}
+
+// Of two threads that make the same leaf, the first one's is taken.
+PageMap::Leaf& PageMap::get_leaf(size_t index) {
+  Leaf* leaf = leaves_[index].load(std::memory_order_acquire);
+  if (!leaf) {
+    auto made = std::make_unique<Leaf>();
+    if (leaves_[index].compare_exchange_strong(leaf, made.get(), std::memory_order_acq_rel)) {
+      leaf = made.release();
+    }
+  }
+  return *leaf;
+}
+
+PageMap& page_map() {
+  static auto* map = new PageMap;
+  return *map;
+}
+
+void PageHeap::insert(char* data, size_t bytes) {
+  runs_.emplace(data, bytes);
+  by_size_.emplace(bytes, data);
+}
+
+void PageHeap::erase(Runs::iterator run) {
+  by_size_.erase({run->second, run->first});
+  runs_.erase(run);
+}
+
+char* PageHeap::take(size_t bytes) {
+  auto best = by_size_.lower_bound({bytes, nullptr});
+  if (best == by_size_.end()) {
+    return nullptr;
+  }
+  auto [size, data] = *best;
+  erase(runs_.find(data));
+  if (size > bytes) {
+    insert(data + bytes, size - bytes);
+  }
+  return data;
+}
+
+void PageHeap::put(char* data, size_t bytes) {
+  auto next = runs_.lower_bound(data);
+  if (next != runs_.end() && next->first == data + bytes) {
+    bytes += next->second;
+    erase(next++);
+  }
+  if (next != runs_.begin()) {
+    auto before = std::prev(next);
+    if (before->first + before->second == data) {
+      data = before->first;
+      bytes += before->second;
+      erase(before);
+    }
+  }
+  insert(data, bytes);
+}
+
+bool PageHeap::grow(size_t bytes, bool huge) {
+  size_t chunks = (bytes + kChunk - 1) / kChunk * kChunk;
+  char* data = has_room(chunks) ? map_chunks(chunks) : nullptr;
+  if (!data) {
+    return false;
+  }
+  if (huge) {
+    madvise(data, chunks, MADV_HUGEPAGE);
+  }
+  mapped_.fetch_add(chunks, std::memory_order_relaxed);
+  peak_mapped_.store(std::max(peak_mapped(), mapped()), std::memory_order_relaxed);
+  put(data, chunks);
+  return true;
+}
+
+void PageHeap::give_back(size_t bytes) {
+  while (bytes && !by_size_.empty()) {
+    auto [size, data] = *by_size_.rbegin();
+    erase(runs_.find(data));
+    size_t given = std::min(size, (bytes + kChunk - 1) / kChunk * kChunk);
+    if (given < size) {
+      insert(data, size - given);
+    }
+    page_map().set(data + size - given, given, 0);
+    munmap(data + size - given, given);
+    mapped_.fetch_sub(given, std::memory_order_relaxed);
+    bytes -= std::min(bytes, given);
+  }
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,73 @@
+// Pages of 64 KB from the system: free ones lie together in runs, of which any part can be taken or given back.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace torch_xla::cpu {
+
+constexpr size_t kPage = size_t{64} << 10;
+
+// A number for each page of the process's addresses, 0 at first. Any thread; a page's number is written, by who owns the page, before its
+// address is given out.
+class PageMap {
+ public:
+  uint16_t get(const void* data) const {
+    auto page = reinterpret_cast<uintptr_t>(data) / kPage;
+    const Leaf* leaf = page / kLeafPages < kLeaves ? leaves_[page / kLeafPages].load(std::memory_order_acquire) : nullptr;
+    return leaf ? leaf->numbers[page % kLeafPages].load(std::memory_order_relaxed) : 0;
+  }
+  // Throws std::bad_alloc.
+  void set(char* data, size_t bytes, uint16_t number);
+
+ private:
+  static constexpr size_t kLeafPages = 1 << 13;
+  static constexpr size_t kLeaves = (size_t{1} << 48) / kPage / kLeafPages;
+  struct Leaf {
+    std::atomic<uint16_t> numbers[kLeafPages];
+  };
+
+  Leaf& get_leaf(size_t index);
+
+  std::atomic<Leaf*> leaves_[kLeaves] = {};
+};
+// The one of the process. The numbers of the pages that a PageHeap has given are its caller's; those given back to the system have 0.
+PageMap& page_map(); // never destroyed
+
+// The caller holds a lock. Sizes are in bytes, whole pages.
+class PageHeap {
+ public:
+  // The smallest free run that is large enough, or its part; null if there is none.
+  char* take(size_t bytes);
+  void put(char* data, size_t bytes);
+  // Gets at least `bytes` in one run from the system; with `huge` in pages of 2 MB. False where the system refuses it, or would have to end
+  // a process to give it.
+  bool grow(size_t bytes, bool huge);
+  // Gives free runs back to the system, the largest first, until `bytes` are given or none is left.
+  void give_back(size_t bytes);
+
+  // Bytes that the system has given.
+  size_t mapped() const {
+    return mapped_.load(std::memory_order_relaxed);
+  }
+  size_t peak_mapped() const {
+    return peak_mapped_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  using Runs = std::map<char*, size_t>;
+
+  void insert(char* data, size_t bytes);
+  void erase(Runs::iterator run);
+
+  Runs runs_; // free, by address; no two touch
+  std::set<std::pair<size_t, char*>> by_size_; // the same
+  std::atomic<size_t> mapped_{0};
+  std::atomic<size_t> peak_mapped_{0};
+};
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,227 @@
+// Size classes: small ones cut their blocks from slabs, the blocks of large ones are runs of pages.
+#include "engine/cpu/memory/pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <deque>
+
+#include "core/devices.h"
+#include "core/env.h"
+#include "core/errors.h"
+#include "core/process.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+constexpr size_t kShared = kPage; // from here on a block may come from a larger class
+constexpr size_t kSlack = size_t{64} << 20; // that the pool may hold beyond a quarter of what was in use
+
+// Classes 0 to 7 are the multiples of 64 up to 512; then each power of two has eight steps.
+constexpr int class_of(size_t size) {
+  if (size <= 512) {
+    return size ? static_cast<int>((size - 1) / 64) : 0;
+  }
+  int octave = std::bit_width(size - 1) - 1; // 2^octave < size <= 2^(octave + 1)
+  size_t step = size_t{1} << (octave - 3);
+  int within = static_cast<int>((size - 1 - (size_t{1} << octave)) / step);
+  return 8 * (octave - 8) + within;
+}
+
+constexpr size_t class_size(int index) {
+  if (index < 8) {
+    return 64 * static_cast<size_t>(index + 1);
+  }
+  int octave = index / 8 + 8;
+  size_t size = (size_t{1} << octave) + (static_cast<size_t>(index % 8) + 1) * (size_t{1} << (octave - 3));
+  return size;
+}
+
+// The classes above 512 KB are those whose sizes are whole pages.
+constexpr int kFirstLarge = class_of(8 * kPage) + 1;
+
+// From 64 KB for 1024 blocks to 2 MB for four.
+size_t slab_bytes(int index) {
+  size_t pages = std::clamp(class_size(index) * 64 / kPage, size_t{1}, size_t{32});
+  return pages * kPage;
+}
+
+// In the words of PyTorch's allocator, by which programs know the error.
+[[noreturn]] void refuse(size_t bytes) {
+  throw UserError(
+      ErrorKind::OutOfMemory,
+      str("DefaultCPUAllocator: can't allocate memory: you tried to allocate ", bytes, " bytes. Error code 12 (Cannot allocate memory)"));
+}
+
+} // namespace
+
+Pool& Pool::get(int device) {
+  static auto* pools = [] {
+    auto* made = new std::deque<Pool>;
+    for (int index = 0; index < env::cpu_num_devices(); ++index) {
+      made->emplace_back(index);
+    }
+    return made;
+  }();
+  return (*pools)[static_cast<size_t>(device)];
+}
+
+Pool* Pool::find(const void* data) {
+  int number = page_map().get(data);
+  return number ? &get((number - 1) / kClasses) : nullptr;
+}
+
+Pool::Pool(int device) : device_(device) {
+  static_assert(kMaxDevices * kClasses < 1 << 16); // the number of a page
+  process::note_use();
+}
+
+void* Pool::allocate(size_t size) {
+  process::check();
+  int index = class_of(size);
+  char* data = index < kClasses ? take_free(index) : nullptr;
+  if (!data && index < kClasses) {
+    data = refill(index);
+  }
+  if (!data) {
+    refuse(size);
+  }
+  add_used(static_cast<int64_t>(class_size(class_of_block(data))));
+  return data;
+}
+
+// A free block of the class, or, of a size where memory counts, of one of the next larger classes: up to half as much again.
+char* Pool::take_free(int index) {
+  int last = class_size(index) >= kShared ? std::min(index + 4, kClasses - 1) : index;
+  for (int i = index; i <= last; ++i) {
+    SizeClass& size_class = classes_[i];
+    std::lock_guard<std::mutex> lock(size_class.mutex);
+    if (!size_class.free.empty()) {
+      char* data = size_class.free.back();
+      size_class.free.pop_back();
+      return data;
+    }
+  }
+  return nullptr;
+}
+
+char* Pool::refill(int index) {
+  std::lock_guard<std::mutex> heap_lock(heap_mutex_);
+  size_t size = class_size(index);
+  bool large = index >= kFirstLarge;
+  size_t bytes = large ? size : slab_bytes(index);
+  char* data = take_pages(bytes, large);
+  if (!data) {
+    return nullptr;
+  }
+  page_map().set(data, bytes, static_cast<uint16_t>(device_ * kClasses + index + 1));
+  if (!large) {
+    SizeClass& size_class = classes_[index];
+    std::lock_guard<std::mutex> lock(size_class.mutex);
+    size_class.slabs.push_back(data);
+    for (size_t i = bytes / size - 1; i > 0; --i) { // the lowest addresses are taken first: untouched pages stay so
+      size_class.free.push_back(data + i * size);
+    }
+  }
+  return data;
+}
+
+// Null where the system has no more. The caller holds heap_mutex_.
+char* Pool::take_pages(size_t bytes, bool huge) {
+  if (char* data = heap_.take(bytes)) {
+    return data;
+  }
+  collect_large();
+  if (char* data = heap_.take(bytes)) {
+    return data;
+  }
+  make_room(bytes);
+  if (char* data = heap_.take(bytes)) {
+    return data;
+  }
+  if (!heap_.grow(bytes, huge)) {
+    collect_slabs();
+    heap_.give_back(heap_.mapped());
+    heap_.grow(bytes, huge);
+  }
+  return heap_.take(bytes);
+}
+
+// Keeps the pool below its bound when `bytes` more come. The caller holds heap_mutex_.
+void Pool::make_room(size_t bytes) {
+  auto most = static_cast<size_t>(std::max(peak_bytes_used(), bytes_used() + static_cast<int64_t>(bytes)));
+  size_t bound = most + most / 4 + kSlack;
+  if (heap_.mapped() + bytes > bound) {
+    collect_slabs();
+    heap_.give_back(heap_.mapped() + bytes - bound);
+  }
+}
+
+// The free blocks of the large classes become free runs. The caller holds heap_mutex_.
+void Pool::collect_large() {
+  for (int index = kFirstLarge; index < kClasses; ++index) {
+    SizeClass& size_class = classes_[index];
+    std::lock_guard<std::mutex> lock(size_class.mutex);
+    for (char* data : size_class.free) {
+      heap_.put(data, class_size(index));
+    }
+    size_class.free.clear();
+  }
+}
+
+// The slabs without a block in use become free runs. The caller holds heap_mutex_.
+void Pool::collect_slabs() {
+  for (int index = 0; index < kFirstLarge; ++index) {
+    std::lock_guard<std::mutex> lock(classes_[index].mutex);
+    if (!classes_[index].free.empty()) {
+      collect_slabs(index);
+    }
+  }
+}
+
+// The caller holds heap_mutex_ and the class's.
+void Pool::collect_slabs(int index) {
+  auto& [mutex, free, slabs] = classes_[index];
+  size_t bytes = slab_bytes(index);
+  size_t blocks = bytes / class_size(index);
+  std::vector<char*> sorted = free;
+  std::sort(sorted.begin(), sorted.end());
+  auto is_free = [&](char* slab) {
+    auto first = std::lower_bound(sorted.begin(), sorted.end(), slab);
+    return static_cast<size_t>(std::lower_bound(first, sorted.end(), slab + bytes) - first) == blocks;
+  };
+  auto unused = std::partition(slabs.begin(), slabs.end(), [&](char* slab) { return !is_free(slab); });
+  std::sort(unused, slabs.end());
+  std::erase_if(free, [&](char* data) {
+    auto after = std::upper_bound(unused, slabs.end(), data);
+    return after != unused && data < *std::prev(after) + bytes;
+  });
+  std::for_each(unused, slabs.end(), [&](char* slab) { heap_.put(slab, bytes); });
+  slabs.erase(unused, slabs.end());
+}
+
+void Pool::release(void* data) {
+  if (!data || process::in_forked_child()) {
+    return;
+  }
+  int index = class_of_block(data);
+  used_.fetch_sub(static_cast<int64_t>(class_size(index)), std::memory_order_relaxed);
+  SizeClass& size_class = classes_[index];
+  std::lock_guard<std::mutex> lock(size_class.mutex);
+  size_class.free.push_back(static_cast<char*>(data));
+}
+
+void Pool::add_used(int64_t bytes) {
+  int64_t now = used_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  int64_t peak = peak_.load(std::memory_order_relaxed);
+  while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+}
+
+void Pool::empty_cache() {
+  std::lock_guard<std::mutex> lock(heap_mutex_);
+  collect_large();
+  collect_slabs();
+  heap_.give_back(heap_.mapped());
+}
+
+} // namespace torch_xla::cpu

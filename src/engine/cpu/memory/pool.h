@@ -1,0 +1,76 @@
+// Memory pools of the CPU engine: first touch of fresh memory is the largest single cost on virtual machines, so memory is kept and reused.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "engine/cpu/memory/page_heap.h"
+
+namespace torch_xla::cpu {
+
+// Blocks are of size classes and 64-byte aligned. A freed block waits for the next one of its class; when a class has none, the free blocks
+// of all others are joined and cut anew. What the pool holds stays below 5/4 of the most that was ever in use, and 64 MB: beyond that, free
+// memory goes back to the system before more is asked for.
+//
+// Thread-safe: one short lock per size class, taken inside heap_mutex_. In a forked child release() does nothing and
+// allocate() throws, as another thread may have held a lock then.
+class Pool {
+ public:
+  static Pool& get(int device); // one for each device, never destroyed
+  // The pool that the block is of; null for other memory.
+  static Pool* find(const void* data);
+
+  explicit Pool(int device); // for get()
+  // Throws UserError when memory is out and in a forked child.
+  void* allocate(size_t size);
+  void release(void* data); // a block of this pool, or null
+  // Gives all free memory back to the system, but that of slabs with a block in use.
+  void empty_cache();
+
+  int64_t bytes_used() const {
+    return used_.load(std::memory_order_relaxed);
+  }
+  int64_t peak_bytes_used() const {
+    return peak_.load(std::memory_order_relaxed);
+  }
+  // In use, or kept.
+  int64_t bytes_reserved() const {
+    return static_cast<int64_t>(heap_.mapped());
+  }
+  int64_t peak_bytes_reserved() const {
+    return static_cast<int64_t>(heap_.peak_mapped());
+  }
+
+ private:
+  struct SizeClass {
+    std::mutex mutex;
+    std::vector<char*> free; // the last one freed is the first one taken; guarded by mutex
+    std::vector<char*> slabs; // that its blocks are cut from, where it is a small class; guarded by mutex
+  };
+  static constexpr int kClasses = 8 * 40;
+
+  char* take_free(int index);
+  char* refill(int index);
+  char* take_pages(size_t bytes, bool huge);
+  void collect_large();
+  void collect_slabs();
+  void collect_slabs(int index);
+  void make_room(size_t bytes);
+  static int class_of_block(const void* data) {
+    return (page_map().get(data) - 1) % kClasses;
+  }
+  void add_used(int64_t bytes);
+
+  const int device_;
+  std::mutex heap_mutex_; // guards heap_, but its counts
+  PageHeap heap_; // the number of a taken page is that of the pool and its blocks' class, and one
+  std::array<SizeClass, kClasses> classes_;
+  std::atomic<int64_t> used_{0};
+  std::atomic<int64_t> peak_{0};
+};
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,22 @@
+// Where the values of a graph lie in memory: what layout decides, and kernels, library calls and the memory plan go by.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace torch_xla::cpu {
+
+// A value in the memory of `root`, in elements. A value that is no view is its own root.
+struct Place {
+  ValueId root = kNoValue;
+  int64_t offset = 0;
+  Dims strides;
+};
+
+struct LaidOutGraph {
+  Graph graph;
+  std::vector<Place> places; // by value
+};
+
+} // namespace torch_xla::cpu

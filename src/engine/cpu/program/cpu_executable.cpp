@@ -1,0 +1,287 @@
+// Running a compiled program: taking memory, the three kinds of step, outputs.
+#include "engine/cpu/program/cpu_executable.h"
+
+#include <ATen/Parallel.h>
+#include <omp.h>
+
+#include <algorithm>
+
+#include "core/errors.h"
+#include "core/observer.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+// The number of threads is a setting of each thread that starts parallel work.
+void use_threads(int threads) {
+  thread_local const int own_choice = at::get_num_threads();
+  thread_local int now = own_choice;
+  int wanted = threads > 0 ? threads : own_choice;
+  if (wanted != now) {
+    at::set_num_threads(wanted);
+    now = wanted;
+  }
+}
+
+observer::Phase phase_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::kLibrary:
+      return observer::Phase::kLibrary;
+    case StepKind::kUpdate:
+      return observer::Phase::kUpdate;
+    default:
+      return observer::Phase::kKernel;
+  }
+}
+
+int64_t line_of(const StepRef& step, const RunOptions& options) {
+  auto node = static_cast<size_t>(step.location);
+  return node < options.lines.size() ? options.lines[node] : -1;
+}
+
+CpuBuffer& cpu_buffer(const EngineBufferRef& buffer) {
+  return static_cast<CpuBuffer&>(*buffer);
+}
+
+} // namespace
+
+// libgomp's threads wait for work by spinning only while all teams of the process together are no more than the processors; beyond that
+// each parallel region of the run puts its threads to sleep and wakes them. The team that eager work left on the calling thread ends here.
+void CpuExecutable::prepare_caller() {
+  omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+}
+
+void CpuExecutable::run(RunArgs& args) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  use_threads(args.options.threads);
+  struct Ending {
+    CpuExecutable& executable;
+    ~Ending() {
+      executable.end_run();
+    }
+  } ending{*this};
+  start_run(args);
+  try {
+    run_steps(args);
+  } catch (...) {
+    restore_inputs(args);
+    throw;
+  }
+  collect_outputs(args);
+}
+
+void CpuExecutable::run_steps(RunArgs& args) {
+  for (int32_t step = 0; step < static_cast<int32_t>(steps_.size()); ++step) {
+    XLA_CHECK(committed_ || !args.options.is_cancelled(), kCancelled);
+    if (step > plan_.last_fallible && !saved_.empty()) {
+      commit(step, args);
+    }
+    take_memory(step, args);
+    run_step(step, args);
+    release_memory(step, args);
+  }
+}
+
+void CpuExecutable::run_step(int32_t number, RunArgs& args) {
+  const StepRef& step = steps_[number];
+  observer::Span span(phase_of(step.kind), step.name, line_of(step, args.options));
+  span.set_run(args.options.number, device_);
+  switch (step.kind) {
+    case StepKind::kKernel:
+      run_kernel(kernels_[step.index], args);
+      break;
+    case StepKind::kLibrary:
+      run_library(calls_[step.index]);
+      break;
+    case StepKind::kUpdate:
+      run_update(updates_[step.index]);
+      break;
+  }
+}
+
+void CpuExecutable::start_run(RunArgs& args) {
+  XLA_ASSERT(args.inputs.size() == donatable_.size(), "inputs of a run");
+  args.restored.resize(args.inputs.size());
+  if (plan_.arena_bytes) {
+    arena_ = std::make_shared<Block>(pool_, static_cast<size_t>(plan_.arena_bytes));
+  }
+  char* arena = arena_ ? static_cast<char*>(arena_->data()) : nullptr;
+  for (size_t m = 0; m < plan_.memories.size(); ++m) {
+    const Memory& memory = plan_.memories[m];
+    if (memory.home == Memory::Home::kParameter) {
+      const EngineBufferRef& input = args.inputs[memory.parameter];
+      XLA_ASSERT(input->device() == device_, "a program of xla:", device_, " got a value of xla:", input->device());
+      base_[m] = static_cast<char*>(input->host_pointer());
+      // A program that returns its input as it is gives two values one engine buffer.
+      donatable_[memory.parameter] = args.donated[memory.parameter] && input.use_count() == 1 && input->sole_owner();
+    } else if (memory.home == Memory::Home::kArena) {
+      base_[m] = arena + memory.offset;
+    }
+  }
+}
+
+void CpuExecutable::take_memory(int32_t step, RunArgs& args) {
+  for (int32_t m : plan_.taken[step]) {
+    if (!blocks_[m]) { // else commit() has taken it
+      take_donor(step, m, args);
+    }
+    if (!blocks_[m] && plan_.memories[m].home == Memory::Home::kBlock) {
+      blocks_[m] = std::make_shared<Block>(pool_, static_cast<size_t>(plan_.memories[m].bytes));
+    }
+    if (blocks_[m]) {
+      base_[m] = static_cast<char*>(blocks_[m]->data());
+    }
+  }
+}
+
+// What a failed run must restore is written behind all that can fail, or by updates that are saved.
+void CpuExecutable::take_donor(int32_t step, int32_t m, RunArgs& args) {
+  const Memory& memory = plan_.memories[m];
+  saves_[m] = false;
+  for (int32_t donor : memory.donors) {
+    int32_t parameter = plan_.memories[donor].parameter;
+    bool restored = args.restored[parameter];
+    if (!donatable_[parameter] || (restored && step <= plan_.last_fallible && !memory.undoable)) {
+      continue;
+    }
+    donatable_[parameter] = false;
+    blocks_[m] = cpu_buffer(args.inputs[parameter]).block();
+    saves_[m] = restored && step <= plan_.last_fallible;
+    if (restored && step > plan_.last_fallible) {
+      commit(step, args);
+    }
+    return;
+  }
+}
+
+// All memory that is still to be taken is taken before the first write that cannot be undone.
+void CpuExecutable::commit(int32_t step, RunArgs& args) {
+  if (committed_) {
+    return;
+  }
+  committed_ = true;
+  try {
+    for (int32_t later = step; later < static_cast<int32_t>(steps_.size()); ++later) {
+      take_memory(later, args);
+    }
+  } catch (...) {
+    committed_ = false; // nothing is written yet
+    throw;
+  }
+}
+
+void CpuExecutable::restore_inputs(RunArgs& args) {
+  for (; !committed_ && !saved_.empty(); saved_.pop_back()) {
+    const auto& [step, block] = saved_.back();
+    copy_strided(
+        step->dtype,
+        step->dims,
+        address(step->result) + step->view_offset,
+        step->view_strides,
+        block->data(),
+        contiguous_strides(step->dims));
+  }
+  for (size_t i = 0; committed_ && i < args.inputs.size(); ++i) {
+    if (!donatable_[i]) {
+      args.inputs[i].reset();
+    }
+  }
+}
+
+void CpuExecutable::release_memory(int32_t step, RunArgs& args) {
+  for (int32_t m : plan_.released[step]) {
+    int32_t parameter = plan_.memories[m].parameter;
+    if (plan_.memories[m].home == Memory::Home::kParameter) {
+      if (!args.restored[parameter] || committed_) {
+        args.inputs[parameter].reset();
+      }
+    } else {
+      blocks_[m].reset();
+    }
+  }
+}
+
+void CpuExecutable::run_kernel(const KernelStep& step, const RunArgs& args) {
+  if (step.units == 0) {
+    return;
+  }
+  pointers_.resize(step.buffers.size());
+  for (size_t i = 0; i < step.buffers.size(); ++i) {
+    pointers_[i] = address(step.buffers[i]);
+  }
+  scalars_.resize(step.scalars.size());
+  for (size_t i = 0; i < step.scalars.size(); ++i) {
+    scalars_[i] = args.scalars[step.scalars[i]];
+  }
+  if (step.units <= step.grain) {
+    step.kernel(pointers_.data(), scalars_.data(), 0, step.units);
+    return;
+  }
+  at::parallel_for(
+      0, step.units, step.grain, [&](int64_t begin, int64_t end) { step.kernel(pointers_.data(), scalars_.data(), begin, end); });
+}
+
+void CpuExecutable::run_library(LibraryStep& step) {
+  pointers_.resize(step.operands.size());
+  for (size_t i = 0; i < step.operands.size(); ++i) {
+    pointers_[i] = step.operands[i].memory < 0 ? nullptr : address(step.operands[i]);
+  }
+  results_.clear();
+  results_.resize(step.results.size());
+  bool adopts = !step.call.writes_into();
+  for (size_t i = 0; i < step.results.size() && !adopts; ++i) {
+    results_[i].data = base_[step.results[i]];
+  }
+  step.call.run(pool_, pointers_, results_);
+  for (size_t i = 0; i < step.results.size() && adopts; ++i) {
+    if (step.results[i] >= 0) {
+      base_[step.results[i]] = static_cast<char*>(results_[i].data);
+      blocks_[step.results[i]] = std::move(results_[i].block);
+    }
+  }
+}
+
+void CpuExecutable::run_update(const UpdateStep& step) {
+  char* base = address(step.base);
+  char* result = address(step.result);
+  if (base != result) {
+    copy_strided(step.dtype, {step.elements}, result, {1}, base, {1});
+  } else if (saves_[step.result.memory] && !committed_) {
+    save_view(step);
+  }
+  copy_strided(step.dtype, step.dims, result + step.view_offset, step.view_strides, address(step.update), step.update_strides);
+}
+
+void CpuExecutable::save_view(const UpdateStep& step) {
+  auto block = std::make_shared<Block>(pool_, static_cast<size_t>(num_elements(step.dims)) * item_size(step.dtype));
+  copy_strided(
+      step.dtype, step.dims, block->data(), contiguous_strides(step.dims), address(step.result) + step.view_offset, step.view_strides);
+  saved_.emplace_back(&step, std::move(block));
+}
+
+void CpuExecutable::collect_outputs(RunArgs& args) {
+  args.outputs.clear();
+  for (const Output& output : outputs_) {
+    const Memory& memory = plan_.memories[output.memory];
+    if (output.is_input) {
+      args.outputs.push_back(args.inputs[memory.parameter]);
+      continue;
+    }
+    bool of_input = memory.home == Memory::Home::kParameter;
+    BlockRef block = of_input ? cpu_buffer(args.inputs[memory.parameter]).block() : blocks_[output.memory];
+    args.outputs.push_back(std::make_shared<CpuBuffer>(output.type, contiguous_strides(output.type.dims), device_, std::move(block)));
+  }
+  args.inputs.clear();
+}
+
+void CpuExecutable::end_run() {
+  for (BlockRef& block : blocks_) {
+    block.reset();
+  }
+  arena_.reset();
+  saved_.clear();
+  committed_ = false;
+  results_.clear();
+}
+
+} // namespace torch_xla::cpu

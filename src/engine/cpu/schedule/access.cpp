@@ -1,0 +1,98 @@
+// Reads and writes of kernels, library calls and updates, and which of them may be in place.
+#include "engine/cpu/schedule/access.h"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/cpu/library/call.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+void add_once(std::vector<ValueId>& list, ValueId v) {
+  if (std::find(list.begin(), list.end(), v) == list.end()) {
+    list.push_back(v);
+  }
+}
+
+// Every load of the value must be at the addresses of the store.
+void add_in_place(const BuiltKernel& kernel, StepAccess& access) {
+  std::map<ValueId, int> loads;
+  for (const KernelOperand& operand : kernel.operands) {
+    loads[operand.root] += operand.written ? 0 : 1;
+  }
+  std::map<std::pair<ValueId, int32_t>, int> paired; // loads of a value at the addresses of a store
+  for (auto [loaded, stored] : kernel.in_place) {
+    ++paired[{kernel.operands[loaded].root, stored}];
+  }
+  for (const auto& [choice, count] : paired) {
+    if (count == loads[choice.first]) {
+      access.in_place.push_back({choice.first, kernel.operands[choice.second].root});
+    }
+  }
+}
+
+StepAccess kernel_access(const BuiltKernel& kernel) {
+  StepAccess access;
+  for (const KernelOperand& operand : kernel.operands) {
+    add_once(operand.written ? access.writes : access.reads, operand.root);
+  }
+  add_in_place(kernel, access);
+  return access;
+}
+
+// A call that writes into planned memory can still fail, where it checks what its operands hold.
+StepAccess call_access(const LaidOutGraph& laid_out, const Node& node, bool fusion) {
+  StepAccess access;
+  for (ValueId v : node.operands) {
+    if (v != kNoValue) {
+      add_once(access.reads, laid_out.places[v].root);
+    }
+  }
+  for (int32_t i = 0; i < node.num_results; ++i) {
+    if (laid_out.graph.type(node.result(i)).dtype != DType::Undefined) {
+      access.writes.push_back(node.result(i));
+    }
+  }
+  access.adopts = !writes_into(laid_out, node, fusion);
+  access.can_fail = access.adopts || (node.op->traits & kChecksValues);
+  return access;
+}
+
+// In place, an update whose source lies in the same memory could read what it has written.
+StepAccess update_access(const LaidOutGraph& laid_out, const Node& node) {
+  ValueId base = laid_out.places[node.operands[0]].root;
+  ValueId update = laid_out.places[node.operands[1]].root;
+  StepAccess access;
+  access.reads = {base};
+  access.writes = {node.result()};
+  access.is_update = true;
+  if (base != update) {
+    access.reads.push_back(update);
+    access.in_place.push_back({base, node.result()});
+  }
+  return access;
+}
+
+} // namespace
+
+std::vector<StepAccess> find_accesses(
+    const LaidOutGraph& laid_out, const std::vector<Step>& steps, const std::vector<BuiltKernel>& kernels, bool fusion) {
+  std::vector<StepAccess> accesses;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    switch (steps[s].kind) {
+      case StepKind::kKernel:
+        accesses.push_back(kernel_access(kernels[s]));
+        break;
+      case StepKind::kLibrary:
+        accesses.push_back(call_access(laid_out, laid_out.graph.nodes[steps[s].node], fusion));
+        break;
+      case StepKind::kUpdate:
+        accesses.push_back(update_access(laid_out, laid_out.graph.nodes[steps[s].node]));
+        break;
+    }
+  }
+  return accesses;
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,137 @@
+// The backward half of fusion: from the outputs on, groups learn what they must store and become steps.
+#include "engine/cpu/schedule/fuse.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace torch_xla::cpu {
+namespace {
+
+// Backwards, so that a group is met when all that read it have said what they load. What it computes for itself alone it does not store.
+class StepWriter {
+ public:
+  StepWriter(const LaidOutGraph& laid_out, const Recompute& recompute, const Groups& groups, bool enabled)
+      : graph_(laid_out.graph),
+        places_(laid_out.places),
+        recompute_(recompute),
+        groups_(groups),
+        enabled_(enabled),
+        needed_(graph_.values.size()) {}
+
+  std::vector<Step> run() {
+    for (ValueId v : graph_.outputs) {
+      need(v);
+    }
+    std::vector<Step> steps;
+    for (size_t i = groups_.list.size(); i-- > 0;) {
+      if (groups_.list[i].kind == StepKind::kKernel) {
+        emit_kernels(groups_.list[i], static_cast<int>(i), steps);
+      } else {
+        emit_call(groups_.list[i], steps);
+      }
+    }
+    std::reverse(steps.begin(), steps.end());
+    return steps;
+  }
+
+ private:
+  void need(ValueId v) {
+    if (v != kNoValue) {
+      needed_[places_[v].root] = true;
+    }
+  }
+
+  // A call whose results nobody needs is left out, with what only it reads.
+  void emit_call(const Group& group, std::vector<Step>& steps) {
+    bool used = std::any_of(group.values.begin(), group.values.end(), [&](ValueId v) { return needed_[v]; });
+    if (!used) {
+      return;
+    }
+    Step step;
+    step.kind = group.kind;
+    step.node = group.node;
+    for (ValueId v : graph_.nodes[group.node].operands) {
+      need(v);
+    }
+    steps.push_back(std::move(step));
+  }
+
+  // One kernel, except where the reduction that joined values of two shapes has turned out to be of no use: then one for each shape.
+  void emit_kernels(const Group& group, int index, std::vector<Step>& steps) {
+    std::vector<ValueId> stores;
+    for (ValueId v : group.values) {
+      if (needed_[v]) {
+        stores.push_back(v);
+      }
+    }
+    if (stores.empty()) {
+      return;
+    }
+    std::sort(stores.begin(), stores.end());
+    Step whole = make_step(group, index, stores);
+    bool reduces = std::any_of(whole.body.begin(), whole.body.end(), [&](ValueId v) { return is_reduce(prim_of(v)); });
+    if (reduces) {
+      steps.push_back(std::move(whole));
+      return;
+    }
+    std::map<std::vector<int64_t>, std::vector<ValueId>> by_dims;
+    for (ValueId v : stores) {
+      by_dims[strip_leading_ones(graph_.type(v).dims).vec()].push_back(v);
+    }
+    for (auto& [dims, values] : by_dims) {
+      Group part;
+      part.domain = Dims(dims);
+      steps.push_back(make_step(part, index, values));
+    }
+  }
+
+  // Instead of read from the memory that its own group would store it to.
+  bool is_computed_again(ValueId v, int64_t elements) const {
+    return graph_.find_producer(v) && (enabled_ ? recompute_.is_cheap_in(v, elements) : recompute_.is_free(v));
+  }
+
+  Prim prim_of(ValueId v) const {
+    return graph_.find_producer(v)->op->prim;
+  }
+
+  // The stores and all that they depend on, back to what is loaded: other groups must store that.
+  Step make_step(const Group& group, int index, const std::vector<ValueId>& stores) {
+    Step step;
+    step.domain = group.domain;
+    step.reduced = group.reduced;
+    step.form = !group.reduced ? KernelForm::kPointwise : group.column ? KernelForm::kColumn : KernelForm::kRow;
+    step.stores = stores;
+    int64_t elements = num_elements(group.domain);
+    std::set<ValueId, std::greater<>> open(stores.begin(), stores.end());
+    while (!open.empty()) {
+      ValueId v = *open.begin(); // operands have smaller ids: each value is met once
+      open.erase(open.begin());
+      step.body.push_back(v);
+      for (ValueId operand : graph_.find_producer(v)->operands) {
+        if (groups_.of_value[operand] == index || is_computed_again(operand, elements)) {
+          open.insert(operand);
+        } else if (graph_.values[operand].kind != ValueKind::kScalar) {
+          need(operand);
+        }
+      }
+    }
+    std::reverse(step.body.begin(), step.body.end());
+    return step;
+  }
+
+  const Graph& graph_;
+  const std::vector<Place>& places_;
+  const Recompute& recompute_;
+  const Groups& groups_;
+  bool enabled_;
+  std::vector<bool> needed_; // by value: must be stored
+};
+
+} // namespace
+
+std::vector<Step> fuse(const LaidOutGraph& laid_out, const Recompute& recompute, const Groups& groups, bool enabled) {
+  return StepWriter(laid_out, recompute, groups, enabled).run();
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,19 @@
+// Decides where each value lies in memory if it is stored at all: strides of values, views as aliases, copies where no alias is possible.
+#pragma once
+
+#include "engine/cpu/place.h"
+
+namespace torch_xla::cpu {
+
+// The graph with what memory needs made explicit: identity conversions where a view needs another memory order or an output needs memory of
+// its own, large full reductions in two levels, reductions over extents of 1 as identities. Views get base strides, strides and offset in
+// terms of their root; view updates those of operand 0's memory order.
+LaidOutGraph lay_out(const Graph& graph);
+
+// Strides of [N, C, spatial...] with the channels innermost.
+Dims channels_last_strides(const Dims& dims);
+
+// Strides in which ATen's CPU kernel is known to return result i of a library node; contiguous where nothing else is known.
+Dims predict_library_strides(const Graph& graph, const Node& node, int32_t i, const std::vector<Place>& places);
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,208 @@
+// Lifetimes in one walk over the steps, then offsets for temporaries, largest first.
+#include "engine/cpu/schedule/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/strides.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+constexpr int64_t kAlign = 64; // a cache line, and the widest vector
+
+class MemoryPlanner {
+ public:
+  MemoryPlanner(const LaidOutGraph& laid_out, const std::vector<StepAccess>& steps)
+      : graph_(laid_out.graph),
+        places_(laid_out.places),
+        steps_(steps),
+        last_read_(graph_.values.size(), -1),
+        is_output_(graph_.values.size()) {
+    plan_.memory_of.assign(graph_.values.size(), -1);
+  }
+
+  MemoryPlan run() {
+    find_lifetimes();
+    add_parameters();
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      add_writes(static_cast<int32_t>(s));
+    }
+    finish();
+    place_in_arena();
+    return std::move(plan_);
+  }
+
+ private:
+  int32_t end() const {
+    return static_cast<int32_t>(steps_.size());
+  }
+
+  void find_lifetimes() {
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      if (steps_[s].can_fail) {
+        plan_.last_fallible = static_cast<int32_t>(s);
+      }
+      for (ValueId v : steps_[s].reads) {
+        last_read_[v] = static_cast<int32_t>(s);
+      }
+    }
+    for (ValueId v : graph_.outputs) {
+      is_output_[places_[v].root] = true;
+      last_read_[places_[v].root] = end();
+    }
+  }
+
+  void add_parameters() {
+    for (size_t i = 0; i < graph_.parameters.size(); ++i) {
+      ValueId v = graph_.parameters[i];
+      Memory memory;
+      memory.home = Memory::Home::kParameter;
+      memory.bytes = bytes_of(v);
+      memory.parameter = static_cast<int32_t>(i);
+      memory.last = last_read_[v];
+      memory.is_output = is_output_[v];
+      add_memory(v, std::move(memory));
+    }
+  }
+
+  int64_t bytes_of(ValueId v) const {
+    const Type& type = graph_.type(v);
+    return span_elements(type.dims, places_[v].strides) * static_cast<int64_t>(item_size(type.dtype));
+  }
+
+  void add_memory(ValueId v, Memory memory) {
+    plan_.memory_of[v] = static_cast<int32_t>(plan_.memories.size());
+    plan_.memories.push_back(std::move(memory));
+  }
+
+  // In the order of the steps, so that a value that takes over memory finds it planned.
+  void add_writes(int32_t step) {
+    const StepAccess& access = steps_[step];
+    std::vector<ValueId> taken_over; // each value's memory serves one result only
+    for (ValueId v : access.writes) {
+      if (access.adopts || !take_over(step, v, taken_over)) {
+        Memory memory;
+        memory.home = access.adopts ? Memory::Home::kAdopted : Memory::Home::kArena;
+        memory.bytes = bytes_of(v);
+        memory.first = step;
+        memory.donors = find_donors(step, v, taken_over);
+        memory.undoable = access.is_update;
+        add_memory(v, std::move(memory));
+      }
+      Memory& memory = plan_.memories[plan_.memory_of[v]];
+      memory.undoable = memory.undoable && (access.is_update || step > plan_.last_fallible);
+      memory.last = std::max(step, last_read_[v]);
+      memory.is_output = memory.is_output || is_output_[v];
+    }
+  }
+
+  // Nobody reads it afterwards.
+  bool dies_at(int32_t step, ValueId v) const {
+    return last_read_[v] == step && !is_output_[v];
+  }
+
+  // Lets v live on in the memory of a value that the step reads for the last time: memory that is in the cache already, and one block less.
+  // Memory of the caller is not the program's to take, but at run time it may be given (donors).
+  bool take_over(int32_t step, ValueId v, std::vector<ValueId>& taken_over) {
+    for (const auto& [from, to] : steps_[step].in_place) {
+      bool own = graph_.values[from].kind == ValueKind::kResult;
+      if (to == v && own && can_take(step, from, v, taken_over)) {
+        plan_.memory_of[v] = plan_.memory_of[from];
+        taken_over.push_back(from);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool can_take(int32_t step, ValueId from, ValueId to, const std::vector<ValueId>& taken_over) const {
+    return dies_at(step, from) && bytes_of(from) == bytes_of(to) &&
+        std::find(taken_over.begin(), taken_over.end(), from) == taken_over.end();
+  }
+
+  // Parameters that die here and that v may be written over. A run takes the first that is donated.
+  std::vector<int32_t> find_donors(int32_t step, ValueId v, std::vector<ValueId>& taken_over) {
+    std::vector<int32_t> donors;
+    for (const auto& [from, to] : steps_[step].in_place) {
+      if (to == v && graph_.values[from].kind == ValueKind::kParameter && can_take(step, from, v, taken_over)) {
+        donors.push_back(plan_.memory_of[from]);
+        taken_over.push_back(from);
+      }
+    }
+    return donors;
+  }
+
+  // What lives beyond the run gets a block of its own: it would keep the whole arena alive.
+  void finish() {
+    plan_.taken.resize(steps_.size());
+    plan_.released.resize(steps_.size());
+    for (size_t m = 0; m < plan_.memories.size(); ++m) {
+      Memory& memory = plan_.memories[m];
+      if (memory.home == Memory::Home::kArena && memory.is_output) {
+        memory.home = Memory::Home::kBlock;
+      }
+      if (memory.home == Memory::Home::kBlock || !memory.donors.empty()) {
+        plan_.taken[memory.first].push_back(static_cast<int32_t>(m));
+      }
+      bool owned = memory.home != Memory::Home::kArena || !memory.donors.empty();
+      if (owned && memory.last >= 0 && memory.last < end()) {
+        plan_.released[memory.last].push_back(static_cast<int32_t>(m));
+      }
+    }
+  }
+
+  // Each, from the largest on, at the lowest offset that is free while it lives: small ones fill the gaps that large ones leave.
+  void place_in_arena() {
+    std::vector<int32_t> order;
+    for (size_t m = 0; m < plan_.memories.size(); ++m) {
+      if (plan_.memories[m].home == Memory::Home::kArena) {
+        order.push_back(static_cast<int32_t>(m));
+      }
+    }
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return plan_.memories[a].bytes > plan_.memories[b].bytes; });
+    std::vector<const Memory*> placed; // ascending by offset
+    for (int32_t m : order) {
+      Memory& memory = plan_.memories[m];
+      memory.offset = find_gap(memory, placed);
+      auto at =
+          std::upper_bound(placed.begin(), placed.end(), memory.offset, [](int64_t offset, const Memory* o) { return offset < o->offset; });
+      placed.insert(at, &memory);
+      plan_.arena_bytes = std::max(plan_.arena_bytes, memory.offset + rounded(memory.bytes));
+    }
+  }
+
+  static int64_t rounded(int64_t bytes) {
+    return (std::max<int64_t>(bytes, 1) + kAlign - 1) / kAlign * kAlign;
+  }
+
+  // `placed` is in the order of offsets, so that one walk finds the first gap; those that live at other times leave it free.
+  static int64_t find_gap(const Memory& memory, const std::vector<const Memory*>& placed) {
+    int64_t offset = 0;
+    for (const Memory* other : placed) {
+      if (other->last < memory.first || memory.last < other->first) {
+        continue;
+      }
+      if (offset + rounded(memory.bytes) <= other->offset) {
+        break;
+      }
+      offset = std::max(offset, other->offset + rounded(other->bytes));
+    }
+    return offset;
+  }
+
+  const Graph& graph_;
+  const std::vector<Place>& places_;
+  const std::vector<StepAccess>& steps_;
+  std::vector<int32_t> last_read_; // by root; the number of steps for outputs, -1 for never
+  std::vector<bool> is_output_; // by root
+  MemoryPlan plan_;
+};
+
+} // namespace
+
+MemoryPlan plan_memory(const LaidOutGraph& laid_out, const std::vector<StepAccess>& steps) {
+  return MemoryPlanner(laid_out, steps).run();
+}
+
+} // namespace torch_xla::cpu

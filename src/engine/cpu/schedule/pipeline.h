@@ -1,0 +1,33 @@
+// Scheduling: from a lowered graph to steps over planned memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/cpu/schedule/access.h"
+#include "engine/cpu/schedule/fuse.h"
+#include "engine/cpu/schedule/kernel_builder.h"
+#include "engine/cpu/schedule/layout.h"
+#include "engine/cpu/schedule/memory_plan.h"
+
+namespace torch_xla::cpu {
+
+// What each stage adds, in their order. Value ids are those of laid_out.graph.
+struct Schedule {
+  LaidOutGraph laid_out;
+  Recompute recompute; // asked by grouping and fusing
+  Groups groups;
+  std::vector<Step> steps; // in the order in which they run
+  std::vector<BuiltKernel> kernels; // parallel to steps; empty for those that are no kernel
+  std::vector<StepAccess> accesses; // parallel to steps
+  MemoryPlan plan;
+};
+
+// Runs the stages, with the rules of verify.h after each where env::verify() says so. `fusion` false: each primitive is a kernel of its
+// own, and library calls allocate their results.
+Schedule make_schedule(const Graph& graph, bool fusion);
+
+// Memories and steps as text, for dumps.
+std::string schedule_text(const Schedule& schedule);
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,64 @@
+// Costs of values' expression trees, in one forward walk.
+#include "engine/cpu/schedule/recompute.h"
+
+#include <algorithm>
+
+#include "engine/cpu/cost.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+// Trees share values, so that sums over them double from node to node.
+constexpr int kMany = 1000;
+
+} // namespace
+
+Recompute::Recompute(const Graph& graph) {
+  items_.reserve(graph.values.size());
+  for (ValueId v = 0; v < static_cast<ValueId>(graph.values.size()); ++v) {
+    items_.push_back(make_item(graph, v));
+    items_.back().elements = graph.type(v).numel();
+  }
+}
+
+Recompute::Item Recompute::make_item(const Graph& graph, ValueId v) const {
+  const Node* node = graph.find_producer(v);
+  if (!node) {
+    return {.free = graph.values[v].kind == ValueKind::kScalar, .loads = 1};
+  }
+  Prim prim = node->op->prim;
+  // A reduction reads many elements for one; random bits cost more than any load.
+  if (node->op->kind != OpKind::kPrim || prim == Prim::kRandomBits || is_reduce(prim)) {
+    return {.loads = 1};
+  }
+  if (prim == Prim::kConstant || prim == Prim::kIota) {
+    return {.free = true, .pointwise = true};
+  }
+  return make_pointwise(graph, *node);
+}
+
+Recompute::Item Recompute::make_pointwise(const Graph& graph, const Node& node) const {
+  Item item{.free = graph.type(node.result()).dims.empty(), .pointwise = true, .cost = kernel_cost(node.op->prim)};
+  for (ValueId operand : node.operands) {
+    const Item& from = items_[operand];
+    // A number made from indices is no constant: it costs its operations for each element.
+    item.free = item.free && from.free && graph.type(operand).dims.empty();
+    item.loads += from.free ? 0 : from.loads;
+    item.cost += from.cost;
+  }
+  item.cost = std::min(item.cost, kMany);
+  item.loads = std::min(item.loads, kMany);
+  return item;
+}
+
+// A small value may take more, as the kernel computes it for few of its elements.
+bool Recompute::is_cheap_in(ValueId v, int64_t elements) const {
+  const Item& item = items_[v];
+  if (item.free || !item.pointwise) {
+    return item.free;
+  }
+  bool small = item.elements * kSmallShare <= elements;
+  return item.cost <= (small ? kCheapForSmall : kCheap) && item.loads <= (small ? kSmallLoads : kCheapLoads);
+}
+
+} // namespace torch_xla::cpu

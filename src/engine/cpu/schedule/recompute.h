@@ -1,0 +1,36 @@
+// What it would cost to compute a value once more in another kernel instead of storing and loading it.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace torch_xla::cpu {
+
+class Recompute {
+ public:
+  Recompute() = default; // of no graph
+  explicit Recompute(const Graph& graph);
+
+  // Made of constants, scalars and indices only: never worth storing for other kernels.
+  bool is_free(ValueId v) const {
+    return items_[v].free;
+  }
+  // Worth computing again in a kernel over `elements` elements.
+  bool is_cheap_in(ValueId v, int64_t elements) const;
+
+ private:
+  struct Item {
+    bool free = false;
+    bool pointwise = false; // may be computed again at all
+    int cost = 0; // of the tree over stored values
+    int loads = 0;
+    int64_t elements = 0;
+  };
+  Item make_item(const Graph& graph, ValueId v) const;
+  Item make_pointwise(const Graph& graph, const Node& node) const;
+
+  std::vector<Item> items_; // by value
+};
+
+} // namespace torch_xla::cpu

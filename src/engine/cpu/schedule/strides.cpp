@@ -1,0 +1,70 @@
+// Memory orders that ATen's kernels return.
+#include <algorithm>
+
+#include "engine/cpu/schedule/layout.h"
+#include "ir/strides.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+bool is_channels_last(const Dims& dims, const Dims& strides) {
+  if (dims.size() != 4 && dims.size() != 5) {
+    return false;
+  }
+  int64_t step = dims[1];
+  for (size_t d = dims.size(); d-- > 2;) {
+    if (dims[d] != 1 && strides[d] != step) {
+      return false;
+    }
+    step *= dims[d];
+  }
+  return (dims[1] == 1 || strides[1] == 1) && (dims[0] == 1 || strides[0] == step);
+}
+
+} // namespace
+
+Dims channels_last_strides(const Dims& dims) {
+  Dims strides(dims.size(), 1);
+  int64_t step = dims[1];
+  for (size_t d = dims.size(); d-- > 2;) {
+    strides[d] = step;
+    step *= dims[d];
+  }
+  strides[0] = step;
+  return strides;
+}
+
+namespace {
+
+// Contiguous memory of [batch, length, heads, size] seen as [batch, heads, length, size], with or without the last dimension.
+Dims attention_strides(const Dims& dims) {
+  if (dims.size() == 3) {
+    return {dims[1] * dims[2], 1, dims[1]};
+  }
+  return {dims[1] * dims[2] * dims[3], dims[3], dims[1] * dims[3], 1};
+}
+
+} // namespace
+
+Dims predict_library_strides(const Graph& graph, const Node& node, int32_t i, const std::vector<Place>& places) {
+  const Dims& dims = graph.type(node.result(i)).dims;
+  auto is_channels_last_of_rank = [&](ValueId v) {
+    if (v == kNoValue || graph.type(v).dims.size() != dims.size()) {
+      return false;
+    }
+    const Dims& from = graph.type(v).dims;
+    return is_channels_last(from, places[v].strides) && !same_strides(from, places[v].strides, contiguous_strides(from));
+  };
+  switch (node.op->kernel_layout.value_or(node.op->layout)) {
+    case ResultLayout::kAttention:
+      return attention_strides(dims);
+    case ResultLayout::kChannelsLast: {
+      bool any = std::any_of(node.operands.begin(), node.operands.end(), is_channels_last_of_rank);
+      return any ? channels_last_strides(dims) : contiguous_strides(dims);
+    }
+    default: // out forms write row-major memory as they are given it; of the rare other results a copy is made
+      return contiguous_strides(dims);
+  }
+}
+
+} // namespace torch_xla::cpu

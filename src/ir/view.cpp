@@ -1,0 +1,111 @@
+// Views on other memory by writing each distance as steps along the dims of the base.
+#include "ir/view.h"
+
+#include <algorithm>
+
+namespace torch_xla {
+namespace {
+
+// A dim of the base, or several that are one in both numberings: the stride that the view's numbers are meant in, the stride it has.
+struct Axis {
+  int64_t extent;
+  int64_t meant;
+  int64_t actual;
+  int64_t last = 0; // index of the last element that the view reaches
+};
+using Axes = std::vector<Axis>;
+
+// Slowest first. Neighbours that either numbering walks as one are joined, so that the view may split them elsewhere.
+Axes make_axes(const Dims& dims, const Dims& meant, const Dims& actual) {
+  Axes sorted;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] != 1) {
+      sorted.push_back({dims[d], meant[d], actual[d]});
+    }
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Axis& a, const Axis& b) { return a.meant > b.meant; });
+  Axes joined;
+  for (const Axis& axis : sorted) {
+    bool one = !joined.empty() && joined.back().meant == axis.meant * axis.extent && joined.back().actual == axis.actual * axis.extent;
+    if (one) {
+      joined.back() = {joined.back().extent * axis.extent, axis.meant, axis.actual};
+    } else {
+      joined.push_back(axis);
+    }
+  }
+  return joined;
+}
+
+// Steps that are taken `count` times; their length in actual strides. Nothing where no whole steps make the distance.
+std::optional<int64_t> walk(Axes& axes, int64_t distance, int64_t count) {
+  int64_t result = 0;
+  for (Axis& axis : axes) {
+    int64_t steps = axis.meant > 0 ? distance / axis.meant : 0;
+    distance -= steps * axis.meant;
+    result += steps * axis.actual;
+    axis.last += steps * count;
+  }
+  return distance == 0 ? std::optional<int64_t>(result) : std::nullopt;
+}
+
+// No axis is left at its end, so that no step carries over into the next one.
+bool stays_inside(const Axes& axes) {
+  return std::all_of(axes.begin(), axes.end(), [](const Axis& a) { return a.last < a.extent; });
+}
+
+} // namespace
+
+ViewGeometry view_geometry(const Graph& graph, const Node& node) {
+  ValueId shown = node.op->kind == OpKind::kViewUpdate ? node.operands[1] : node.result();
+  return {
+      graph.type(node.operands[0]).dims,
+      std::get<std::vector<int64_t>>(node.attrs[kViewBaseStrides]),
+      graph.type(shown).dims,
+      std::get<std::vector<int64_t>>(node.attrs[kViewStrides]),
+      std::get<int64_t>(node.attrs[kViewOffset])};
+}
+
+Attrs view_attrs(const ViewGeometry& view) {
+  return {view.base_strides.vec(), view.strides.vec(), view.offset};
+}
+
+bool is_identity(const ViewGeometry& view) {
+  if (view.base_dims != view.dims) {
+    return false;
+  }
+  return num_elements(view.dims) == 0 || (view.offset == 0 && same_strides(view.dims, view.strides, view.base_strides));
+}
+
+std::optional<ViewGeometry> rebase_view(const ViewGeometry& view, const Dims& base_strides) {
+  ViewGeometry result{view.base_dims, base_strides, view.dims, view.strides, view.offset};
+  if (num_elements(view.dims) == 0 || same_strides(view.base_dims, view.base_strides, base_strides)) {
+    return result;
+  }
+  Axes axes = make_axes(view.base_dims, view.base_strides, base_strides);
+  std::optional<int64_t> offset = walk(axes, view.offset, 1);
+  if (!offset) {
+    return std::nullopt;
+  }
+  result.offset = *offset;
+  for (size_t d = 0; d < view.dims.size(); ++d) {
+    std::optional<int64_t> stride = view.dims[d] == 1 ? 0 : walk(axes, view.strides[d], view.dims[d] - 1);
+    if (!stride) {
+      return std::nullopt;
+    }
+    result.strides[d] = *stride;
+  }
+  return stays_inside(axes) ? std::optional<ViewGeometry>(std::move(result)) : std::nullopt;
+}
+
+std::optional<ViewGeometry> compose_views(const ViewGeometry& inner, const ViewGeometry& outer) {
+  std::optional<ViewGeometry> placed = rebase_view(outer, inner.strides);
+  if (!placed) {
+    return std::nullopt;
+  }
+  for (size_t d = 0; d < outer.dims.size(); ++d) {
+    placed->strides[d] = outer.dims[d] == 1 ? 0 : placed->strides[d]; // equal views have equal attributes
+  }
+  return ViewGeometry{inner.base_dims, inner.base_strides, outer.dims, std::move(placed->strides), inner.offset + placed->offset};
+}
+
+} // namespace torch_xla

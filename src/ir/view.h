@@ -1,0 +1,32 @@
+// Geometry of views: the same view on memory in another order, and when a view of a view is one view.
+#pragma once
+
+#include <optional>
+
+#include "ir/graph.h"
+#include "ir/strides.h"
+
+namespace torch_xla {
+
+// A base with base_dims is seen as memory in which its elements have base_strides; the view shows, for each index of dims, the element at
+// offset + sum(index[d] * strides[d]) of that memory.
+struct ViewGeometry {
+  Dims base_dims;
+  Dims base_strides;
+  Dims dims;
+  Dims strides;
+  int64_t offset = 0;
+};
+
+// Of a view node; of a view update: of the part of operand 0 that operand 1 replaces.
+ViewGeometry view_geometry(const Graph& graph, const Node& node);
+// The attributes of its node.
+Attrs view_attrs(const ViewGeometry& view);
+// True when the view shows its base's elements unchanged.
+bool is_identity(const ViewGeometry& view);
+// The view of the same elements where the base's memory has other strides. Nothing where no strides are proven to address them.
+std::optional<ViewGeometry> rebase_view(const ViewGeometry& view, const Dims& base_strides);
+// `outer` looks at the result of `inner`: one view of inner's base. Nothing where none is proven to show the same elements.
+std::optional<ViewGeometry> compose_views(const ViewGeometry& inner, const ViewGeometry& outer);
+
+} // namespace torch_xla

@@ -1,0 +1,47 @@
+// The map from names to rows.
+#include "ops/registry.h"
+
+#include <unordered_map>
+
+#include "core/errors.h"
+#include "ir/graph.h"
+#include "ops/tables.h"
+
+namespace torch_xla {
+namespace {
+
+using OpMap = std::unordered_map<std::string_view, const Op*>;
+
+void add_row(OpMap& map, const Op& op) {
+  bool is_new = map.emplace(op.name, &op).second;
+  XLA_ASSERT(is_new, "two rows have the name ", op.name);
+}
+
+OpMap* make_op_map() {
+  auto* map = new OpMap();
+  for (const Op* op : builtin_ops()) {
+    add_row(*map, *op);
+  }
+  for (std::span<const Op> table : op_tables()) {
+    for (const Op& op : table) {
+      add_row(*map, op);
+    }
+  }
+  return map;
+}
+
+} // namespace
+
+const Op* find_op(std::string_view name) {
+  static const OpMap* map = make_op_map();
+  auto found = map->find(name);
+  return found == map->end() ? nullptr : found->second;
+}
+
+const Op& get_op(std::string_view name) {
+  const Op* op = find_op(name);
+  XLA_ASSERT(op, "no row for ", name);
+  return *op;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,13 @@
+// Rows by name: those of the op tables, of the primitives and of the views.
+#pragma once
+
+#include <string_view>
+
+#include "ir/op.h"
+
+namespace torch_xla {
+
+const Op* find_op(std::string_view name); // or null
+const Op& get_op(std::string_view name); // InternalError when there is no such row
+
+} // namespace torch_xla

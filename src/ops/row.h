@@ -1,0 +1,20 @@
+// How a row of an op table is written. Further fields of struct Op follow by their names and in its order: .traits = kRandom.
+#pragma once
+
+#include "ir/builder.h"
+
+// EXPRESSION is the scalar body, over the operands: a[0], a[1], ...
+#define POINTWISE(NAME, RULE, TRAITS, EXPRESSION, ...)         \
+  {.name = "aten::" NAME,                                      \
+   .kind = OpKind::kPointwise,                                 \
+   .rule = TypeRule::RULE,                                     \
+   .body = [](const BodyArgs& a) -> Ex { return EXPRESSION; }, \
+   .traits = TRAITS __VA_OPT__(, ) __VA_ARGS__}
+
+#define COMPOSITE(NAME, INFER, EXPAND, ...) \
+  {.name = "aten::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND __VA_OPT__(, ) __VA_ARGS__}
+
+#define LIBRARY(NAME, INFER, ...) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER __VA_OPT__(, ) __VA_ARGS__}
+
+// A library row of images: channels-last results for channels-last operands.
+#define SPATIAL(NAME, INFER, ...) LIBRARY(NAME, INFER, .layout = ResultLayout::kChannelsLast __VA_OPT__(, ) __VA_ARGS__)

@@ -1,0 +1,147 @@
+// One run from its start to its end: arguments, outputs, and what a failed run gives back.
+#include "runtime/queue.h"
+
+#include <mutex>
+#include <utility>
+
+#include "core/errors.h"
+#include "core/metrics.h"
+#include "core/observer.h"
+#include "runtime/wait.h"
+
+namespace torch_xla {
+namespace {
+
+// An error that has the user's line; runs that take a failed output pass it on as it is.
+class DescribedError : public UserError {
+ public:
+  DescribedError(const Run& run, const UserError& e, int32_t location)
+      : UserError(e.kind(), run.describe ? str(e.what(), run.describe(run.lines, location)) : e.what()) {}
+};
+
+// The error in flight, with the user's line.
+std::exception_ptr describe_error(const Run& run) {
+  try {
+    throw;
+  } catch (const DescribedError&) {
+    return std::current_exception();
+  } catch (const StepError& e) {
+    return std::make_exception_ptr(DescribedError(run, e, e.location()));
+  } catch (const UserError& e) {
+    return std::make_exception_ptr(DescribedError(run, e, -1));
+  } catch (const std::bad_alloc&) {
+    return std::make_exception_ptr(DescribedError(run, UserError(ErrorKind::OutOfMemory, "out of memory"), -1));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+// Donation takes the payload out of the buffer, so that the run holds the only reference.
+void collect_args(Run& run, RunArgs& args) {
+  args.inputs.reserve(run.inputs.size());
+  for (auto& input : run.inputs) {
+    input->get(); // an input that failed fails the run before any memory is taken
+  }
+  args.donated = std::move(run.donated);
+  args.donated.resize(run.inputs.size());
+  args.restored = std::move(run.restored);
+  args.restored.resize(run.inputs.size());
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    args.inputs.push_back(args.donated[i] ? run.inputs[i]->take() : run.inputs[i]->get());
+    if (!args.restored[i]) {
+      run.inputs[i].reset(); // the program drops each input at its last use
+    }
+  }
+  args.scalars = std::move(run.scalars);
+  args.options = run.options;
+  args.options.lines = run.lines;
+}
+
+// What the failed run has not written over.
+void give_back(Run& run, RunArgs& args) {
+  for (size_t i = 0; i < args.inputs.size(); ++i) {
+    if (args.restored[i] && args.inputs[i]) {
+      run.inputs[i]->give_back(std::move(args.inputs[i]));
+    }
+  }
+}
+
+// What tensors held before a run that has ended well is of no use any more.
+void forget_replaced(Run& run) {
+  for (const PreviousRef& previous : run.replaced) {
+    previous->buffer.reset();
+    previous->before.reset();
+  }
+}
+
+// The outputs fail last, so that a wait for one of them finds the error that is to be told. Who cancels a run knows why it fails.
+void fail(Queue& q, Run& run, const std::exception_ptr& error) {
+  if (!run.options.is_cancelled()) {
+    std::lock_guard<std::mutex> lock(wait::mutex());
+    if (!q.first_error) {
+      q.first_error = error;
+    }
+  }
+  for (auto& output : run.outputs) {
+    if (output) {
+      output->set_failed(error);
+    }
+  }
+  run.outputs.clear();
+  run.replaced.clear(); // the tensors keep it
+}
+
+void report(observer::Phase phase, const Queue& q, const Run& run, int64_t start_ns, int64_t end_ns) {
+  auto device = static_cast<int>(&q - queues().of_device.data());
+  observer::report({.phase = phase, .start_ns = start_ns, .end_ns = end_ns, .device = device, .run = run.options.number});
+}
+
+} // namespace
+
+Queues& queues() {
+  static auto* all = new Queues;
+  return *all;
+}
+
+void start_run(Queue& q, QueuedRun& queued) {
+  Run& run = queued.run;
+  queued.start_ns = metrics::now_ns();
+  report(observer::Phase::kQueue, q, run, queued.queued_ns, queued.start_ns);
+  RunArgs args;
+  try {
+    // A run without results is a mark in the queue, which is reached all the same.
+    XLA_CHECK(run.outputs.empty() || !run.options.is_cancelled(), kCancelled);
+    collect_args(run, args);
+    queued.wait_for_end = run.executable->start(args);
+    XLA_ASSERT(args.outputs.size() == run.outputs.size(), "outputs of a run");
+    for (size_t i = 0; i < run.outputs.size(); ++i) {
+      if (run.outputs[i]) {
+        run.outputs[i]->set_running(std::move(args.outputs[i]));
+      }
+    }
+    run.inputs.clear();
+  } catch (...) {
+    give_back(run, args);
+    fail(q, run, describe_error(run));
+  }
+}
+
+void end_run(Queue& q, QueuedRun& queued) {
+  Run& run = queued.run;
+  try {
+    if (queued.wait_for_end) {
+      queued.wait_for_end();
+    }
+    forget_replaced(run);
+    for (auto& output : run.outputs) {
+      if (output) {
+        output->set_ready();
+      }
+    }
+  } catch (...) {
+    fail(q, run, describe_error(run));
+  }
+  report(observer::Phase::kRun, q, run, queued.start_ns, metrics::now_ns());
+}
+
+} // namespace torch_xla

@@ -1,0 +1,81 @@
+// Call: what the writer of a library row sees, and the tables of these writers, one file per family.
+#pragma once
+
+#include <span>
+
+#include "ir/builder.h"
+#include "stablehlo/hlo.h"
+
+namespace torch_xla::stablehlo {
+
+// The attribute readers of the row's shape rule, with operands and results as values of the text.
+class Call : public InferContext {
+ public:
+  Call(Text& text, const Graph& graph, const Node& node, Hlos operands)
+      : InferContext(graph, {node.operands.data(), node.operands.size()}, node.attrs),
+        text_(text),
+        graph_(graph),
+        node_(node),
+        operands_(std::move(operands)),
+        results_(static_cast<size_t>(node.num_results)) {}
+
+  Text& text() {
+    return text_;
+  }
+  // Operand i, which is given.
+  const Hlo& operator[](size_t i) const {
+    return operands_[i];
+  }
+  // In float32 where it is a 16-bit float.
+  Hlo computed(size_t i) const {
+    return convert(operands_[i], compute_type(operands_[i].dtype()));
+  }
+  size_t num_results() const {
+    return results_.size();
+  }
+  const Type& result_type(size_t i) const {
+    return graph_.type(node_.result(static_cast<int32_t>(i)));
+  }
+  bool is_wanted(size_t i) const {
+    return result_type(i).dtype != DType::Undefined;
+  }
+  // Result i: converted to its type, and broadcast or reshaped (same number of elements) to its dims.
+  void set(size_t i, Hlo value) {
+    const Type& want = result_type(i);
+    if (is_wanted(i)) {
+      value = convert(value, want.dtype);
+      results_[i] = value.type().numel() == want.numel() ? reshape(value, want.dims) : broadcast(value, want.dims);
+    }
+  }
+  const Hlos& results() const {
+    return results_;
+  }
+  int64_t wrap(int64_t dim, size_t rank) const {
+    return dim < 0 ? dim + std::max<int64_t>(static_cast<int64_t>(rank), 1) : dim;
+  }
+
+ private:
+  Text& text_;
+  const Graph& graph_;
+  const Node& node_;
+  Hlos operands_;
+  Hlos results_;
+};
+
+struct Writer {
+  const char* row; // name in the op tables
+  void (*write)(Call& call);
+};
+
+std::span<const Writer> matmul_writers();
+std::span<const Writer> conv_writers();
+std::span<const Writer> pool_writers();
+std::span<const Writer> resize_writers(); // interpolation, padding, adaptive average pools, columns
+std::span<const Writer> index_writers();
+std::span<const Writer> scatter_writers();
+std::span<const Writer> order_writers();
+std::span<const Writer> join_writers();
+std::span<const Writer> grid_writers();
+std::span<const Writer> special_writers(); // special functions, reinterpreted bytes, recurrent layers
+
+} // namespace torch_xla::stablehlo

@@ -1,0 +1,88 @@
+// Matrix products: dot_general, and the sums that the add* rows make.
+#include "stablehlo/call.h"
+#include "stablehlo/structured.h"
+
+namespace torch_xla::stablehlo {
+namespace {
+
+Hlo matrix_product(Hlo a, Hlo b) {
+  return dot(a, b, {}, {}, {1}, {0});
+}
+
+Hlo batch_product(Hlo a, Hlo b) {
+  return dot(a, b, {0}, {0}, {2}, {1});
+}
+
+// Batches are summed too.
+Hlo summed_product(Hlo a, Hlo b) {
+  return dot(a, b, {}, {}, {0, 2}, {0, 1});
+}
+
+Hlo vector_product(Hlo a, Hlo b) {
+  return dot(a, b, {}, {}, {static_cast<int64_t>(a.rank()) - 1}, {0});
+}
+
+Hlo outer_product(Hlo a, Hlo b) {
+  return broadcast_in_dim(a, {a.dim(0), b.dim(0)}, {0}) * b;
+}
+
+using Product = Hlo (*)(Hlo a, Hlo b);
+
+template <Product P>
+void write_product(Call& c) {
+  c.set(0, P(c[0], c[1]));
+}
+
+Hlo scaled(Hlo x, double factor) {
+  return factor == 1 ? x : x * factor;
+}
+
+// beta * self + alpha * product; attributes beta, alpha. With beta 0 self does not count, NaN included.
+template <Product P>
+Hlo sum(Call& c) {
+  Hlo product = P(c[1], c[2]);
+  product = scaled(convert(product, compute_type(product.dtype())), c.get_double(1, 1));
+  double beta = c.get_double(0, 1);
+  return beta == 0 ? product : scaled(c.computed(0), beta) + product;
+}
+
+template <Product P>
+void write_sum(Call& c) {
+  c.set(0, sum<P>(c));
+}
+
+// The outer product is computed before it is summed, in float32 for the 16-bit floats.
+void write_addr(Call& c) {
+  Hlo product = scaled(outer_product(c.computed(1), c.computed(2)), c.get_double(1, 1));
+  double beta = c.get_double(0, 1);
+  c.set(0, beta == 0 ? product : scaled(c.computed(0), beta) + product);
+}
+
+// Attribute 2: gelu, else relu.
+void write_addmm_activation(Call& c) {
+  Hlo x = sum<matrix_product>(c);
+  constexpr double kSqrtHalf = 0.707106781186547524401;
+  c.set(0, c.get_bool(2) ? x * 0.5 * (unary("chlo.erf", x * kSqrtHalf) + 1) : max(x, constant_like(x, 0)));
+}
+
+constexpr Writer kWriters[] = {
+    {"aten::mm", write_product<matrix_product>},
+    {"aten::bmm", write_product<batch_product>},
+    {"aten::mv", write_product<vector_product>},
+    {"aten::dot", write_product<vector_product>},
+    {"aten::vdot", write_product<vector_product>},
+    {"aten::addmm", write_sum<matrix_product>},
+    {"aten::_addmm_activation", write_addmm_activation},
+    {"aten::baddbmm", write_sum<batch_product>},
+    {"aten::addbmm", write_sum<summed_product>},
+    {"aten::addmv", write_sum<vector_product>},
+    {"aten::addr", write_addr},
+};
+
+} // namespace
+
+std::span<const Writer> matmul_writers() {
+  return kWriters;
+}
+
+} // namespace torch_xla::stablehlo

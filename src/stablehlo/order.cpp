@@ -1,0 +1,233 @@
+// Orders and scans. NaN is the largest number, as ATen has it; of equal elements the first comes first.
+#include <limits>
+
+#include "stablehlo/index.h"
+#include "stablehlo/structured.h"
+
+namespace torch_xla::stablehlo {
+namespace {
+
+Hlo no_nan(const Hlo& x) {
+  return x.text().constant_int(0, {DType::Bool, x.dims()});
+}
+
+Hlo nan_mask(const Hlo& x) {
+  return is_float(x.dtype()) ? is_nan(x) : no_nan(x);
+}
+
+// Whether a comes before b.
+Hlo precedes(const Hlo& a, const Hlo& b, bool descending) {
+  Hlo plain = descending ? a > b : a < b;
+  if (!is_float(a.dtype())) {
+    return plain;
+  }
+  const Hlo& last = descending ? a : b; // the side that may be NaN
+  const Hlo& other = descending ? b : a;
+  return plain | (is_nan(last) & !is_nan(other));
+}
+
+struct Sorted {
+  Hlo values;
+  Hlo indices;
+};
+
+Sorted sort_with_indices(Hlo x, size_t dim, bool descending) {
+  Hlo index = iota(x.text(), x.dims(), dim, DType::I64);
+  Hlos sorted = sort({x, index}, dim, [&](const Hlos& a, const Hlos& b) { return precedes(a[0], b[0], descending); });
+  return {sorted[0], sorted[1]};
+}
+
+// A 0-d operand is a vector of one.
+Hlo vector_of(const Hlo& x) {
+  return x.rank() == 0 ? reshape(x, {1}) : x;
+}
+
+size_t dim_of(const Call& c, size_t attr, const Hlo& x) {
+  return static_cast<size_t>(c.wrap(c.get_int(attr, -1), x.rank()));
+}
+
+// sort: attributes dim, descending, after `stable` in the other row.
+template <size_t Dim>
+void write_sort(Call& c) {
+  Hlo x = vector_of(c[0]);
+  Sorted sorted = sort_with_indices(x, dim_of(c, Dim, x), c.get_bool(Dim + 1));
+  c.set(0, sorted.values);
+  c.set(1, sorted.indices);
+}
+
+// Attributes k, dim, largest, sorted.
+void write_topk(Call& c) {
+  Hlo x = vector_of(c[0]);
+  size_t dim = dim_of(c, 1, x);
+  Sorted sorted = sort_with_indices(x, dim, c.get_bool(2, true));
+  c.set(0, slice_dim(sorted.values, dim, 0, c.get_int(0)));
+  c.set(1, slice_dim(sorted.indices, dim, 0, c.get_int(0)));
+}
+
+// Attributes k, dim, keepdim.
+void write_kthvalue(Call& c) {
+  Hlo x = vector_of(c[0]);
+  size_t dim = dim_of(c, 1, x);
+  Sorted sorted = sort_with_indices(x, dim, false);
+  int64_t k = c.get_int(0);
+  c.set(0, slice_dim(sorted.values, dim, k - 1, k));
+  c.set(1, slice_dim(sorted.indices, dim, k - 1, k));
+}
+
+// ---- Medians: the lower of the middle ones ----
+
+// NaN counts where IgnoreNan is false: then one makes the result NaN.
+template <bool IgnoreNan>
+Sorted median(const Hlo& x, size_t dim) {
+  Sorted sorted = sort_with_indices(x, dim, false);
+  int64_t n = x.dim(dim);
+  Dims kept = with(x.dims(), dim, 1);
+  Hlo nans = reshape(reduce_sum(convert(nan_mask(x), DType::I64), {static_cast<int64_t>(dim)}), kept);
+  Hlo present = constant_like(nans, static_cast<double>(n)) - nans;
+  Hlo middle = max(present - 1, constant_like(present, 0)) / 2;
+  Hlo k = IgnoreNan ? middle : select(nans > 0, present, middle);
+  return {take_along(sorted.values, k, dim), take_along(sorted.indices, k, dim)};
+}
+
+template <bool IgnoreNan>
+void write_median_dim(Call& c) {
+  Hlo x = vector_of(c[0]);
+  Sorted m = median<IgnoreNan>(x, dim_of(c, 0, x));
+  c.set(0, m.values);
+  c.set(1, m.indices);
+}
+
+template <bool IgnoreNan>
+void write_median(Call& c) {
+  c.set(0, median<IgnoreNan>(flatten(c[0]), 0).values);
+}
+
+// ---- Extrema with indices ----
+
+// Of equal elements, and of NaNs, the first.
+Combine better(bool largest) {
+  return [largest](const Hlos& a, const Hlos& b) {
+    Hlo is_first = b[1] < a[1];
+    Hlo b_wins = (largest ? b[0] > a[0] : b[0] < a[0]) | ((a[0] == b[0]) & is_first);
+    if (is_float(a[0].dtype())) {
+      Hlo a_nan = is_nan(a[0]);
+      b_wins = (b_wins & !a_nan) | (is_nan(b[0]) & ((!a_nan) | is_first));
+    }
+    return Hlos{select(b_wins, b[0], a[0]), select(b_wins, b[1], a[1])};
+  };
+}
+
+Hlos extremum(const Hlo& x, size_t dim, bool largest) {
+  Text& text = x.text();
+  Hlo index = iota(text, x.dims(), dim, DType::I64);
+  Hlo worst = largest ? lowest(text, x.dtype()) : highest(text, x.dtype());
+  return reduce({x, index}, {worst, highest(text, DType::I64)}, {static_cast<int64_t>(dim)}, better(largest));
+}
+
+template <bool Largest>
+void write_arg(Call& c) {
+  Hlo x = c.is_none(0) ? flatten(c[0]) : vector_of(c[0]);
+  c.set(0, extremum(x, c.is_none(0) ? 0 : dim_of(c, 0, x), Largest)[1]);
+}
+
+template <bool Largest>
+void write_extremum(Call& c) {
+  Hlo x = vector_of(c[0]);
+  Hlos best = extremum(x, dim_of(c, 0, x), Largest);
+  c.set(0, best[0]);
+  c.set(1, best[1]);
+}
+
+// The most frequent element, of several the smallest; its last index.
+void write_mode(Call& c) {
+  Hlo x = vector_of(c[0]);
+  size_t dim = dim_of(c, 0, x);
+  size_t last = x.rank() - 1;
+  Sorted sorted = sort_with_indices(x, dim, false);
+  x = move_dim(sorted.values, dim, last);
+  Dims column = x.dims();
+  column.push_back(1);
+  Dims row = with(column, last, 1);
+  row.back() = x.dim(last);
+  Hlo counts = reduce_sum(convert(reshape(x, column) == reshape(x, row), DType::I64), {static_cast<int64_t>(last) + 1});
+  // Equal elements are neighbours and have equal counts: the first of the highest counts starts the run.
+  Hlo start = reshape(extremum(counts, last, true)[1], with(x.dims(), last, 1));
+  Hlo end = start + take_along(counts, start, last) - 1;
+  c.set(0, take_along(x, end, last));
+  c.set(1, take_along(move_dim(sorted.indices, dim, last), end, last));
+}
+
+// ---- Scans ----
+
+const char* combining(bool product, DType dtype) {
+  return dtype == DType::Bool ? (product ? "and" : "or") : product ? "multiply" : "add";
+}
+
+template <bool Product>
+void write_scan(Call& c) {
+  Hlo x = convert(vector_of(c[0]), compute_type(c.result_type(0).dtype));
+  Hlo init = c.text().constant(Product, {x.dtype(), {}});
+  c.set(0, scan({x}, {init}, dim_of(c, 0, x), combine_by(combining(Product, x.dtype())))[0]);
+}
+
+Hlos log_add(const Hlos& a, const Hlos& b) {
+  Hlo top = max(a[0], b[0]);
+  Hlo difference = unary("abs", a[0] - b[0]);
+  Hlo sum = top + unary("log_plus_one", unary("exponential", -difference));
+  return {select((a[0] == b[0]) & (unary("abs", a[0]) == std::numeric_limits<double>::infinity()), a[0], sum)};
+}
+
+void write_log_scan(Call& c) {
+  Hlo x = vector_of(c.computed(0));
+  c.set(0, scan({x}, {lowest(c.text(), x.dtype())}, dim_of(c, 0, x), log_add)[0]);
+}
+
+// Of equal elements, and of NaNs, the last.
+template <bool Largest>
+Hlos later_extremum(const Hlos& a, const Hlos& b) {
+  Hlo b_wins = Largest ? b[0] >= a[0] : b[0] <= a[0];
+  if (is_float(a[0].dtype())) {
+    b_wins = (b_wins & !is_nan(a[0])) | is_nan(b[0]);
+  }
+  return {select(b_wins, b[0], a[0]), select(b_wins, b[1], a[1])};
+}
+
+template <bool Largest>
+void write_running_extremum(Call& c) {
+  Hlo x = vector_of(c[0]);
+  size_t dim = dim_of(c, 0, x);
+  Hlo worst = Largest ? lowest(c.text(), x.dtype()) : highest(c.text(), x.dtype());
+  Hlo index = iota(c.text(), x.dims(), dim, DType::I64);
+  Hlos results = scan({x, index}, {worst, c.text().constant_int(0, {DType::I64, {}})}, dim, later_extremum<Largest>);
+  c.set(0, results[0]);
+  c.set(1, results[1]);
+}
+
+constexpr Writer kWriters[] = {
+    {"aten::argmax", write_arg<true>},
+    {"aten::argmin", write_arg<false>},
+    {"aten::max.dim", write_extremum<true>},
+    {"aten::min.dim", write_extremum<false>},
+    {"aten::median.dim", write_median_dim<false>},
+    {"aten::nanmedian.dim", write_median_dim<true>},
+    {"aten::median", write_median<false>},
+    {"aten::nanmedian", write_median<true>},
+    {"aten::mode", write_mode},
+    {"aten::kthvalue", write_kthvalue},
+    {"aten::sort", write_sort<0>},
+    {"aten::sort.stable", write_sort<1>},
+    {"aten::topk", write_topk},
+    {"aten::cummax", write_running_extremum<true>},
+    {"aten::cummin", write_running_extremum<false>},
+    {"aten::cumsum", write_scan<false>},
+    {"aten::cumprod", write_scan<true>},
+    {"aten::_logcumsumexp", write_log_scan},
+};
+
+} // namespace
+
+std::span<const Writer> order_writers() {
+  return kWriters;
+}
+
+} // namespace torch_xla::stablehlo

@@ -1,0 +1,12 @@
+// Primitives as StableHLO.
+#pragma once
+
+#include "ir/graph.h"
+#include "stablehlo/hlo.h"
+
+namespace torch_xla::stablehlo {
+
+// A primitive node but kRandomBits. Operands are parallel to the node's.
+Hlo write_primitive(Text& text, const Node& node, const Hlos& operands, const Type& result);
+
+} // namespace torch_xla::stablehlo

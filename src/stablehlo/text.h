@@ -1,0 +1,119 @@
+// Text: MLIR text under construction, one operation a line in the generic form, and Hlo, a handle of one of its values.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/precision.h"
+#include "ir/type.h"
+
+namespace torch_xla::stablehlo {
+
+class Text;
+
+// A value of the text. Valid while its Text lives; cheap to copy.
+class Hlo {
+ public:
+  Hlo() = default;
+  Hlo(Text* text, std::string name, Type type) : text_(text), name_(std::move(name)), type_(std::move(type)) {}
+
+  Text& text() const {
+    return *text_;
+  }
+  const std::string& name() const {
+    return name_;
+  }
+  const Type& type() const {
+    return type_;
+  }
+  DType dtype() const {
+    return type_.dtype;
+  }
+  const Dims& dims() const {
+    return type_.dims;
+  }
+  int64_t dim(size_t i) const {
+    return type_.dims[i];
+  }
+  size_t rank() const {
+    return type_.dims.size();
+  }
+
+ private:
+  Text* text_ = nullptr;
+  std::string name_; // "%7" or "%7#1"
+  Type type_;
+};
+
+using Hlos = std::vector<Hlo>;
+
+// A block of an operation: gets its arguments, gives what it returns.
+struct Region {
+  std::vector<Type> arguments;
+  std::function<Hlos(const Hlos& arguments)> body;
+};
+
+struct Attribute {
+  const char* name;
+  std::string value;
+};
+using Attributes = std::vector<Attribute>;
+
+class Text {
+ public:
+  // How float32 may be taken in products and convolutions.
+  Text(Precision::Level products, Precision::Level convolutions) : products(products), convolutions(convolutions) {}
+  // Appends "stablehlo.<name>" or, where the name has a dot, that operation of another dialect.
+  Hlos op(
+      const std::string& name,
+      const Hlos& operands,
+      const Attributes& attributes,
+      const std::vector<Type>& results,
+      const std::vector<Region>& regions = {});
+  Hlo op(const std::string& name, const Hlos& operands, const Attributes& attributes, Type result);
+  // 0-d, or of equal elements. Floating numbers must be exact in the type; integers are given as int64.
+  Hlo constant(double v, const Type& type);
+  Hlo constant_int(int64_t v, const Type& type);
+  // Row-major elements, as integers of an I64 or I32 tensor or numbers of a floating one.
+  Hlo table(const std::vector<int64_t>& elements, const Type& type);
+  Hlo table(const std::vector<double>& elements, const Type& type);
+
+  // An argument of the function, numbered in order of the calls.
+  Hlo argument(const Type& type);
+  // Source line ("file:line") of the operations that follow; empty: none.
+  void set_location(const std::string& line);
+  // Appends func.return and gives the whole module. argument_attributes are parallel to the arguments.
+  std::string finish(const Hlos& results, const std::vector<std::string>& argument_attributes);
+
+  const Precision::Level products;
+  const Precision::Level convolutions;
+
+ private:
+  Hlo plain_op(const std::string& name, const Hlos& operands, const Type& type);
+  Hlo constant_text(const std::string& elements, const Type& type);
+  std::string next_name();
+  void line(const std::string& text);
+  void region(const Region& region);
+  std::string location_suffix() const;
+
+  std::string body_;
+  int indent_ = 2;
+  int next_ = 0;
+  std::vector<Type> arguments_;
+  std::vector<std::string> locations_; // distinct source lines
+  std::unordered_map<std::string, int> location_index_;
+  int location_ = -1;
+};
+
+// ---- Parts of attributes ----
+
+std::string list_text(const Dims& dims); // 0, 1
+std::string array_text(const Dims& dims); // array<i64: 0, 1>
+std::string pairs_text(const Dims& low, const Dims& high); // dense<[[0, 1], [0, 0]]> : tensor<2x2xi64>
+std::string int_text(int64_t v); // 3 : i64
+// Adds how the operands of a product are to be taken, if they are float32 and may not be taken as the device likes.
+void add_precision(Attributes& attributes, Precision::Level level, DType dtype);
+
+} // namespace torch_xla::stablehlo

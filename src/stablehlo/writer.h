@@ -1,0 +1,35 @@
+// The writer of StableHLO: the MLIR text of a lowered graph, for engines that compile it. The door of this folder.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "core/precision.h"
+#include "ir/graph.h"
+
+namespace torch_xla {
+
+// The user's source line of a Node::location, as "file.py:12 in forward"; empty where it is not known.
+using LocationText = std::function<std::string(int32_t location)>;
+
+struct StableHloOptions {
+  // By parameter the output that may take its memory (tf.aliasing_output), or -1; empty: none. Both have the same type and the parameter no
+  // strides.
+  std::span<const int32_t> aliases = {};
+  Precision::Level products = Precision::kHighest;
+  Precision::Level convolutions = Precision::kHighest;
+  LocationText location = {}; // may be empty
+};
+
+// True for a library row that is written directly: lowering keeps it. The others are expanded.
+bool has_stablehlo_form(const Op& op);
+
+// MLIR text of a lowered graph: one public function @main. Parameters in the order of Graph::parameters, then Graph::scalars as 0-d
+// tensors; results in the order of Graph::outputs, row-major. A parameter with parameter_strides is taken with its dims in memory order,
+// slowest first (a dense buffer in any order of its dims is row-major so). Throws UserError(NotImplemented) that names a row without a
+// form.
+std::string write_stablehlo(const Graph& graph, const StableHloOptions& options = {});
+
+} // namespace torch_xla

@@ -1,0 +1,42 @@
+// A boxed call, taken apart by its schema into operands, numbers and attributes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
+
+#include <optional>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace torch_xla {
+
+// What becomes of an argument. kNumber: a parameter of the program. kAttribute: part of its key.
+enum class ArgumentRole : uint8_t { kTensor, kTensorList, kNumber, kAttribute, kGenerator, kOut };
+ArgumentRole role_of(const c10::Argument& argument, const Op& op);
+
+// A call on the stack, taken apart.
+struct BoxedCall {
+  std::vector<at::Tensor> tensors; // undefined for None; in operand order
+  std::vector<at::Tensor> outs;
+  std::vector<c10::Scalar> numbers;
+  std::vector<int> order; // operands: index into tensors, or -1 - index into numbers
+  Attrs attrs;
+  std::optional<at::Generator> generator;
+  std::optional<int> device; // of its tensors
+};
+
+// Whether ATen's device kernels take the argument's tensors from the CPU as well.
+inline bool may_lie_on_host(const Op& op, size_t argument) {
+  return (op.traits & kHostArgument) && argument == 1;
+}
+void take_argument(const c10::IValue& value, ArgumentRole role, BoxedCall& call);
+// The device of the first tensor of ours among the arguments, in lists too.
+std::optional<int> find_device(c10::ArrayRef<c10::IValue> arguments);
+// That device, else the one that an argument names. Throws UserError for one that does not exist.
+int device_of_call(c10::ArrayRef<c10::IValue> arguments);
+// Whether ATen computes with these numbers and words; otherwise it raises an error.
+bool has_valid_parameters(const Op& op, const BoxedCall& call);
+
+} // namespace torch_xla

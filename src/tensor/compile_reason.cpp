@@ -1,0 +1,257 @@
+// The comparison of two traces: the nearest earlier one by its operations, then the first node that differs.
+#include "tensor/compile_reason.h"
+
+#include <algorithm>
+
+#include "core/errors.h"
+#include "tensor/api.h"
+#include "tensor/source_line.h"
+
+namespace torch_xla {
+namespace {
+
+using Kind = CompileReason::Kind;
+
+// What is remembered for comparison: enough for the programs of a training loop and its evaluation, at about 250 bytes a node.
+constexpr size_t kMaxTraces = 16;
+constexpr size_t kMaxNodes = 16384;
+constexpr size_t kMaxReasons = 256;
+
+// How many nodes from the front, and behind them from the back, have the same operation.
+struct Overlap {
+  size_t front = 0;
+  size_t back = 0;
+};
+
+Overlap compare_operations(const std::vector<Node>& a, const std::vector<Node>& b) {
+  size_t most = std::min(a.size(), b.size());
+  Overlap overlap;
+  while (overlap.front < most && a[overlap.front].op == b[overlap.front].op) {
+    ++overlap.front;
+  }
+  while (overlap.back < most - overlap.front && a[a.size() - 1 - overlap.back].op == b[b.size() - 1 - overlap.back].op) {
+    ++overlap.back;
+  }
+  return overlap;
+}
+
+std::string value_text(const Graph& graph, ValueId v) {
+  if (v == kNoValue) {
+    return "None";
+  }
+  return graph.values[v].kind == ValueKind::kScalar ? "a number" : type_text(graph.type(v));
+}
+
+// The difference of two nodes of one operation, found in `now` and `before`; false where there is none.
+class NodeComparison {
+ public:
+  NodeComparison(const Graph& now, const Graph& before, size_t node)
+      : now_(now), before_(before), a_(now.nodes[node]), b_(before.nodes[node]) {}
+
+  bool find(CompileReason& reason) const {
+    if (a_.operands.size() != b_.operands.size()) {
+      return tell(reason, Kind::kOperands, "has", str(a_.operands.size(), " operands"), str(b_.operands.size()));
+    }
+    for (size_t i = 0; i < a_.operands.size(); ++i) {
+      if (find_value(reason, str("takes as operand ", i), a_.operands[i], b_.operands[i])) {
+        return true;
+      }
+    }
+    for (size_t i = 0; i < std::max(a_.attrs.size(), b_.attrs.size()); ++i) {
+      std::string is = i < a_.attrs.size() ? attr_text(a_.attrs[i]) : "none";
+      std::string was = i < b_.attrs.size() ? attr_text(b_.attrs[i]) : "none";
+      if (is != was) {
+        return tell(reason, Kind::kConstant, attribute_name(i), is, was);
+      }
+    }
+    for (int32_t i = 0; i < std::min(a_.num_results, b_.num_results); ++i) {
+      if (find_value(reason, "gives", a_.result(i), b_.result(i))) {
+        return true;
+      }
+    }
+    bool same = std::equal(a_.operands.begin(), a_.operands.end(), b_.operands.begin());
+    return !same && tell(reason, Kind::kOperands, "takes", "other tensors of the same shapes as operands", "");
+  }
+
+ private:
+  std::string attribute_name(size_t i) const {
+    bool view = a_.op->kind == OpKind::kView || a_.op->kind == OpKind::kViewUpdate;
+    constexpr const char* kViewNames[] = {"has the base strides", "has the strides", "has the offset"};
+    return view ? kViewNames[i] : str("has the argument ", i);
+  }
+
+  bool find_value(CompileReason& reason, const std::string& verb, ValueId a, ValueId b) const {
+    std::string is = value_text(now_, a);
+    std::string was = value_text(before_, b);
+    if (is == was) {
+      return false;
+    }
+    bool tensors =
+        a != kNoValue && b != kNoValue && now_.values[a].kind != ValueKind::kScalar && before_.values[b].kind != ValueKind::kScalar;
+    Kind kind = !tensors ? Kind::kOperands : now_.type(a).dtype != before_.type(b).dtype ? Kind::kDtype : Kind::kShape;
+    bool input = tensors && now_.values[a].kind == ValueKind::kParameter;
+    return tell(reason, kind, verb, input ? "an input " + is : is, was);
+  }
+
+  bool tell(CompileReason& reason, Kind kind, const std::string& verb, const std::string& is, const std::string& was) const {
+    reason.kind = kind;
+    reason.what = str(a_.op->name, " ", verb, " ", is, was.empty() ? "" : ", before ", was);
+    return true;
+  }
+
+  const Graph& now_;
+  const Graph& before_;
+  const Node& a_;
+  const Node& b_;
+};
+
+bool find_memory_order(const Graph& now, const Graph& before, CompileReason& reason) {
+  for (size_t i = 0; i < std::min(now.parameters.size(), before.parameters.size()); ++i) {
+    if (now.parameter_strides[i] != before.parameter_strides[i]) {
+      reason.kind = Kind::kMemoryOrder;
+      reason.what = str("an input ", type_text(now.type(now.parameters[i])), " lies in memory in another order than before");
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string count_text(size_t now, size_t before) {
+  if (now == before) {
+    return "";
+  }
+  return now > before ? str(" (", now - before, " operations more)") : str(" (", before - now, " operations less)");
+}
+
+// The first difference of the trace and an earlier one.
+void find_difference(
+    const Graph& now,
+    const std::vector<int64_t>& lines,
+    const Graph& before,
+    const std::vector<int64_t>& lines_before,
+    CompileReason& reason) {
+  auto line = [](const std::vector<int64_t>& list, size_t i) { return i < list.size() ? list[i] : -1; };
+  auto name = [](const Graph& graph, size_t i) { return i < graph.nodes.size() ? graph.nodes[i].op->name : "the end of the trace"; };
+  size_t same = compare_operations(now.nodes, before.nodes).front;
+  size_t at = 0;
+  while (at < same && !NodeComparison(now, before, at).find(reason)) {
+    ++at;
+  }
+  reason.line = line(lines, at);
+  reason.line_before = line(lines_before, at);
+  if (at < same) {
+    return;
+  }
+  if (same < std::max(now.nodes.size(), before.nodes.size())) {
+    reason.kind = Kind::kOperation;
+    reason.what = str(name(now, at), " comes, before ", name(before, at), count_text(now.nodes.size(), before.nodes.size()));
+    return;
+  }
+  if (!find_memory_order(now, before, reason)) {
+    reason.kind = Kind::kSettings;
+    reason.what =
+        "the trace is known; a switch is set otherwise (precision of products, XLA_FUSION), or the cache of programs has dropped it";
+  }
+}
+
+// The first value that lives now and is no output of the entry's last program.
+void find_alive_value(const Trace& trace, const ProgramEntry& entry, const ValueBits& alive, CompileReason& reason) {
+  reason.kind = Kind::kAliveValues;
+  reason.what = "the trace is known, but other tensors are alive at its end";
+  const ValueBits& outputs = entry.programs.back().output_bits;
+  for (ValueId v : list_values(alive)) {
+    const Node* node = trace.graph().find_producer(v);
+    if (node && !has_value(outputs, v)) {
+      reason.what += str(": the ", type_text(trace.graph().type(v)), " that ", node->op->name, " gave");
+      reason.line = trace.locations()[static_cast<size_t>(trace.graph().values[v].index)];
+      return;
+    }
+  }
+}
+
+} // namespace
+
+const char* kind_text(Kind kind) {
+  constexpr const char* kTexts[] = {
+      "first", "unlike", "alive values", "operation", "shape", "dtype", "constant", "operands", "memory order", "settings"};
+  return kTexts[static_cast<size_t>(kind)];
+}
+
+std::string reason_text(const CompileReason& reason) {
+  std::string text = reason.what;
+  std::string now = location_text(reason.line);
+  std::string before = location_text(reason.line_before);
+  if (!now.empty()) {
+    text += "\n  at " + now;
+  }
+  if (!before.empty() && before != now) {
+    text += "\n  before at " + before;
+  }
+  return str(text, "\n  cause of the sync: ", reason.cause);
+}
+
+CompileHistory& CompileHistory::get() {
+  static auto* history = new CompileHistory;
+  return *history;
+}
+
+CompileReason CompileHistory::find(const Trace& trace, const ProgramEntry& entry, const ValueBits& alive, const char* cause) const {
+  CompileReason reason;
+  reason.nodes = trace.graph().nodes.size();
+  reason.cause = cause;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!entry.programs.empty()) {
+    find_alive_value(trace, entry, alive, reason);
+  } else if (const Remembered* nearest = find_nearest(trace)) {
+    find_difference(trace.graph(), trace.locations(), nearest->graph, nearest->lines, reason);
+  } else {
+    reason.kind = reasons_.empty() ? Kind::kFirst : Kind::kUnlike;
+    reason.what = reasons_.empty() ? "the first program" : "a trace that has no operation in common with the last ones";
+  }
+  return reason;
+}
+
+// The caller holds the lock.
+const CompileHistory::Remembered* CompileHistory::find_nearest(const Trace& trace) const {
+  const Remembered* nearest = nullptr;
+  size_t most = 0;
+  for (const Remembered& other : traces_) {
+    Overlap overlap = compare_operations(trace.graph().nodes, other.graph.nodes);
+    if (overlap.front + overlap.back > most) {
+      most = overlap.front + overlap.back;
+      nearest = &other;
+    }
+  }
+  return nearest;
+}
+
+void CompileHistory::add(const Trace& trace, const CompileReason& reason) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (reason.kind != Kind::kAliveValues) {
+    remember(trace);
+  }
+  reasons_.push_back(reason);
+  if (reasons_.size() > kMaxReasons) {
+    reasons_.pop_front();
+  }
+}
+
+// The caller holds the lock.
+void CompileHistory::remember(const Trace& trace) {
+  if (trace.graph().nodes.size() > kMaxNodes) {
+    return;
+  }
+  traces_.push_front({trace.graph(), trace.locations()});
+  num_nodes_ += trace.graph().nodes.size();
+  while (traces_.size() > kMaxTraces || num_nodes_ > kMaxNodes) {
+    num_nodes_ -= traces_.back().graph.nodes.size();
+    traces_.pop_back();
+  }
+}
+
+std::vector<CompileReason> CompileHistory::reasons() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return {reasons_.begin(), reasons_.end()};
+}
+
+} // namespace torch_xla

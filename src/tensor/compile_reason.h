@@ -1,0 +1,66 @@
+// Why a program was compiled: in what its trace differs from the nearest one that was compiled before it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tensor/program_cache.h"
+#include "tensor/trace.h"
+
+namespace torch_xla {
+
+struct CompileReason {
+  enum class Kind : uint8_t {
+    kFirst, // nothing was compiled before
+    kUnlike, // no operation in common with what is remembered
+    kAliveValues, // the trace is known, but a tensor lives at its end that did not
+    kOperation, // another operation, one more or one less
+    kShape, // of an operand or result
+    kDtype, // of an operand or result
+    kConstant, // an argument that is part of the program
+    kOperands, // other tensors as operands
+    kMemoryOrder, // strides of an input
+    kSettings, // nothing in the trace: a switch of PyTorch's or of this package
+  };
+
+  Kind kind = Kind::kFirst;
+  std::string what; // a sentence: what is there, and what was there before
+  int64_t line = -1; // the user's line for location_text(); -1: not known
+  int64_t line_before = -1; // the same in the earlier trace
+  size_t nodes = 0; // of the trace
+  const char* cause = ""; // of the sync
+};
+
+const char* kind_text(CompileReason::Kind kind); // "shape", "alive values", ...
+// The sentence with both lines, several lines of text.
+std::string reason_text(const CompileReason& reason);
+
+// What was compiled last, a few traces, and the reasons for the last compiles. Thread-safe; its lock is a leaf.
+class CompileHistory {
+ public:
+  static CompileHistory& get(); // leaked on purpose
+  // The reason for compiling the trace, whose entry in the program cache has no program for `alive`.
+  CompileReason find(const Trace& trace, const ProgramEntry& entry, const ValueBits& alive, const char* cause) const;
+  // Remembers a trace that was compiled and why.
+  void add(const Trace& trace, const CompileReason& reason);
+  std::vector<CompileReason> reasons() const; // the latest last
+
+ private:
+  struct Remembered {
+    Graph graph; // without outputs
+    std::vector<int64_t> lines; // by node
+  };
+
+  const Remembered* find_nearest(const Trace& trace) const;
+  void remember(const Trace& trace);
+
+  mutable std::mutex mutex_; // guards all below
+  std::deque<Remembered> traces_; // the latest first
+  size_t num_nodes_ = 0; // of traces_
+  std::deque<CompileReason> reasons_;
+};
+
+} // namespace torch_xla

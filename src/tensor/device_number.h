@@ -1,0 +1,20 @@
+// Which of our devices a call is about.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace torch_xla {
+
+// The number of the tensor's device, which is one of ours.
+inline int device_number(const at::Tensor& tensor) {
+  return tensor.device().index();
+}
+// The number that the argument `device` of an ATen call means, the thread's own device where it names none. Throws UserError for one that
+// does not exist.
+int resolve_device(std::optional<c10::Device> device);
+// Eager's error for a call on our device with a tensor of another one.
+[[noreturn]] void refuse_device(int device, const at::Tensor& other);
+
+} // namespace torch_xla

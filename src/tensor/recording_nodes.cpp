@@ -1,0 +1,93 @@
+// The nodes that a recording appends: numbers, conversions, broadcasts, constants.
+#include <bit>
+
+#include "core/metrics.h"
+#include "core/observer.h"
+#include "ops/registry.h"
+#include "tensor/recorder.h"
+
+namespace torch_xla {
+namespace {
+
+// As item(), without a dispatch for the two types that Python's numbers have.
+at::Scalar read_number(const at::Tensor& t) {
+  switch (t.scalar_type()) {
+    case c10::ScalarType::Double:
+      return *static_cast<const double*>(t.const_data_ptr());
+    case c10::ScalarType::Long:
+      return *static_cast<const int64_t*>(t.const_data_ptr());
+    default:
+      return t.item();
+  }
+}
+
+} // namespace
+
+ValueId Recording::read_operand(const at::Tensor& t) {
+  if (t.device().type() == c10::DeviceType::CPU && t.dim() == 0) {
+    ValueId number = scalar(read_number(t));
+    bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
+    return wrapped ? number : full(to_dtype(t.scalar_type()), {}, number);
+  }
+  return read(t);
+}
+
+ValueId Recording::scalar(const at::Scalar& value) {
+  if (value.isBoolean()) {
+    return trace_.add_scalar(DType::Bool, value.toBool());
+  }
+  return value.isIntegral(false) ? scalar_int(value.toLong()) : scalar_double(value.toDouble());
+}
+
+ValueId Recording::scalar_double(double value) {
+  return trace_.add_scalar(DType::F64, std::bit_cast<uint64_t>(value));
+}
+
+ValueId Recording::scalar_int(int64_t value) {
+  return trace_.add_scalar(DType::I64, static_cast<uint64_t>(value));
+}
+
+ValueId Recording::node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results) {
+  if (trace_.graph().nodes.size() + 1 >= state_.next_check) {
+    state_.wants_cut.store(true, std::memory_order_relaxed);
+  }
+  if (observer::is_on()) {
+    int64_t now = metrics::now_ns();
+    observer::report({.phase = observer::Phase::kRecord, .name = op.name, .start_ns = now, .end_ns = now, .line = location_});
+  }
+  return trace_.add_node(op, std::move(operands), std::move(attrs), results, location_);
+}
+
+ValueId Recording::convert(ValueId v, DType dtype) {
+  static const Op& op = get_op("xla::convert");
+  if (type(v).dtype == dtype) {
+    return v;
+  }
+  Type result{dtype, type(v).dims};
+  return node(op, {v}, {static_cast<int64_t>(dtype)}, result);
+}
+
+ValueId Recording::broadcast(ValueId v, const Dims& dims) {
+  Dims from = type(v).dims;
+  if (from == dims) {
+    return v;
+  }
+  Dims base = contiguous_strides(from);
+  Dims strides(dims.size(), 0);
+  size_t lead = dims.size() - from.size();
+  for (size_t i = 0; i < from.size(); ++i) {
+    strides[lead + i] = from[i] == 1 ? 0 : base[i];
+  }
+  return node(kViewOp, {v}, {base.vec(), strides.vec(), int64_t{0}}, Type{type(v).dtype, dims});
+}
+
+ValueId Recording::full(DType dtype, const Dims& dims, ValueId value) {
+  static const Op& op = get_op("xla::full");
+  return node(op, {value}, {static_cast<int64_t>(dtype), dims.vec()}, Type{dtype, dims});
+}
+
+ValueId Recording::zeros(DType dtype, const Dims& dims) {
+  return full(dtype, dims, scalar_int(0));
+}
+
+} // namespace torch_xla

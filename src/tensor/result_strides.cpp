@@ -1,0 +1,65 @@
+// The memory order of a boxed row's results, by the row's layout.
+#include "tensor/result_strides.h"
+
+#include "tensor/cell.h"
+
+namespace torch_xla {
+namespace {
+
+// The operand that says in which order result i lies in memory, or null.
+const at::Tensor* find_order(const Op& op, const BoxedCall& call, const Dims& dims, size_t i) {
+  size_t operand = static_cast<size_t>(op.order_of) + i;
+  bool given = operand < call.tensors.size() && call.tensors[operand].defined() && call.tensors[operand].sizes() == to_ref(dims);
+  return given ? &call.tensors[operand] : nullptr;
+}
+
+// Without dims the call takes its tensor for a flat one.
+bool is_flat(const Attrs& attrs) {
+  return std::any_of(attrs.begin(), attrs.end(), [](const Attr& a) {
+    auto* dims = std::get_if<std::vector<int64_t>>(&a);
+    return dims && dims->empty();
+  });
+}
+
+// Channels-last strides where one operand, or each, of the result's rank has them.
+Dims channels_last_strides(const BoxedCall& call, const Dims& dims, bool of_all) {
+  if (dims.size() != 4 && dims.size() != 5) {
+    return {};
+  }
+  auto format = dims.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+  auto has_format = [&](const at::Tensor& t) {
+    return t.defined() && t.dim() == static_cast<int64_t>(dims.size()) && t.suggest_memory_format() == format;
+  };
+  bool has = of_all ? std::all_of(call.tensors.begin(), call.tensors.end(), has_format)
+                    : std::any_of(call.tensors.begin(), call.tensors.end(), has_format);
+  return has ? format_strides(dims, format) : Dims();
+}
+
+} // namespace
+
+Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, const Dims& dims, size_t i) {
+  switch (op.layout) {
+    case ResultLayout::kOfOperand: {
+      const at::Tensor* order = find_order(op, call, dims, i);
+      return order ? iterator_strides(dims, std::array{PointwiseArg(*order)}) : Dims();
+    }
+    case ResultLayout::kFormatOfOperand: {
+      const at::Tensor* order = find_order(op, call, dims, i);
+      return order ? format_strides(dims, order->suggest_memory_format()) : Dims();
+    }
+    case ResultLayout::kOfOperands: {
+      std::vector<PointwiseArg> args(call.tensors.begin(), call.tensors.end());
+      return iterator_strides(dims, args);
+    }
+    case ResultLayout::kIndexed:
+      return indexed_strides(dims, call.tensors[0], std::span(call.tensors).subspan(1));
+    case ResultLayout::kChannelsLast:
+      return channels_last_strides(call, dims, /*of_all=*/false);
+    case ResultLayout::kChannelsLastOfAll:
+      return is_flat(attrs) ? Dims() : channels_last_strides(call, dims, /*of_all=*/true);
+    default:
+      return {};
+  }
+}
+
+} // namespace torch_xla

@@ -1,0 +1,31 @@
+// The hooks through which source lines come.
+#include "tensor/source_line.h"
+
+#include <atomic>
+
+#include "tensor/api.h"
+
+namespace torch_xla {
+namespace {
+
+std::atomic<LocationProvider> location_provider{nullptr};
+std::atomic<LocationResolver> location_resolver{nullptr};
+
+} // namespace
+
+void set_location_hooks(LocationProvider provider, LocationResolver resolver) {
+  location_provider = provider;
+  location_resolver = resolver;
+}
+
+int64_t current_location() {
+  LocationProvider provide = location_provider.load(std::memory_order_relaxed);
+  return provide ? provide() : -1;
+}
+
+std::string location_text(int64_t id) {
+  LocationResolver resolve = location_resolver;
+  return id < 0 || !resolve ? std::string() : resolve(id);
+}
+
+} // namespace torch_xla

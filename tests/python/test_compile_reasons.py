@@ -1,0 +1,171 @@
+"""Why a program was compiled: the record that every compile leaves, and what XLA_DEBUG=1 prints of it."""
+
+import pytest
+import torch
+
+import torch_xla
+from torch_xla import _XLAC
+
+
+@pytest.fixture
+def reasons(compiles):
+    """Function that runs a body with a sync and returns the reasons for the compiles that it caused."""
+
+    def collect(body) -> list[dict]:
+        compiles.reset()
+        keep = body()  # alive at the sync
+        torch_xla.sync(wait=True)
+        del keep
+        every = _XLAC._compile_reasons()
+        return every[len(every) - compiles.value :]
+
+    return collect
+
+
+def run(*bodies):
+    """Runs the bodies, a sync after each."""
+    for body in bodies:
+        keep = body()
+        torch_xla.sync(wait=True)
+        del keep
+
+
+def test_a_hit_has_no_reason(device, reasons):
+    x = torch.ones(11, 3, device=device)
+    body = lambda: x.mul(3).add(1.5).sin()  # noqa: E731
+    run(lambda: None, body)
+    assert reasons(body) == []
+
+
+def test_another_shape_names_the_input(device, reasons):
+    a, b = torch.ones(12, 3, device=device), torch.ones(13, 3, device=device)
+    run(lambda: None, lambda: a.mul(2).sin().cosh())
+    (reason,) = reasons(lambda: b.mul(2).sin().cosh())
+    assert reason["kind"] == "shape"
+    assert "aten::mul.Tensor" in reason["what"] and "f32[13,3]" in reason["what"] and "f32[12,3]" in reason["what"]
+    assert "test_compile_reasons.py" in reason["line"] and "test_compile_reasons.py" in reason["line_before"]
+    assert reason["line"] != reason["line_before"]
+
+
+def test_another_dtype(device, reasons):
+    a, b = torch.ones(14, 3, device=device), torch.ones(14, 3, device=device, dtype=torch.float64)
+    run(lambda: None, lambda: a.mul(2).sinh().atan())
+    (reason,) = reasons(lambda: b.mul(2).sinh().atan())
+    assert reason["kind"] == "dtype"
+    assert "f64[14,3]" in reason["what"] and "f32[14,3]" in reason["what"]
+
+
+def test_another_constant(device, reasons):
+    x = torch.ones(15, 4, 4, device=device)
+    run(lambda: None, lambda: x.tan().sum(1).erf())
+    (reason,) = reasons(lambda: x.tan().sum(2).erf())
+    assert reason["kind"] == "constant"
+    assert "aten::sum" in reason["what"] and "[2]" in reason["what"] and "[1]" in reason["what"]
+
+
+def test_another_slice(device, reasons):
+    x = torch.ones(16, 8, device=device)
+    run(lambda: None, lambda: x[2:4].asinh().erfc())
+    (reason,) = reasons(lambda: x[3:5].asinh().erfc())
+    assert reason["kind"] == "constant"
+    assert "offset" in reason["what"] and "24" in reason["what"] and "16" in reason["what"]
+
+
+def test_another_operation(device, reasons):
+    x = torch.ones(17, 3, device=device)
+
+    def program(branch):
+        y = x.log1p().expm1().atanh()
+        y = y.relu() if branch else y.abs()
+        return y.acosh().digamma()
+
+    run(lambda: None, lambda: program(True))
+    (reason,) = reasons(lambda: program(False))
+    assert reason["kind"] == "operation"
+    assert "aten::abs comes, before aten::relu" in reason["what"]
+    assert reason["line"].endswith("program")
+
+
+def test_one_operation_more(device, reasons):
+    x = torch.ones(18, 3, device=device)
+
+    def program(turns):
+        y = x.exp2()
+        for _ in range(turns):
+            y = y.hypot(x)
+        return y
+
+    run(lambda: None, lambda: program(3))
+    (reason,) = reasons(lambda: program(4))
+    assert reason["kind"] == "operation"
+    assert "the end of the trace" in reason["what"] and "1 operations more" in reason["what"]
+
+
+def test_other_operands(device, reasons):
+    x, y = torch.ones(19, 3, device=device), torch.ones(19, 3, device=device)
+
+    def program(first, second):
+        return first.logaddexp(second).fmod(first)
+
+    run(lambda: None, lambda: program(x, y))
+    (reason,) = reasons(lambda: program(x, x))
+    assert reason["kind"] == "operands"
+    assert "other tensors of the same shapes" in reason["what"]
+
+
+def test_other_tensors_alive(device, reasons):
+    x = torch.ones(20, 3, device=device)
+    kept = []
+
+    def program(keep):
+        y = x.logit()
+        if keep:
+            kept.append(y)
+        return y.xlogy(x)
+
+    run(lambda: None, lambda: program(False))
+    (reason,) = reasons(lambda: program(True))
+    assert reason["kind"] == "alive values"
+    assert "aten::logit" in reason["what"] and "f32[20,3]" in reason["what"]
+    assert reason["line"].endswith("program")
+
+
+def test_another_precision(device, reasons):
+    x = torch.ones(21, 21, device=device)
+    run(lambda: None, lambda: x.mm(x).trunc())
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        (reason,) = reasons(lambda: x.mm(x).trunc())
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert reason["kind"] == "settings"
+
+
+def test_debug_prints_the_reason_and_both_lines(run_python):
+    text = run_python(
+        """
+        import torch, torch_xla
+        x = torch.ones(3, 4, device="xla")
+        y = torch.ones(5, 4, device="xla")
+        torch_xla.sync()
+        a = x.sin().add(1)
+        torch_xla.sync()
+        b = y.sin().add(1)
+        torch_xla.sync(wait=True)
+        """,
+        XLA_DEBUG="1",
+    )
+    assert "the first program" in text
+    assert "aten::sin takes as operand 0 an input f32[5,4], before f32[3,4]" in text
+    assert "before at" in text
+    assert "cause of the sync: user torch_xla.sync" in text
+
+
+def test_the_history_is_bounded(device):
+    for i in range(300):
+        keep = torch.ones(3, device=device)[: 1 + i % 3].add(i) if i % 2 else torch.ones(i + 30, device=device).frac()
+        torch_xla.sync()
+        del keep
+    torch_xla.sync(wait=True)
+    assert len(_XLAC._compile_reasons()) <= 256

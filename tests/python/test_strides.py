@@ -1,0 +1,128 @@
+"""New results lie in memory as eager's do: strides of operations, of advanced indexing and of out tensors."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+PLACES = torch.tensor([2, 0])
+
+
+def lay_out(device):
+    """4-D tensors of three rows at least in many memory orders."""
+    base = (torch.arange(3 * 4 * 6 * 8.0) % 7 - 3).reshape(3, 4, 6, 8).to(device)
+    yield "contiguous", base
+    yield "permuted", base.permute(3, 1, 2, 0)
+    yield "channels_last", base.contiguous(memory_format=torch.channels_last)
+    yield "narrow", base.permute(0, 3, 1, 2)[:, 1:5]
+    yield "step", base.permute(0, 3, 1, 2)[:, ::2]
+    yield "expanded", base[:, :1].expand(3, 4, 6, 8)
+    yield "expanded_and_permuted", base.permute(1, 0, 3, 2)[:, :1].expand(4, 3, 8, 6)
+
+
+def places(x):
+    return PLACES.to(x.device)
+
+
+OPERATIONS = {
+    "masked_fill": lambda x: x.masked_fill(x > 0, 3),
+    "masked_fill_by_tensor": lambda x: x.masked_fill(x > 0, torch.ones((), device=x.device)),
+    "where": lambda x: torch.where(x > 0, x, 1),
+    "mixed": lambda x: x.bfloat16() + x,
+    "rsub": lambda x: torch.rsub(x, x.contiguous()),
+    "power_of_number": lambda x: 2**x,
+    "power": lambda x: x**2,
+    "sort": lambda x: x.sort(stable=True, dim=1).values,
+    "order": lambda x: x.sort(stable=True, dim=1).indices,
+    "roll": lambda x: x.roll(1, 1),
+    "roll_two": lambda x: x.roll((1, 1), (1, 2)),
+    "roll_flat": lambda x: x.roll(1),
+    "flip": lambda x: x.flip(1),
+    "glu": lambda x: F.glu(x, 2),
+    "prelu": lambda x: F.prelu(x, x.new_ones(1)),
+    "dropout": lambda x: F.dropout(x, 0.5),
+    "mse_loss": lambda x: F.mse_loss(x, x.cos(), reduction="none"),
+    "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, x.cos(), reduction="none"),
+    "huber_loss": lambda x: F.huber_loss(x, x.cos(), reduction="none"),
+    "mean_loss": lambda x: F.mse_loss(x, x.cos()),
+    "cross_entropy": lambda x: F.binary_cross_entropy(x.sigmoid(), x.cos().abs(), reduction="none"),
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "group_norm": lambda x: F.group_norm(x, 1),
+    "index_fill": lambda x: x.index_fill(1, places(x), 2),
+    "index_put": lambda x: x.index_put((places(x),), torch.ones((), device=x.device)),
+    "index_add": lambda x: x.index_add(0, places(x), x[:2]),
+    "index_select": lambda x: x.index_select(1, places(x)),
+    "scatter": lambda x: x.scatter(1, torch.zeros_like(x, dtype=torch.int64), 2),
+    "cumsum": lambda x: x.cumsum(1),
+    "softmax": lambda x: x.softmax(1),
+    "cat": lambda x: torch.cat([x, x], 1),
+}
+
+INDICES = {
+    "first": lambda i: (i,),
+    "last": lambda i: (..., i),
+    "middle": lambda i: (slice(None), i),
+    "int32": lambda i: (slice(None), i.int()),
+    "two": lambda i: (slice(None), i, i),
+    "broadcast": lambda i: (i[:, None], i),
+    "broadcast_int32": lambda i: (i[:, None].int(), i.int()),
+    "permuted": lambda i: (slice(None), torch.stack([i, i, i]).T),
+    "one": lambda i: (slice(None), i[:1]),
+    "apart": lambda i: (i, slice(None), i),
+    "matrices_apart": lambda i: (slice(None), torch.stack([i, i]), slice(None), i),
+    "beside_none": lambda i: (None, 1, i),
+    "all": lambda i: (i, i, i, i),
+}
+
+
+def strides(t):
+    return tuple(stride for stride, size in zip(t.stride(), t.shape) if size > 1)
+
+
+def check_strides(function, device):
+    for (layout, x), (_, y) in zip(lay_out("cpu"), lay_out(device)):
+        assert strides(function(y)) == strides(function(x)), layout
+
+
+@pytest.mark.parametrize("function", OPERATIONS.values(), ids=OPERATIONS)
+def test_results(device, function):
+    check_strides(function, device)
+
+
+# Indices have no gradient; of group norm's PyTorch makes the operands contiguous on all devices but the CPU.
+@pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - {"order", "group_norm"}))
+def test_gradients(device, name):
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        y = OPERATIONS[name](x)
+        return torch.autograd.grad(y, x, torch.ones_like(y))[0]
+
+    check_strides(gradient, device)
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_advanced_indexing(device, index):
+    check_strides(lambda x: x[index(places(x))], device)
+
+
+def test_a_converted_operand_has_places_of_its_own(device):
+    def add(d):
+        a, b = torch.ones(1, 3, dtype=torch.uint8, device=d), torch.ones(3, 2, dtype=torch.int16, device=d)
+        return [f(a.expand(2, 3), b.T) for f in (torch.add, torch.atan2, torch.eq, torch.logical_and)]
+
+    assert [strides(t) for t in add(device)] == [strides(t) for t in add("cpu")]
+
+
+OUTS = {
+    "pointwise": (lambda x, out: torch.sqrt(x, out=out), torch.float32),
+    "other_dtype": (lambda x, out: torch.ge(x, 2, out=out), torch.float64),
+    "power": (lambda x, out: torch.pow(x, x.double(), out=out), torch.float32),
+    "cat": (lambda x, out: torch.cat([x, x], out=out), torch.float32),
+    "sum": (lambda x, out: torch.sum(x, 1, out=out), torch.float32),
+}
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("size", [0, 2])
+@pytest.mark.parametrize("function,dtype", OUTS.values(), ids=OUTS)
+def test_resized_outs(device, function, dtype, size):
+    check_strides(lambda x: function(x, torch.empty(size, dtype=dtype, device=x.device)), device)

@@ -1,0 +1,26 @@
+"""The environment variables of the package: `python -m torch_xla.env` prints them all, with what is set now."""
+
+from . import _XLAC
+
+
+def _describe(row: dict) -> str:
+    """A few lines about a variable, and one more where its text is not understood."""
+    name, value = row["name"], row["value"]
+    lines = [
+        name if value is None else f"{name}={value}",
+        f"    {row['purpose']}",
+        f"    {row['accepts']}; default: {row['default'] or 'none'}",
+        f"    read by {row['readers']}",
+    ]
+    return "\n".join(lines + [f"    ERROR: {row['problem']}"] * bool(row["problem"]))
+
+
+def main() -> None:
+    """Prints the table. A text that would be refused is shown with the error it will raise."""
+    print("A variable that is set has its text behind it. A switch is 1, true, yes or on, or 0, false, no or off.\n")
+    print("\n\n".join(_describe(row) for row in _XLAC._env_variables()))
+    print(f"\nRead by nobody, for programs of the original may set them:\n    {', '.join(_XLAC._env_ignored())}")
+
+
+if __name__ == "__main__":
+    main()
