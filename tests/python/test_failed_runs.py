@@ -261,12 +261,13 @@ INTERRUPTED = """
     torch_xla.sync(wait=True)
     {handler}
     try:
-        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.{signal})).start()
         for _ in range(2):
             for _ in range(1000):  # more than the time limit of the process
                 x = x @ x * 1e-3
             p.add_(1)
             torch_xla.sync()
+        # Now that all is queued: what an interrupt leaves recorded would run at the next sync.
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.{signal})).start()
         torch_xla.sync(wait=True)
         print("ended")
     except {error}:
