@@ -245,7 +245,9 @@ class Generator:
         small = t.numel() == 0 or (
             not self.is_inexact(a) and (not t.is_floating_point() or bool(t.detach().abs().amax() < 1000))
         )
-        dtype = self.rng.choice(["float32", "float64", "bfloat16"] + (["int64", "bool", "int32"] if small else []))
+        # A rounded bfloat16 is compared as one: the wider type would ask for digits that it does not have.
+        wide = [] if t.dtype == torch.bfloat16 and self.is_inexact(a) else ["float32", "float64"]
+        dtype = self.rng.choice([*wide, "bfloat16"] + (["int64", "bool", "int32"] if small else []))
         self.new(f"{a}.to(torch.{dtype})", a, exact=dtype != "bfloat16")
 
     def write(self, a: str, b: str) -> None:
@@ -295,7 +297,8 @@ class Generator:
         t, rng = self.scope[a], self.rng
         if rng.random() < 0.5:
             size = list(rng.choice(SHAPES))
-            fill = ".fill_(1)" if math.prod(size) > t.numel() else ""  # the new memory is not defined
+            room = t.untyped_storage().nbytes() // t.itemsize - t.storage_offset()  # less than numel() where t is expanded
+            fill = ".fill_(1)" if math.prod(size) > min(t.numel(), room) else ""  # the new memory is not defined
             if not self.is_bits(a):
                 self.emit(f"{a}.resize_({size}){fill}")
         elif t.dtype == self.scope[b].dtype and not self.scope[b].requires_grad:
