@@ -297,7 +297,7 @@ class Generator:
         t, rng = self.scope[a], self.rng
         if rng.random() < 0.5:
             size = list(rng.choice(SHAPES))
-            room = t.untyped_storage().nbytes() // t.itemsize - t.storage_offset()  # less than numel() where t is expanded
+            room = t.untyped_storage().nbytes() // t.itemsize - t.storage_offset()  # an expanded tensor has less
             fill = ".fill_(1)" if math.prod(size) > min(t.numel(), room) else ""  # the new memory is not defined
             if not self.is_bits(a):
                 self.emit(f"{a}.resize_({size}){fill}")
