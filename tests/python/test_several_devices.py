@@ -140,13 +140,14 @@ def test_an_interrupt_cancels_the_programs_of_all_devices(run_python):
         for i in range(2):
             torch.xla.synchronize(i)
         try:
-            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             for i in range(2):
                 x = xs[i]
                 for _ in range(2000):  # more than the time limit of the process
                     x = x @ x * 1e-3
                 weights[i].add_(x.sum())
                 torch_xla._XLAC._xla_sync(i)
+            # Now that all is queued: what an interrupt leaves recorded would run at the next sync.
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             torch.xla.synchronize(0)
             print("ended")
         except KeyboardInterrupt:
