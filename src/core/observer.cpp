@@ -98,8 +98,8 @@ void report(const Event& event) {
   }
 }
 
-void Span::begin(Phase phase, std::string_view name, int64_t line) {
-  event_ = {.phase = phase, .name = name, .start_ns = metrics::now_ns(), .line = line};
+void Span::begin(Phase phase, int device, std::string_view name, int64_t line) {
+  event_ = {.phase = phase, .name = name, .start_ns = metrics::now_ns(), .line = line, .device = device};
 }
 
 void Span::end() {

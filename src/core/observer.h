@@ -24,13 +24,16 @@ enum class Phase : uint8_t {
 constexpr int kNumPhases = 12;
 const char* phase_text(Phase phase); // "record", "sync", ...
 
+// Of an event that is all devices': the code of a kernel, which their programs share.
+constexpr int kNoDevice = -1;
+
 struct Event {
   Phase phase = Phase::kRecord;
   std::string_view name = {}; // of the operation, pass, kernel or call; valid while the observer is called
   int64_t start_ns = 0; // of metrics::now_ns()
   int64_t end_ns = 0;
   int64_t line = -1; // id of the user's line (location_text() in tensor/), or -1
-  int device = -1; // -1: not known, or of none
+  int device = kNoDevice;
   int64_t bytes = -1; // kUpload, kDownload that succeeded
   uint64_t run = 0; // the same number, from 1 on, for the sync, queue, run and steps of one run; 0: of none
 };
@@ -66,9 +69,9 @@ void report(const Event& event);
 // An event that begins and ends with the object, on one thread.
 class Span {
  public:
-  explicit Span(Phase phase, std::string_view name = {}, int64_t line = -1) : told_(is_on() || is_counted(phase)) {
+  Span(Phase phase, int device, std::string_view name = {}, int64_t line = -1) : told_(is_on() || is_counted(phase)) {
     if (told_) {
-      begin(phase, name, line);
+      begin(phase, device, name, line);
     }
   }
   ~Span() {
@@ -82,13 +85,12 @@ class Span {
   void set_bytes(int64_t bytes) {
     event_.bytes = bytes;
   }
-  void set_run(uint64_t run, int device) {
+  void set_run(uint64_t run) {
     event_.run = run;
-    event_.device = device;
   }
 
  private:
-  void begin(Phase phase, std::string_view name, int64_t line);
+  void begin(Phase phase, int device, std::string_view name, int64_t line);
   void end();
 
   Event event_;

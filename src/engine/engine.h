@@ -141,10 +141,11 @@ class Engine {
   virtual int num_devices() const = 0; // at least one, at most kMaxDevices
   // A program for a trace: lower(), then compile().
   std::shared_ptr<Executable> compile_trace(const Graph& trace, const CompileOptions& options = {}) {
-    return compile(lower(trace), options);
+    return compile(lower(trace, options.device), options);
   }
-  // The trace as compile() takes it: primitives, views and the library calls that this engine runs as one step.
-  virtual Graph lower(const Graph& trace) const = 0;
+  // The trace as compile() takes it: primitives, views and the library calls that this engine runs as one step. The device is for the
+  // events.
+  virtual Graph lower(const Graph& trace, int device) const = 0;
   virtual std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options = {}) = 0;
   // A buffer of the device with a copy of host memory, whose elements lie in the dense order `strides` (empty: row-major). The memory is
   // the caller's again when the call returns. The buffer's own strides() may differ.

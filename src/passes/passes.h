@@ -21,7 +21,8 @@ void cse(Graph& graph);
 // Removes nodes without a use.
 void eliminate_dead_code(Graph& graph);
 
-// All of the above on a trace, a verifier after each where env::verify() says so, and dumps of each stage at XLA_DEBUG>=3.
-Graph run_passes(const Graph& trace, KeepLibrary keeps = keep_all);
+// All of the above on a trace, a verifier after each where env::verify() says so, and dumps of each stage at XLA_DEBUG>=3. The device is
+// for the events.
+Graph run_passes(const Graph& trace, int device, KeepLibrary keeps = keep_all);
 
 } // namespace torch_xla

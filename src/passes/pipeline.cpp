@@ -23,9 +23,9 @@ void check(const Graph& graph) {
 }
 
 template <typename Stage>
-void run_stage(const char* name, Graph& graph, Stage stage) {
+void run_stage(const char* name, int device, Graph& graph, Stage stage) {
   {
-    observer::Span span(observer::Phase::kPass, name);
+    observer::Span span(observer::Phase::kPass, device, name);
     stage(graph);
   }
   if (env::debug_level() >= 3) {
@@ -36,12 +36,12 @@ void run_stage(const char* name, Graph& graph, Stage stage) {
 
 } // namespace
 
-Graph run_passes(const Graph& trace, KeepLibrary keeps) {
+Graph run_passes(const Graph& trace, int device, KeepLibrary keeps) {
   check(trace);
   Graph graph;
-  run_stage("lower", graph, [&](Graph& lowered) { lowered = lower(trace, keeps); });
+  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(trace, keeps); });
   for (const Pass& pass : kPasses) {
-    run_stage(pass.name, graph, pass.run);
+    run_stage(pass.name, device, graph, pass.run);
   }
   return graph;
 }

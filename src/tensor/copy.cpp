@@ -97,7 +97,7 @@ Type type_of(const at::Tensor& t) {
 
 // A buffer of the device with a copy of the CPU tensor's elements, in its memory order when that is dense.
 BufferRef upload(int device, const at::Tensor& tensor, Dims* strides) {
-  observer::Span span(observer::Phase::kUpload, {}, current_location());
+  observer::Span span(observer::Phase::kUpload, device, {}, observed_location());
   at::Tensor cpu = resolved(tensor);
   at::Tensor dense = cpu.is_non_overlapping_and_dense() ? cpu : cpu.contiguous();
   bool contiguous = dense.is_contiguous();
@@ -120,7 +120,7 @@ void record_device_copy(const at::Tensor& destination, const at::Tensor& source)
 }
 
 void download(const at::Tensor& destination, const at::Tensor& source) {
-  observer::Span span(observer::Phase::kDownload, {}, current_location());
+  observer::Span span(observer::Phase::kDownload, device_number(source), {}, observed_location());
   destination.copy_(read_on_cpu(source));
   span.set_bytes(static_cast<int64_t>(source.numel() * source.element_size()));
 }
@@ -284,7 +284,7 @@ at::Tensor copy_from_and_resize_kernel(const at::Tensor& self, const at::Tensor&
 at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
   static metrics::Counter& count = metrics::find_or_create_counter("aten::_local_scalar_dense");
   count.add();
-  observer::Span span(observer::Phase::kDownload, {}, current_location());
+  observer::Span span(observer::Phase::kDownload, device_number(self), {}, observed_location());
   span.set_bytes(static_cast<int64_t>(self.element_size()));
   try {
     return read_on_cpu(self).item();

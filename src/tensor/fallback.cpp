@@ -200,10 +200,10 @@ void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack, const
   if (env::debug_level() >= 1) {
     env::debug_print("fallback", str(c10::toString(op.operator_name()), " runs on the CPU: ", reason));
   }
-  observer::Span span(observer::Phase::kFallback, op.schema().name(), current_location());
   try {
     c10::ArrayRef<c10::IValue> arguments = torch::jit::last(*stack, op.schema().arguments().size());
     int device = device_of_call(arguments);
+    observer::Span span(observer::Phase::kFallback, device, op.schema().name(), observed_location());
     check_devices(op, arguments, device);
     FallbackCall(op, stack, device).run(key);
   } catch (const UserError& error) {

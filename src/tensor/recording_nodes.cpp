@@ -53,7 +53,8 @@ ValueId Recording::node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attr
   }
   if (observer::is_on()) {
     int64_t now = metrics::now_ns();
-    observer::report({.phase = observer::Phase::kRecord, .name = op.name, .start_ns = now, .end_ns = now, .line = location_});
+    observer::report(
+        {.phase = observer::Phase::kRecord, .name = op.name, .start_ns = now, .end_ns = now, .line = location_, .device = device_});
   }
   return trace_.add_node(op, std::move(operands), std::move(attrs), results, location_);
 }

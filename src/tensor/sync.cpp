@@ -140,7 +140,7 @@ CompileOptions compile_options(int device, Trace& trace, const Precision& precis
 
 const Program& compile(int device, Trace& trace, ProgramEntry& entry, const Precision& precision) {
   static metrics::Counter count("UncachedCompile");
-  observer::Span span(observer::Phase::kCompile);
+  observer::Span span(observer::Phase::kCompile, device);
   count.add();
   Graph graph = trace.graph();
   graph.outputs = list_values(entry.wanted);
@@ -246,10 +246,10 @@ void sync_locked(int device, SyncCause cause) {
     env::debug_print("trace", print_graph(trace.graph()));
   }
   size.add(static_cast<double>(trace.graph().nodes.size()));
-  observer::Span span(observer::Phase::kSync, cause_text(cause));
+  observer::Span span(observer::Phase::kSync, device, cause_text(cause));
   try {
     check_inputs(trace);
-    span.set_run(enqueue(device, trace, find_or_compile(device, trace, alive, cause), alive), device);
+    span.set_run(enqueue(device, trace, find_or_compile(device, trace, alive, cause), alive));
   } catch (const interrupt::Interrupted&) {
     throw; // before anything has run: the trace stays pending
   } catch (...) {

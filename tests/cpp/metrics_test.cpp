@@ -135,7 +135,7 @@ TEST_F(MetricsTest, ShortReportHasTheNamedOnesAndFallbacks) {
 
 TEST_F(MetricsTest, EventsOfTheObserverAreCounted) {
   {
-    observer::Span span(observer::Phase::kUpload);
+    observer::Span span(observer::Phase::kUpload, observer::kNoDevice);
     span.set_bytes(12);
     wait_a_little();
   }

@@ -7,15 +7,22 @@
 #include <thread>
 #include <vector>
 
+#include "engine/engine.h"
+#include "ir/builder.h"
+#include "tensor/api.h"
+#include "tensor/source_line.h"
+
 namespace torch_xla::observer {
 namespace {
 
 struct Seen final : Observer {
   void on_event(const Event& event) override {
     names.emplace_back(event.name);
+    devices.push_back(event.device);
     last = event;
   }
   std::vector<std::string> names;
+  std::vector<int> devices;
   Event last;
 };
 
@@ -23,8 +30,8 @@ TEST(ObserverTest, SpansAreToldAtTheirEndInTheOrderOfTheirEnds) {
   Seen seen;
   add(seen);
   {
-    Span outer(Phase::kCompile, "outer");
-    Span inner(Phase::kPass, "inner", 7);
+    Span outer(Phase::kCompile, kNoDevice, "outer");
+    Span inner(Phase::kPass, kNoDevice, "inner", 7);
   }
   remove(seen);
   EXPECT_EQ(seen.names, (std::vector<std::string>{"inner", "outer"}));
@@ -32,13 +39,13 @@ TEST(ObserverTest, SpansAreToldAtTheirEndInTheOrderOfTheirEnds) {
   EXPECT_LE(seen.last.start_ns, seen.last.end_ns);
 }
 
-TEST(ObserverTest, AnEventCarriesLineBytesAndRun) {
+TEST(ObserverTest, AnEventCarriesDeviceLineBytesAndRun) {
   Seen seen;
   add(seen);
   {
-    Span span(Phase::kUpload, "x", 7);
+    Span span(Phase::kUpload, 1, "x", 7);
     span.set_bytes(64);
-    span.set_run(3, 1);
+    span.set_run(3);
   }
   remove(seen);
   EXPECT_EQ(seen.last.line, 7);
@@ -51,11 +58,11 @@ TEST(ObserverTest, NobodyIsToldBeforeAddAndAfterRemove) {
   Seen seen;
   EXPECT_FALSE(is_on());
   {
-    Span before(Phase::kPass, "before");
+    Span before(Phase::kPass, kNoDevice, "before");
   }
   add(seen);
   EXPECT_TRUE(is_on());
-  Span* across = new Span(Phase::kPass, "ends after remove");
+  Span* across = new Span(Phase::kPass, kNoDevice, "ends after remove");
   remove(seen);
   EXPECT_FALSE(is_on());
   delete across;
@@ -68,11 +75,11 @@ TEST(ObserverTest, TwoObserversSeeTheSame) {
   add(a);
   add(b);
   {
-    Span span(Phase::kPass, "both");
+    Span span(Phase::kPass, kNoDevice, "both");
   }
   remove(a);
   {
-    Span span(Phase::kPass, "b only");
+    Span span(Phase::kPass, kNoDevice, "b only");
   }
   remove(b);
   EXPECT_EQ(a.names, (std::vector<std::string>{"both"}));
@@ -86,7 +93,7 @@ TEST(ObserverTest, EventsOfThreadsComeOneAtATime) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([] {
       for (int i = 0; i < 500; ++i) {
-        Span span(Phase::kPass, "thread");
+        Span span(Phase::kPass, kNoDevice, "thread");
       }
     });
   }
@@ -95,6 +102,42 @@ TEST(ObserverTest, EventsOfThreadsComeOneAtATime) {
   }
   remove(seen);
   EXPECT_EQ(seen.names.size(), 2000u);
+}
+
+int num_walks = 0;
+
+TEST(ObserverTest, TheUsersLineIsLookedForWhereSomebodyListens) {
+  num_walks = 0;
+  set_location_hooks([]() -> int64_t { return ++num_walks; }, nullptr);
+  EXPECT_EQ(observed_location(), -1);
+  EXPECT_EQ(num_walks, 0);
+  Seen seen;
+  add(seen);
+  EXPECT_EQ(observed_location(), 1);
+  remove(seen);
+  set_location_hooks(nullptr, nullptr);
+}
+
+// ---- Whose the events of compiling are ----
+Graph make_graph() {
+  Graph graph;
+  Builder builder(graph);
+  Ex x{&builder, graph.add_parameter({DType::F32, {7, 3}})};
+  graph.outputs = {(x + x).id()};
+  return graph;
+}
+
+TEST(ObserverTest, PassesKnowTheirDevice) {
+  Seen seen;
+  add(seen);
+  CompileOptions options;
+  options.device = 1;
+  cpu_engine().compile_trace(make_graph(), options);
+  remove(seen);
+  EXPECT_GE(seen.devices.size(), 9u); // four passes, five stages
+  for (size_t i = 0; i < seen.devices.size(); ++i) {
+    EXPECT_EQ(seen.devices[i], seen.names[i] == "kernel" ? kNoDevice : 1) << seen.names[i];
+  }
 }
 
 TEST(ObserverTest, EachPhaseHasAText) {

@@ -51,7 +51,7 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
     return lower(input);
   }
   if (name == "pipeline") {
-    return run_passes(input);
+    return run_passes(input, 0);
   }
   static const std::map<std::string, void (*)(Graph&)> passes{{"simplify", simplify}, {"cse", cse}, {"dce", eliminate_dead_code}};
   Graph graph = input;

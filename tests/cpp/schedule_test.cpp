@@ -29,7 +29,7 @@ class ScheduleTest : public ::testing::Test {
     ValueId updated = builder_.view_update(cache_, product, {16, 1}, {16, 1}, 32);
     Ex doubled = ex(x_) * 2.0;
     graph_.outputs = {updated, ex(product).unary(Prim::kTanh).reduce(Prim::kReduceMax, {1}).id(), doubled.id()};
-    s_ = make_schedule(graph_, true);
+    s_ = make_schedule(graph_, 0, true);
   }
 
   Ex ex(ValueId v) {
@@ -98,7 +98,7 @@ class ScheduleTest : public ::testing::Test {
 
 TEST_F(ScheduleTest, RightOnesPass) {
   for (bool fusion : {true, false}) {
-    s_ = make_schedule(graph_, fusion);
+    s_ = make_schedule(graph_, 0, fusion);
     for (auto verify : {verify_layout, verify_groups, verify_steps, verify_kernels, verify_memory}) {
       EXPECT_NO_THROW(verify(s_)) << schedule_text(s_);
     }

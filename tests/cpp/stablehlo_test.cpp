@@ -19,7 +19,7 @@ namespace {
 using testing::RowCase;
 
 std::string write(const Graph& trace) {
-  return write_stablehlo(run_passes(trace, has_stablehlo_form));
+  return write_stablehlo(run_passes(trace, 0, has_stablehlo_form));
 }
 
 std::string read_file(const std::filesystem::path& path) {
@@ -146,7 +146,7 @@ TEST(StableHlo, AliasesAndSourceLines) {
 
 TEST(StableHlo, PrecisionOfFloat32) {
   auto contains = [](const char* line, Precision::Level products, Precision::Level convolutions, const std::string& what) {
-    Graph graph = run_passes(testing::CaseReader(line).run().trace, has_stablehlo_form);
+    Graph graph = run_passes(testing::CaseReader(line).run().trace, 0, has_stablehlo_form);
     std::string text = write_stablehlo(graph, {.products = products, .convolutions = convolutions});
     return text.find(what) != text.npos;
   };
@@ -171,7 +171,7 @@ TEST(StableHlo, ParametersInMemoryOrder) {
 TEST(StableHlo, RowsThatAreNotSupportedAreNamed) {
   auto error_of = [](const std::string& line, KeepLibrary keeps) {
     try {
-      write_stablehlo(run_passes(testing::CaseReader(line).run().trace, keeps));
+      write_stablehlo(run_passes(testing::CaseReader(line).run().trace, 0, keeps));
     } catch (const UserError& error) {
       EXPECT_EQ(error.kind(), ErrorKind::NotImplemented);
       return std::string(error.what());

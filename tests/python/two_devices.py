@@ -470,6 +470,35 @@ def test_events_and_streams():
     assert x[0, 0].item() == 64 and other.tolist() == [2, 2]
 
 
+# ---- Events ----
+def record_events(body) -> list[dict]:
+    _XLAC._start_events()
+    try:
+        body()
+        torch.xla.synchronize(1)
+    finally:
+        seen = _XLAC._stop_events()
+    return seen
+
+
+def test_events_of_all_phases_tell_their_device():
+    def work():
+        x = torch.arange(15.0).to("xla:1").reshape(3, 5)
+        x[1:].mul_(3)
+        (x @ x.t()).cos().cpu()
+        torch.nonzero(x).sum().item()
+
+    torch.xla.synchronize(0)
+    seen = record_events(work)
+    phases = {event["phase"] for event in seen}
+    expected = {"record", "sync", "compile", "pass", "queue", "run", "upload", "download", "fallback"}
+    steps = {"kernel", "library", "update"} if _XLAC._xla_chosen_device() == "CPU" else set()
+    assert expected | steps <= phases
+    shared = [event for event in seen if (event["phase"], event["name"]) == ("pass", "kernel")]
+    assert all(event["device"] == -1 for event in shared)  # a kernel's code is that of all devices
+    assert {event["device"] for event in seen if event not in shared} == {1}
+
+
 # ---- Random numbers ----
 def draw(device: str) -> list[float]:
     return torch.rand(4, device=device).tolist()

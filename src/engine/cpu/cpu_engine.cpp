@@ -22,8 +22,8 @@ class CpuEngine final : public Engine {
     return env::cpu_num_devices();
   }
 
-  Graph lower(const Graph& trace) const override {
-    return run_passes(trace);
+  Graph lower(const Graph& trace, int device) const override {
+    return run_passes(trace, device);
   }
 
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {

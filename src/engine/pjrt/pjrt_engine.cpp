@@ -31,8 +31,8 @@ class PjrtEngine final : public Engine {
     return client_->num_devices();
   }
 
-  Graph lower(const Graph& trace) const override {
-    return run_passes(trace, has_stablehlo_form);
+  Graph lower(const Graph& trace, int device) const override {
+    return run_passes(trace, device, has_stablehlo_form);
   }
 
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {

@@ -74,7 +74,7 @@ std::string get_object(const KernelSpec& spec, const std::string& text, const st
     ++c.disk_hits;
     return *object;
   }
-  observer::Span span(observer::Phase::kPass, "kernel");
+  observer::Span span(observer::Phase::kPass, observer::kNoDevice, "kernel");
   std::string object = compile_object(spec, name);
   ++c.compiled;
   c.objects.put(key, object);

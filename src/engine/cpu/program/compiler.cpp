@@ -193,7 +193,7 @@ struct CpuExecutable::Compiler {
 
 CpuExecutable::CpuExecutable(const Graph& graph, const CompileOptions& options, bool fusion)
     : device_(options.device), pool_(Pool::get(options.device)) {
-  Schedule schedule = make_schedule(graph, fusion);
+  Schedule schedule = make_schedule(graph, device_, fusion);
   Compiler{*this, schedule}.run(options, fusion);
   if (options.keep_text) {
     text_ = schedule_text(schedule);

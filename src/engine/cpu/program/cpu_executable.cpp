@@ -84,8 +84,8 @@ void CpuExecutable::run_steps(RunArgs& args) {
 
 void CpuExecutable::run_step(int32_t number, RunArgs& args) {
   const StepRef& step = steps_[number];
-  observer::Span span(phase_of(step.kind), step.name, line_of(step, args.options));
-  span.set_run(args.options.number, device_);
+  observer::Span span(phase_of(step.kind), device_, step.name, line_of(step, args.options));
+  span.set_run(args.options.number);
   switch (step.kind) {
     case StepKind::kKernel:
       run_kernel(kernels_[step.index], args);

@@ -56,11 +56,11 @@ constexpr Stage kStages[] = {
 
 } // namespace
 
-Schedule make_schedule(const Graph& graph, bool fusion) {
+Schedule make_schedule(const Graph& graph, int device, bool fusion) {
   Schedule schedule;
   for (const Stage& stage : kStages) {
     {
-      observer::Span span(observer::Phase::kPass, stage.name);
+      observer::Span span(observer::Phase::kPass, device, stage.name);
       stage.run(schedule, {graph, fusion});
     }
     if (env::verify()) {

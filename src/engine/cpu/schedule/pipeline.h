@@ -24,8 +24,8 @@ struct Schedule {
 };
 
 // Runs the stages, with the rules of verify.h after each where env::verify() says so. `fusion` false: each primitive is a kernel of its
-// own, and library calls allocate their results.
-Schedule make_schedule(const Graph& graph, bool fusion);
+// own, and library calls allocate their results. The device is for the events.
+Schedule make_schedule(const Graph& graph, int device, bool fusion);
 
 // Memories and steps as text, for dumps.
 std::string schedule_text(const Schedule& schedule);
