@@ -285,9 +285,10 @@ at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
   static metrics::Counter& count = metrics::find_or_create_counter("aten::_local_scalar_dense");
   count.add();
   observer::Span span(observer::Phase::kDownload, device_number(self), {}, observed_location());
-  span.set_bytes(static_cast<int64_t>(self.element_size()));
   try {
-    return read_on_cpu(self).item();
+    at::Scalar value = read_on_cpu(self).item();
+    span.set_bytes(static_cast<int64_t>(self.element_size()));
+    return value;
   } catch (const UserError& error) {
     throw_as_torch_error(error);
   }

@@ -150,6 +150,19 @@ def test_a_failed_run_is_told_too(device, events):
     assert of_phase(events(fail), "run")
 
 
+@pytest.mark.checks_values
+def test_a_failed_read_has_no_bytes(device, events):
+    def fail():
+        row = torch.nn.functional.embedding(torch.tensor([9], device=device), torch.ones(4, 2, device=device))
+        with pytest.raises(IndexError):
+            row.sum().item()
+
+    met.clear_all()
+    (download,) = of_phase(events(fail), "download")
+    assert download["bytes"] == -1
+    assert met.metric_data("InboundData") is None
+
+
 def test_events_are_taken_once(device):
     with pytest.raises(ValueError, match="no events are being recorded"):
         _XLAC._stop_events()
