@@ -91,6 +91,10 @@ at::Tensor stored_form(const at::Tensor& destination, const at::Tensor& source) 
   return resolved(destination.is_neg() ? stored.neg() : stored);
 }
 
+int64_t num_bytes(const at::Tensor& t) {
+  return t.numel() * static_cast<int64_t>(t.element_size());
+}
+
 Type type_of(const at::Tensor& t) {
   return {to_dtype(t.scalar_type()), to_dims(t.sizes())};
 }
@@ -117,12 +121,6 @@ void record_device_copy(const at::Tensor& destination, const at::Tensor& source)
   if (!recording.share(destination, source)) {
     recording.write_converted(destination, recording.read(source));
   }
-}
-
-void download(const at::Tensor& destination, const at::Tensor& source) {
-  observer::Span span(observer::Phase::kDownload, device_number(source), {}, observed_location());
-  destination.copy_(read_on_cpu(source));
-  span.set_bytes(static_cast<int64_t>(source.numel() * source.element_size()));
 }
 
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {
@@ -169,9 +167,8 @@ std::optional<Source> wait_for_source(Cell* cell) {
   }
 }
 
-} // namespace
-
-at::Tensor read_on_cpu(const at::Tensor& t) {
+// As read_on_cpu(), within a transfer that somebody else tells.
+at::Tensor show_on_cpu(const at::Tensor& t) {
   if (t.numel() == 0) {
     return uninitialized_on_cpu(t);
   }
@@ -200,6 +197,21 @@ at::Tensor read_on_cpu(const at::Tensor& t) {
   return result;
 }
 
+void download(const at::Tensor& destination, const at::Tensor& source) {
+  observer::Span span(observer::Phase::kDownload, device_number(source), {}, observed_location());
+  destination.copy_(show_on_cpu(source));
+  span.set_bytes(num_bytes(source));
+}
+
+} // namespace
+
+at::Tensor read_on_cpu(const at::Tensor& t) {
+  observer::Span span(observer::Phase::kDownload, device_number(t), {}, observed_location());
+  at::Tensor cpu = show_on_cpu(t);
+  span.set_bytes(num_bytes(t));
+  return cpu;
+}
+
 at::Tensor upload_adopted(int device, at::Tensor cpu) {
   if (cpu._is_zerotensor() || cpu.is_conj() || cpu.is_neg() || !cpu.is_non_overlapping_and_dense() || cpu.storage_offset() != 0 ||
       cpu.storage().use_count() != 1 || cpu.numel() == 0 ||
@@ -210,7 +222,9 @@ at::Tensor upload_adopted(int device, at::Tensor cpu) {
   }
   Dims strides = cpu.is_contiguous() ? Dims() : to_dims(cpu.strides());
   void* data = cpu.mutable_data_ptr();
+  observer::Span span(observer::Phase::kUpload, device, {}, observed_location());
   EngineBufferRef payload = engine().adopt(device, type_of(cpu), strides, data, [cpu] {});
+  span.set_bytes(num_bytes(cpu));
   return wrap_buffer(std::make_shared<Buffer>(std::move(payload)), strides);
 }
 
@@ -286,8 +300,8 @@ at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
   count.add();
   observer::Span span(observer::Phase::kDownload, device_number(self), {}, observed_location());
   try {
-    at::Scalar value = read_on_cpu(self).item();
-    span.set_bytes(static_cast<int64_t>(self.element_size()));
+    at::Scalar value = show_on_cpu(self).item();
+    span.set_bytes(num_bytes(self));
     return value;
   } catch (const UserError& error) {
     throw_as_torch_error(error);
@@ -298,9 +312,21 @@ void reinterpret_buffer_locked(Cell& cell, const Type& type) {
   XLA_ASSERT(cell.value->buffer(), "a pending value of a dtype without rows");
   Source source = source_locked(cell);
   EngineBufferRef payload = source.buffer->wait_uninterrupted();
+  bool transfers = !payload->host_pointer(); // else it is the same memory
+  std::optional<observer::Span> span;
+  if (transfers) {
+    span.emplace(observer::Phase::kDownload, cell.device, std::string_view(), observed_location());
+  }
   at::Tensor whole = storage_on_cpu(std::move(source), std::move(payload));
+  if (transfers) {
+    span->set_bytes(num_bytes(whole));
+    span.emplace(observer::Phase::kUpload, cell.device, std::string_view(), observed_location());
+  }
   void* data = const_cast<void*>(whole.const_data_ptr());
   auto alias = std::make_shared<Buffer>(engine().adopt(cell.device, type, {}, data, [whole] {}));
+  if (transfers) {
+    span->set_bytes(type.nbytes());
+  }
   alias->owners.fetch_add(1); // shares the memory: never donate it
   cell.set_value(LazyValue::ready(std::move(alias)));
   cell.previous = nullptr;

@@ -129,6 +129,18 @@ def test_a_fallback_is_an_event(device, events):
     assert fallback["name"] == "aten::nonzero"
 
 
+def test_the_transfers_of_a_fallback_are_told(device, events):
+    x = torch.tensor([0.0, 1.0, 2.0], device=device)
+    torch_xla.sync(wait=True)
+    seen = events(x.nonzero)
+    (fallback,) = of_phase(seen, "fallback")
+    (download,) = of_phase(seen, "download")
+    (upload,) = of_phase(seen, "upload")
+    assert (download["bytes"], upload["bytes"]) == (x.nbytes, 2 * 8)
+    assert fallback["start_ns"] <= download["start_ns"] and upload["end_ns"] <= fallback["end_ns"]
+    assert all("test_observer.py" in event["line"] for event in (download, upload))
+
+
 def test_metrics_count_what_events_tell(device, events):
     step = train(device, 19)
     met.clear_all()

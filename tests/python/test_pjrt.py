@@ -145,6 +145,36 @@ def test_attributes_of_the_device(run_fake, run_python):
     assert text.startswith("{'name': 'CPU:0', 'kind': 'cpu', 'num_cores': ")
 
 
+def test_what_is_told_of_a_compile(run_fake):
+    (line,) = run_fake(
+        """
+x = torch.ones(2).to("xla:1")
+torch_xla._XLAC._start_events()
+y = x + 1
+torch.xla.synchronize(1)
+events = torch_xla._XLAC._stop_events()
+(whole,) = [event for event in events if event["phase"] == "compile"]
+passes = [event for event in events if event["phase"] == "pass"]
+assert all(whole["start_ns"] <= each["start_ns"] and each["end_ns"] <= whole["end_ns"] for each in passes)
+print(*[each["name"] for each in passes], {each["device"] for each in passes}, sep=", ")
+"""
+    )
+    assert line == "lower, simplify, cse, eliminate_dead_code, write StableHLO, compile StableHLO, {1}"
+
+
+def test_memory_of_another_type_goes_by_way_of_the_host(run_fake):
+    (line,) = run_fake(
+        """
+x = torch.ones(6).to(torch.float8_e5m2).to("xla")
+torch_xla._XLAC._start_events()
+y = x.view(torch.int8) + 1
+events = torch_xla._XLAC._stop_events()
+print([(event["phase"], event["device"], event["bytes"]) for event in events if event["phase"] != "record"])
+"""
+    )
+    assert line == "[('download', 0, 6), ('upload', 0, 6)]"
+
+
 @pytest.mark.slow
 def test_plugin_that_is_slow_to_open_its_device(run_fake):
     lines = run_fake(

@@ -499,6 +499,21 @@ def test_events_of_all_phases_tell_their_device():
     assert {event["device"] for event in seen if event not in shared} == {1}
 
 
+def test_a_copy_between_devices_is_a_download_and_an_upload():
+    x = torch.ones(3, 4, device="xla:0")
+    whole, part = torch.zeros(3, 4, device="xla:1"), torch.zeros(5, 4, device="xla:1")
+
+    def work():
+        whole.copy_(x)
+        part[1:4].copy_(x)
+
+    for _ in range(2):
+        seen = record_events(work)
+        transfers = [event for event in seen if event["phase"] in ("upload", "download")]
+        told = [(event["phase"], event["device"], event["bytes"]) for event in transfers]
+        assert told == [("download", 0, 48), ("upload", 1, 48)] * 2
+
+
 # ---- Random numbers ----
 def draw(device: str) -> list[float]:
     return torch.rand(4, device=device).tolist()

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/env.h"
+#include "core/observer.h"
 #include "engine/object_cache.h"
 #include "engine/pjrt/executable.h"
 #include "passes/passes.h"
@@ -37,8 +38,7 @@ class PjrtEngine final : public Engine {
 
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
     Signature signature(graph, choose_aliases(graph, options.donated));
-    std::string mlir =
-        write_stablehlo(graph, {signature.aliases, options.precision.products, convolutions(options.precision), options.location});
+    std::string mlir = write_program(graph, signature, options);
     if (env::debug_level() >= 3) {
       env::debug_print("StableHLO", mlir);
     }
@@ -83,6 +83,11 @@ class PjrtEngine final : public Engine {
   }
 
  private:
+  std::string write_program(const Graph& graph, const Signature& signature, const CompileOptions& options) const {
+    observer::Span span(observer::Phase::kPass, options.device, "write StableHLO");
+    return write_stablehlo(graph, {signature.aliases, options.precision.products, convolutions(options.precision), options.location});
+  }
+
   Precision::Level convolutions(const Precision& precision) const {
     return client_->platform_name() == "cuda" ? precision.cuda_convolutions : precision.convolutions;
   }
@@ -139,7 +144,10 @@ class PjrtEngine final : public Engine {
     if (loaded.get()) {
       return loaded;
     }
-    loaded = client_->compile(device, mlir);
+    {
+      observer::Span span(observer::Phase::kPass, device, "compile StableHLO");
+      loaded = client_->compile(device, mlir);
+    }
     keep(key, loaded);
     return loaded;
   }
