@@ -28,6 +28,7 @@ py::list compile_reasons() {
     list.append(py::dict(
         "kind"_a = kind_text(reason.kind),
         "what"_a = reason.what,
+        "device"_a = reason.device,
         "line"_a = location_text(reason.line),
         "line_before"_a = location_text(reason.line_before),
         "nodes"_a = reason.nodes,

@@ -2,6 +2,7 @@
 #include "tensor/compile_reason.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/errors.h"
 #include "tensor/api.h"
@@ -35,11 +36,27 @@ Overlap compare_operations(const std::vector<Node>& a, const std::vector<Node>& 
   return overlap;
 }
 
+// Of the nodes that have the same operation, those that are equal in their arguments, and in the types of what they take and give.
+size_t count_equal_nodes(const std::vector<uint64_t>& a, const std::vector<uint64_t>& b, const Overlap& overlap) {
+  size_t equal = 0;
+  for (size_t i = 0; i < overlap.front; ++i) {
+    equal += a[i] == b[i];
+  }
+  for (size_t i = 1; i <= overlap.back; ++i) {
+    equal += a[a.size() - i] == b[b.size() - i];
+  }
+  return equal;
+}
+
 std::string value_text(const Graph& graph, ValueId v) {
   if (v == kNoValue) {
     return "None";
   }
-  return graph.values[v].kind == ValueKind::kScalar ? "a number" : type_text(graph.type(v));
+  if (graph.values[v].kind != ValueKind::kScalar) {
+    return type_text(graph.type(v));
+  }
+  DType dtype = graph.type(v).dtype;
+  return str(dtype == DType::Bool ? "a " : "an ", dtype_name(dtype), " number");
 }
 
 // The difference of two nodes of one operation, found in `now` and `before`; false where there is none.
@@ -80,16 +97,20 @@ class NodeComparison {
     return view ? kViewNames[i] : str("has the argument ", i);
   }
 
+  // Two tensors or two numbers.
+  bool are_alike(ValueId a, ValueId b) const {
+    auto is_number = [](const Graph& graph, ValueId v) { return graph.values[v].kind == ValueKind::kScalar; };
+    return a != kNoValue && b != kNoValue && is_number(now_, a) == is_number(before_, b);
+  }
+
   bool find_value(CompileReason& reason, const std::string& verb, ValueId a, ValueId b) const {
     std::string is = value_text(now_, a);
     std::string was = value_text(before_, b);
     if (is == was) {
       return false;
     }
-    bool tensors =
-        a != kNoValue && b != kNoValue && now_.values[a].kind != ValueKind::kScalar && before_.values[b].kind != ValueKind::kScalar;
-    Kind kind = !tensors ? Kind::kOperands : now_.type(a).dtype != before_.type(b).dtype ? Kind::kDtype : Kind::kShape;
-    bool input = tensors && now_.values[a].kind == ValueKind::kParameter;
+    bool input = a != kNoValue && now_.values[a].kind == ValueKind::kParameter;
+    Kind kind = !are_alike(a, b) ? Kind::kOperands : now_.type(a).dtype != before_.type(b).dtype ? Kind::kDtype : Kind::kShape;
     return tell(reason, kind, verb, input ? "an input " + is : is, was);
   }
 
@@ -148,14 +169,33 @@ void find_difference(
     return;
   }
   if (!find_memory_order(now, before, reason)) {
+    reason.kind = Kind::kOperands;
+    reason.what = "the trace has other inputs than before, which no operation shows";
+  }
+}
+
+// The trace as a whole is known: its last operation stands for it.
+void explain_known(const Trace& trace, const std::vector<int64_t>& lines_before, int device_before, CompileReason& reason) {
+  if (device_before != reason.device) {
+    reason.kind = Kind::kNewDevice;
+    reason.what = str("the trace is known, but of xla:", device_before, "; each device has programs of its own");
+  } else {
     reason.kind = Kind::kSettings;
     reason.what =
         "the trace is known; a switch is set otherwise (precision of products, XLA_FUSION), or the cache of programs has dropped it";
   }
+  reason.line = trace.locations().back();
+  reason.line_before = lines_before.back();
 }
 
-// The first value that lives now and is no output of the entry's last program.
-void find_alive_value(const Trace& trace, const ProgramEntry& entry, const ValueBits& alive, CompileReason& reason) {
+// The first value that lives now and is no output of the entry's last program. `lines_before` are those of the trace when it was compiled,
+// empty where they are forgotten.
+void find_alive_value(
+    const Trace& trace,
+    const ProgramEntry& entry,
+    const ValueBits& alive,
+    const std::vector<int64_t>& lines_before,
+    CompileReason& reason) {
   reason.kind = Kind::kAliveValues;
   reason.what = "the trace is known, but other tensors are alive at its end";
   const ValueBits& outputs = entry.programs.back().output_bits;
@@ -163,7 +203,9 @@ void find_alive_value(const Trace& trace, const ProgramEntry& entry, const Value
     const Node* node = trace.graph().find_producer(v);
     if (node && !has_value(outputs, v)) {
       reason.what += str(": the ", type_text(trace.graph().type(v)), " that ", node->op->name, " gave");
-      reason.line = trace.locations()[static_cast<size_t>(trace.graph().values[v].index)];
+      auto number = static_cast<size_t>(trace.graph().values[v].index);
+      reason.line = trace.locations()[number];
+      reason.line_before = number < lines_before.size() ? lines_before[number] : -1;
       return;
     }
   }
@@ -173,7 +215,7 @@ void find_alive_value(const Trace& trace, const ProgramEntry& entry, const Value
 
 const char* kind_text(Kind kind) {
   constexpr const char* kTexts[] = {
-      "first", "unlike", "alive values", "operation", "shape", "dtype", "constant", "operands", "memory order", "settings"};
+      "first", "unlike", "alive values", "operation", "shape", "dtype", "constant", "operands", "memory order", "new device", "settings"};
   return kTexts[static_cast<size_t>(kind)];
 }
 
@@ -187,7 +229,7 @@ std::string reason_text(const CompileReason& reason) {
   if (!before.empty() && before != now) {
     text += "\n  before at " + before;
   }
-  return str(text, "\n  cause of the sync: ", reason.cause);
+  return str(text, "\n  cause of the sync: ", reason.cause, ", device: xla:", reason.device);
 }
 
 CompileHistory& CompileHistory::get() {
@@ -195,14 +237,20 @@ CompileHistory& CompileHistory::get() {
   return *history;
 }
 
-CompileReason CompileHistory::find(const Trace& trace, const ProgramEntry& entry, const ValueBits& alive, const char* cause) const {
+CompileReason CompileHistory::find(
+    int device, const Trace& trace, const ProgramEntry& entry, const ValueBits& alive, const char* cause) const {
   CompileReason reason;
+  reason.device = device;
   reason.nodes = trace.graph().nodes.size();
   reason.cause = cause;
   std::lock_guard<std::mutex> lock(mutex_);
+  const Remembered* nearest = find_nearest(device, trace);
+  bool known = nearest && nearest->key == trace.key();
   if (!entry.programs.empty()) {
-    find_alive_value(trace, entry, alive, reason);
-  } else if (const Remembered* nearest = find_nearest(trace)) {
+    find_alive_value(trace, entry, alive, known ? nearest->lines : std::vector<int64_t>(), reason);
+  } else if (known) {
+    explain_known(trace, nearest->lines, nearest->device, reason);
+  } else if (nearest) {
     find_difference(trace.graph(), trace.locations(), nearest->graph, nearest->lines, reason);
   } else {
     reason.kind = reasons_.empty() ? Kind::kFirst : Kind::kUnlike;
@@ -211,14 +259,20 @@ CompileReason CompileHistory::find(const Trace& trace, const ProgramEntry& entry
   return reason;
 }
 
-// The caller holds the lock.
-const CompileHistory::Remembered* CompileHistory::find_nearest(const Trace& trace) const {
+// The one with the most operations in common; of several that with the most equal nodes, then the trace itself, then one of the device,
+// then the latest. The caller holds the lock.
+const CompileHistory::Remembered* CompileHistory::find_nearest(int device, const Trace& trace) const {
   const Remembered* nearest = nullptr;
-  size_t most = 0;
+  std::tuple<size_t, size_t, bool, bool> most;
   for (const Remembered& other : traces_) {
     Overlap overlap = compare_operations(trace.graph().nodes, other.graph.nodes);
-    if (overlap.front + overlap.back > most) {
-      most = overlap.front + overlap.back;
+    if (overlap.front + overlap.back == 0) {
+      continue;
+    }
+    size_t equal = count_equal_nodes(trace.node_hashes(), other.node_hashes, overlap);
+    std::tuple likeness(overlap.front + overlap.back, equal, other.key == trace.key(), other.device == device);
+    if (!nearest || likeness > most) {
+      most = likeness;
       nearest = &other;
     }
   }
@@ -228,7 +282,7 @@ const CompileHistory::Remembered* CompileHistory::find_nearest(const Trace& trac
 void CompileHistory::add(const Trace& trace, const CompileReason& reason) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (reason.kind != Kind::kAliveValues) {
-    remember(trace);
+    remember(reason.device, trace);
   }
   reasons_.push_back(reason);
   if (reasons_.size() > kMaxReasons) {
@@ -237,11 +291,11 @@ void CompileHistory::add(const Trace& trace, const CompileReason& reason) {
 }
 
 // The caller holds the lock.
-void CompileHistory::remember(const Trace& trace) {
+void CompileHistory::remember(int device, const Trace& trace) {
   if (trace.graph().nodes.size() > kMaxNodes) {
     return;
   }
-  traces_.push_front({trace.graph(), trace.locations()});
+  traces_.push_front({device, trace.graph(), trace.locations(), trace.node_hashes(), trace.key()});
   num_nodes_ += trace.graph().nodes.size();
   while (traces_.size() > kMaxTraces || num_nodes_ > kMaxNodes) {
     num_nodes_ -= traces_.back().graph.nodes.size();

@@ -19,14 +19,16 @@ struct CompileReason {
     kAliveValues, // the trace is known, but a tensor lives at its end that did not
     kOperation, // another operation, one more or one less
     kShape, // of an operand or result
-    kDtype, // of an operand or result
+    kDtype, // of an operand, a number too, or result
     kConstant, // an argument that is part of the program
     kOperands, // other tensors as operands
     kMemoryOrder, // strides of an input
+    kNewDevice, // nothing in the trace: another device has its program
     kSettings, // nothing in the trace: a switch of PyTorch's or of this package
   };
 
   Kind kind = Kind::kFirst;
+  int device = 0; // that the program is for
   std::string what; // a sentence: what is there, and what was there before
   int64_t line = -1; // the user's line for location_text(); -1: not known
   int64_t line_before = -1; // the same in the earlier trace
@@ -42,20 +44,23 @@ std::string reason_text(const CompileReason& reason);
 class CompileHistory {
  public:
   static CompileHistory& get(); // leaked on purpose
-  // The reason for compiling the trace, whose entry in the program cache has no program for `alive`.
-  CompileReason find(const Trace& trace, const ProgramEntry& entry, const ValueBits& alive, const char* cause) const;
-  // Remembers a trace that was compiled and why.
+  // The reason for compiling the trace for the device, whose program cache has an entry without a program for `alive`.
+  CompileReason find(int device, const Trace& trace, const ProgramEntry& entry, const ValueBits& alive, const char* cause) const;
+  // Remembers a trace that was compiled and why. One whose compile has failed is not known: the next try has the same reason.
   void add(const Trace& trace, const CompileReason& reason);
   std::vector<CompileReason> reasons() const; // the latest last
 
  private:
   struct Remembered {
+    int device;
     Graph graph; // without outputs
     std::vector<int64_t> lines; // by node
+    std::vector<uint64_t> node_hashes;
+    Hash128 key;
   };
 
-  const Remembered* find_nearest(const Trace& trace) const;
-  void remember(const Trace& trace);
+  const Remembered* find_nearest(int device, const Trace& trace) const;
+  void remember(int device, const Trace& trace);
 
   mutable std::mutex mutex_; // guards all below
   std::deque<Remembered> traces_; // the latest first

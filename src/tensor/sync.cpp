@@ -160,7 +160,7 @@ const Program& find_or_compile(int device, Trace& trace, const ValueBits& alive,
     hits.add();
     return *program;
   }
-  CompileReason reason = CompileHistory::get().find(trace, entry, alive, cause_text(cause));
+  CompileReason reason = CompileHistory::get().find(device, trace, entry, alive, cause_text(cause));
   if (env::debug_level() >= 1) {
     print_reason(trace, reason);
   }

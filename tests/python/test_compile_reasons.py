@@ -1,5 +1,7 @@
 """Why a program was compiled: the record that every compile leaves, and what XLA_DEBUG=1 prints of it."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -53,6 +55,15 @@ def test_another_dtype(device, reasons):
     (reason,) = reasons(lambda: b.mul(2).sinh().atan())
     assert reason["kind"] == "dtype"
     assert "f64[14,3]" in reason["what"] and "f32[14,3]" in reason["what"]
+
+
+def test_a_number_of_another_dtype(device, reasons):
+    x = torch.ones(22, 3, device=device)
+    run(lambda: None, lambda: x.mul(2).sinh().acos())
+    (reason,) = reasons(lambda: x.mul(2.5).sinh().acos())
+    assert reason["kind"] == "dtype"
+    assert reason["what"] == "aten::mul.Tensor takes as operand 1 an f64 number, before an i64 number"
+    assert "test_compile_reasons.py" in reason["line"] and "test_compile_reasons.py" in reason["line_before"]
 
 
 def test_another_constant(device, reasons):
@@ -127,7 +138,7 @@ def test_other_tensors_alive(device, reasons):
     (reason,) = reasons(lambda: program(True))
     assert reason["kind"] == "alive values"
     assert "aten::logit" in reason["what"] and "f32[20,3]" in reason["what"]
-    assert reason["line"].endswith("program")
+    assert reason["line"].endswith("program") and reason["line_before"] == reason["line"]
 
 
 def test_another_precision(device, reasons):
@@ -139,7 +150,50 @@ def test_another_precision(device, reasons):
         (reason,) = reasons(lambda: x.mm(x).trunc())
     finally:
         torch.set_float32_matmul_precision(before)
+    assert reason["kind"] == "settings" and reason["device"] == device.index
+    assert "test_compile_reasons.py" in reason["line"] and "test_compile_reasons.py" in reason["line_before"]
+    assert reason["line"] != reason["line_before"]
+
+
+def test_the_nearest_trace_is_the_one_with_the_most_equal_nodes(device, reasons):
+    a, b = torch.ones(24, 24, device=device), torch.ones(25, 25, device=device)
+
+    def program(x):
+        return x.mm(x).trunc().sgn()
+
+    run(lambda: None, lambda: program(a), lambda: program(b))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        (reason,) = reasons(lambda: program(a))
+    finally:
+        torch.set_float32_matmul_precision(before)
     assert reason["kind"] == "settings"
+
+
+def test_a_trace_whose_compile_failed_is_not_known(run_python):
+    plugin = Path(__file__).resolve().parents[2] / "build/release/tests/cpp/libfake_pjrt_plugin.so"
+    if not plugin.is_file():
+        pytest.skip("the fake PJRT plugin is not built: run cmake --build --preset release")
+    out = run_python(
+        """
+        import ctypes, os, torch, torch_xla
+        x = torch.ones(3).to("xla")
+        for failing in (True, False):
+            y = x + 1
+            if failing:
+                ctypes.CDLL(os.environ["PJRT_LIBRARY_PATH"]).fake_pjrt_fail(b"compile", 13)
+            try:
+                torch_xla.sync(wait=True)
+            except RuntimeError:
+                print("failed")
+        print([each["kind"] for each in torch_xla._XLAC._compile_reasons()])
+        """,
+        PJRT_DEVICE="LIBRARY",
+        PJRT_LIBRARY_PATH=str(plugin),
+        XLA_PERSISTENT_CACHE_PATH="",
+    )
+    assert out == "failed\n['first']\n"
 
 
 def test_debug_prints_the_reason_and_both_lines(run_python):
@@ -159,7 +213,7 @@ def test_debug_prints_the_reason_and_both_lines(run_python):
     assert "the first program" in text
     assert "aten::sin takes as operand 0 an input f32[5,4], before f32[3,4]" in text
     assert "before at" in text
-    assert "cause of the sync: user torch_xla.sync" in text
+    assert "cause of the sync: user torch_xla.sync, device: xla:0" in text
 
 
 def test_the_history_is_bounded(device):

@@ -470,6 +470,24 @@ def test_events_and_streams():
     assert x[0, 0].item() == 64 and other.tolist() == [2, 2]
 
 
+# ---- Why programs are compiled ----
+def test_a_program_of_another_device_is_compiled_anew(compiles):
+    def reason_on(name: str) -> dict:
+        compiles.reset()
+        kept = x.to(name).mul(3).erf().sinh()
+        torch.xla.synchronize(name)
+        del kept
+        assert compiles.value == 1
+        return _XLAC._compile_reasons()[-1]
+
+    x = torch.ones(3, 17)
+    reason_on("xla:0")
+    reason = reason_on("xla:1")
+    assert (reason["kind"], reason["device"]) == ("new device", 1)
+    assert reason["what"] == "the trace is known, but of xla:0; each device has programs of its own"
+    assert "two_devices.py" in reason["line"] and reason["line_before"] == reason["line"]
+
+
 # ---- Events ----
 def record_events(body) -> list[dict]:
     _XLAC._start_events()
