@@ -13,7 +13,7 @@ _spmd = False
 
 def device_type() -> str:
     """The kind of hardware that runs the programs: "CPU", "CUDA", "TPU"."""
-    return _XLAC._xla_get_devices()[0].split(":")[0]
+    return _XLAC._xla_hardware()
 
 
 def set_device_type(pjrt_device: str) -> None:

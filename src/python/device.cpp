@@ -127,6 +127,7 @@ void init_device(py::module_& m) {
   m.def("_xla_get_default_device_ordinal", [] { return int{current_device()}; });
   m.def("_xla_get_devices", [] { return names(&hardware_name); });
   m.def("_xla_get_logical_devices", [] { return names(&logical_name); });
+  m.def("_xla_hardware", [] { return engine().hardware(); });
   m.def("_xla_device_attributes", &attributes, py::arg("index"));
   m.def("_xla_current_device", [] { return int{current_device()}; });
   m.def("_xla_set_current_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });

@@ -230,7 +230,7 @@ std::vector<int> Executor::settle(const std::exception_ptr& told) {
     return {};
   }
   std::unique_lock<std::mutex> lock(wait::mutex());
-  std::vector<int> devices = find_devices([this](const Queue& q) { return q.was_cancelled || &q == &queue(device_); });
+  std::vector<int> devices = find_devices([this](const Queue& q) { return q.was_cancelled || q.device == device_; });
   settle_devices(devices, lock);
   for (int device : devices) {
     if (queue(device).first_error == told) {

@@ -92,11 +92,16 @@ void fail(Queue& q, Run& run, const std::exception_ptr& error) {
 }
 
 void report(observer::Phase phase, const Queue& q, const Run& run, int64_t start_ns, int64_t end_ns) {
-  auto device = static_cast<int>(&q - queues().of_device.data());
-  observer::report({.phase = phase, .start_ns = start_ns, .end_ns = end_ns, .device = device, .run = run.options.number});
+  observer::report({.phase = phase, .start_ns = start_ns, .end_ns = end_ns, .device = q.device, .run = run.options.number});
 }
 
 } // namespace
+
+Queues::Queues() {
+  for (int device = 0; device < kMaxDevices; ++device) {
+    of_device[static_cast<size_t>(device)].device = device;
+  }
+}
 
 Queues& queues() {
   static auto* all = new Queues;

@@ -27,6 +27,7 @@ struct QueuedRun {
 
 // Of one device. Guarded by wait::mutex().
 struct Queue {
+  int device = 0; // never changes
   std::deque<QueuedRun> runs;
   size_t num_started = 0; // of the first ones
   std::exception_ptr first_error; // that nobody has been told
@@ -37,6 +38,8 @@ struct Queue {
 
 // All guarded by wait::mutex(); never destroyed.
 struct Queues {
+  Queues();
+
   std::array<Queue, kMaxDevices> of_device;
   CancelFlag cancel = std::make_shared<std::atomic<bool>>(false); // of the runs that are queued from now on
   uint64_t num_queued = 0; // since the process began

@@ -18,7 +18,8 @@ namespace {
 constexpr int64_t kStateBytes = 2 * sizeof(uint64_t);
 
 c10::Device device_of(c10::DeviceIndex index) {
-  return {c10::DeviceType::PrivateUse1, index < 0 ? c10::DeviceIndex{0} : index};
+  XLA_ASSERT(index >= 0, "a generator without a device");
+  return {c10::DeviceType::PrivateUse1, index};
 }
 
 XlaGenerator& default_impl(int device) {

@@ -11,6 +11,7 @@
 #include "ir/builder.h"
 #include "runtime/executor.h"
 #include "runtime/wait.h"
+#include "tensor/generator.h"
 
 namespace torch_xla {
 namespace {
@@ -64,6 +65,11 @@ TEST(SeveralDevices, MemoryIsCountedByDevice) {
   EXPECT_GT(cpu_engine().memory_info(1).bytes_used, before[1]);
   args.outputs.clear();
   EXPECT_EQ(cpu_engine().memory_info(1).bytes_used, before[1]);
+}
+
+TEST(SeveralDevices, AGeneratorIsOfOne) {
+  EXPECT_EQ(XlaGenerator(1).device().index(), 1);
+  EXPECT_THROW(XlaGenerator(-1), InternalError);
 }
 
 TEST(SeveralDevices, ThoseThatDoNotExistAreRefused) {

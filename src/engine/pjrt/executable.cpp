@@ -88,6 +88,8 @@ void PjrtExecutable::collect_arguments(const RunArgs& args) {
   arguments_.clear();
   kept_.clear();
   for (size_t i = 0; i < args.inputs.size(); ++i) {
+    int device = args.inputs[i]->device();
+    XLA_ASSERT(device == count_.device(), "a program of xla:", count_.device(), " got a value of xla:", device);
     arguments_.push_back(static_cast<const PjrtBuffer&>(*args.inputs[i]).handle().get());
     if (signature_.aliases[i] >= 0 && !args.donated[i]) {
       kept_.push_back(static_cast<int64_t>(i));
