@@ -236,7 +236,7 @@ def memory_allocated(device=None) -> int:
 
 
 def max_memory_allocated(device=None) -> int:
-    """The most that was ever held."""
+    """The most that was ever held, or since reset_peak_memory_stats()."""
     return _XLAC._xla_memory_info(_get_name(device))["peak_bytes_used"]
 
 
@@ -252,12 +252,12 @@ def memory_reserved(device=None) -> int:
 
 
 def max_memory_reserved(device=None) -> int:
-    """The most that the pool ever held."""
+    """The most that the pool ever held, or since reset_peak_memory_stats()."""
     return torch.accelerator.max_memory_reserved(_get_device_index(device))
 
 
 def reset_peak_memory_stats(device=None) -> None:
-    """Accepted for compatibility's sake: no engine forgets its peaks, so the `max_` figures go on."""
+    """Starts the `max_` figures again at what is held now. A plugin that counts its memory itself goes on with them."""
     torch.accelerator.reset_peak_memory_stats(_get_device_index(device))
 
 

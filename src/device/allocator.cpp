@@ -56,7 +56,10 @@ struct XlaAllocator final : c10::DeviceAllocator {
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
-  void resetPeakStats(c10::DeviceIndex /*device*/) override {}
+  void resetPeakStats(c10::DeviceIndex device) override {
+    check_device(device);
+    engine().reset_peak_memory(device);
+  }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     const EngineMemoryInfo info = memory_info(device);
     const int64_t free = info.bytes_limit > info.bytes_used ? info.bytes_limit - info.bytes_used : 0;

@@ -158,6 +158,8 @@ class Engine {
   virtual EngineMemoryInfo memory_info(int device) const = 0;
   // Gives memory that is kept for later back to the system.
   virtual void empty_cache(int /*device*/) {}
+  // The peaks of memory_info() are from now on those of the time to come, where the engine counts them itself.
+  virtual void reset_peak_memory(int /*device*/) {}
   // What runs the programs, in capitals: "CPU", "CUDA".
   virtual std::string hardware() const = 0;
   // What the device tells of itself; "kind", its maker's name for it, at least.

@@ -317,6 +317,35 @@ TEST(EnginePool, HoldsLittleMoreThanTheMostThatWasInUse) {
   EXPECT_LE(pool.bytes_reserved(), pool.peak_bytes_used() * 5 / 4 + (66 << 20));
 }
 
+TEST(EnginePool, PeaksStartAgain) {
+  cpu::Pool& pool = cpu::Pool::get(0);
+  pool.release(pool.allocate(64 << 20));
+  EXPECT_GE(pool.peak_bytes_used(), pool.bytes_used() + (64 << 20));
+  pool.empty_cache();
+  cpu_engine().reset_peak_memory(0);
+  EXPECT_EQ(pool.peak_bytes_used(), pool.bytes_used());
+  EXPECT_EQ(pool.peak_bytes_reserved(), pool.bytes_reserved());
+  pool.release(pool.allocate(1 << 20));
+  EXPECT_GE(pool.peak_bytes_used(), pool.bytes_used() + (1 << 20));
+  EXPECT_GE(pool.peak_bytes_reserved(), pool.bytes_reserved());
+}
+
+// How much is kept depends on the most that was ever in use, whatever figures are asked for.
+TEST(EnginePool, PeaksThatStartAgainGiveNothingBack) {
+  cpu::Pool& pool = cpu::Pool::get(0);
+  pool.empty_cache();
+  constexpr size_t kBlock = size_t{150} << 20;
+  void* blocks[] = {pool.allocate(kBlock), pool.allocate(2 << 20), pool.allocate(kBlock)};
+  pool.release(blocks[0]);
+  pool.release(blocks[2]);
+  cpu_engine().reset_peak_memory(0);
+  void* larger = pool.allocate(kBlock + kBlock / 16);
+  EXPECT_GE(pool.bytes_reserved(), static_cast<int64_t>(2 * kBlock));
+  pool.release(larger);
+  pool.release(blocks[1]);
+  pool.empty_cache();
+}
+
 TEST(EnginePool, EmptyCacheGivesBackAllButSlabsInUse) {
   cpu::Pool& pool = cpu::Pool::get(0);
   pool.empty_cache();

@@ -12,6 +12,8 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import torch_xla
+import torch_xla.core.xla_model as xm
 import torch_xla.utils.dlpack as xla_dlpack
 
 
@@ -365,6 +367,19 @@ def test_memory_figures(device):
     assert torch.xla.memory_allocated() >= x.nbytes
     assert torch.xla.memory_reserved() >= torch.xla.memory_allocated()
     assert torch.xla.max_memory_reserved() >= torch.xla.max_memory_allocated() >= x.nbytes
-    torch.xla.reset_peak_memory_stats()
     torch.xla.reset_accumulated_memory_stats()
     assert torch.accelerator.memory_allocated() == torch.xla.memory_allocated()
+
+
+@pytest.mark.parametrize("module", [torch.xla, torch.accelerator], ids=["torch.xla", "torch.accelerator"])
+def test_peaks_start_again(device, module):
+    torch.ones(1 << 22).to(device)
+    torch_xla.sync(wait=True)
+    before = torch.xla.memory_allocated()
+    assert torch.xla.max_memory_allocated() >= before + 4 * (1 << 22)
+    module.reset_peak_memory_stats()
+    assert torch.xla.max_memory_allocated() == torch.xla.memory_allocated() <= before
+    assert torch.xla.max_memory_reserved() == torch.xla.memory_reserved()
+    x = torch.ones(1 << 20).to(device)
+    assert torch.xla.max_memory_allocated() >= x.nbytes
+    assert xm.get_memory_info()["peak_bytes_used"] == torch.xla.max_memory_allocated()

@@ -109,6 +109,7 @@ def test_each_thread_has_a_current_device_of_its_own():
         lambda: torch_xla.manual_seed(1, "xla:2"),
         lambda: torch.xla.memory_allocated(2),
         lambda: torch.xla.memory_reserved(2),
+        lambda: torch.xla.reset_peak_memory_stats(2),
         lambda: xm.get_memory_info("xla:2"),
         lambda: torch.xla.get_device_name(2),
         lambda: torch.xla.Stream(2),
@@ -598,6 +599,15 @@ def test_memory_figures_by_device():
         assert torch.xla.memory_allocated() == torch.accelerator.memory_allocated() == info[1]["bytes_used"]
     del x
     assert torch.xla.memory_allocated(1) == before[1]
+
+
+def test_peaks_start_again_on_one_device():
+    for name in DEVICES:
+        torch.ones(1 << 18).to(name)
+    peaks = [torch.xla.max_memory_allocated(index) for index in range(2)]
+    torch.xla.reset_peak_memory_stats(1)
+    assert torch.xla.max_memory_allocated(0) == peaks[0]
+    assert torch.xla.max_memory_allocated(1) == torch.xla.memory_allocated(1) < peaks[1]
 
 
 def test_memory_that_a_program_takes_is_its_devices():

@@ -71,6 +71,10 @@ class CpuEngine final : public Engine {
     Pool::get(device).empty_cache();
   }
 
+  void reset_peak_memory(int device) override {
+    Pool::get(device).reset_peaks();
+  }
+
  private:
   static EngineBufferRef make_buffer(int device, const Type& type, const Dims& strides, BlockRef block) {
     return std::make_shared<CpuBuffer>(type, strides.empty() ? contiguous_strides(type.dims) : strides, device, std::move(block));

@@ -22,6 +22,10 @@ class MemoryCount {
     while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
     }
   }
+  void reset_peak() {
+    peak_.store(0, std::memory_order_relaxed);
+    add(0);
+  }
   EngineMemoryInfo info() const {
     int64_t host = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     return {used_.load(std::memory_order_relaxed), host, peak_.load(std::memory_order_relaxed)};

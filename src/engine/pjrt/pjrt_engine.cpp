@@ -69,6 +69,10 @@ class PjrtEngine final : public Engine {
     return client_->read_memory(device, info) ? info : counts_[device].info();
   }
 
+  void reset_peak_memory(int device) override {
+    counts_[device].reset_peak();
+  }
+
   std::string hardware() const override {
     std::string name = client_->platform_name();
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });

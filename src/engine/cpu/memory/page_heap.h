@@ -58,6 +58,10 @@ class PageHeap {
     return peak_mapped_.load(std::memory_order_relaxed);
   }
 
+  void reset_peak() {
+    peak_mapped_.store(mapped(), std::memory_order_relaxed);
+  }
+
  private:
   using Runs = std::map<char*, size_t>;
 

@@ -148,7 +148,7 @@ char* Pool::take_pages(size_t bytes, bool huge) {
 
 // Keeps the pool below its bound when `bytes` more come. The caller holds heap_mutex_.
 void Pool::make_room(size_t bytes) {
-  auto most = static_cast<size_t>(std::max(peak_bytes_used(), bytes_used() + static_cast<int64_t>(bytes)));
+  auto most = static_cast<size_t>(std::max({highest_, peak_bytes_used(), bytes_used() + static_cast<int64_t>(bytes)}));
   size_t bound = most + most / 4 + kSlack;
   if (heap_.mapped() + bytes > bound) {
     collect_slabs();
@@ -215,6 +215,15 @@ void Pool::add_used(int64_t bytes) {
   int64_t peak = peak_.load(std::memory_order_relaxed);
   while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
   }
+}
+
+// The bound of the pool is about the most that was ever in use, so that is kept.
+void Pool::reset_peaks() {
+  process::check();
+  std::lock_guard<std::mutex> lock(heap_mutex_);
+  highest_ = std::max(highest_, peak_.exchange(0, std::memory_order_relaxed));
+  add_used(0); // sees what others have added before the exchange
+  heap_.reset_peak();
 }
 
 void Pool::empty_cache() {

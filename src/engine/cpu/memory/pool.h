@@ -30,6 +30,8 @@ class Pool {
   void release(void* data); // a block of this pool, or null
   // Gives all free memory back to the system, but that of slabs with a block in use.
   void empty_cache();
+  // What is held now is the peak.
+  void reset_peaks();
 
   int64_t bytes_used() const {
     return used_.load(std::memory_order_relaxed);
@@ -66,11 +68,12 @@ class Pool {
   void add_used(int64_t bytes);
 
   const int device_;
-  std::mutex heap_mutex_; // guards heap_, but its counts
+  std::mutex heap_mutex_; // guards heap_, but its counts, and highest_
   PageHeap heap_; // the number of a taken page is that of the pool and its blocks' class, and one
   std::array<SizeClass, kClasses> classes_;
   std::atomic<int64_t> used_{0};
-  std::atomic<int64_t> peak_{0};
+  std::atomic<int64_t> peak_{0}; // since the last reset_peaks()
+  int64_t highest_ = 0; // of peak_ before it; guarded by heap_mutex_
 };
 
 } // namespace torch_xla::cpu
