@@ -1,7 +1,7 @@
 """The functions of the top level: devices, sync, step, compile, seeds."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -45,13 +45,14 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
     Raises RuntimeError if compiling failed, or a run that nobody has waited for yet.
     """
     del reset_scope
-    sync_device("", wait)
+    sync_devices([""], wait)
 
 
-def sync_device(device: str, wait: bool) -> None:
-    """sync() of the device of this name, "" being the current one."""
+def sync_devices(names: Iterable[str], wait: bool) -> None:
+    """sync() of the devices of these names, "" being the current one."""
     wait = wait or _XLAC._env_flag("XLA_SYNC_WAIT")
-    _XLAC._xla_step_marker(device, [], wait)
+    for name in names:
+        _XLAC._xla_step_marker(name, [], wait)
     _closures.run()
 
 

@@ -441,6 +441,23 @@ def test_an_optimizer_step_syncs_the_devices_of_its_parameters():
     assert [p.tolist() for p in params] == [[0.5] * 2, [0.5] * 2, [-0.5] * 2] and other.tolist() == [2, 2]
 
 
+def test_a_barrier_syncs_the_devices_of_the_parameters(monkeypatch):
+    monkeypatch.setattr(torch_xla._auto_sync, "_enabled", False)
+    params = [nn.Parameter(torch.ones(2, device=name)) for name in DEVICES]
+    for p in params:
+        p.grad = torch.ones_like(p)
+    calls = []
+    xm.add_step_closure(lambda: calls.append([pending(name) for name in DEVICES]))
+    xm.optimizer_step(torch.optim.SGD(params[1:], lr=0.5), barrier=True)
+    assert pending("xla:0") and calls == [[True, False]]
+    xm.optimizer_step(torch.optim.SGD(params, lr=0.5), barrier=True)
+    assert not pending("xla:0") and not pending("xla:1")
+    assert [p.tolist() for p in params] == [[0.5] * 2, [0] * 2]
+    kept = torch.ones(2, device="xla:0") + 1
+    xm.optimizer_step(torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.5), barrier=True)  # nothing of ours
+    assert not pending("xla:0") and kept.tolist() == [2, 2]
+
+
 def test_a_loader_syncs_its_device():
     data = [torch.full((2,), float(i)) for i in range(3)]
     other = torch.ones(2, device="xla:0") + 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from .. import _api, _closures, _device_module, _XLAC
+from .. import _api, _auto_sync, _closures, _device_module, _XLAC
 from .. import runtime as _runtime
 from ..runtime import xla_device
 from ..utils.utils import for_each_instance_rewrite
@@ -153,7 +153,7 @@ def optimizer_step(
     """Reduces the gradients over the devices of the run and calls `optimizer.step(**optimizer_args)`.
 
     Args:
-        barrier: also run the step now. A parallel loader does that by itself.
+        barrier: also run now what is pending on the devices of the parameters. A parallel loader does that by itself.
         groups, pin_layout: for several devices.
 
     Returns what `optimizer.step` returned.
@@ -161,7 +161,8 @@ def optimizer_step(
     reduce_gradients(optimizer, groups=groups, pin_layout=pin_layout)
     loss = optimizer.step(**(optimizer_args or {}))
     if barrier:
-        mark_step()
+        devices = sorted(_auto_sync._find_devices(optimizer, None))
+        _api.sync_devices([f"xla:{device}" for device in devices] or [""], wait=False)
     return loss
 
 

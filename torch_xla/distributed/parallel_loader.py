@@ -83,7 +83,7 @@ class PerDeviceLoader:
         return item
 
     def _sync(self) -> None:
-        _api.sync_device(str(self._device), wait=False)
+        _api.sync_devices([str(self._device)], wait=False)
 
     def close(self) -> None:
         """Stops reading ahead."""
