@@ -1,10 +1,14 @@
-"""What this process is among others and what hardware it has. One process with one device is the whole world here."""
+"""What this process is among others and what hardware it has.
+
+A run is one process. As in the original before it replicates, that is a world of one replica, number 0, whatever
+devices the process has: the device counts tell of those.
+"""
 
 import os
 
 import torch
 
-from . import _api, _XLAC
+from . import _api, _device_module, _XLAC
 from .experimental import plugins
 
 _DEVICE_TYPES = ("CPU", "CUDA", "TPU", "LIBRARY")
@@ -105,8 +109,11 @@ global_runtime_device_count = local_device_count
 
 
 def runtime_device_attributes(device: str) -> dict:
-    """What the hardware behind the device tells of itself: "name", "kind" and, of a plugin, what its vendor gives."""
-    return _XLAC._xla_device_attributes(int(str(device).rpartition(":")[2]))
+    """What the hardware behind the device tells of itself: "name", "kind" and, of a plugin, what its vendor gives.
+
+    Raises ValueError for a device that is not xla.
+    """
+    return _XLAC._xla_device_attributes(_device_module._get_device_index(device))
 
 
 def global_runtime_device_attributes() -> list[dict]:

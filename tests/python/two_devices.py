@@ -55,6 +55,12 @@ def test_devices_are_listed():
     assert xm.xla_real_devices(["xla:1"]) == [f"{kind}:1"]
     assert [each["name"] for each in xr.global_runtime_device_attributes()] == torch_xla.real_devices()
     assert torch.xla.get_device_name(1) == f"{kind}:1"
+    for device, index in [("xla", 0), ("xla:1", 1), (1, 1)]:
+        assert xr.runtime_device_attributes(device)["name"] == f"{kind}:{index}"
+    with torch.xla.device(1):
+        assert xr.runtime_device_attributes("xla")["name"] == f"{kind}:1"
+    with pytest.raises(ValueError, match="expected an xla device, but got cpu:0"):
+        xr.runtime_device_attributes("cpu:0")
 
 
 def test_the_current_device():
