@@ -63,17 +63,17 @@ def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device
 
 
 def world_size() -> int:
-    """Devices that take part in a replicated run."""
+    """Replicas of the run: this process."""
     return 1
 
 
 def global_ordinal() -> int:
-    """This thread's number among all devices of the run."""
+    """This thread's number among the replicas of the run."""
     return 0
 
 
 def local_ordinal() -> int:
-    """This thread's number among the devices of this machine."""
+    """This thread's number among the replicas on this machine."""
     return 0
 
 
@@ -127,7 +127,7 @@ def get_master_ip() -> str:
 
 
 def use_spmd(auto: bool = False) -> None:
-    """Lets torch_xla.distributed.spmd place tensors. With one device all of each tensor is on it.
+    """Lets torch_xla.distributed.spmd place tensors, which it does over a mesh of one device only.
 
     Args:
         auto: accepted for the original's sake.

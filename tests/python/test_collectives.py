@@ -72,7 +72,7 @@ def test_gradients_of_collectives(x):
         (lambda x: xm.collective_broadcast([x], root_ordinal=3), ValueError, "replica 3 does not exist"),
         (lambda x: xm.send(x, 0), RuntimeError, "needs a second replica"),
         (lambda x: xm.set_replication("xla:0", ["xla:0", "xla:1"]), ValueError, "needs 2 devices"),
-        (lambda x: xmp.spawn(print, nprocs=2), ValueError, "nprocs=2 needs as many devices, and there is 1"),
+        (lambda x: xmp.spawn(print, nprocs=2), ValueError, "nprocs=2 needs several processes, and a run is one"),
     ],
 )
 def test_what_needs_more_devices_is_refused(x, call, error, match):
@@ -178,7 +178,7 @@ def test_sharded_modules_are_refused():
     from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
     for sharded in (XlaFullyShardedDataParallel, SpmdFullyShardedDataParallel):
-        with pytest.raises(NotImplementedError, match="FSDP needs several xla devices, and there is 1"):
+        with pytest.raises(NotImplementedError, match="FSDP needs several replicas, and a run has one"):
             sharded(nn.Linear(2, 2))
     module = checkpoint_module(nn.Linear(2, 2))
     module(torch.ones(1, 2)).sum().backward()

@@ -109,7 +109,7 @@ def test_a_loop_that_ends_early_leaves_no_thread(device):
 
 
 def test_what_needs_several_devices_is_refused(device):
-    with pytest.raises(NotImplementedError, match="a run has one device, and 2 were given"):
+    with pytest.raises(NotImplementedError, match="a loader feeds one device, and 2 were given"):
         pl.ParallelLoader([], ["xla:0", "xla:1"])
     with pytest.raises(ValueError, match="batches_per_execution is 0"):
         pl.ParallelLoader([], [device], batches_per_execution=0)

@@ -14,8 +14,12 @@ import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as met
 import torch_xla.distributed.parallel_loader as pl
+import torch_xla.distributed.spmd as xs
+import torch_xla.distributed.xla_multiprocessing as xmp
 import torch_xla.runtime as xr
 from torch_xla import _XLAC
+from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel
+from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
 DEVICES = ("xla:0", "xla:1")
 MISSING = "device index 2 does not exist: there are 2 xla devices, xla:0 to xla:1"
@@ -61,6 +65,31 @@ def test_devices_are_listed():
         assert xr.runtime_device_attributes("xla")["name"] == f"{kind}:1"
     with pytest.raises(ValueError, match="expected an xla device, but got cpu:0"):
         xr.runtime_device_attributes("cpu:0")
+
+
+def test_one_process_is_one_replica():
+    with torch.xla.device(1):
+        assert xr.world_size() == xm.xrt_world_size() == xr.process_count() == xr.local_process_count() == 1
+        assert xr.global_ordinal() == xr.local_ordinal() == xm.get_ordinal() == 0 and xm.is_master_ordinal()
+    assert xr.global_device_count() == 2
+
+
+def test_what_needs_several_replicas_is_refused():
+    mesh = xs.get_1d_mesh("data")
+    x = torch.ones(2, 2, device="xla:1")
+    for shard in (xs.mark_sharding, xs.mark_sharding_with_gradients, lambda t, *spec: xs.ShardingSpec(*spec).apply(t)):
+        with pytest.raises(NotImplementedError, match="a mesh of 2 devices needs collectives"):
+            shard(x, mesh, ("data", None))
+    with pytest.raises(NotImplementedError, match="a loader feeds one device, and 2 were given"):
+        pl.ParallelLoader([], DEVICES)
+    with pytest.raises(ValueError, match="nprocs=2 needs several processes, and a run is one"):
+        xmp.spawn(print, nprocs=2)
+    for sharded in (XlaFullyShardedDataParallel, SpmdFullyShardedDataParallel):
+        with pytest.raises(NotImplementedError, match="FSDP needs several replicas, and a run has one"):
+            sharded(nn.Linear(2, 2))
+    for distribute in (xs.xla_distribute_tensor, xs.xla_distribute_module):
+        with pytest.raises(NotImplementedError, match="DTensor needs several replicas, and a run has one"):
+            distribute(x, mesh)
 
 
 def test_the_current_device():

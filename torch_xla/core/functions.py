@@ -1,4 +1,4 @@
-"""Collectives that gradients go through (`xf`). The run has one device: the gradient is what one replica gets."""
+"""Collectives that gradients go through (`xf`). The run has one replica: the gradient is what one replica gets."""
 
 import torch
 

@@ -88,7 +88,7 @@ def get_memory_info(device=None) -> dict[str, int]:
 
 # ---- This process among others ----
 def xrt_world_size(defval: int = 1) -> int:
-    """How many devices take part in a replicated run."""
+    """How many replicas the run has."""
     return _runtime.world_size()
 
 
@@ -140,7 +140,7 @@ def add_step_closure(closure: Callable, args: Sequence = (), run_async: bool = F
 
 
 def reduce_gradients(optimizer: torch.optim.Optimizer, groups: list | None = None, pin_layout: bool = True) -> None:
-    """Averages the gradients over the devices of the run; with one device there is nothing to do."""
+    """Averages the gradients over the replicas of the run; with one there is nothing to do."""
 
 
 def optimizer_step(
@@ -212,7 +212,7 @@ def send_cpu_data_to_device(datas, device, input_sharding=None):
     """Copy of `datas` (nested lists, tuples, dicts, sets) with its CPU tensors on `device`.
 
     Args:
-        input_sharding: a torch_xla.distributed.spmd.ShardingSpec; checked, and with one device without effect.
+        input_sharding: a torch_xla.distributed.spmd.ShardingSpec; checked, and without effect: its mesh is one device.
     """
 
     def move(tensor):

@@ -119,7 +119,7 @@ class ParallelLoader:
         input_sharding=None,
     ):
         if len(devices) != 1:
-            raise NotImplementedError(f"a run has one device, and {len(devices)} were given: {list(devices)}")
+            raise NotImplementedError(f"a loader feeds one device, and {len(devices)} were given: {list(devices)}")
         if batches_per_execution < 1:
             raise ValueError(f"batches_per_execution is {batches_per_execution} when it should be at least 1")
         self._cpu_loader = cpu_loader

@@ -1,4 +1,4 @@
-"""Starting the processes of a run (`xmp`). With one device the calling process is the run."""
+"""Starting the processes of a run (`xmp`). A run is the calling process, whatever devices it has."""
 
 from collections.abc import Callable
 
@@ -17,14 +17,14 @@ def spawn(
 
     Args:
         fn: takes the process's number first.
-        nprocs: None (one process for each device) or 1.
+        nprocs: None or 1.
         join, daemon, start_method: accepted for the original's sake: no process is started.
 
     Raises ValueError for another nprocs.
     """
     del join, daemon, start_method
     if nprocs not in (None, 1):
-        raise ValueError(f"nprocs={nprocs} needs as many devices, and there is 1: leave nprocs away or pass 1")
+        raise ValueError(f"nprocs={nprocs} needs several processes, and a run is one: leave nprocs away or pass 1")
     fn(0, *args)
 
 

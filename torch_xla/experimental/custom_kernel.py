@@ -30,7 +30,7 @@ def flash_attention(
         q_segment_ids, kv_segment_ids: [batch, length] each; a query sees its own segment's keys only. Both or none.
         sm_scale: a number; 1, unlike PyTorch's 1 / sqrt(head size).
         ab: added to the scores, [batch, heads, q length, kv length].
-        partition_spec, mesh: accepted for the original's sake; there is one device.
+        partition_spec, mesh: accepted for the original's sake.
 
     Returns a tensor of q's shape and dtype. Raises ValueError if one of the two segment_ids is missing.
     """

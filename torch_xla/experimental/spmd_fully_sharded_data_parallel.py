@@ -1,4 +1,4 @@
-"""FSDP by sharding, which needs several devices."""
+"""FSDP by sharding, which needs several replicas."""
 
 import torch
 
@@ -7,4 +7,4 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
     """A module whose parameters are sharded over a mesh. Raises NotImplementedError when it is made."""
 
     def __init__(self, module: torch.nn.Module, *args, **kwargs):
-        raise NotImplementedError("FSDP needs several xla devices, and there is 1: use the module itself")
+        raise NotImplementedError("FSDP needs several replicas, and a run has one: use the module itself")

@@ -1,4 +1,4 @@
-"""Fully sharded data parallelism. The names are here; with one device there is nothing to shard."""
+"""Fully sharded data parallelism. The names are here; a run has one replica, which has all of each parameter."""
 
 from .checkpointing import checkpoint_module
 from .xla_fully_sharded_data_parallel import (

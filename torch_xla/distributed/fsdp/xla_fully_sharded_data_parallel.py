@@ -1,8 +1,8 @@
-"""FSDP's class and the joining of its checkpoints, which need several devices."""
+"""FSDP's class and the joining of its checkpoints, which need several replicas."""
 
 import torch
 
-_MESSAGE = "FSDP needs several xla devices, and there is 1: use the module itself"
+_MESSAGE = "FSDP needs several replicas, and a run has one: use the module itself"
 
 
 class XlaFullyShardedDataParallel(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""Sharding of tensors over a mesh of devices (`xs`). With one device all of each tensor is on it."""
+"""Sharding of tensors over a mesh of devices (`xs`). A mesh has one device, which has all of each tensor."""
 
 from .xla_sharding import (
     apply_backward_optimization_barrier,

@@ -1,4 +1,7 @@
-"""Meshes, partition specs and what marks tensors with them. They are checked, and with one device change nothing."""
+"""Meshes, partition specs and what marks tensors with them.
+
+They are checked. Over a mesh of one device they change nothing, over a larger one they are refused.
+"""
 
 import enum
 import math
@@ -120,6 +123,10 @@ def get_1d_mesh(axis_name: str | None = None) -> Mesh:
 
 
 def _check_spec(mesh: Mesh, partition_spec: PartitionSpec) -> None:
+    if mesh.size() > 1:
+        raise NotImplementedError(
+            f"a tensor over a mesh of {mesh.size()} devices needs collectives between them, which are not there yet"
+        )
     used = []
     for entry in partition_spec:
         axes = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
@@ -137,7 +144,8 @@ class ShardingSpec:
         partition_spec: for each dim an axis (number or name), a tuple of axes, or None for a dim that is not cut.
         minibatch: each process holds its own part of the batch.
 
-    Raises ValueError for an axis that does not exist or occurs twice.
+    Raises ValueError for an axis that does not exist or occurs twice, NotImplementedError for a mesh of several
+    devices.
     """
 
     mesh: Mesh
@@ -160,13 +168,14 @@ XLAShardedTensor = torch.Tensor
 
 
 def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
-    """Spreads the tensor over the mesh, in place. With one device it checks the arguments.
+    """Spreads the tensor over the mesh, in place: over one device, which changes nothing.
 
     Args:
         t: a tensor on the device xla.
         mesh, partition_spec: as for ShardingSpec, with an entry for each dim of `t`.
 
-    Returns `t`. Raises ValueError for a tensor elsewhere or a spec that does not fit.
+    Returns `t`. Raises ValueError for a tensor elsewhere or a spec that does not fit, NotImplementedError for a mesh of
+    several devices.
     """
     if t.device.type != "xla":
         raise ValueError(f"only tensors on the device xla can be sharded, and this one is on {t.device}")
@@ -202,10 +211,10 @@ def apply_backward_optimization_barrier(module: torch.nn.Module) -> torch.nn.Mod
 
 
 def xla_distribute_tensor(tensor, device_mesh, placements=None):
-    """DTensor over several devices. Raises NotImplementedError."""
-    raise NotImplementedError("DTensor needs several xla devices, and there is 1: use the tensor itself")
+    """DTensor over several replicas. Raises NotImplementedError."""
+    raise NotImplementedError("DTensor needs several replicas, and a run has one: use the tensor itself")
 
 
 def xla_distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None, output_fn=None):
     """A module of DTensors. Raises NotImplementedError."""
-    raise NotImplementedError("DTensor needs several xla devices, and there is 1: use the module itself")
+    raise NotImplementedError("DTensor needs several replicas, and a run has one: use the module itself")
