@@ -66,15 +66,32 @@ DType find_dtype(const char* name, size_t length) {
   return DType::Undefined;
 }
 
+int significant_bits(DType t) {
+  switch (t) {
+    case DType::BF16:
+      return 8;
+    case DType::F16:
+      return 11;
+    case DType::F32:
+      return 24;
+    case DType::F64:
+      return 53;
+    case DType::Bool:
+      return 1;
+    default:
+      return static_cast<int>(item_size(t)) * 8 - (t == DType::U8 ? 0 : 1);
+  }
+}
+
 double round_to(DType t, double v) {
   // The 16-bit types round by way of float32, as ATen's conversions do.
   switch (t) {
     case DType::F32:
       return static_cast<float>(v);
     case DType::F16:
-      return round_small_float(static_cast<float>(v), 11, -14, 65504.0);
+      return round_small_float(static_cast<float>(v), significant_bits(t), -14, largest_value(t));
     case DType::BF16:
-      return round_small_float(static_cast<float>(v), 8, -126, 0x1.fep127);
+      return round_small_float(static_cast<float>(v), significant_bits(t), -126, largest_value(t));
     default:
       return v;
   }
@@ -122,7 +139,7 @@ double largest_value(DType t) {
   }
 }
 
-bool fits(DType t, double v) {
+bool fits(double v, DType t) {
   if (is_float(t)) {
     return !std::isfinite(v) || std::abs(v) <= largest_value(t);
   }
@@ -130,7 +147,7 @@ bool fits(DType t, double v) {
   return v >= (is_unsigned ? 0 : -largest_value(t) - 1) && v <= largest_value(t);
 }
 
-bool fits(DType t, int64_t v) {
+bool fits(int64_t v, DType t) {
   auto number = static_cast<double>(v);
   bool is_signed = is_integral(t, false) && t != DType::U8;
   return number >= -largest_value(t) - is_signed && number <= largest_value(t);

@@ -83,6 +83,8 @@ constexpr size_t item_size(DType t) {
 
 // Short names of the text form: f32, bf16, i64, pred (StableHLO's words with pred for bool).
 const char* dtype_name(DType t);
+// Digits that a native type has: of a floating type's numbers, and without the sign of an integer type's.
+int significant_bits(DType t);
 // Inverse of dtype_name; Undefined for an unknown name.
 DType find_dtype(const char* name, size_t length);
 // The nearest value of a floating type; v itself for the others.
@@ -93,7 +95,7 @@ int64_t wrap_to(DType t, int64_t v);
 double largest_value(DType t);
 // Whether ATen converts the number to a native type without its overflow error: as c10::overflows, which lets whole numbers below zero wrap
 // in unsigned types.
-bool fits(DType t, double v);
-bool fits(DType t, int64_t v);
+bool fits(double v, DType t);
+bool fits(int64_t v, DType t);
 
 } // namespace torch_xla

@@ -34,12 +34,7 @@ struct Hash128 {
       add(v);
     }
   }
-  bool operator==(const Hash128& o) const {
-    return lo == o.lo && hi == o.hi;
-  }
-  bool operator!=(const Hash128& o) const {
-    return !(*this == o);
-  }
+  bool operator==(const Hash128& o) const = default;
   std::string hex() const;
 
  private:

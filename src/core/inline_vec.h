@@ -147,9 +147,6 @@ class InlineVec {
     }
     return true;
   }
-  bool operator!=(const InlineVec& o) const {
-    return !(*this == o);
-  }
 
  private:
   void release() {

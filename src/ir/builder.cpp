@@ -30,7 +30,7 @@ ValueId Builder::constant_int(int64_t v, DType dtype) {
 
 ValueId Builder::unary(Prim prim, ValueId x) {
   Type result = type(x);
-  if (prim == Prim::kIsFinite || prim == Prim::kIsNan) {
+  if (gives_bool(prim)) {
     result.dtype = DType::Bool;
   }
   return append(prim_op(prim), {x}, {}, std::move(result));
@@ -40,7 +40,7 @@ ValueId Builder::binary(Prim prim, ValueId a, ValueId b) {
   DType dtype = graph_.type(a).dtype;
   XLA_ASSERT(dtype == graph_.type(b).dtype, prim_name(prim), " of ", dtype_name(dtype), " and ", dtype_name(graph_.type(b).dtype));
   Dims dims = broadcast_dims(graph_.type(a).dims, graph_.type(b).dims);
-  return append(prim_op(prim), {a, b}, {}, {is_compare(prim) ? DType::Bool : dtype, std::move(dims)});
+  return append(prim_op(prim), {a, b}, {}, {gives_bool(prim) ? DType::Bool : dtype, std::move(dims)});
 }
 
 ValueId Builder::select(ValueId pred, ValueId on_true, ValueId on_false) {

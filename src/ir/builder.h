@@ -269,9 +269,6 @@ class ExpandContext : public InferContext {
   std::span<const ValueId> out() const {
     return out_;
   }
-  std::span<const ValueId> ids() const {
-    return ids_;
-  }
 
  private:
   Builder& builder_;

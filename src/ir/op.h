@@ -35,6 +35,9 @@ enum class TypeRule : uint8_t {
   kTail, // result_type of the operands after the first (where); the first stays as it is
   kBool, // operands as they are, gives Bool (logical_and, isnan)
 };
+constexpr bool gives_bool(TypeRule rule) {
+  return rule == TypeRule::kCompare || rule == TypeRule::kBool;
+}
 
 // The order in which a result lies in memory. Channels-last stands for results of four and five dims only.
 enum class ResultLayout : uint8_t {

@@ -110,6 +110,10 @@ constexpr bool is_binary(Prim p) {
 constexpr bool is_compare(Prim p) {
   return p >= Prim::kEq && p <= Prim::kGe;
 }
+// Whatever its operands' type is.
+constexpr bool gives_bool(Prim p) {
+  return is_compare(p) || p == Prim::kIsFinite || p == Prim::kIsNan;
+}
 // Of one real number.
 constexpr bool is_function(Prim p) {
   return p >= Prim::kExp && p <= Prim::kLogistic;

@@ -18,9 +18,7 @@ struct Type {
   int64_t nbytes() const {
     return numel() * static_cast<int64_t>(item_size(dtype));
   }
-  bool operator==(const Type& o) const {
-    return dtype == o.dtype && dims == o.dims;
-  }
+  bool operator==(const Type& o) const = default;
 };
 
 // NumPy's broadcasting of two lists of extents. Throws UserError in ATen's words where they do not match.

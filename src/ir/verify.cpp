@@ -140,8 +140,7 @@ class Verifier {
       check(operand(node, i).dtype == operand(node, first).dtype, "operands differ in type");
       dims = broadcast(dims, operand(node, i).dims);
     }
-    bool is_pred = is_compare(p) || p == Prim::kIsFinite || p == Prim::kIsNan;
-    check_result(node, {is_pred ? DType::Bool : operand(node, first).dtype, dims});
+    check_result(node, {gives_bool(p) ? DType::Bool : operand(node, first).dtype, dims});
   }
   void check_reduce(const Node& node) const {
     check_arity(node, 1, 1);

@@ -95,9 +95,9 @@ void infer_bce(InferContext& c) {
       Value,
       c.operand(0).dims == c.operand(1).dims,
       "Using a target size (",
-      dims_text(c.operand(1).dims),
+      sizes_text(c.operand(1).dims),
       ") that is different to the input size (",
-      dims_text(c.operand(0).dims),
+      sizes_text(c.operand(0).dims),
       ") is deprecated. Please ensure they have the same size.");
   if (c.has(2) && (same_dtype(c, 0, 2) != dtype || broadcast_dims(c.operand(2).dims, c.operand(0).dims) != c.operand(0).dims)) {
     fall_back("a weight that does not fit the input");

@@ -47,9 +47,9 @@ void add_sum(InferContext& c, const Dims& dims) {
         ") at non-singleton dimension ",
         dims.size() - i,
         ".  Target sizes: ",
-        dims_text(dims),
+        sizes_text(dims),
         ".  Tensor sizes: ",
-        dims_text(self));
+        sizes_text(self));
   }
   XLA_CHECK(
       fits,

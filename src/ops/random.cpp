@@ -70,10 +70,6 @@ Ex number(ExpandContext& c, size_t i) {
   return c.raw(i).to(draw_type(c));
 }
 
-int significant_bits(DType t) {
-  return t == DType::F16 ? 11 : t == DType::BF16 ? 8 : 24;
-}
-
 void expand_uniform(ExpandContext& c) {
   Ex from = number(c, 1);
   Ex unit = draw(c).uniform(draw_type(c), 0, significant_bits(c.result_type(0).dtype));
@@ -138,28 +134,7 @@ void infer_bernoulli_tensor(InferContext& c) {
 
 // One more than the largest value that random_() draws.
 int64_t default_end(DType t) {
-  switch (t) {
-    case DType::Bool:
-      return 2;
-    case DType::U8:
-      return 256;
-    case DType::I8:
-      return 128;
-    case DType::I16:
-      return 32768;
-    case DType::I32:
-      return int64_t{1} << 31;
-    case DType::I64:
-      return INT64_MAX;
-    case DType::F16:
-      return (1 << 11) + 1;
-    case DType::BF16:
-      return (1 << 8) + 1;
-    case DType::F32:
-      return (1 << 24) + 1;
-    default:
-      return (int64_t{1} << 53) + 1;
-  }
+  return t == DType::I64 ? INT64_MAX : (int64_t{1} << significant_bits(t)) + is_float(t);
 }
 
 bool holds(DType t, int64_t v) {

@@ -114,11 +114,11 @@ void infer_gru_cell(InferContext& c) {
   XLA_CHECK(
       gates.dims.size() == 2 && gates == c.operand(1) && state.dims == Dims({gates.dims[0], gates.dims[1] / 3}),
       "expected gates of [N, 3H] and a state of [N, H], but got ",
-      dims_text(gates.dims),
+      sizes_text(gates.dims),
       ", ",
-      dims_text(c.operand(1).dims),
+      sizes_text(c.operand(1).dims),
       " and ",
-      dims_text(state.dims));
+      sizes_text(state.dims));
   c.add_result(state.dtype, state.dims);
   c.add_result(gates.dtype, {state.dims[0], 5 * state.dims[1]});
 }

@@ -80,7 +80,7 @@ int64_t reduced_count(const Dims& from, const Dims& over) {
   return count;
 }
 
-std::string dims_text(const Dims& dims) {
+std::string sizes_text(const Dims& dims) {
   return "[" + join(dims, ", ") + "]";
 }
 
@@ -125,7 +125,7 @@ void require_fit(const InferContext& context, size_t i) {
   DType dtype = context.operand(0).dtype;
   auto* real = std::get_if<double>(&context.attr(i));
   auto* whole = std::get_if<int64_t>(&context.attr(i));
-  if ((real && !fits(dtype, *real)) || (whole && !fits(dtype, *whole))) {
+  if ((real && !fits(*real, dtype)) || (whole && !fits(*whole, dtype))) {
     fall_back("a number that the type cannot hold");
   }
 }

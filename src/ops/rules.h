@@ -26,7 +26,7 @@ inline Dims kept_dims(const Dims& from, const Dims& over) {
 // Number of elements that one result element is made of.
 int64_t reduced_count(const Dims& from, const Dims& over);
 
-std::string dims_text(const Dims& dims); // [2, 3]
+std::string sizes_text(const Dims& dims); // [2, 3], as in ATen's errors
 std::string product_text(const Dims& dims); // 2x3
 
 // A dtype attribute; None gives `otherwise`.

@@ -9,16 +9,9 @@ namespace {
 
 using Operands = InlineVec<ValueId, 4>;
 
-// The type that the operands of a pointwise row have in common.
-DType common_type(const Graph& trace, const Node& node) {
-  std::span<const ValueId> operands{node.operands.data(), node.operands.size()};
-  switch (node.op->rule) {
-    case TypeRule::kCompare:
-    case TypeRule::kBool:
-      return promote(trace, operands);
-    default:
-      return trace.type(node.first_result).dtype;
-  }
+// The type that a pointwise row computes in: that of its result, which the recorder found by the row's rule, but for Bools.
+DType computed_type(const Graph& trace, const Node& node) {
+  return gives_bool(node.op->rule) ? promote(trace, {node.operands.data(), node.operands.size()}) : trace.type(node.first_result).dtype;
 }
 
 class Lowering {
@@ -77,7 +70,7 @@ class Lowering {
   void lower_pointwise(const Node& node) {
     Operands operands = map_operands(node);
     const Type& result = trace_.type(node.first_result);
-    BodyArgs args(builder_, node, {operands.data(), operands.size()}, common_type(trace_, node), result);
+    BodyArgs args(builder_, node, {operands.data(), operands.size()}, computed_type(trace_, node), result);
     Ex value = node.op->body(args).to(result.dtype);
     mapped_[node.first_result] = builder_.broadcast(value.id(), result.dims);
   }

@@ -8,23 +8,6 @@
 namespace torch_xla {
 namespace {
 
-int significant_bits(DType t) {
-  switch (t) {
-    case DType::BF16:
-      return 8;
-    case DType::F16:
-      return 11;
-    case DType::F32:
-      return 24;
-    case DType::F64:
-      return 53;
-    case DType::Bool:
-      return 1;
-    default:
-      return static_cast<int>(item_size(t)) * 8 - (t == DType::U8 ? 0 : 1);
-  }
-}
-
 // True when each value of `from` is a value of `to`.
 bool is_lossless(DType from, DType to) {
   if (!is_native(from) || !is_native(to)) {

@@ -34,13 +34,13 @@ bool fits(const at::Scalar& number, DType type) {
   }
   if (number.isComplex()) {
     c10::complex<double> value = number.toComplexDouble();
-    return value.imag() == 0 && fits(type, value.real());
+    return value.imag() == 0 && fits(value.real(), type);
   }
   if (number.isIntegral(/*includeBool=*/true)) {
     bool beyond = number.type() == c10::ScalarType::UInt64; // more than int64 holds
-    return beyond ? is_float(type) && fits(type, number.toDouble()) : fits(type, number.toLong());
+    return beyond ? is_float(type) && fits(number.toDouble(), type) : fits(number.toLong(), type);
   }
-  return fits(type, number.toDouble());
+  return fits(number.toDouble(), type);
 }
 
 DType promoted_type(std::span<const PointwiseArg> args) {
@@ -77,15 +77,10 @@ DType common_dtype(const Op& op, std::span<const PointwiseArg> args) {
 }
 
 DType result_dtype(const Op& op, std::span<const PointwiseArg> args) {
-  switch (op.rule) {
-    case TypeRule::kCompare:
-    case TypeRule::kBool:
-      return DType::Bool;
-    case TypeRule::kSelf:
-      return to_dtype(args[0].tensor->scalar_type());
-    default:
-      return common_dtype(op, args);
+  if (gives_bool(op.rule)) {
+    return DType::Bool;
   }
+  return op.rule == TypeRule::kSelf ? to_dtype(args[0].tensor->scalar_type()) : common_dtype(op, args);
 }
 
 } // namespace torch_xla

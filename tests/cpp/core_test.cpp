@@ -77,11 +77,11 @@ template <class T>
 void expect_same_fits(DType type) {
   for (double v : {0.0,     -0.0,   0.5,     -1.0,   1.5,     127.5,     128.0,   255.0,   255.5,  -255.0, 32768.0, 65504.0,
                    65505.0, 0x1p31, -0x1p31, 0x1p63, -0x1p63, -0x1.8p63, 3.38e38, 3.39e38, 3.4e38, 3.5e38, -1e300,  1e308}) {
-    EXPECT_EQ(fits(type, v), !c10::overflows<T>(v)) << dtype_name(type) << " " << v;
+    EXPECT_EQ(fits(v, type), !c10::overflows<T>(v)) << dtype_name(type) << " " << v;
   }
   for (double v : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_EQ(fits(type, v), !c10::overflows<T>(v)) << dtype_name(type) << " " << v;
-    EXPECT_EQ(fits(type, -v), !c10::overflows<T>(-v)) << dtype_name(type) << " " << -v;
+    EXPECT_EQ(fits(v, type), !c10::overflows<T>(v)) << dtype_name(type) << " " << v;
+    EXPECT_EQ(fits(-v, type), !c10::overflows<T>(-v)) << dtype_name(type) << " " << -v;
   }
   for (int64_t v :
        {int64_t{0},
@@ -99,7 +99,7 @@ void expect_same_fits(DType type) {
         int64_t{1} << 32,
         INT64_MAX}) {
     for (int64_t signed_v : {v, -v, -v - 1}) {
-      EXPECT_EQ(fits(type, signed_v), !c10::overflows<T>(signed_v)) << dtype_name(type) << " " << signed_v;
+      EXPECT_EQ(fits(signed_v, type), !c10::overflows<T>(signed_v)) << dtype_name(type) << " " << signed_v;
     }
   }
 }

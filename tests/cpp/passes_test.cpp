@@ -27,7 +27,7 @@ struct Case {
   std::string expected;
 };
 
-// A file has cases of the form: "=== pass: title", graph, "---", graph.
+// A file opens with a line that says what it is for, and has cases of the form: "=== pass: title", graph, "---", graph.
 std::vector<Case> read_cases(const std::filesystem::path& path) {
   std::vector<Case> cases;
   std::ifstream file(path);
@@ -53,7 +53,8 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
   if (name == "pipeline") {
     return run_passes(input, 0);
   }
-  static const std::map<std::string, void (*)(Graph&)> passes{{"simplify", simplify}, {"cse", cse}, {"dce", eliminate_dead_code}};
+  static const std::map<std::string, void (*)(Graph&)> passes{
+      {"simplify", simplify}, {"cse", cse}, {"eliminate_dead_code", eliminate_dead_code}};
   Graph graph = input;
   passes.at(name)(graph);
   return graph;
