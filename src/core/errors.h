@@ -35,6 +35,11 @@ std::string str(const Args&... args) {
   return out.str();
 }
 
+// Of ErrorKind::OutOfMemory, in the words of PyTorch's allocator, by which programs know the error.
+inline std::string out_of_memory_text(size_t bytes) {
+  return str("DefaultCPUAllocator: can't allocate memory: you tried to allocate ", bytes, " bytes. Error code 12 (Cannot allocate memory)");
+}
+
 } // namespace torch_xla
 
 // The user's call: XLA_CHECK(ok, "message ", value); a RuntimeError in Python.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/errors.h"
 #include "tensor/api.h"
 
 namespace torch_xla {
@@ -27,12 +28,7 @@ uintptr_t take_from_region(uintptr_t size) {
 void* next_address(size_t nbytes) {
   static thread_local constinit uintptr_t begin = 0;
   static thread_local constinit uintptr_t end = 0;
-  TORCH_CHECK_WITH(
-      OutOfMemoryError,
-      nbytes < kRegionBytes / 2,
-      "DefaultCPUAllocator: can't allocate memory: you tried to allocate ",
-      nbytes,
-      " bytes. Error code 12 (Cannot allocate memory)");
+  TORCH_CHECK_WITH(OutOfMemoryError, nbytes < kRegionBytes / 2, out_of_memory_text(nbytes));
   uintptr_t size = (nbytes + 127) / 64 * 64; // one line more, so that even an empty storage has an address of its own
   if (size > end - begin) {
     uintptr_t taken = std::max(size, kChunkBytes);

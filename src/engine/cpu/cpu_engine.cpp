@@ -6,6 +6,7 @@
 #include "core/env.h"
 #include "engine/cpu/program/cpu_executable.h"
 #include "engine/engine.h"
+#include "engine/memory_count.h"
 #include "passes/passes.h"
 
 namespace torch_xla {
@@ -62,9 +63,8 @@ class CpuEngine final : public Engine {
   }
 
   EngineMemoryInfo memory_info(int device) const override {
-    int64_t limit = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     const Pool& pool = Pool::get(device);
-    return {pool.bytes_used(), limit, pool.peak_bytes_used(), pool.bytes_reserved(), pool.peak_bytes_reserved()};
+    return {pool.bytes_used(), host_memory(), pool.peak_bytes_used(), pool.bytes_reserved(), pool.peak_bytes_reserved()};
   }
 
   void empty_cache(int device) override {

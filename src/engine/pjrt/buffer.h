@@ -1,10 +1,7 @@
 // Buffers of a PJRT engine: row-major memory of a device, which the host cannot read.
 #pragma once
 
-#include <unistd.h>
-
-#include <atomic>
-
+#include "engine/memory_count.h"
 #include "engine/pjrt/client.h"
 
 namespace torch_xla::pjrt {
@@ -16,25 +13,16 @@ class MemoryCount {
   int device() const {
     return device_;
   }
-  void add(int64_t bytes) {
-    int64_t now = used_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    int64_t peak = peak_.load(std::memory_order_relaxed);
-    while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
-    }
-  }
-  void reset_peak() {
-    peak_.store(0, std::memory_order_relaxed);
-    add(0);
+  PeakCount& bytes() {
+    return bytes_;
   }
   EngineMemoryInfo info() const {
-    int64_t host = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-    return {used_.load(std::memory_order_relaxed), host, peak_.load(std::memory_order_relaxed)};
+    return {bytes_.used(), host_memory(), bytes_.peak()};
   }
 
  private:
   const int device_;
-  std::atomic<int64_t> used_{0};
-  std::atomic<int64_t> peak_{0};
+  PeakCount bytes_;
 };
 
 class PjrtBuffer final : public EngineBuffer {
@@ -42,10 +30,10 @@ class PjrtBuffer final : public EngineBuffer {
   // A buffer of the count's device; the count outlives it.
   PjrtBuffer(const Type& type, BufferHandle handle, MemoryCount& count)
       : EngineBuffer(type, contiguous_strides(type.dims), count.device()), handle_(std::move(handle)), count_(count) {
-    count_.add(type.nbytes());
+    count_.bytes().add(type.nbytes());
   }
   ~PjrtBuffer() override {
-    count_.add(-type().nbytes());
+    count_.bytes().subtract(type().nbytes());
   }
   void* host_pointer() const override {
     return nullptr;

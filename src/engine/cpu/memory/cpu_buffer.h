@@ -43,9 +43,6 @@ class CpuBuffer final : public EngineBuffer {
   const BlockRef& block() const {
     return block_;
   }
-  BlockRef take_block() {
-    return std::move(block_);
-  }
 
  private:
   BlockRef block_;

@@ -1,4 +1,4 @@
-// Size classes: small ones cut their blocks from slabs, the blocks of large ones are runs of pages.
+// Takes and gives back blocks by size class: small ones are cut from slabs, the blocks of large ones are runs of pages.
 #include "engine/cpu/memory/pool.h"
 
 #include <algorithm>
@@ -45,11 +45,8 @@ size_t slab_bytes(int index) {
   return pages * kPage;
 }
 
-// In the words of PyTorch's allocator, by which programs know the error.
 [[noreturn]] void refuse(size_t bytes) {
-  throw UserError(
-      ErrorKind::OutOfMemory,
-      str("DefaultCPUAllocator: can't allocate memory: you tried to allocate ", bytes, " bytes. Error code 12 (Cannot allocate memory)"));
+  throw UserError(ErrorKind::OutOfMemory, out_of_memory_text(bytes));
 }
 
 } // namespace
@@ -85,7 +82,7 @@ void* Pool::allocate(size_t size) {
   if (!data) {
     refuse(size);
   }
-  add_used(static_cast<int64_t>(class_size(class_of_block(data))));
+  bytes_.add(static_cast<int64_t>(class_size(class_of_block(data))));
   return data;
 }
 
@@ -204,25 +201,17 @@ void Pool::release(void* data) {
     return;
   }
   int index = class_of_block(data);
-  used_.fetch_sub(static_cast<int64_t>(class_size(index)), std::memory_order_relaxed);
+  bytes_.subtract(static_cast<int64_t>(class_size(index)));
   SizeClass& size_class = classes_[index];
   std::lock_guard<std::mutex> lock(size_class.mutex);
   size_class.free.push_back(static_cast<char*>(data));
-}
-
-void Pool::add_used(int64_t bytes) {
-  int64_t now = used_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  int64_t peak = peak_.load(std::memory_order_relaxed);
-  while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
-  }
 }
 
 // The bound of the pool is about the most that was ever in use, so that is kept.
 void Pool::reset_peaks() {
   process::check();
   std::lock_guard<std::mutex> lock(heap_mutex_);
-  highest_ = std::max(highest_, peak_.exchange(0, std::memory_order_relaxed));
-  add_used(0); // sees what others have added before the exchange
+  highest_ = std::max(highest_, bytes_.reset_peak());
   heap_.reset_peak();
 }
 

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <vector>
 
 #include "engine/cpu/memory/page_heap.h"
+#include "engine/memory_count.h"
 
 namespace torch_xla::cpu {
 
@@ -34,10 +34,10 @@ class Pool {
   void reset_peaks();
 
   int64_t bytes_used() const {
-    return used_.load(std::memory_order_relaxed);
+    return bytes_.used();
   }
   int64_t peak_bytes_used() const {
-    return peak_.load(std::memory_order_relaxed);
+    return bytes_.peak();
   }
   // In use, or kept.
   int64_t bytes_reserved() const {
@@ -65,15 +65,13 @@ class Pool {
   static int class_of_block(const void* data) {
     return (page_map().get(data) - 1) % kClasses;
   }
-  void add_used(int64_t bytes);
 
   const int device_;
   std::mutex heap_mutex_; // guards heap_, but its counts, and highest_
   PageHeap heap_; // the number of a taken page is that of the pool and its blocks' class, and one
   std::array<SizeClass, kClasses> classes_;
-  std::atomic<int64_t> used_{0};
-  std::atomic<int64_t> peak_{0}; // since the last reset_peaks()
-  int64_t highest_ = 0; // of peak_ before it; guarded by heap_mutex_
+  PeakCount bytes_;
+  int64_t highest_ = 0; // of its peaks before reset_peaks(); guarded by heap_mutex_
 };
 
 } // namespace torch_xla::cpu

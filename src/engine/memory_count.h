@@ -1,0 +1,46 @@
+// What engines count of memory.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace torch_xla {
+
+// Bytes in use, and the most that were since the last reset_peak(). Thread-safe.
+class PeakCount {
+ public:
+  void add(int64_t bytes) {
+    int64_t now = used_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    int64_t peak = peak_.load(std::memory_order_relaxed);
+    while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+    }
+  }
+  void subtract(int64_t bytes) {
+    used_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  // What is in use now is the peak. Returns the peak until now.
+  int64_t reset_peak() {
+    int64_t peak = peak_.exchange(0, std::memory_order_relaxed);
+    add(0); // sees what others have added before the exchange
+    return peak;
+  }
+  int64_t used() const {
+    return used_.load(std::memory_order_relaxed);
+  }
+  int64_t peak() const {
+    return peak_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<int64_t> used_{0};
+  std::atomic<int64_t> peak_{0};
+};
+
+// All memory of the machine, in bytes: the limit of devices that have the host's.
+inline int64_t host_memory() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+}
+
+} // namespace torch_xla
