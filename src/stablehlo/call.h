@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "ir/builder.h"
+#include "ops/rules.h"
 #include "stablehlo/hlo.h"
 
 namespace torch_xla::stablehlo {
@@ -50,8 +50,9 @@ class Call : public InferContext {
   const Hlos& results() const {
     return results_;
   }
-  int64_t wrap(int64_t dim, size_t rank) const {
-    return dim < 0 ? dim + std::max<int64_t>(static_cast<int64_t>(rank), 1) : dim;
+  // Attribute i, a dim of a value of that rank; None is the last one.
+  size_t get_dim(size_t i, size_t rank) const {
+    return static_cast<size_t>(wrap_dim(get_int(i, -1), rank));
   }
 
  private:
@@ -76,6 +77,8 @@ std::span<const Writer> scatter_writers();
 std::span<const Writer> order_writers();
 std::span<const Writer> join_writers();
 std::span<const Writer> grid_writers();
-std::span<const Writer> special_writers(); // special functions, reinterpreted bytes, recurrent layers
+std::span<const Writer> function_writers(); // of one number
+std::span<const Writer> rnn_writers();
+std::span<const Writer> identity_writers(); // reinterpreted bytes, checks
 
 } // namespace torch_xla::stablehlo

@@ -83,7 +83,7 @@ void write_embedding(Call& c) {
 }
 
 void write_index_select(Call& c) {
-  auto dim = static_cast<size_t>(c.wrap(c.get_int(0), c[0].rank()));
+  size_t dim = c.get_dim(0, c[0].rank());
   c.set(0, gather(c[0], {dim}, {flatten(wide_index(c[1]))}, dim));
 }
 
@@ -92,7 +92,7 @@ void write_gather(Call& c) {
     c.set(0, c[1].type().numel() == 0 ? c.text().constant(0, c.result_type(0)) : broadcast(reshape(c[0], {}), c[1].dims()));
     return;
   }
-  c.set(0, take_along(c[0], c[1], static_cast<size_t>(c.wrap(c.get_int(0), c[0].rank()))));
+  c.set(0, take_along(c[0], c[1], c.get_dim(0, c[0].rank())));
 }
 
 void write_take(Call& c) {

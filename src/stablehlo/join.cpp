@@ -14,13 +14,13 @@ void write_cat(Call& c) {
       parts.push_back(convert(c[i], c.result_type(0).dtype));
     }
   }
-  c.set(0, concatenate(parts, static_cast<size_t>(c.wrap(c.get_int(1), parts[0].rank()))));
+  c.set(0, concatenate(parts, c.get_dim(1, parts[0].rank())));
 }
 
 void write_flip(Call& c) {
   Dims dims;
   for (int64_t d : c.get_dims(0)) {
-    dims.push_back(c.wrap(d, c[0].rank()));
+    dims.push_back(wrap_dim(d, c[0].rank()));
   }
   c.set(0, c[0].rank() == 0 ? c[0] : reverse(c[0], dims));
 }
@@ -37,7 +37,7 @@ void write_roll(Call& c) {
   Dims dims = c.get_dims(1);
   Hlo x = dims.empty() ? roll(flatten(c[0]), 0, shifts[0]) : c[0];
   for (size_t i = 0; i < dims.size(); ++i) {
-    x = roll(x, static_cast<size_t>(c.wrap(dims[i], x.rank())), shifts[i]);
+    x = roll(x, static_cast<size_t>(wrap_dim(dims[i], x.rank())), shifts[i]);
   }
   c.set(0, x);
 }

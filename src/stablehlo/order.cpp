@@ -42,15 +42,11 @@ Hlo vector_of(const Hlo& x) {
   return x.rank() == 0 ? reshape(x, {1}) : x;
 }
 
-size_t dim_of(const Call& c, size_t attr, const Hlo& x) {
-  return static_cast<size_t>(c.wrap(c.get_int(attr, -1), x.rank()));
-}
-
 // sort: attributes dim, descending, after `stable` in the other row.
 template <size_t Dim>
 void write_sort(Call& c) {
   Hlo x = vector_of(c[0]);
-  Sorted sorted = sort_with_indices(x, dim_of(c, Dim, x), c.get_bool(Dim + 1));
+  Sorted sorted = sort_with_indices(x, c.get_dim(Dim, x.rank()), c.get_bool(Dim + 1));
   c.set(0, sorted.values);
   c.set(1, sorted.indices);
 }
@@ -58,7 +54,7 @@ void write_sort(Call& c) {
 // Attributes k, dim, largest, sorted.
 void write_topk(Call& c) {
   Hlo x = vector_of(c[0]);
-  size_t dim = dim_of(c, 1, x);
+  size_t dim = c.get_dim(1, x.rank());
   Sorted sorted = sort_with_indices(x, dim, c.get_bool(2, true));
   c.set(0, slice_dim(sorted.values, dim, 0, c.get_int(0)));
   c.set(1, slice_dim(sorted.indices, dim, 0, c.get_int(0)));
@@ -67,7 +63,7 @@ void write_topk(Call& c) {
 // Attributes k, dim, keepdim.
 void write_kthvalue(Call& c) {
   Hlo x = vector_of(c[0]);
-  size_t dim = dim_of(c, 1, x);
+  size_t dim = c.get_dim(1, x.rank());
   Sorted sorted = sort_with_indices(x, dim, false);
   int64_t k = c.get_int(0);
   c.set(0, slice_dim(sorted.values, dim, k - 1, k));
@@ -92,7 +88,7 @@ Sorted median(const Hlo& x, size_t dim) {
 template <bool IgnoreNan>
 void write_median_dim(Call& c) {
   Hlo x = vector_of(c[0]);
-  Sorted m = median<IgnoreNan>(x, dim_of(c, 0, x));
+  Sorted m = median<IgnoreNan>(x, c.get_dim(0, x.rank()));
   c.set(0, m.values);
   c.set(1, m.indices);
 }
@@ -127,13 +123,13 @@ Hlos extremum(const Hlo& x, size_t dim, bool largest) {
 template <bool Largest>
 void write_arg(Call& c) {
   Hlo x = c.is_none(0) ? flatten(c[0]) : vector_of(c[0]);
-  c.set(0, extremum(x, c.is_none(0) ? 0 : dim_of(c, 0, x), Largest)[1]);
+  c.set(0, extremum(x, c.is_none(0) ? 0 : c.get_dim(0, x.rank()), Largest)[1]);
 }
 
 template <bool Largest>
 void write_extremum(Call& c) {
   Hlo x = vector_of(c[0]);
-  Hlos best = extremum(x, dim_of(c, 0, x), Largest);
+  Hlos best = extremum(x, c.get_dim(0, x.rank()), Largest);
   c.set(0, best[0]);
   c.set(1, best[1]);
 }
@@ -141,7 +137,7 @@ void write_extremum(Call& c) {
 // The most frequent element, of several the smallest; its last index.
 void write_mode(Call& c) {
   Hlo x = vector_of(c[0]);
-  size_t dim = dim_of(c, 0, x);
+  size_t dim = c.get_dim(0, x.rank());
   size_t last = x.rank() - 1;
   Sorted sorted = sort_with_indices(x, dim, false);
   x = move_dim(sorted.values, dim, last);
@@ -167,7 +163,7 @@ template <bool Product>
 void write_scan(Call& c) {
   Hlo x = convert(vector_of(c[0]), compute_type(c.result_type(0).dtype));
   Hlo init = c.text().constant(Product, {x.dtype(), {}});
-  c.set(0, scan({x}, {init}, dim_of(c, 0, x), combine_by(combining(Product, x.dtype())))[0]);
+  c.set(0, scan({x}, {init}, c.get_dim(0, x.rank()), combine_by(combining(Product, x.dtype())))[0]);
 }
 
 Hlos log_add(const Hlos& a, const Hlos& b) {
@@ -179,7 +175,7 @@ Hlos log_add(const Hlos& a, const Hlos& b) {
 
 void write_log_scan(Call& c) {
   Hlo x = vector_of(c.computed(0));
-  c.set(0, scan({x}, {lowest(c.text(), x.dtype())}, dim_of(c, 0, x), log_add)[0]);
+  c.set(0, scan({x}, {lowest(c.text(), x.dtype())}, c.get_dim(0, x.rank()), log_add)[0]);
 }
 
 // Of equal elements, and of NaNs, the last.
@@ -195,7 +191,7 @@ Hlos later_extremum(const Hlos& a, const Hlos& b) {
 template <bool Largest>
 void write_running_extremum(Call& c) {
   Hlo x = vector_of(c[0]);
-  size_t dim = dim_of(c, 0, x);
+  size_t dim = c.get_dim(0, x.rank());
   Hlo worst = Largest ? lowest(c.text(), x.dtype()) : highest(c.text(), x.dtype());
   Hlo index = iota(c.text(), x.dims(), dim, DType::I64);
   Hlos results = scan({x, index}, {worst, c.text().constant_int(0, {DType::I64, {}})}, dim, later_extremum<Largest>);

@@ -218,7 +218,7 @@ void write_col2im(Call& c) {
 void write_unfold_backward(Call& c) {
   Hlo g = c.computed(0);
   Dims in = c.result_type(0).dims;
-  auto dim = static_cast<size_t>(c.wrap(c.get_int(1), in.size()));
+  size_t dim = c.get_dim(1, in.size());
   if (in.empty()) {
     c.set(0, reshape(g, {}));
     return;

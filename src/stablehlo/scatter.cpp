@@ -49,20 +49,16 @@ struct Target {
   }
 };
 
-size_t dim_of(const Call& c) {
-  return static_cast<size_t>(c.wrap(c.get_int(0), c[0].rank()));
-}
-
 // scatter*: the index is as large as the updates.
 Target point_target(const Call& c) {
   Dims dims = c[0].rank() == 0 ? Dims{1} : c[0].dims();
   Dims points = c[1].rank() == 0 ? Dims{1} : c[1].dims();
-  return {reshape(c.computed(0), dims), dims_up_to(dims.size()), point_coordinates(reshape(c[1], points), dim_of(c)), 0};
+  return {reshape(c.computed(0), dims), dims_up_to(dims.size()), point_coordinates(reshape(c[1], points), c.get_dim(0, c[0].rank())), 0};
 }
 
 // index_*: the index is a vector along dim.
 Target along_target(const Call& c) {
-  return {c.computed(0), {dim_of(c)}, {wide_index(c[1])}, dim_of(c)};
+  return {c.computed(0), {c.get_dim(0, c[0].rank())}, {wide_index(c[1])}, c.get_dim(0, c[0].rank())};
 }
 
 // The updates of scatter*: as many as the index has, of a source that may be larger.
@@ -162,7 +158,7 @@ void write_index_copy(Call& c) {
 
 void write_index_fill(Call& c) {
   Target target = along_target(c);
-  target.coordinates[0] = wrapped_index(target.coordinates[0], target.self.dim(dim_of(c)));
+  target.coordinates[0] = wrapped_index(target.coordinates[0], target.self.dim(c.get_dim(0, c[0].rank())));
   c.set(0, target.put(target.self, c.size() > 2 ? c.computed(2) : number_attr(c, 1, target.self.dtype(), c.text()), combine_replace()));
 }
 

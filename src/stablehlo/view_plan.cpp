@@ -1,4 +1,4 @@
-// Splits memory into axes: at the boundaries of its own dims where they fit the view, else at the view's strides.
+// Plans views by axes, into which memory is split: at the boundaries of its own dims where they fit the view, else at the view's strides.
 #include "stablehlo/view_plan.h"
 
 #include <algorithm>

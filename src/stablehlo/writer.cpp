@@ -29,7 +29,9 @@ WriterMap* make_writer_map() {
       order_writers(),
       join_writers(),
       grid_writers(),
-      special_writers(),
+      function_writers(),
+      rnn_writers(),
+      identity_writers(),
   };
   auto* map = new WriterMap;
   for (std::span<const Writer> table : tables) {
