@@ -1,4 +1,4 @@
-// The hooks of the Python layer, and what each thread knows of its work.
+// Asks the Python layer's hooks for Ctrl-C, at most every 50 ms, on threads whose work may be interrupted.
 #include "runtime/interrupt.h"
 
 #include <atomic>

@@ -15,7 +15,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tensor/basic.h"
+#include "tensor/register.h"
 
 namespace torch_xla {
 namespace {

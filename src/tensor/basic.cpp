@@ -1,6 +1,4 @@
 // Kernels that make tensors or only change how they see their storage: empty, views, resize_, set_, fill_.
-#include "tensor/basic.h"
-
 #include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
 #include <ATen/MemoryOverlap.h>
@@ -22,9 +20,12 @@
 #include <torch/library.h>
 
 #include "ops/registry.h"
+#include "tensor/api.h"
+#include "tensor/copy.h"
 #include "tensor/errors.h"
 #include "tensor/promotion.h"
 #include "tensor/recorder.h"
+#include "tensor/register.h"
 
 namespace torch_xla {
 namespace {

@@ -1,13 +1,15 @@
 // Batch norm, which writes more than it returns: the running statistics.
 #include <torch/library.h>
 
+#include "core/metrics.h"
 #include "ir/builder.h"
 #include "ops/registry.h"
-#include "tensor/basic.h"
+#include "tensor/api.h"
 #include "tensor/errors.h"
+#include "tensor/fallback.h"
 #include "tensor/recorder.h"
+#include "tensor/register.h"
 #include "tensor/result_strides.h"
-#include "tensor/rows.h"
 
 namespace torch_xla {
 namespace {
@@ -57,16 +59,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
     InferContext context(recording.graph(), std::span(operands.begin(), operands.size()), attrs);
     op.infer(context);
     std::vector<Type> types = context.results();
+    BoxedCall call;
+    call.tensors = {input};
+    Dims strides = result_strides(op, call, attrs, types[0].dims, 0);
     ValueId first = recording.node(op, operands, std::move(attrs), types);
     count.add();
     if (training && running_mean && running_mean->defined()) {
       recording.write_converted(*running_mean, first + 3);
       recording.write_converted(*running_var, first + 4);
     }
-    return {
-        recording.wrap(first, format_strides(types[0].dims, input.suggest_memory_format())),
-        recording.wrap(first + 1),
-        recording.wrap(first + 2)};
+    return {recording.wrap(first, strides), recording.wrap(first + 1), recording.wrap(first + 2)};
   } catch (const UserError& error) {
     if (error.kind() != ErrorKind::NotImplemented) {
       throw_as_torch_error(error);

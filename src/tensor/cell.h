@@ -55,6 +55,11 @@ inline constexpr const char* kNoCell =
     "the tensor's storage is not the XLA device's own memory: it is a slice of another storage or was made from a pointer. Such memory "
     "cannot be read; take a view of a tensor instead, or exchange tensors by torch_xla.utils.dlpack";
 
+// The tensor shows each byte of its storage of so many once.
+inline bool fills_storage(const at::Tensor& t, size_t nbytes) {
+  return t.storage_offset() == 0 && static_cast<size_t>(t.numel()) * t.element_size() == nbytes && t.is_non_overlapping_and_dense();
+}
+
 inline DType to_dtype(c10::ScalarType t) {
   return static_cast<DType>(t);
 }

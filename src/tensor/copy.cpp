@@ -139,11 +139,6 @@ void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) 
   write_buffer(bytes, upload(device_number(destination), whole, &strides));
 }
 
-bool fills_storage(const at::Tensor& t) {
-  return t.storage_offset() == 0 && t.is_non_overlapping_and_dense() &&
-      t.storage().nbytes() == static_cast<size_t>(t.numel()) * t.element_size();
-}
-
 // As find_source, of a value that is there. Throws the error of its run; once that is told, a tensor shows what it held before.
 std::optional<Source> wait_for_source(Cell* cell) {
   TORCH_CHECK(cell, kNoCell);
@@ -235,7 +230,7 @@ void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu) {
   int device = device_number(destination);
   at::Tensor source = cpu.scalar_type() == destination.scalar_type() ? cpu : cpu.to(destination.scalar_type());
   source = stored_form(destination, source.sizes() == destination.sizes() ? source : source.expand(destination.sizes()));
-  if (!fills_storage(destination)) {
+  if (!fills_storage(destination, destination.storage().nbytes())) {
     if (is_native(to_dtype(destination.scalar_type()))) {
       record_device_copy(destination, upload_adopted(device, source.is_same(cpu) ? source.clone() : source));
     } else {

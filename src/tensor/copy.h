@@ -1,7 +1,9 @@
-// Copies between devices and the CPU.
+// Copies between devices and the CPU, and the kernels that make them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+
+#include "tensor/cell.h"
 
 namespace torch_xla {
 
@@ -10,5 +12,16 @@ namespace torch_xla {
 at::Tensor upload_adopted(int device, at::Tensor cpu);
 // Copies the CPU tensor's elements into the device tensor: converted, broadcast. The CPU memory may change after the return.
 void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu);
+// A CPU tensor that shows the device tensor's elements without a copy where the memory allows it: read only, valid as long as it lives.
+at::Tensor read_on_cpu(const at::Tensor& tensor);
+// Replaces the content of the cell, a buffer, by the same bytes seen as `type`, for dtypes without rows: waits. The caller holds the
+// recording lock of the cell's device.
+void reinterpret_buffer_locked(Cell& cell, const Type& type);
+
+// ---- Kernels ----
+at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool non_blocking);
+at::Tensor copy_from_kernel(const at::Tensor& self, const at::Tensor& destination, bool non_blocking);
+at::Tensor copy_from_and_resize_kernel(const at::Tensor& self, const at::Tensor& destination);
+at::Scalar local_scalar_dense_kernel(const at::Tensor& self);
 
 } // namespace torch_xla

@@ -1,4 +1,6 @@
 // Cuts a trace that grows without a sync, always at the same place of its loop.
+#include "tensor/cut.h"
+
 #include "core/env.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"

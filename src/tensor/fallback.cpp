@@ -1,5 +1,5 @@
 // The CPU fallback: an operation without a row runs ATen's CPU kernel on the same memory; counted by name, with its reason at XLA_DEBUG=1.
-#include <ATen/core/dispatch/Dispatcher.h>
+#include "tensor/fallback.h"
 
 #include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
@@ -13,7 +13,7 @@
 #include "tensor/copy.h"
 #include "tensor/errors.h"
 #include "tensor/recorder.h"
-#include "tensor/rows.h"
+#include "tensor/register.h"
 #include "tensor/source_line.h"
 
 namespace torch_xla {

@@ -1,8 +1,9 @@
-// Which pointwise calls the rows take, and which are left to ATen, that it may refuse them.
+// The traits by which ATen refuses a call, asked of its arguments, and tensors that overlap.
+#include "tensor/native_call.h"
+
 #include <algorithm>
 
 #include "tensor/api.h"
-#include "tensor/pointwise.h"
 #include "tensor/promotion.h"
 #include "tensor/recorder.h"
 

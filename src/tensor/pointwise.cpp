@@ -7,6 +7,7 @@
 
 #include "core/errors.h"
 #include "tensor/api.h"
+#include "tensor/native_call.h"
 #include "tensor/promotion.h"
 #include "tensor/recorder.h"
 #include "tensor/result_strides.h"
@@ -15,6 +16,11 @@ namespace torch_xla {
 namespace {
 
 using c10::ScalarType;
+
+struct PointwiseResult {
+  Type type;
+  Dims strides; // see result_strides.h
+};
 
 Dims broadcast_dims(std::span<const PointwiseArg> args) {
   const at::Tensor* first = nullptr;
@@ -117,16 +123,7 @@ bool infer_uniform(const Op& op, std::span<const PointwiseArg> args, PointwiseRe
   return true;
 }
 
-} // namespace
-
-void check_apart(const at::Tensor& out, std::span<const PointwiseArg> args) {
-  for (const PointwiseArg& arg : args) {
-    if (arg.tensor && arg.tensor->defined() && !arg.tensor->is_same(out) && arg.tensor->device() == out.device()) {
-      at::assert_no_partial_overlap(out, *arg.tensor);
-    }
-  }
-}
-
+// Result type by the row's rule, broadcast dims, and the strides that eager's result would have.
 PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args) {
   PointwiseResult result;
   if (infer_uniform(op, args, result)) {
@@ -138,6 +135,16 @@ PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args
     result.strides = iterator_strides(result.type.dims, args, common_dtype(op, args));
   }
   return result;
+}
+
+} // namespace
+
+void check_apart(const at::Tensor& out, std::span<const PointwiseArg> args) {
+  for (const PointwiseArg& arg : args) {
+    if (arg.tensor && arg.tensor->defined() && !arg.tensor->is_same(out) && arg.tensor->device() == out.device()) {
+      at::assert_no_partial_overlap(out, *arg.tensor);
+    }
+  }
 }
 
 at::Tensor record_functional(const Op& op, std::span<const PointwiseArg> args, Attrs attrs) {

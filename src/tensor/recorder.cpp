@@ -11,32 +11,16 @@
 #include "ops/registry.h"
 #include "runtime/interrupt.h"
 #include "tensor/api.h"
+#include "tensor/copy.h"
 #include "tensor/errors.h"
 #include "tensor/source_line.h"
-#include "tensor/sync.h"
 
 namespace torch_xla {
 namespace {
 
-bool covers_storage(const at::Tensor& t, const Cell& cell) {
-  return t.storage_offset() == 0 && static_cast<size_t>(t.numel()) * t.element_size() == cell.nbytes && t.is_non_overlapping_and_dense();
-}
-
-bool same(c10::IntArrayRef a, const Dims& b) {
-  if (a.size() != b.size()) {
-    return false;
-  }
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] != b[i]) {
-      return false;
-    }
-  }
-  return true;
-}
-
 bool same_geometry(const at::Tensor& t, const Cell& cell) {
-  return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && same(t.sizes(), cell.dims) &&
-      same(t.strides(), cell.strides);
+  return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && t.sizes() == to_ref(cell.dims) &&
+      t.strides() == to_ref(cell.strides);
 }
 
 Cell& device_cell(const at::Tensor& t) {
@@ -268,7 +252,7 @@ void Recording::write(const at::Tensor& t, ValueId v) {
   if (t.numel() == 0) {
     return;
   }
-  if (covers_storage(t, cell)) {
+  if (fills_storage(t, cell.nbytes)) {
     set_content(cell, v);
     cell.dtype = to_dtype(t.scalar_type());
     cell.dims = to_dims(t.sizes());
@@ -298,11 +282,12 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   Cell& from = get_cell(source);
   Cell& to = get_cell(destination);
   if (!from.value || destination.sizes() != source.sizes() || destination.scalar_type() != source.scalar_type() ||
-      !covers_storage(destination, to)) {
+      !fills_storage(destination, to.nbytes)) {
     return false;
   }
   // All bytes of a storage, whatever its content is, as those of another one.
-  bool bytes = from.dtype != to_dtype(source.scalar_type()) && destination.strides() == source.strides() && covers_storage(source, from);
+  bool bytes =
+      from.dtype != to_dtype(source.scalar_type()) && destination.strides() == source.strides() && fills_storage(source, from.nbytes);
   if (!bytes && !same_geometry(source, from)) {
     return false;
   }
@@ -330,7 +315,7 @@ void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
   auto lock = lock_recorder(device_number(tensor));
   Cell& cell = device_cell(tensor);
   cell.nbytes = tensor.storage().nbytes(); // without the bytes that views of wider types have added
-  XLA_ASSERT(covers_storage(tensor, cell));
+  XLA_ASSERT(fills_storage(tensor, cell.nbytes));
   cell.set_value(LazyValue::ready(std::move(buffer)));
   cell.previous = nullptr;
   cell.dtype = to_dtype(tensor.scalar_type());

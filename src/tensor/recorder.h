@@ -6,17 +6,18 @@
 #include <mutex>
 
 #include "tensor/cell.h"
+#include "tensor/cut.h"
 #include "tensor/device_number.h"
 #include "tensor/trace.h"
 
 namespace torch_xla {
 
 // A device's pending trace and its lock, the recording lock: docs/threads.md. A thread holds one recording lock at most. What runs under it
-// never asks for the GIL: it waits without polling for signals, and the engine has been chosen before.
+// does not wait for the GIL but in interrupt::poll(): it waits without polling for signals, and the engine has been chosen before.
 struct RecorderState {
   std::mutex mutex;
   Trace trace; // guarded by mutex
-  size_t next_check = 1024; // nodes at which cut_long_trace looks again; guarded by mutex
+  size_t next_check = kFirstTraceCheck; // nodes at which cut_long_trace looks again; guarded by mutex
   bool cut_planned = false; // next_check is the place of the cut; guarded by mutex
   std::atomic<bool> wants_cut{false};
 };
@@ -90,8 +91,6 @@ at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides = {});
 void write_buffer(const at::Tensor& tensor, BufferRef buffer);
 // Throws when the tensor reaches outside of a storage of so many bytes: eager would read or write foreign memory.
 void check_bounds(const at::Tensor& tensor, size_t storage_nbytes);
-// A CPU tensor that shows the device tensor's elements without a copy where the memory allows it: read only, valid as long as it lives.
-at::Tensor read_on_cpu(const at::Tensor& tensor);
 
 bool is_native_tensor(const at::Tensor& tensor); // device tensor or CPU number of a dtype that rows compute on
 

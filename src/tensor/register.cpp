@@ -2,7 +2,7 @@
 #include <torch/library.h>
 
 #include "tensor/api.h"
-#include "tensor/basic.h"
+#include "tensor/register.h"
 #include "tensor/rows.h"
 
 namespace torch_xla {

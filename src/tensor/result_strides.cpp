@@ -22,7 +22,7 @@ bool is_flat(const Attrs& attrs) {
 }
 
 // Channels-last strides where one operand, or each, of the result's rank has them.
-Dims channels_last_strides(const BoxedCall& call, const Dims& dims, bool of_all) {
+Dims channels_last_or_none(const BoxedCall& call, const Dims& dims, bool of_all) {
   if (dims.size() != 4 && dims.size() != 5) {
     return {};
   }
@@ -54,9 +54,9 @@ Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, con
     case ResultLayout::kIndexed:
       return indexed_strides(dims, call.tensors[0], std::span(call.tensors).subspan(1));
     case ResultLayout::kChannelsLast:
-      return channels_last_strides(call, dims, /*of_all=*/false);
+      return channels_last_or_none(call, dims, /*of_all=*/false);
     case ResultLayout::kChannelsLastOfAll:
-      return is_flat(attrs) ? Dims() : channels_last_strides(call, dims, /*of_all=*/true);
+      return is_flat(attrs) ? Dims() : channels_last_or_none(call, dims, /*of_all=*/true);
     default:
       return {};
   }

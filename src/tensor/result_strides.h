@@ -8,12 +8,12 @@ namespace torch_xla {
 
 // Of result i of a boxed row.
 Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, const Dims& dims, size_t i);
-// As TensorIterator chooses it from the arguments' memory orders. `common`: the type to which the operation converts its operands, if it
-// does.
+// As TensorIterator (iterator_strides.cpp) chooses it from the arguments' memory orders. `common`: the type to which the operation converts
+// its operands, if it does.
 Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args, DType common = DType::Undefined);
 // The same from the operands' strides over dims, 0 where they are broadcast.
 Dims iterator_strides(const Dims& dims, std::span<const Dims> operands);
-// Of self[indices], undefined where an index is None; without masks.
+// Of self[indices] (indexed_strides.cpp), undefined where an index is None; without masks.
 Dims indexed_strides(const Dims& dims, const at::Tensor& self, std::span<const at::Tensor> indices);
 // Of a memory format.
 Dims format_strides(const Dims& dims, c10::MemoryFormat format);

@@ -13,7 +13,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 
-#include "tensor/basic.h"
+#include "tensor/register.h"
 
 namespace torch_xla {
 namespace {

@@ -3,8 +3,6 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <string>
-
 #include "core/metrics.h"
 #include "ir/op.h"
 
@@ -32,12 +30,9 @@ struct RowLibraries {
 
 // Registers every row and the overloads derived from it.
 void register_rows(const RowLibraries& libraries);
-// A kernel with an unboxed signature for this overload, if its class has one: tensors and numbers only.
+// A kernel with an unboxed signature for this overload, if its class has one: tensors and numbers only (typed.cpp).
 bool register_typed(const RowLibraries& libraries, const RowOverload& overload);
-// A boxed kernel, for any row.
+// A boxed kernel, for any row (boxed.cpp).
 void register_boxed(torch::Library& library, const RowOverload& overload);
-// Runs the call on the CPU, by the kernel at `key`: see fallback.cpp.
-void run_fallback(
-    const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& reason, c10::DispatchKey key = c10::DispatchKey::CPU);
 
 } // namespace torch_xla

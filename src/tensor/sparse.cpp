@@ -7,9 +7,9 @@
 #include <array>
 #include <string_view>
 
-#include "tensor/basic.h"
 #include "tensor/boxed_call.h"
-#include "tensor/rows.h"
+#include "tensor/fallback.h"
+#include "tensor/register.h"
 
 namespace torch_xla {
 namespace {

@@ -6,7 +6,8 @@
 #include <deque>
 
 #include "tensor/autograd.h"
-#include "tensor/pointwise.h"
+#include "tensor/fallback.h"
+#include "tensor/native_call.h"
 #include "tensor/rows.h"
 
 namespace torch_xla {

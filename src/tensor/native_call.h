@@ -1,0 +1,18 @@
+// Which pointwise calls the rows take, and which are left to ATen.
+#pragma once
+
+#include "tensor/pointwise.h"
+
+namespace torch_xla {
+
+// False when an argument is of a dtype or on a device that the row does not compute on: the CPU fallback takes the call then (and raises
+// ATen's error for tensors on two devices or a dtype that the operation does not have).
+bool is_native_call(const Op& op, std::span<const PointwiseArg> args);
+// The last argument is a factor (kUnitAlpha) and 1: it is not recorded.
+bool has_unit_alpha(const Op& op, std::span<const PointwiseArg> args);
+// Whether the row writes into out: of its result's dtype. Which conversions are allowed differs among ATen's operations: the CPU decides.
+bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::Tensor& out);
+// Several elements share one place, as expand makes them: writes are left to ATen, which refuses most.
+bool overlaps_itself(const at::Tensor& t);
+
+} // namespace torch_xla

@@ -1,0 +1,19 @@
+// Registration of the kernels with a shape of their own, a function for each file; register.cpp calls them.
+#pragma once
+
+namespace torch {
+class Library;
+}
+
+namespace torch_xla {
+
+void register_basic_kernels(torch::Library& library);
+void register_batch_norm(torch::Library& library);
+void register_transformer_layers(torch::Library& library);
+// These compose differentiable rows, so they are registered at the autograd key too.
+void register_attention(torch::Library& library);
+void register_rnn(torch::Library& library);
+void register_sparse_kernels();
+void register_fallback();
+
+} // namespace torch_xla
