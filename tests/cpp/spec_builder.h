@@ -46,22 +46,22 @@ class SpecBuilder {
     return strides;
   }
 
-  int load(DType t, const Dims& strides, int64_t offset = 0) {
-    return add(Prim::kLoad, t, {}, buffer(t, strides, offset));
+  int load(DType t, const Dims& strides) {
+    return add(Prim::kLoad, t, {}, buffer(t, strides));
   }
-  void store(int x, DType t, const Dims& strides, int64_t offset = 0) {
-    add(Prim::kStore, t, {x}, buffer(t, strides, offset));
+  void store(int x, DType t, const Dims& strides) {
+    add(Prim::kStore, t, {x}, buffer(t, strides));
   }
   int scalar(DType t) {
     spec.scalars.push_back(t);
     return add(Prim::kScalar, t, {}, static_cast<int32_t>(spec.scalars.size()) - 1);
   }
-  int iota(DType t, const Dims& strides, int64_t offset = 0) {
-    spec.indices.push_back({offset, strides});
+  int iota(DType t, const Dims& strides) {
+    spec.indices.push_back(strides);
     return add(Prim::kIota, t, {}, static_cast<int32_t>(spec.indices.size()) - 1);
   }
   int random(int seed, int offset, const Dims& strides, int lane) {
-    spec.indices.push_back({0, strides});
+    spec.indices.push_back(strides);
     int id = add(Prim::kRandomBits, DType::I32, {seed, offset}, static_cast<int32_t>(spec.indices.size()) - 1);
     spec.body.back().lane = lane;
     return id;
@@ -73,8 +73,7 @@ class SpecBuilder {
   }
   int op(Prim prim, std::initializer_list<int32_t> args, DType result = DType::Undefined) {
     DType operand = spec.body[args.begin()[prim == Prim::kSelect ? 1 : 0]].dtype;
-    bool is_bool = is_compare(prim) || prim == Prim::kIsFinite || prim == Prim::kIsNan;
-    return add(prim, result != DType::Undefined ? result : is_bool ? DType::Bool : operand, args);
+    return add(prim, result != DType::Undefined ? result : gives_bool(prim) ? DType::Bool : operand, args);
   }
 
   // Runs all units on this thread.
@@ -93,8 +92,8 @@ class SpecBuilder {
     extents.push_back(spec.inner);
     return extents;
   }
-  int32_t buffer(DType t, const Dims& strides, int64_t offset) {
-    spec.buffers.push_back({t, {offset, strides}});
+  int32_t buffer(DType t, const Dims& strides) {
+    spec.buffers.push_back({t, strides});
     return static_cast<int32_t>(spec.buffers.size()) - 1;
   }
   int add(Prim prim, DType t, std::initializer_list<int32_t> args, int32_t index = -1) {

@@ -1,4 +1,5 @@
-// The cost model of the embedded engine: what primitives cost, and the sizes at which scheduling and code generation decide otherwise.
+// The cost model of the embedded engine: what primitives cost, and the sizes at which scheduling, code generation and library calls decide
+// otherwise.
 //
 // Where a number was measured its comment says so; the machine is two cores of an AMD EPYC with AVX-512. The other numbers are orders of
 // magnitude: they tell cases apart that are far from each other in real programs.
@@ -6,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "core/dtype.h"
 #include "ir/prim.h"
@@ -66,6 +68,8 @@ constexpr int kCheapLoads = 1;
 constexpr int64_t kSmallShare = 4;
 constexpr int kCheapForSmall = 24;
 constexpr int kSmallLoads = 6;
+// The cost and the loads of a value at most: trees share values, so that sums over them double from node to node. Far above all limits.
+constexpr int kManyOperations = 1000;
 
 // ---- Groups ----
 
@@ -85,6 +89,39 @@ constexpr int64_t kRowScratchBytes = 256 << 10;
 // Storing a value there and reading it back costs about as much as this many simple operations: an exp is kept, a product is computed
 // again.
 constexpr int kSpillCost = 10;
+// What computing a value in a sweep comes to at most: sums over a long chain stay finite.
+constexpr int kMaxSweepCost = 1 << 20;
+// Accumulators of a reduction, taken in turn, by the vectors of a row: additions wait about four cycles for each other, and a short row
+// would pay more for joining the sums.
+constexpr int64_t kVectorsForFour = 16;
+constexpr int64_t kVectorsForTwo = 4;
+// Vectors of a row that are too few to hide what each of its reductions waits for: two rows are computed together, where there are rows
+// enough to be worth a second body.
+constexpr int64_t kShortRow = 16;
+constexpr int64_t kManyRows = 256;
+
+// ---- Columns in a kernel ----
+
+// Bodies up to this size are written out for all vectors of a block; others loop over them, as the code would grow fourfold and more.
+constexpr size_t kSmallBody = 12;
+// Vectors of accumulators that a block may hold at once: half of the 32 registers, as operands want room too.
+constexpr size_t kMaxAccumulators = 16;
+
+// ---- Sums ----
+
+// Numbers that are added one after the other; longer sums are trees of such ones, for accuracy.
+constexpr int64_t kFan = 128;
+// Iterations of a loop up to which it goes on with the accumulators of the loop around it: its own would cost more than it adds.
+// Not below kShortRow: the rows that are computed together have accumulators of one level.
+constexpr int64_t kShortLoop = 64;
+static_assert(kShortRow <= kShortLoop);
+
+// ---- The inner loop ----
+
+// Below so many vectors, or above so many values, all vectors are masked, not only the last one: slower by a tenth, but half the code to
+// compile.
+constexpr int64_t kFewVectors = 8;
+constexpr size_t kLargeBody = 60;
 
 // ---- Loops and threads ----
 
@@ -96,8 +133,14 @@ constexpr int64_t kWorkPerThread = 131072;
 // Outer iterations that are too few to be shared out evenly, where the inner loop is long enough to be cut instead.
 constexpr int64_t kFewUnits = 8;
 constexpr int64_t kLongInner = 32768;
+// Parts that such an inner loop is cut into: the first number that divides it, as parts need no remainder. More would be too short.
+inline constexpr auto kInnerParts = {16, 8, 4, 2};
 // Elements from which a transposing access is tiled: 64 KB of float32, about what the first-level cache holds on to by itself.
 constexpr int64_t kLargeTranspose = 16384;
+// Tiles need no remainder, so the first size that divides the extent is taken. 16 elements of float32 are a cache line; the others follow
+// by how much of their lines they use, and by how many rows of a tile the first-level cache holds.
+inline constexpr auto kTileRows = {16, 32, 8, 20, 12, 10};
+inline constexpr auto kTileColumns = {16, 8, 32, 24, 48, 20, 12};
 
 // ---- Reductions of much to little ----
 
@@ -111,5 +154,18 @@ constexpr int64_t kFewestRows = 4;
 constexpr int64_t kShortestRow = 256;
 // Pieces that memory is cut into where no leading dims make such rows; halved until they divide it.
 constexpr int64_t kPieces = 64;
+
+// ---- Library calls ----
+
+// Channels from which ATen's max pooling is given channels-last memory: it is vectorized over channels only, and 16 are a vector. 0.2 ms
+// against 4 ms for 16 x 64 x 32 x 32 (measured), which pays for two copies.
+constexpr int64_t kPooledChannels = 16;
+// Multiplications of a product below which a call of oneDNN costs more than it saves: about 50 us.
+constexpr int64_t kMinProducts = int64_t{1} << 22;
+
+// ---- Compiling ----
+
+// Kernels of a program that are worth a thread: its start costs as much as a small kernel.
+constexpr size_t kKernelsPerThread = 2;
 
 } // namespace torch_xla::cpu

@@ -16,11 +16,6 @@ void write(std::ostream& out, const InlineVec<T, N>& v) {
   out << ']';
 }
 
-void write(std::ostream& out, const Access& access) {
-  out << access.offset << '+';
-  write(out, access.strides);
-}
-
 const char* form_name(KernelForm form) {
   switch (form) {
     case KernelForm::kPointwise:
@@ -51,15 +46,15 @@ void write(std::ostream& out, const Instr& instr) {
 void write_signature(std::ostream& out, const KernelSpec& spec) {
   for (const KernelBuffer& b : spec.buffers) {
     out << "buffer " << dtype_name(b.dtype) << ' ';
-    write(out, b.access);
+    write(out, b.strides);
     out << '\n';
   }
   for (DType t : spec.scalars) {
     out << "scalar " << dtype_name(t) << '\n';
   }
-  for (const Access& a : spec.indices) {
+  for (const Dims& strides : spec.indices) {
     out << "index ";
-    write(out, a);
+    write(out, strides);
     out << '\n';
   }
 }

@@ -1,4 +1,4 @@
-// A fused kernel as data: the contract between the fusion pass, which writes it, and the LLVM code generator, which compiles it.
+// A fused kernel as data: the contract between scheduling, which writes it, and the LLVM code generator, which compiles it.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,10 @@ enum class KernelForm : uint8_t { kPointwise, kRow, kColumn };
 // Elements [0, kColumnBlock) of the inner loop are one unit of work of a kColumn kernel.
 constexpr int64_t kColumnBlock = 64;
 
-// An affine address: element index = offset + sum(strides[d] * loop index d), d over outer, mid, inner in this order.
-struct Access {
-  int64_t offset = 0;
-  Dims strides;
-};
-
+// Strides are by loop, in the order outer, mid, inner: element index = sum(strides[d] * index of loop d).
 struct KernelBuffer {
   DType dtype = DType::F32; // Bool is one byte, 0 or 1
-  Access access;
+  Dims strides;
 };
 
 // One value of the kernel's body, in SSA order. Operands are indices of earlier instructions.
@@ -59,7 +54,7 @@ struct KernelSpec {
   int64_t inner = 1; // extent of the vectorized loop
   std::vector<KernelBuffer> buffers; // read and written
   std::vector<DType> scalars; // the 8-byte slots hold a double for floating types, an int64 for the others
-  std::vector<Access> indices; // for kIota and kRandomBits
+  std::vector<Dims> indices; // strides, for kIota and kRandomBits
   std::vector<Instr> body;
 
   // Units of work that run() divides among threads:
@@ -69,8 +64,8 @@ struct KernelSpec {
   std::string text() const;
 };
 
-// buffers[i] points to the memory of KernelSpec::buffers[i] (its element 0; offsets are in the code). The function runs units [begin, end).
-// In-place is allowed when a stored buffer has the same address function as a loaded one.
+// buffers[i] points to the memory of KernelSpec::buffers[i] (its element 0: where that lies in a larger memory is no part of the code). The
+// function runs units [begin, end). In-place is allowed when a stored buffer has the same address function as a loaded one.
 using KernelFn = void (*)(void* const* buffers, const uint64_t* scalars, int64_t begin, int64_t end);
 
 // A compiled kernel. Its code lives as long as one of its copies.

@@ -1,4 +1,4 @@
-// Pages that hold code lie side by side with the same protection, freed ones included: the system sees one mapping, not one per kernel.
+// Keeps pages that hold code side by side with the same protection, freed ones included: one mapping for the system, not one per kernel.
 #include "engine/cpu/codegen/code_memory.h"
 
 #include <sys/mman.h>
@@ -29,12 +29,12 @@ void protect(char* data, size_t bytes, int protection) {
 }
 
 // The free pages of all slabs. Thread-safe.
-class PageHeap {
+class FreePages {
  public:
   // Never destroyed, as code may run until the very end.
-  static PageHeap& get() {
-    static auto* heap = new PageHeap;
-    return *heap;
+  static FreePages& get() {
+    static auto* pages = new FreePages;
+    return *pages;
   }
 
   // The lowest pages that are large enough.
@@ -97,17 +97,17 @@ size_t round_to_pages(size_t bytes) {
 
 } // namespace
 
-CodePages::CodePages(size_t bytes) : data_(PageHeap::get().take(round_to_pages(bytes))), bytes_(round_to_pages(bytes)) {
+CodePages::CodePages(size_t bytes) : data_(FreePages::get().take(round_to_pages(bytes))), bytes_(round_to_pages(bytes)) {
   try {
     protect(data_, bytes_, PROT_READ | PROT_WRITE);
   } catch (...) {
-    PageHeap::get().give_back(data_, bytes_);
+    FreePages::get().give_back(data_, bytes_);
     throw;
   }
 }
 
 CodePages::~CodePages() {
-  PageHeap::get().give_back(data_, bytes_);
+  FreePages::get().give_back(data_, bytes_);
 }
 
 void CodePages::seal() {

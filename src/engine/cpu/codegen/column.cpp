@@ -1,12 +1,10 @@
 // Kernels that reduce columns: blocks of 64 inner elements are accumulated in registers over the mid loops.
 #include "engine/cpu/codegen/emitter.h"
+#include "engine/cpu/cost.h"
 
 namespace torch_xla::cpu {
 
 namespace {
-
-// Bodies up to this size are written out for all vectors of a block; others loop over them.
-constexpr size_t kSmallBody = 12;
 
 class ColumnEmitter : public Emitter {
  public:
@@ -42,7 +40,7 @@ class ColumnEmitter : public Emitter {
   void emit_whole_block(Value* first) {
     int vectors = static_cast<int>(kColumnBlock / wide_.width);
     const Sweep& sweep = stages_.sweeps[0];
-    if (sweep.values.size() + sweep.reduces.size() <= kSmallBody && vectors * sweep.reduces.size() <= 16) {
+    if (sweep.values.size() + sweep.reduces.size() <= kSmallBody && vectors * sweep.reduces.size() <= kMaxAccumulators) {
       return emit_group(first, vectors, nullptr);
     }
     emit_loop(ir_, first, ir_.CreateAdd(first, i64(kColumnBlock)), wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {

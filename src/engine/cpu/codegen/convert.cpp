@@ -1,4 +1,4 @@
-// 16-bit floats live as float in registers, rounded to their type; a store only drops the bits that are zero.
+// Code of conversions. 16-bit floats live as float in registers, rounded to their type; a store only drops the bits that are zero.
 #include "engine/cpu/codegen/convert.h"
 
 namespace torch_xla::cpu {

@@ -1,4 +1,4 @@
-// Values are emitted in SSA order at the outermost loop that they vary with; splats of scalars are left to LICM.
+// Emits values in SSA order at the outermost loop that they vary with; splats of scalars are left to LICM.
 #include "engine/cpu/codegen/emitter.h"
 
 #include <bit>
@@ -10,15 +10,11 @@
 #include "engine/cpu/codegen/memory.h"
 #include "engine/cpu/codegen/philox.h"
 #include "engine/cpu/codegen/primitive.h"
+#include "engine/cpu/cost.h"
 
 namespace torch_xla::cpu {
 
 namespace {
-
-constexpr int64_t kShortLoop = 64; // iterations that may share accumulators with the loop around them
-constexpr int64_t kFewVectors = 8;
-constexpr size_t kLargeBody = 60;
-constexpr int64_t kFan = 128; // numbers that are added one after the other
 
 llvm::Function* add_function(llvm::Module& module, const std::string& name) {
   auto& context = module.getContext();
@@ -59,14 +55,11 @@ Emitter::Emitter(const KernelSpec& spec, const Isa& isa, llvm::Function* functio
 void Emitter::emit_fixed() {
   Vec one = scalar();
   for (size_t i = 0; i < spec_.buffers.size(); ++i) {
-    const KernelBuffer& b = spec_.buffers[i];
     Value* slot = ir_.CreateConstGEP1_64(ir_.getPtrTy(), function_->getArg(0), i);
     Value* base = ir_.CreateLoad(ir_.getPtrTy(), slot);
-    origin_.addresses.push_back(element_address(one, b.dtype, base, i64(b.access.offset)));
+    origin_.addresses.push_back(base);
   }
-  for (const Access& a : spec_.indices) {
-    origin_.indices.push_back(i64(a.offset));
-  }
+  origin_.indices.assign(spec_.indices.size(), i64(0));
   emit_values(stages_.fixed, {one, nullptr, nullptr});
   emit_stores(stages_.fixed_stores, {one, nullptr, nullptr});
 }
@@ -75,12 +68,12 @@ void Emitter::emit_fixed() {
 void Emitter::move(size_t loop, Value* index) {
   for (size_t i = 0; i < origin_.addresses.size(); ++i) {
     const KernelBuffer& b = spec_.buffers[i];
-    if (int64_t stride = b.access.strides[loop]) {
+    if (int64_t stride = b.strides[loop]) {
       origin_.addresses[i] = element_address(scalar(), b.dtype, origin_.addresses[i], ir_.CreateMul(index, i64(stride)));
     }
   }
   for (size_t i = 0; i < origin_.indices.size(); ++i) {
-    if (int64_t stride = spec_.indices[i].strides[loop]) {
+    if (int64_t stride = spec_.indices[i][loop]) {
       origin_.indices[i] = ir_.CreateAdd(origin_.indices[i], ir_.CreateMul(index, i64(stride)));
     }
   }
@@ -112,7 +105,7 @@ void Emitter::emit_stores(const std::vector<int>& ids, const Position& p) {
   for (int id : ids) {
     const Instr& instr = spec_.body[id];
     const KernelBuffer& b = spec_.buffers[instr.index];
-    int64_t stride = p.index ? b.access.strides.back() : 0;
+    int64_t stride = p.index ? b.strides.back() : 0;
     Value* address = stride ? element_address(p.v, b.dtype, origin_.addresses[instr.index], ir_.CreateMul(p.index, i64(stride)))
                             : origin_.addresses[instr.index];
     emit_store(p.v, b.dtype, operand_type(instr), operand(instr.args[0], p.v), address, stride, p.mask);
@@ -153,7 +146,7 @@ Value* Emitter::emit_value(int id, const Position& p) {
 
 Value* Emitter::emit_load_at(const Instr& instr, const Position& p) {
   const KernelBuffer& b = spec_.buffers[instr.index];
-  int64_t stride = p.index ? b.access.strides.back() : 0;
+  int64_t stride = p.index ? b.strides.back() : 0;
   if (stride == 0) {
     return emit_load(scalar(), b.dtype, origin_.addresses[instr.index], 0, nullptr);
   }
@@ -163,7 +156,7 @@ Value* Emitter::emit_load_at(const Instr& instr, const Position& p) {
 
 // The value of an affine function of the loop indices.
 Value* Emitter::emit_index(int number, const Position& p) {
-  int64_t stride = p.index ? spec_.indices[number].strides.back() : 0;
+  int64_t stride = p.index ? spec_.indices[number].back() : 0;
   if (stride == 0) {
     return p.v.splat(origin_.indices[number]);
   }

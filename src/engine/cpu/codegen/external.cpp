@@ -1,4 +1,4 @@
-// Generated code has no access to the process's symbols, as Python loads libraries privately: addresses are looked up here.
+// Calls functions of other libraries by address: generated code sees no symbols of the process, as Python loads libraries privately.
 #include "engine/cpu/codegen/external.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// Division by zero gives 0, shifts by the width or more give 0 (or the sign), power is by repeated squaring.
+// Integer and Bool arithmetic: division by zero gives 0, shifts by the width or more give 0 (or the sign), power is by repeated squaring.
 #include "engine/cpu/codegen/integer.h"
 
 #include "core/errors.h"
@@ -12,13 +12,6 @@ using llvm::Intrinsic::smax;
 using llvm::Intrinsic::smin;
 using llvm::Intrinsic::umax;
 using llvm::Intrinsic::umin;
-
-// The value of all lanes if it is a constant.
-const llvm::APInt* find_splat(Value* x) {
-  auto* c = llvm::dyn_cast<llvm::Constant>(x);
-  auto* lane = c ? llvm::dyn_cast_or_null<llvm::ConstantInt>(c->getType()->isVectorTy() ? c->getSplatValue() : c) : nullptr;
-  return lane ? &lane->getValue() : nullptr;
-}
 
 // There is no vector instruction for integers; the quotient of doubles, truncated, is exact for up to 32 bits.
 Value* divide_small(const Vec& v, DType t, Value* a, Value* b) {
@@ -40,7 +33,7 @@ Value* divide_i64(const Vec& v, Value* a, Value* b) {
 
 Value* emit_div(const Vec& v, DType t, Value* a, Value* b) {
   auto& ir = v.ir;
-  if (auto* c = find_splat(b); c && !c->isZero() && !c->isAllOnes()) {
+  if (auto* c = find_splat<llvm::ConstantInt>(b); c && !c->getValue().isZero() && !c->getValue().isAllOnes()) {
     return t == DType::U8 ? ir.CreateUDiv(a, b) : ir.CreateSDiv(a, b);
   }
   Value* zero = v.integer(t, 0);
@@ -82,8 +75,8 @@ Value* negative_power(const Vec& v, DType t, Value* base, Value* exponent) {
 // How many of the low bits have a one in some lane, as i64.
 Value* active_bits(const Vec& v, Value* x) {
   auto& ir = v.ir;
-  if (auto* known = find_splat(x)) {
-    return ir.getInt64(known->getActiveBits());
+  if (auto* known = find_splat<llvm::ConstantInt>(x)) {
+    return ir.getInt64(known->getValue().getActiveBits());
   }
   Value* all = v.width == 1 ? x : ir.CreateOrReduce(x);
   Value* zeros = ir.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, all, ir.getFalse());

@@ -1,4 +1,4 @@
-// Loops are emitted rotated (test at the end, guard in front unless the bounds show that it runs), as LICM wants them.
+// Emits loops rotated (test at the end, guard in front unless the bounds show that it runs), as LICM wants them.
 #include "engine/cpu/codegen/loops.h"
 
 namespace torch_xla::cpu {

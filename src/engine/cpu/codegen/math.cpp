@@ -1,4 +1,4 @@
-// The polynomials are our own minimax fits with relative errors below 0.3 ulp; tests/cpp/math_test.cpp holds the bounds of the functions.
+// Functions by polynomials, our own minimax fits with relative errors below 0.3 ulp; tests/cpp/math_test.cpp holds the functions' bounds.
 #include "engine/cpu/codegen/math.h"
 
 #include <llvm/IR/IntrinsicsX86.h>

@@ -1,4 +1,4 @@
-// Stride 1 is a vector load, -1 a reversed one; others gather and scatter.
+// Loads and stores: stride 1 is a vector load, -1 a reversed one; others gather and scatter.
 #include "engine/cpu/codegen/memory.h"
 
 #include "engine/cpu/codegen/convert.h"

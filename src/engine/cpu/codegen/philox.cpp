@@ -1,4 +1,4 @@
-// After Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3 (SC 2011).
+// Random words, after Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3 (SC 2011).
 #include "engine/cpu/codegen/philox.h"
 
 #include "core/philox.h"

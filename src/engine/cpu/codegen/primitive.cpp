@@ -41,12 +41,6 @@ Value* emit_extremum(const Vec& v, Prim prim, Value* a, Value* b) {
   return ir.CreateSelect(ir.CreateFCmpUNO(a, a), a, ir.CreateSelect(first, a, b));
 }
 
-const llvm::APFloat* find_splat(Value* x) {
-  auto* c = llvm::dyn_cast<llvm::Constant>(x);
-  auto* lane = c ? llvm::dyn_cast_or_null<llvm::ConstantFP>(c->getType()->isVectorTy() ? c->getSplatValue() : c) : nullptr;
-  return lane ? &lane->getValueAPF() : nullptr;
-}
-
 // The exponents that ATen treats apart, by the same formulas; null for others.
 Value* find_simple_power(const Vec& v, DType t, Value* x, double exponent) {
   auto& ir = v.ir;
@@ -71,8 +65,9 @@ Value* find_simple_power(const Vec& v, DType t, Value* x, double exponent) {
 }
 
 Value* emit_power(const Vec& v, DType t, Value* x, Value* exponent) {
-  auto* known = find_splat(exponent);
-  Value* simple = known ? find_simple_power(v, t, x, t == DType::F64 ? known->convertToDouble() : known->convertToFloat()) : nullptr;
+  auto* known = find_splat<llvm::ConstantFP>(exponent);
+  const llvm::APFloat* number = known ? &known->getValueAPF() : nullptr;
+  Value* simple = number ? find_simple_power(v, t, x, t == DType::F64 ? number->convertToDouble() : number->convertToFloat()) : nullptr;
   return simple ? simple : call_external(v, Prim::kPow, t, {x, exponent});
 }
 
@@ -137,7 +132,7 @@ Value* emit_unary(const Vec& v, Prim prim, DType t, Value* x) {
   if (is_float(t)) {
     return emit_float_unary(v, prim, t, x);
   }
-  if (prim == Prim::kIsFinite || prim == Prim::kIsNan) {
+  if (gives_bool(prim)) {
     return v.integer(DType::Bool, prim == Prim::kIsFinite);
   }
   return emit_integer_unary(v, prim, t, x);

@@ -3,15 +3,13 @@
 #include "engine/cpu/codegen/emitter.h"
 #include "engine/cpu/codegen/memory.h"
 #include "engine/cpu/codegen/primitive.h"
+#include "engine/cpu/cost.h"
 
 namespace torch_xla::cpu {
 
 namespace {
 
-constexpr int64_t kScratchAlign = 64;
-constexpr int64_t kShortRow =
-    16; // vectors of a row that are too few to hide what each of its reductions waits for; accumulate() splits none
-constexpr int64_t kManyRows = 256; // rows that are worth a second body
+constexpr int64_t kScratchAlign = 64; // a cache line, and the widest vector
 
 class RowEmitter : public Emitter {
  public:
@@ -99,7 +97,7 @@ class RowEmitter : public Emitter {
   // Several accumulators taken in turn keep the additions of a long row independent of each other.
   int copies() const {
     int64_t vectors = inner_ / wide_.width;
-    return vectors >= 16 ? 4 : vectors >= 4 ? 2 : 1;
+    return vectors >= kVectorsForFour ? 4 : vectors >= kVectorsForTwo ? 2 : 1;
   }
 
   void emit_sweep(const Sweep& sweep) {

@@ -11,8 +11,6 @@ namespace torch_xla::cpu {
 
 namespace {
 
-constexpr int kMaxCost = 1 << 20; // of a value: sums over a long chain stay finite
-
 int64_t extent(const KernelSpec& spec, size_t d) {
   if (d < spec.outer.size()) {
     return spec.outer[d];
@@ -26,11 +24,11 @@ size_t rank(const KernelSpec& spec) {
 }
 
 bool same_address(const KernelSpec& spec, const KernelBuffer& a, const KernelBuffer& b) {
-  if (item_size(a.dtype) != item_size(b.dtype) || a.access.offset != b.access.offset) {
+  if (item_size(a.dtype) != item_size(b.dtype)) {
     return false;
   }
   for (size_t d = 0; d < rank(spec); ++d) {
-    if (extent(spec, d) != 1 && a.access.strides[d] != b.access.strides[d]) {
+    if (extent(spec, d) != 1 && a.strides[d] != b.strides[d]) {
       return false;
     }
   }
@@ -39,7 +37,7 @@ bool same_address(const KernelSpec& spec, const KernelBuffer& a, const KernelBuf
 
 int own_cost(const KernelSpec& spec, const Instr& instr) {
   if (instr.prim == Prim::kLoad) {
-    int64_t stride = spec.buffers[instr.index].access.strides.back();
+    int64_t stride = spec.buffers[instr.index].strides.back();
     return stride == 1 || stride == 0 ? 1 : kGatherCost;
   }
   return sweep_cost(instr.prim, instr.dtype);
@@ -91,6 +89,19 @@ class StageFinder {
     return reduces(i) || (stores(i) && !is_scalar(i));
   }
 
+  // The loops of extent above one along which it moves.
+  uint8_t loops_of(const Dims& strides) const {
+    size_t loops = rank(spec_);
+    XLA_ASSERT(strides.size() == loops, "a kernel's buffer has ", strides.size(), " strides for ", loops, " loops");
+    uint8_t bits = 0;
+    for (size_t d = 0; d < loops; ++d) {
+      if (strides[d] != 0 && extent(spec_, d) != 1) {
+        bits |= d < spec_.outer.size() ? kOuter : d + 1 < loops ? kMid : kInner;
+      }
+    }
+    return bits;
+  }
+
   uint8_t varies_of(const Instr& instr) const {
     if (is_reduce(instr.prim)) {
       return spec_.form == KernelForm::kRow ? kOuter : kOuter | kInner;
@@ -100,9 +111,9 @@ class StageFinder {
       bits |= stages_.varies[a];
     }
     if (instr.prim == Prim::kLoad || instr.prim == Prim::kStore) {
-      bits |= access_varies(spec_, spec_.buffers[instr.index].access);
+      bits |= loops_of(spec_.buffers[instr.index].strides);
     } else if (instr.prim == Prim::kIota || instr.prim == Prim::kRandomBits) {
-      bits |= access_varies(spec_, spec_.indices[instr.index]);
+      bits |= loops_of(spec_.indices[instr.index]);
     }
     return bits;
   }
@@ -115,7 +126,7 @@ class StageFinder {
       stage_[i] = std::max(stage_[i], stage_[a] + (reduces(a) ? 1 : 0));
       cost += varies(a, kInner) && !reduces(a) ? cost_[a] : 0;
     }
-    cost_[i] = std::min(cost, kMaxCost);
+    cost_[i] = std::min(cost, kMaxSweepCost);
     if (spec_.form == KernelForm::kColumn && stores(i) && !varies(i, kMid)) {
       stage_[i] = 1;
     }
@@ -216,17 +227,6 @@ class StageFinder {
 };
 
 } // namespace
-
-uint8_t access_varies(const KernelSpec& spec, const Access& access) {
-  XLA_ASSERT(access.strides.size() == rank(spec), "a kernel's access has ", access.strides.size(), " strides for ", rank(spec), " loops");
-  uint8_t bits = 0;
-  for (size_t d = 0; d < rank(spec); ++d) {
-    if (access.strides[d] != 0 && extent(spec, d) != 1) {
-      bits |= d < spec.outer.size() ? kOuter : d + 1 < rank(spec) ? kMid : kInner;
-    }
-  }
-  return bits;
-}
 
 Stages find_stages(const KernelSpec& spec) {
   return StageFinder(spec).run();

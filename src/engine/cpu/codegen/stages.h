@@ -36,7 +36,4 @@ struct Stages {
 
 Stages find_stages(const KernelSpec& spec);
 
-// The loops of extent above one along which the access moves.
-uint8_t access_varies(const KernelSpec& spec, const Access& access);
-
 } // namespace torch_xla::cpu

@@ -44,10 +44,6 @@ Value* Vec::f32(double v) const {
   return ConstantFP::get(type(DType::F32), v);
 }
 
-Value* Vec::f64(double v) const {
-  return ConstantFP::get(type(DType::F64), v);
-}
-
 Value* Vec::i32(int64_t v) const {
   return integer(DType::I32, v);
 }

@@ -34,7 +34,6 @@ class Vec {
   }
 
   Value* f32(double v) const;
-  Value* f64(double v) const;
   Value* i32(int64_t v) const;
   Value* number(DType t, double v) const;
   Value* integer(DType t, int64_t v) const;
@@ -65,5 +64,12 @@ class Vec {
   const Isa& isa;
   const int width;
 };
+
+// The constant (ConstantInt, ConstantFP) that x has in all lanes; null if it is none or they differ.
+template <typename C>
+const C* find_splat(Value* x) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(x);
+  return constant ? llvm::dyn_cast_or_null<C>(x->getType()->isVectorTy() ? constant->getSplatValue() : constant) : nullptr;
+}
 
 } // namespace torch_xla::cpu

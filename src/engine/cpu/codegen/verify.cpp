@@ -119,8 +119,7 @@ class Verifier {
     DType t = arg(instr, 0);
     check(!is_binary(p) || arg(instr, 1) == t, "operands of different types");
     check(takes(p, t), "a type that the primitive does not take");
-    bool is_pred = is_compare(p) || p == Prim::kIsFinite || p == Prim::kIsNan;
-    check(instr.dtype == (is_pred ? DType::Bool : t), "a result of another type than the operands'");
+    check(instr.dtype == (gives_bool(p) ? DType::Bool : t), "a result of another type than the operands'");
   }
 
   const KernelSpec& spec_;

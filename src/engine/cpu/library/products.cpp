@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "engine/cpu/cost.h"
+
 namespace at::native {
 // In libtorch_cpu, but in no header that torch installs: result = beta * result + alpha * a b.
 TORCH_API void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta, float alpha);
@@ -14,9 +16,6 @@ TORCH_API void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& res
 
 namespace torch_xla::cpu {
 namespace {
-
-// Multiplications below which a call of oneDNN costs more than it saves: about 50 us.
-constexpr int64_t kMinProducts = int64_t{1} << 22;
 
 bool is_foreign_processor() {
 #if defined(__x86_64__)

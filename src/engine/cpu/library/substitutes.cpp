@@ -1,4 +1,4 @@
-// The table of substitutes.
+// The table of the rows that another kernel computes in place of ATen's, or that are checked before ATen's kernel runs.
 #include "engine/cpu/library/substitutes.h"
 
 #include <ATen/ops/aminmax.h>

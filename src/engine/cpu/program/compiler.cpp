@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/env.h"
+#include "engine/cpu/cost.h"
 #include "engine/cpu/program/cpu_executable.h"
 #include "engine/cpu/schedule/pipeline.h"
 #include "ir/view.h"
@@ -15,7 +16,6 @@ namespace torch_xla::cpu {
 namespace {
 
 constexpr size_t kNamedPrims = 6; // in a kernel's name
-constexpr size_t kKernelsPerThread = 2; // a thread's start costs as much as a small kernel
 
 void print_listing(const KernelSpec& spec) {
   KernelListing listing = list_kernel(spec);

@@ -176,7 +176,7 @@ class Grouping {
   // run over the results and not over what is reduced.
   bool is_column(const Node& node, const Group& group) const {
     const Dims& dims = graph_.type(node.operands[0]).dims;
-    Dims strides = operand_strides(node.operands[0]);
+    const Dims& strides = places_[node.operands[0]].strides;
     int innermost = -1;
     for (size_t d = 0; d < dims.size(); ++d) {
       bool moves = dims[d] > 1 && strides[d] > 0;
@@ -185,11 +185,6 @@ class Grouping {
       }
     }
     return innermost >= 0 && !(group.reduced >> (innermost + group.domain.size() - dims.size()) & 1);
-  }
-
-  Dims operand_strides(ValueId v) const {
-    const Dims& strides = places_[v].strides;
-    return strides.size() == graph_.type(v).dims.size() ? strides : contiguous_strides(graph_.type(v).dims);
   }
 
   // Of the group itself: results of other groups' reductions are loaded as any value.

@@ -216,9 +216,9 @@ class KernelBuilder {
   void fit_loops() {
     std::vector<DomainAccess> all = buffer_access_;
     all.insert(all.end(), index_access_.begin(), index_access_.end());
-    std::vector<Access> fitted = nest_loops(kernel_.spec, step_.domain, step_.reduced, all);
+    std::vector<Dims> fitted = nest_loops(kernel_.spec, step_.domain, step_.reduced, all);
     for (size_t i = 0; i < buffer_access_.size(); ++i) {
-      kernel_.spec.buffers[i].access = std::move(fitted[i]);
+      kernel_.spec.buffers[i].strides = std::move(fitted[i]);
     }
     for (size_t i = buffer_access_.size(); i < all.size(); ++i) {
       kernel_.spec.indices.push_back(std::move(fitted[i]));
@@ -239,8 +239,8 @@ class KernelBuilder {
         continue;
       }
       for (size_t b = 0; b < buffers.size(); ++b) {
-        bool same = item_size(buffers[b].dtype) == item_size(buffers[store.index].dtype) &&
-            buffers[b].access.strides == buffers[store.index].access.strides;
+        bool same =
+            item_size(buffers[b].dtype) == item_size(buffers[store.index].dtype) && buffers[b].strides == buffers[store.index].strides;
         if (!kernel_.operands[b].written && kernel_.operands[b].byte_offset == 0 && same) {
           kernel_.in_place.emplace_back(static_cast<int32_t>(b), store.index);
         }

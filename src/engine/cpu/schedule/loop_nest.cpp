@@ -78,7 +78,7 @@ void split_long_inner(Loops& outer, Loop& inner) {
   if (outer.empty() || units >= kFewUnits || inner.extent < kLongInner) {
     return;
   }
-  for (int64_t parts : {16, 8, 4, 2}) {
+  for (int64_t parts : kInnerParts) {
     if (inner.extent % parts == 0) {
       Loop part{parts, inner.strides};
       inner.extent /= parts;
@@ -91,11 +91,7 @@ void split_long_inner(Loops& outer, Loop& inner) {
   }
 }
 
-// Tiles need no remainder, so the first size that divides the extent is taken. 16 elements of float32 are a cache line; the others follow
-// by how much of their lines they use, and by how many rows of a tile the first-level cache holds.
-constexpr auto kTileRows = {16, 32, 8, 20, 12, 10};
-constexpr auto kTileColumns = {16, 8, 32, 24, 48, 20, 12};
-
+// The first of the sizes that divides the extent; 0: none.
 int64_t find_tile(int64_t extent, std::initializer_list<int> sizes) {
   for (int64_t size : sizes) {
     if (extent % size == 0 && extent > size) {
@@ -145,7 +141,7 @@ void append_loops(Loops& all, const Loops& loops, Dims& extents) {
 } // namespace
 
 // Kept dims outside, reduced ones inside: a row kernel vectorizes over what it reduces, a column kernel over its results.
-std::vector<Access> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses) {
+std::vector<Dims> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses) {
   std::vector<int> by_size(accesses.size());
   std::iota(by_size.begin(), by_size.end(), 0);
   std::stable_sort(by_size.begin(), by_size.end(), [&](int a, int b) {
@@ -177,10 +173,10 @@ std::vector<Access> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t re
   append_loops(all, over, spec.mid);
   spec.inner = inner.extent;
   all.push_back(std::move(inner));
-  std::vector<Access> result(accesses.size());
+  std::vector<Dims> result(accesses.size());
   for (size_t i = 0; i < accesses.size(); ++i) {
     for (const Loop& loop : all) {
-      result[i].strides.push_back(loop.strides[i]);
+      result[i].push_back(loop.strides[i]);
     }
   }
   return result;

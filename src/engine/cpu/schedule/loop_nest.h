@@ -14,7 +14,7 @@ struct DomainAccess {
   bool stored = false; // decides before a load of the same size: scattered stores cost more than gathers
 };
 
-// Sets outer, mid and inner of the spec; returns the accesses in the loops' order, parallel to `accesses`.
-std::vector<Access> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses);
+// Sets outer, mid and inner of the spec; returns the strides by loop, parallel to `accesses`.
+std::vector<Dims> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses);
 
 } // namespace torch_xla::cpu

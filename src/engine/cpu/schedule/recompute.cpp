@@ -6,12 +6,6 @@
 #include "engine/cpu/cost.h"
 
 namespace torch_xla::cpu {
-namespace {
-
-// Trees share values, so that sums over them double from node to node.
-constexpr int kMany = 1000;
-
-} // namespace
 
 Recompute::Recompute(const Graph& graph) {
   items_.reserve(graph.values.size());
@@ -46,8 +40,8 @@ Recompute::Item Recompute::make_pointwise(const Graph& graph, const Node& node) 
     item.loads += from.free ? 0 : from.loads;
     item.cost += from.cost;
   }
-  item.cost = std::min(item.cost, kMany);
-  item.loads = std::min(item.loads, kMany);
+  item.cost = std::min(item.cost, kManyOperations);
+  item.loads = std::min(item.loads, kManyOperations);
   return item;
 }
 

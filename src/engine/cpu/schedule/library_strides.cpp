@@ -1,28 +1,11 @@
-// Memory orders that ATen's kernels return.
+// The layouts of rows as strides.
+#include "engine/cpu/schedule/library_strides.h"
+
 #include <algorithm>
 
-#include "engine/cpu/schedule/layout.h"
 #include "ir/strides.h"
 
 namespace torch_xla::cpu {
-namespace {
-
-bool is_channels_last(const Dims& dims, const Dims& strides) {
-  if (dims.size() != 4 && dims.size() != 5) {
-    return false;
-  }
-  int64_t step = dims[1];
-  for (size_t d = dims.size(); d-- > 2;) {
-    if (dims[d] != 1 && strides[d] != step) {
-      return false;
-    }
-    step *= dims[d];
-  }
-  return (dims[1] == 1 || strides[1] == 1) && (dims[0] == 1 || strides[0] == step);
-}
-
-} // namespace
-
 Dims channels_last_strides(const Dims& dims) {
   Dims strides(dims.size(), 1);
   int64_t step = dims[1];
@@ -52,8 +35,10 @@ Dims predict_library_strides(const Graph& graph, const Node& node, int32_t i, co
     if (v == kNoValue || graph.type(v).dims.size() != dims.size()) {
       return false;
     }
+    const Dims& strides = places[v].strides;
+    bool image = dims.size() == 4 || dims.size() == 5;
     const Dims& from = graph.type(v).dims;
-    return is_channels_last(from, places[v].strides) && !same_strides(from, places[v].strides, contiguous_strides(from));
+    return image && same_strides(from, strides, channels_last_strides(from)) && !same_strides(from, strides, contiguous_strides(from));
   };
   switch (node.op->kernel_layout.value_or(node.op->layout)) {
     case ResultLayout::kAttention:
