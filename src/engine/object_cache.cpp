@@ -1,4 +1,4 @@
-// A file is a header, the key and the object. It is written under another name and renamed.
+// Reads and writes the cache's files: a header, the key and the object. A file is written under another name and renamed.
 #include "engine/object_cache.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// The parts of the module _XLAC, one file per topic.
+// The parts of the module _XLAC, one file per topic. Names of the original's _XLAC stay though nothing here calls them: programs may.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -17,18 +17,14 @@ int index_of_name(const std::string& name) {
   return device.has_index() ? device.index() : current_device();
 }
 
-std::string logical_name(int index) {
-  return "xla:" + std::to_string(index);
-}
-
 std::string hardware_name(int index) {
   return engine().hardware() + ":" + std::to_string(index);
 }
 
-std::vector<std::string> names(std::string (*name)(int)) {
+std::vector<std::string> hardware_names() {
   std::vector<std::string> all;
   for (int index = 0; index < num_devices(); ++index) {
-    all.push_back(name(index));
+    all.push_back(hardware_name(index));
   }
   return all;
 }
@@ -123,10 +119,9 @@ int device_index(const std::string& name) {
 void init_device(py::module_& m) {
   m.def("_xla_num_devices", &num_devices);
   m.def("_xla_check_device", &check_device, py::arg("index"));
-  m.def("_xla_get_default_device", [] { return logical_name(current_device()); });
+  m.def("_xla_get_default_device", [] { return "xla:" + std::to_string(current_device()); });
   m.def("_xla_get_default_device_ordinal", [] { return int{current_device()}; });
-  m.def("_xla_get_devices", [] { return names(&hardware_name); });
-  m.def("_xla_get_logical_devices", [] { return names(&logical_name); });
+  m.def("_xla_get_devices", &hardware_names);
   m.def("_xla_hardware", [] { return engine().hardware(); });
   m.def("_xla_device_attributes", &attributes, py::arg("index"));
   m.def("_xla_current_device", [] { return int{current_device()}; });

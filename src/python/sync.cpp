@@ -69,8 +69,8 @@ void wait_ops(const std::vector<std::string>& devices) {
   }
 }
 
-// Before the interpreter ends: the runs under way may need it for the lines of their errors. A process that ends by an exception needs
-// none of their results.
+// Before the interpreter ends, by which the wait hears Ctrl-C. A process that ends by an exception needs none of the results of the runs
+// under way.
 void finish(bool cancel) {
   const py::gil_scoped_release no_gil;
   Executor::finish(cancel ? std::chrono::seconds(0) : std::chrono::seconds(60));

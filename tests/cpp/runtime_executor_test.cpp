@@ -7,28 +7,12 @@
 #include <thread>
 
 #include "core/errors.h"
+#include "function_program.h"
 #include "runtime/executor.h"
 #include "runtime/wait.h"
 
 namespace torch_xla {
 namespace {
-
-class FunctionProgram : public Executable {
- public:
-  explicit FunctionProgram(std::function<void(RunArgs&)> body) : body_(std::move(body)) {}
-  void run(RunArgs& args) override {
-    body_(args);
-  }
-  int64_t scratch_bytes() const override {
-    return 0;
-  }
-  std::string text() const override {
-    return "function";
-  }
-
- private:
-  std::function<void(RunArgs&)> body_;
-};
 
 const Type kType{DType::F32, {4}};
 

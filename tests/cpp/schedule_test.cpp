@@ -12,6 +12,10 @@
 namespace torch_xla::cpu {
 namespace {
 
+Schedule schedule_of(const Graph& graph, bool fusion = true) {
+  return make_schedule(graph, 0, fusion);
+}
+
 // A product, a normalization of its rows, a product of some of these, which is written into a parameter, and a reduction of it.
 class ScheduleTest : public ::testing::Test {
  protected:
@@ -29,7 +33,7 @@ class ScheduleTest : public ::testing::Test {
     ValueId updated = builder_.view_update(cache_, product, {16, 1}, {16, 1}, 32);
     Ex doubled = ex(x_) * 2.0;
     graph_.outputs = {updated, ex(product).unary(Prim::kTanh).reduce(Prim::kReduceMax, {1}).id(), doubled.id()};
-    s_ = make_schedule(graph_, 0, true);
+    s_ = schedule_of(graph_);
   }
 
   Ex ex(ValueId v) {
@@ -81,9 +85,9 @@ class ScheduleTest : public ::testing::Test {
     return static_cast<int32_t>(found - operands.begin());
   }
 
-  void expect_fault(void (*verify)(const Schedule&), const std::string& message) const {
+  void expect_fault(void (*verify)(const Schedule&, const char* stage), const std::string& message) const {
     try {
-      verify(s_);
+      verify(s_, "stage");
       ADD_FAILURE() << "no fault was found";
     } catch (const InternalError& e) {
       EXPECT_NE(std::string(e.what()).find(message), std::string::npos) << e.what();
@@ -98,9 +102,9 @@ class ScheduleTest : public ::testing::Test {
 
 TEST_F(ScheduleTest, RightOnesPass) {
   for (bool fusion : {true, false}) {
-    s_ = make_schedule(graph_, 0, fusion);
-    for (auto verify : {verify_layout, verify_groups, verify_steps, verify_kernels, verify_memory}) {
-      EXPECT_NO_THROW(verify(s_)) << schedule_text(s_);
+    s_ = schedule_of(graph_, fusion);
+    for (auto verify : {verify_layout, verify_groups, verify_steps, verify_kernels, verify_accesses, verify_memory}) {
+      EXPECT_NO_THROW(verify(s_, "stage")) << schedule_text(s_);
     }
   }
 }
@@ -108,7 +112,7 @@ TEST_F(ScheduleTest, RightOnesPass) {
 TEST_F(ScheduleTest, TextTellsMemoriesAndSteps) {
   std::string text = schedule_text(s_);
   for (const char* part :
-       {"scratch ", "memory 2: parameter 2, 1024 bytes", "in place of memory 2 where that is donated", "step 0: aten::mm of %"}) {
+       {"arena of ", "memory 2: parameter 2, 1024 bytes", "in place of memory 2 where that is donated", "step 0: aten::mm of %"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }
@@ -117,12 +121,12 @@ TEST_F(ScheduleTest, TextTellsMemoriesAndSteps) {
 
 TEST_F(ScheduleTest, PlaceOutOfBounds) {
   s_.laid_out.places[view()].offset += 16;
-  expect_fault(verify_layout, str("layout, %", view(), ": lies at 80 to 144 of its root"));
+  expect_fault(verify_layout, str("schedule, stage, %", view(), ": lies at 80 to 144 of its root"));
 }
 
 TEST_F(ScheduleTest, ViewOutsideOfItsRoot) {
   s_.laid_out.places[view()].root = weight_;
-  expect_fault(verify_layout, str("layout, %", view(), ": lies in %", weight_, ", its operand in %", normal()));
+  expect_fault(verify_layout, str("schedule, stage, %", view(), ": lies in %", weight_, ", its operand in %", normal()));
 }
 
 TEST_F(ScheduleTest, ViewElsewhereInItsRoot) {
@@ -174,8 +178,61 @@ TEST_F(ScheduleTest, FormThatIsNotThatOfTheReductions) {
 
 TEST_F(ScheduleTest, WrongStride) {
   BuiltKernel& kernel = s_.kernels[row_step()];
-  kernel.spec.buffers.back().access.strides[0] = 8;
+  kernel.spec.buffers.back().strides[0] = 8;
   expect_fault(verify_kernels, str("does not walk over %", normal(), " as it lies in memory"));
+}
+
+// As many elements over as long a span, but each of another row.
+TEST_F(ScheduleTest, SwappedStrides) {
+  BuiltKernel& kernel = s_.kernels[row_step()];
+  for (ValueId v : {rows(), normal()}) {
+    Dims& strides = kernel.spec.buffers[buffer_of(v)].strides;
+    ASSERT_EQ(strides, (Dims{16, 1}));
+    strides = {1, 8};
+  }
+  expect_fault(verify_kernels, str("does not walk over %", rows(), " as it lies in memory"));
+}
+
+// Each buffer alone is walked over as a whole, but elements of other rows come together.
+TEST(ScheduleKernels, TransposedOperand) {
+  Graph graph;
+  Builder builder{graph};
+  ValueId x = graph.add_parameter({DType::F32, {8, 16}});
+  ValueId y = graph.add_parameter({DType::F32, {16, 8}});
+  ValueId turned = builder.permute(y, {1, 0});
+  graph.outputs = {builder.binary(Prim::kAdd, x, turned)};
+  Schedule s = schedule_of(graph);
+  KernelBuffer& buffer = s.kernels.at(0).spec.buffers[1];
+  ASSERT_EQ(buffer.strides, (Dims{1, 8}));
+  EXPECT_NO_THROW(verify_kernels(s, "stage"));
+  buffer.strides = {16, 1};
+  EXPECT_THROW(verify_kernels(s, "stage"), InternalError);
+}
+
+// A long loop is cut for the threads and a transposing one is tiled: both meet the elements that their values have.
+TEST(ScheduleKernels, SplitAndTiledLoops) {
+  for (const Dims& dims : {Dims{3, 65536}, Dims{64, 1024}}) {
+    Graph graph;
+    Builder builder{graph};
+    ValueId x = graph.add_parameter({DType::F32, dims});
+    ValueId y = graph.add_parameter({DType::F32, {dims[1], dims[0]}});
+    ValueId turned = dims[0] == 3 ? builder.broadcast(builder.iota({3, 1}, 0, DType::F32), dims) : builder.permute(y, {1, 0});
+    graph.outputs = {builder.binary(Prim::kAdd, x, turned)};
+    Schedule s = schedule_of(graph);
+    EXPECT_GT(s.kernels.at(0).spec.outer.size(), 1u) << s.kernels[0].spec.text();
+    EXPECT_NO_THROW(verify_kernels(s, "stage")) << s.kernels[0].spec.text();
+  }
+}
+
+TEST(ScheduleKernels, IndexOfAnotherDim) {
+  Graph graph;
+  Builder builder{graph};
+  ValueId x = graph.add_parameter({DType::I64, {8, 16}});
+  graph.outputs = {builder.binary(Prim::kAdd, x, builder.iota({8, 16}, 0, DType::I64))};
+  Schedule s = schedule_of(graph);
+  EXPECT_NO_THROW(verify_kernels(s, "stage"));
+  s.kernels.at(0).spec.indices.at(0) = {0, 1};
+  EXPECT_THROW(verify_kernels(s, "stage"), InternalError);
 }
 
 TEST_F(ScheduleTest, AccessBeyondTheBuffer) {
@@ -198,6 +255,56 @@ TEST_F(ScheduleTest, InPlaceInAnEarlySweep) {
   Instr& store = kernel.spec.body.back();
   store.args = {0}; // what was loaded, before any reduction
   expect_fault(verify_kernels, str("%", normal(), " is in place of %", rows(), ", which a later sweep may read"));
+}
+
+// ---- Accesses: faults that the memory plan is made from, so that its own rules hold ----
+
+TEST_F(ScheduleTest, CallThatIsTakenForInfallible) {
+  s_ = schedule_of(graph_, /*fusion=*/false);
+  size_t call = last_product_step();
+  ASSERT_TRUE(s_.accesses[call].can_fail);
+  for (StepAccess& access : s_.accesses) {
+    access.can_fail = false;
+  }
+  s_.plan = plan_memory(s_.laid_out, s_.accesses);
+  EXPECT_NO_THROW(verify_memory(s_, "stage"));
+  expect_fault(verify_accesses, "can fail, but is planned otherwise");
+}
+
+TEST_F(ScheduleTest, CallWhoseMemoryIsNotItsOwn) {
+  s_ = schedule_of(graph_, /*fusion=*/false);
+  for (StepAccess& access : s_.accesses) {
+    access.adopts = false;
+  }
+  s_.plan = plan_memory(s_.laid_out, s_.accesses);
+  EXPECT_NO_THROW(verify_memory(s_, "stage"));
+  expect_fault(verify_accesses, "gets its memory from ATen, but is planned otherwise");
+}
+
+TEST_F(ScheduleTest, WriteThatIsNotSaid) {
+  s_.accesses[row_step()].writes.clear();
+  expect_fault(verify_accesses, str("step ", row_step(), ": writes other values than its nodes do: %", normal()));
+}
+
+TEST_F(ScheduleTest, ReadThatIsNotSaid) {
+  std::erase(s_.accesses[row_step()].reads, scale_);
+  expect_fault(verify_accesses, str("step ", row_step(), ": reads other values than its nodes do: %", scale_));
+}
+
+TEST_F(ScheduleTest, UpdateThatIsTakenForAWholeWrite) {
+  size_t update = find_step([](const Step& step) { return step.kind == StepKind::kUpdate; });
+  s_.accesses[update].is_update = false;
+  expect_fault(verify_accesses, "writes a part, but is planned otherwise");
+}
+
+TEST_F(ScheduleTest, ErrorsNameTheStage) {
+  try {
+    s_.accesses.clear();
+    verify_accesses(s_, "accesses");
+    ADD_FAILURE() << "no fault was found";
+  } catch (const InternalError& e) {
+    EXPECT_NE(std::string(e.what()).find("schedule, accesses: 0 accesses for"), std::string::npos) << e.what();
+  }
 }
 
 // ---- Memory plan ----
@@ -266,7 +373,7 @@ TEST_F(ScheduleTest, DiesTooEarly) {
 TEST_F(ScheduleTest, OutputWithoutABlock) {
   ValueId output = s_.laid_out.graph.outputs[1];
   memory(output).home = Memory::Home::kArena;
-  expect_fault(verify_memory, str("output %", output, " lies in scratch memory"));
+  expect_fault(verify_memory, str("output %", output, " lies in the arena"));
 }
 
 TEST_F(ScheduleTest, NotTaken) {

@@ -8,6 +8,7 @@
 #include "core/errors.h"
 #include "engine/cpu/memory/pool.h"
 #include "engine/engine.h"
+#include "function_program.h"
 #include "ir/builder.h"
 #include "runtime/executor.h"
 #include "runtime/wait.h"
@@ -107,27 +108,13 @@ TEST(SeveralDevices, PoolsKeepTheirBlocks) {
 }
 
 // ---- Executors ----
-class FunctionProgram final : public Executable {
- public:
-  explicit FunctionProgram(std::function<void(RunArgs&)> body) : body_(std::move(body)) {}
-  void run(RunArgs& args) override {
-    body_(args);
-    args.outputs = {nullptr};
-  }
-  int64_t scratch_bytes() const override {
-    return 0;
-  }
-  std::string text() const override {
-    return "function";
-  }
-
- private:
-  std::function<void(RunArgs&)> body_;
-};
 
 BufferRef enqueue(int device, std::function<void(RunArgs&)> body) {
   Run run;
-  run.executable = std::make_shared<FunctionProgram>(std::move(body));
+  run.executable = std::make_shared<FunctionProgram>([body = std::move(body)](RunArgs& args) {
+    body(args);
+    args.outputs = {nullptr};
+  });
   run.outputs = {std::make_shared<Buffer>(kType, Dims())};
   BufferRef output = run.outputs[0];
   Executor::get(device).enqueue(std::move(run));

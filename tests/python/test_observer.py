@@ -112,7 +112,9 @@ def test_passes_lie_within_the_compile(device, events):
 
 def test_the_stages_of_the_schedule_are_passes_too(device, events):
     passes = of_phase(events(train(device, 21)), "pass")
-    assert {"layout", "group", "fuse", "build kernels", "plan memory"} <= {event["name"] for event in passes}
+    assert {"layout", "grouping", "fusing", "kernel building", "accesses", "memory plan"} <= {
+        event["name"] for event in passes
+    }
 
 
 def test_transfers_tell_bytes(device, events):

@@ -8,63 +8,63 @@
 namespace torch_xla::cpu {
 namespace {
 
-struct Input {
-  const Graph& graph;
-  bool fusion;
-};
-
-void run_layout(Schedule& s, const Input& in) {
-  s.laid_out = lay_out(in.graph);
+void run_layout(Schedule& s, const Graph& graph) {
+  s.laid_out = lay_out(graph);
   if (env::debug_level() >= 3) {
     env::debug_print("graph after layout", print_graph(s.laid_out.graph));
   }
 }
 
-void run_grouping(Schedule& s, const Input& in) {
+void run_grouping(Schedule& s, const Graph& /*graph*/) {
   s.recompute = Recompute(s.laid_out.graph);
-  s.groups = group_nodes(s.laid_out, s.recompute, in.fusion);
+  s.groups = group_nodes(s.laid_out, s.recompute, s.fusion);
 }
 
-void run_fusing(Schedule& s, const Input& in) {
-  s.steps = fuse(s.laid_out, s.recompute, s.groups, in.fusion);
+void run_fusing(Schedule& s, const Graph& /*graph*/) {
+  s.steps = fuse(s.laid_out, s.recompute, s.groups, s.fusion);
 }
 
-void run_kernel_building(Schedule& s, const Input& /*in*/) {
+void run_kernel_building(Schedule& s, const Graph& /*graph*/) {
   for (const Step& step : s.steps) {
     s.kernels.push_back(step.kind == StepKind::kKernel ? build_kernel(s.laid_out, step) : BuiltKernel());
   }
 }
 
-void run_memory_planning(Schedule& s, const Input& in) {
-  s.accesses = find_accesses(s.laid_out, s.steps, s.kernels, in.fusion);
+void run_accesses(Schedule& s, const Graph& /*graph*/) {
+  s.accesses = find_accesses(s.laid_out, s.steps, s.kernels, s.fusion);
+}
+
+void run_memory_plan(Schedule& s, const Graph& /*graph*/) {
   s.plan = plan_memory(s.laid_out, s.accesses);
 }
 
 // In their order: each decides on what is left open by those before it, and takes nothing back.
 struct Stage {
-  const char* name;
-  void (*run)(Schedule& schedule, const Input& in);
-  void (*verify)(const Schedule& schedule);
+  const char* name; // for observers and in the verifiers' errors
+  void (*run)(Schedule& schedule, const Graph& graph);
+  void (*verify)(const Schedule& schedule, const char* stage);
 };
 constexpr Stage kStages[] = {
     {"layout", run_layout, verify_layout},
-    {"group", run_grouping, verify_groups},
-    {"fuse", run_fusing, verify_steps},
-    {"build kernels", run_kernel_building, verify_kernels},
-    {"plan memory", run_memory_planning, verify_memory},
+    {"grouping", run_grouping, verify_groups},
+    {"fusing", run_fusing, verify_steps},
+    {"kernel building", run_kernel_building, verify_kernels},
+    {"accesses", run_accesses, verify_accesses},
+    {"memory plan", run_memory_plan, verify_memory},
 };
 
 } // namespace
 
 Schedule make_schedule(const Graph& graph, int device, bool fusion) {
   Schedule schedule;
+  schedule.fusion = fusion;
   for (const Stage& stage : kStages) {
     {
       observer::Span span(observer::Phase::kPass, device, stage.name);
-      stage.run(schedule, {graph, fusion});
+      stage.run(schedule, graph);
     }
     if (env::verify()) {
-      stage.verify(schedule);
+      stage.verify(schedule, stage.name);
     }
   }
   return schedule;

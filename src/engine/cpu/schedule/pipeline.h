@@ -14,12 +14,13 @@ namespace torch_xla::cpu {
 
 // What each stage adds, in their order. Value ids are those of laid_out.graph.
 struct Schedule {
+  bool fusion = true; // as make_schedule got it
   LaidOutGraph laid_out;
   Recompute recompute; // asked by grouping and fusing
   Groups groups;
   std::vector<Step> steps; // in the order in which they run
   std::vector<BuiltKernel> kernels; // parallel to steps; empty for those that are no kernel
-  std::vector<StepAccess> accesses; // parallel to steps
+  std::vector<StepAccess> accesses; // parallel to steps; what the memory plan is made from
   MemoryPlan plan;
 };
 

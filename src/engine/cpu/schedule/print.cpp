@@ -11,7 +11,7 @@ class Printer {
   explicit Printer(const Schedule& schedule) : s_(schedule), graph_(schedule.laid_out.graph) {}
 
   std::string run() {
-    out_ << "scratch " << s_.plan.arena_bytes << " bytes\n";
+    out_ << "arena of " << s_.plan.arena_bytes << " bytes\n";
     find_held();
     for (size_t m = 0; m < s_.plan.memories.size(); ++m) {
       print_memory(m);
@@ -64,7 +64,7 @@ class Printer {
         out_ << "parameter " << memory.parameter;
         break;
       case Memory::Home::kArena:
-        out_ << "scratch at " << memory.offset;
+        out_ << "arena at " << memory.offset;
         break;
       case Memory::Home::kBlock:
         out_ << "a block";

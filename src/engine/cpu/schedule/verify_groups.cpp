@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "engine/cpu/cost.h"
-#include "engine/cpu/schedule/rules.h"
+#include "engine/cpu/schedule/verifier.h"
 #include "engine/cpu/schedule/verify.h"
 
 namespace torch_xla::cpu {
@@ -25,10 +25,10 @@ const Dims& loop_dims(const Graph& graph, const Node& node) {
 
 // ---- Groups ----
 
-class GroupVerifier : private Rules {
+class GroupVerifier : private Verifier {
  public:
-  explicit GroupVerifier(const Schedule& schedule)
-      : Rules("grouping", schedule), groups_(schedule.groups), seen_(graph_.values.size()), after_reduce_(graph_.values.size()) {}
+  GroupVerifier(const Schedule& schedule, const char* stage)
+      : Verifier(stage, schedule), groups_(schedule.groups), seen_(graph_.values.size()), after_reduce_(graph_.values.size()) {}
 
   void run() {
     check(groups_.of_value.size() == graph_.values.size(), groups_.of_value.size(), " groups for ", graph_.values.size(), " values");
@@ -111,10 +111,10 @@ class GroupVerifier : private Rules {
 
 // ---- Steps ----
 
-class StepVerifier : private Rules {
+class StepVerifier : private Verifier {
  public:
-  explicit StepVerifier(const Schedule& schedule)
-      : Rules("fusing", schedule), stored_(graph_.values.size()), body_of_(graph_.values.size(), -1) {}
+  StepVerifier(const Schedule& schedule, const char* stage)
+      : Verifier(stage, schedule), stored_(graph_.values.size()), body_of_(graph_.values.size(), -1) {}
 
   void run() {
     for (ValueId v : graph_.parameters) {
@@ -201,12 +201,12 @@ class StepVerifier : private Rules {
 
 } // namespace
 
-void verify_groups(const Schedule& schedule) {
-  GroupVerifier(schedule).run();
+void verify_groups(const Schedule& schedule, const char* stage) {
+  GroupVerifier(schedule, stage).run();
 }
 
-void verify_steps(const Schedule& schedule) {
-  StepVerifier(schedule).run();
+void verify_steps(const Schedule& schedule, const char* stage) {
+  StepVerifier(schedule, stage).run();
 }
 
 } // namespace torch_xla::cpu

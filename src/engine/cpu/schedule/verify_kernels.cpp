@@ -1,24 +1,68 @@
-// The rules of kernels: loops cover the domain, accesses are the values of the step and stay inside their memory.
+// The rules of kernels: loops cover the domain, buffers are the values of the step and stay inside their memory.
 #include <algorithm>
+#include <iterator>
+#include <span>
 
-#include "engine/cpu/schedule/rules.h"
+#include "engine/cpu/schedule/verifier.h"
 #include "engine/cpu/schedule/verify.h"
 
 namespace torch_xla::cpu {
 namespace {
 
-// Elements that the dims with a stride walk over.
-int64_t count_walked(const Dims& extents, const Dims& strides) {
-  int64_t count = 1;
+// The addresses that the iterations of some loops meet together, one of each operand, in a form that is the same however the loops are
+// ordered, merged and split. A loop of n iterations with the strides s meets 0, s, ..., (n-1)s, which as powers of x is the series
+// (1 - x^(ns)) / (1 - x^s); several loops meet the product of theirs, in which equal factors above and below the line cancel out.
+struct Addresses {
+  using Factors = std::vector<std::vector<int64_t>>; // exponents by operand; sorted
+  Factors above;
+  Factors below;
+  bool operator==(const Addresses&) const = default;
+};
+
+// Of the loops d with chosen[d]. `strides` are by operand.
+Addresses find_addresses(const Dims& extents, const std::vector<bool>& chosen, std::span<const Dims> strides) {
+  Addresses::Factors above;
+  Addresses::Factors below;
   for (size_t d = 0; d < extents.size(); ++d) {
-    count *= strides[d] ? extents[d] : 1;
+    if (chosen[d] && extents[d] != 1) {
+      std::vector<int64_t>& end = above.emplace_back();
+      std::vector<int64_t>& step = below.emplace_back();
+      for (const Dims& of_operand : strides) {
+        end.push_back(of_operand[d] * extents[d]);
+        step.push_back(of_operand[d]);
+      }
+    }
   }
-  return count;
+  std::sort(above.begin(), above.end());
+  std::sort(below.begin(), below.end());
+  Addresses left;
+  std::set_difference(above.begin(), above.end(), below.begin(), below.end(), std::back_inserter(left.above));
+  std::set_difference(below.begin(), below.end(), above.begin(), above.end(), std::back_inserter(left.below));
+  return left;
 }
 
-class KernelVerifier : private Rules {
+// Extents of the loops or of the domain, which of them are reduced, and the strides of the kernel's buffers and indices on them.
+struct Nest {
+  Dims extents;
+  std::vector<bool> reduced;
+  std::vector<Dims> strides;
+};
+
+// Whether the first `count` buffers and indices meet the same elements in both, reduced ones for one result together.
+bool meet_the_same(const Nest& a, const Nest& b, size_t count) {
+  auto addresses = [count](const Nest& nest, bool reduced) {
+    std::vector<bool> chosen = nest.reduced;
+    if (!reduced) {
+      chosen.flip();
+    }
+    return find_addresses(nest.extents, chosen, std::span(nest.strides).first(count));
+  };
+  return addresses(a, false) == addresses(b, false) && addresses(a, true) == addresses(b, true);
+}
+
+class KernelVerifier : private Verifier {
  public:
-  explicit KernelVerifier(const Schedule& schedule) : Rules("kernel building", schedule) {}
+  KernelVerifier(const Schedule& schedule, const char* stage) : Verifier(stage, schedule) {}
 
   void run() {
     check(s_.kernels.size() == s_.steps.size(), s_.kernels.size(), " kernels for ", s_.steps.size(), " steps");
@@ -39,6 +83,7 @@ class KernelVerifier : private Rules {
     for (size_t i = 0; i < kernel.operands.size(); ++i) {
       check_operand(kernel.operands[i], spec.buffers[i]);
     }
+    check_walk(step, kernel);
     check_stores(step, kernel);
     check_body(kernel);
     check_scalars(kernel);
@@ -64,22 +109,84 @@ class KernelVerifier : private Rules {
     check(is_empty_ || row * rows == num_elements(step.domain), "reduces ", row, " elements where there are ", rows, " results");
   }
 
-  // Loops are split, merged and sorted dims: the number of elements and the distance from the first to the last are what is left of a
-  // value.
   void check_operand(const KernelOperand& operand, const KernelBuffer& buffer) const {
     ValueId v = operand.value;
     const Type& type = graph_.type(v);
-    const Dims& strides = buffer.access.strides;
+    const Dims& strides = buffer.strides;
     auto item = static_cast<int64_t>(item_size(type.dtype));
     check(operand.root == root(v), "%", v, " is addressed in %", operand.root, ", which is not its root");
-    check(buffer.dtype == type.dtype && buffer.access.offset == 0, "%", v, " is accessed as another type or at an offset of its own");
+    check(buffer.dtype == type.dtype, "%", v, " is accessed as another type");
     check(strides.size() == loops_.size(), strides.size(), " strides of %", v, " for ", loops_.size(), " loops");
     int64_t end = operand.byte_offset + span_elements(loops_, strides) * item;
     bool inside = is_empty_ || (operand.byte_offset >= 0 && end <= bytes(operand.root));
     check(inside, "accesses %", v, " up to byte ", end, " of %", operand.root, ", which has ", bytes(operand.root));
-    bool whole = count_walked(loops_, strides) == count_walked(type.dims, places_[v].strides) && span_elements(loops_, strides) == span(v);
-    check(is_empty_ || whole, "does not walk over %", v, " as it lies in memory");
     check(operand.byte_offset == places_[v].offset * item, "%", v, " does not begin at byte ", operand.byte_offset);
+  }
+
+  // The loops meet the elements that belong together, as the domain has them.
+  void check_walk(const Step& step, const BuiltKernel& kernel) const {
+    Nest loops{loops_, reduced_loops(kernel.spec), {}};
+    Nest domain{step.domain, {}, {}};
+    for (size_t d = 0; d < step.domain.size(); ++d) {
+      domain.reduced.push_back(step.reduced >> d & 1);
+    }
+    for (size_t i = 0; i < kernel.operands.size(); ++i) {
+      ValueId v = kernel.operands[i].value;
+      loops.strides.push_back(kernel.spec.buffers[i].strides);
+      domain.strides.push_back(on_domain(step, graph_.type(v).dims, places_[v].strides));
+    }
+    add_indices(step, kernel.spec, loops, domain);
+    size_t count = loops.strides.size();
+    if (is_empty_ || meet_the_same(loops, domain, count)) {
+      return;
+    }
+    for (count = 1; meet_the_same(loops, domain, count);) {
+      ++count;
+    }
+    check(count > kernel.operands.size(), "does not walk over %", kernel.operands[count - 1].value, " as it lies in memory");
+    check(false, "index ", count - 1 - kernel.operands.size(), " does not count its value's elements");
+  }
+
+  // By loop: the kernel reduces over it.
+  std::vector<bool> reduced_loops(const KernelSpec& spec) const {
+    std::vector<bool> reduced(loops_.size());
+    for (size_t i = spec.outer.size(); i < loops_.size(); ++i) {
+      reduced[i] = i + 1 < loops_.size() || spec.form == KernelForm::kRow;
+    }
+    return reduced;
+  }
+
+  // 0 where the value does not move.
+  static Dims on_domain(const Step& step, const Dims& dims, const Dims& strides) {
+    Dims result(step.domain.size(), 0);
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d] != 1) {
+        result[d + step.domain.size() - dims.size()] = strides[d];
+      }
+    }
+    return result;
+  }
+
+  // What the body's nodes count: elements in row-major order, or the index along one dim.
+  void add_indices(const Step& step, const KernelSpec& spec, Nest& loops, Nest& domain) const {
+    size_t found = 0;
+    for (ValueId v : step.body) {
+      const Node& node = *graph_.find_producer(v);
+      Prim prim = node.op->prim;
+      if (prim != Prim::kIota && prim != Prim::kRandomBits) {
+        continue;
+      }
+      check(found < spec.indices.size() && spec.indices[found].size() == loops_.size(), "index ", found, " of %", v, " is not by loop");
+      const Dims& dims = graph_.type(v).dims;
+      Dims strides = contiguous_strides(dims);
+      if (int64_t along = prim == Prim::kIota ? std::get<int64_t>(node.attrs.at(0)) : -1; along >= 0) {
+        strides = Dims(dims.size(), 0);
+        strides[static_cast<size_t>(along)] = 1;
+      }
+      loops.strides.push_back(spec.indices[found++]);
+      domain.strides.push_back(on_domain(step, dims, strides));
+    }
+    check(found == spec.indices.size(), spec.indices.size(), " indices for ", found, " values");
   }
 
   void check_stores(const Step& step, const BuiltKernel& kernel) const {
@@ -137,8 +244,7 @@ class KernelVerifier : private Rules {
       check(!from.written && to.written, "an in-place pair is not a load and a store");
       const KernelBuffer& load = kernel.spec.buffers[static_cast<size_t>(loaded)];
       const KernelBuffer& store = kernel.spec.buffers[static_cast<size_t>(stored)];
-      bool same = load.access.strides == store.access.strides && from.byte_offset == to.byte_offset &&
-          item_size(load.dtype) == item_size(store.dtype);
+      bool same = load.strides == store.strides && from.byte_offset == to.byte_offset && item_size(load.dtype) == item_size(store.dtype);
       check(same, "%", to.value, " is in place of %", from.value, " at other addresses");
       check(last[static_cast<size_t>(stored)], "%", to.value, " is in place of %", from.value, ", which a later sweep may read");
     }
@@ -163,8 +269,8 @@ class KernelVerifier : private Rules {
 
 } // namespace
 
-void verify_kernels(const Schedule& schedule) {
-  KernelVerifier(schedule).run();
+void verify_kernels(const Schedule& schedule, const char* stage) {
+  KernelVerifier(schedule, stage).run();
 }
 
 } // namespace torch_xla::cpu

@@ -1,16 +1,16 @@
 // The rules of a layout: every value lies in its root, where the nodes say and the kernels of library calls can read it.
 #include <algorithm>
 
-#include "engine/cpu/schedule/rules.h"
+#include "engine/cpu/schedule/verifier.h"
 #include "engine/cpu/schedule/verify.h"
 #include "ir/view.h"
 
 namespace torch_xla::cpu {
 namespace {
 
-class LayoutVerifier : private Rules {
+class LayoutVerifier : private Verifier {
  public:
-  explicit LayoutVerifier(const Schedule& schedule) : Rules("layout", schedule) {}
+  LayoutVerifier(const Schedule& schedule, const char* stage) : Verifier(stage, schedule) {}
 
   void run() {
     verify_graph(graph_);
@@ -124,8 +124,8 @@ class LayoutVerifier : private Rules {
 
 } // namespace
 
-void verify_layout(const Schedule& schedule) {
-  LayoutVerifier(schedule).run();
+void verify_layout(const Schedule& schedule, const char* stage) {
+  LayoutVerifier(schedule, stage).run();
 }
 
 } // namespace torch_xla::cpu

@@ -3,16 +3,16 @@
 #include <map>
 #include <numeric>
 
-#include "engine/cpu/schedule/rules.h"
+#include "engine/cpu/schedule/verifier.h"
 #include "engine/cpu/schedule/verify.h"
 
 namespace torch_xla::cpu {
 namespace {
 
-class MemoryVerifier : private Rules {
+class MemoryVerifier : private Verifier {
  public:
-  explicit MemoryVerifier(const Schedule& schedule)
-      : Rules("memory plan", schedule),
+  MemoryVerifier(const Schedule& schedule, const char* stage)
+      : Verifier(stage, schedule),
         plan_(schedule.plan),
         holds_(plan_.memories.size(), kNoValue),
         last_write_(plan_.memories.size(), -1),
@@ -158,7 +158,7 @@ class MemoryVerifier : private Rules {
       int32_t m = plan_.memory_of[root(v)];
       check(m >= 0 && holds_[m] == root(v), "output %", v, " is lost");
       check(memory(m).is_output && memory(m).last == static_cast<int32_t>(steps()), "memory ", m, " of output %", v, " ends with the run");
-      check(memory(m).home != Memory::Home::kArena, "output %", v, " lies in scratch memory");
+      check(memory(m).home != Memory::Home::kArena, "output %", v, " lies in the arena");
     }
   }
 
@@ -271,8 +271,8 @@ class MemoryVerifier : private Rules {
 
 } // namespace
 
-void verify_memory(const Schedule& schedule) {
-  MemoryVerifier(schedule).run();
+void verify_memory(const Schedule& schedule, const char* stage) {
+  MemoryVerifier(schedule, stage).run();
 }
 
 } // namespace torch_xla::cpu

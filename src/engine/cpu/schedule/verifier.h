@@ -9,9 +9,9 @@
 
 namespace torch_xla::cpu {
 
-class Rules {
+class Verifier {
  protected:
-  Rules(const char* stage, const Schedule& schedule)
+  Verifier(const char* stage, const Schedule& schedule)
       : s_(schedule), graph_(schedule.laid_out.graph), places_(schedule.laid_out.places), stage_(stage) {}
 
   template <typename... Args>

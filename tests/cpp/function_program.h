@@ -1,0 +1,29 @@
+// Programs that are a function of the test, for the tests of the executors.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/executor.h"
+
+namespace torch_xla {
+
+class FunctionProgram : public Executable {
+ public:
+  explicit FunctionProgram(std::function<void(RunArgs&)> body) : body_(std::move(body)) {}
+  void run(RunArgs& args) override {
+    body_(args);
+  }
+  int64_t scratch_bytes() const override {
+    return 0;
+  }
+  std::string text() const override {
+    return "function";
+  }
+
+ private:
+  std::function<void(RunArgs&)> body_;
+};
+
+} // namespace torch_xla
