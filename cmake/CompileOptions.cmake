@@ -14,7 +14,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     xla_options INTERFACE -Wno-maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow -Wno-error=restrict
                           -Wno-error=free-nonheap-object)
 endif()
-target_include_directories(xla_options INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_include_directories(xla_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_link_options(xla_options INTERFACE -Wl,--gc-sections -Wl,--as-needed)
 if(TORCH_XLA_SANITIZER)
   target_compile_options(xla_options INTERFACE -O1 -fsanitize=${TORCH_XLA_SANITIZER} -fno-omit-frame-pointer)

@@ -15,12 +15,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A folder of src/ may include itself and what stands before it. distributed stands beside device and may use it.
-ORDER = ["core", "ir", "ops", "passes", "stablehlo", "engine", "runtime", "tensor", "device", "distributed", "python"]
+# A folder of src/ may include itself and what stands before it.
+ORDER = ["core", "ir", "ops", "passes", "stablehlo", "engine", "runtime", "tensor", "device", "python"]
 
 # Who may include headers of ATen, c10 and torch; LLVM; Python and pybind11.
 TORCH_ALLOWED = re.compile(
-    r"src/(tensor|device|distributed|python)/|src/engine/cpu/(library/|program/cpu_executable\.cpp)|include/|tests/|bench/"
+    r"src/(tensor|device|python)/|src/engine/cpu/(library/|program/cpu_executable\.cpp)|tests/|bench/"
 )
 LLVM_ALLOWED = re.compile(r"src/engine/cpu/codegen/")
 PYTHON_ALLOWED = re.compile(r"src/python/")
@@ -35,7 +35,7 @@ FORBIDDEN = {"torch/extension.h", "torch/torch.h", "torch/all.h"}
 DECLARATION = re.compile(r"^(?!using |typedef |return )\w[\w:<>,&* ]*[ &*]\w+\([^;{}]*\)[^;{}()]*;", re.MULTILINE)
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')
 CPP_SUFFIXES = {".cpp", ".h"}
-SOURCE_FOLDERS = ["src", "include", "tests", "torch_xla", "torch_xla_py", "examples", "tools", "bench"]
+SOURCE_FOLDERS = ["src", "tests", "torch_xla", "torch_xla_py", "examples", "tools", "bench"]
 
 
 def source_files() -> Iterator[Path]:
@@ -66,7 +66,7 @@ def include_problem(name: str, header: str) -> str | None:
     if PYTHON_HEADER.match(header):
         return None if PYTHON_ALLOWED.match(name) else f"{header}: only src/python sees Python"
     if TORCH_HEADER.match(header):
-        may = "tensor, device, distributed, python and engine/cpu/{library/,program/cpu_executable.cpp}"
+        may = "tensor, device, python and engine/cpu/{library/,program/cpu_executable.cpp}"
         return None if TORCH_ALLOWED.match(name) else f"{header}: only {may} see torch"
     if LLVM_HEADER.match(header):
         return None if LLVM_ALLOWED.match(name) else f"{header}: only engine/cpu/codegen sees LLVM"

@@ -5,6 +5,7 @@ Prints each offender as file:line and exits with 1 if there is one.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,13 @@ FOLDERS = ["src", "torch_xla", "tools"]
 FILE_LINES = 350
 FUNCTION_LINES = 50
 
+# In C++: what may hold braces that are none, lines of the preprocessor, and macros that go over several of them.
+LITERAL = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'', re.DOTALL
+)
+DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+MACRO = re.compile(r"^[ \t]*#[ \t]*define\b(?:[^\n]*\\\n)+[^\n]*", re.MULTILINE)
+
 
 def python_functions(text: str) -> Iterator[tuple[int, int]]:
     """The first and the last line of each function."""
@@ -22,15 +30,37 @@ def python_functions(text: str) -> Iterator[tuple[int, int]]:
             yield node.lineno, node.end_lineno
 
 
+def blank(match: re.Match[str]) -> str:
+    """As many lines of nothing."""
+    return "\n" * match[0].count("\n")
+
+
 def cpp_functions(text: str) -> Iterator[tuple[int, int]]:
-    """The first and the last line of each block that clang-format lets end in a brace alone at column 0 or 2."""
-    starts: dict[int, int] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        column = len(line) - len(line.lstrip())
-        if line.strip() == "}" and column in starts:
-            yield starts[column], number
-        elif line.strip():
-            starts[column] = number
+    """The first and the last line of each macro, function and lambda: of each block behind parentheses or brackets."""
+    for match in MACRO.finditer(text):
+        first = text.count("\n", 0, match.start()) + 1
+        yield first, first + match[0].count("\n")
+    code = DIRECTIVE.sub(blank, LITERAL.sub(blank, text))
+    line = 1
+    head, head_line = "", 0  # what stands since the last statement, and where it begins
+    blocks: list[tuple[str, int, int]] = []  # those that are open: head, its line, the line of the brace
+    for at, char in enumerate(code):
+        line += char == "\n"
+        if char == "{":
+            blocks.append((head, head_line, line))
+        elif char == "}" and blocks:
+            opened, first, brace = blocks.pop()
+            opened = opened.rstrip()
+            if opened.endswith("]") or (")" in opened and not opened.endswith("=")):
+                yield first, line
+            if brace == line and re.match(r"\s*[,{]", code[at + 1 :]):  # a member's value, before a constructor's body
+                head, head_line = opened, first
+                continue
+        if char in ";{}":
+            head = ""
+        elif head or not char.isspace():
+            head_line = head_line if head else line
+            head += char
 
 
 def problems_of(path: Path) -> Iterator[tuple[int, str]]:

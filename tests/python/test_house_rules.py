@@ -1,0 +1,77 @@
+"""What tools/check_names.py and tools/check_sizes.py find: each rule against code that breaks it."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+import check_names
+import check_sizes
+
+FAMILIES = re.compile(r"\b(index_ops)\(\)")
+BODY = "  x();\n" * 50
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'if (name == "aten::mm") {',
+        'const Op& op = get_op("aten::mm"); return name == "aten::add";',
+        'm.impl("aten::mm", choose("aten::add"));',
+        '    {"aten::mm", 3},',
+        "if (op->name == other) {",
+        "std::string name = node.op->name;\n\nif (name == other) {",
+        "const char* name{row.name};\nreturn known.find(name) != known.end();",
+        "if (node.op == &get_op(x)) {",
+        "for (const Op& op : index_ops()) {",
+        "if (prim < Prim::kSelect) {",
+    ],
+)
+def test_code_that_asks_for_names(code):
+    assert list(check_names.problems_of(code, FAMILIES))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'm.impl("aten::mm", TORCH_FN(mm));',
+        'dispatcher.findSchemaOrThrow(\n    "aten::mm", "")',
+        'const Op& op = get_op("aten::mm");',
+        '    {"aten::mm", write_mm},',
+        "std::string name = node.op->name;\nsize_t dot = name.find('.');\nout << name;",
+        '// as "aten::mm"',
+    ],
+)
+def test_code_that_may_name_operations(code):
+    assert not list(check_names.problems_of(code, FAMILIES))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"void f() {{\n{BODY}}}\n",
+        f"void f() {{\n{BODY}#if A\n  y();\n#endif\n}}\n",
+        f"auto f = [] {{\n{BODY}}};\n",
+        f"int f(int a) {{\n  run([&](int x) {{\n{BODY}  }});\n}}\n",
+        f"A::A(int a)\n    : b_{{a}},\n      c_{{a}} {{\n{BODY}}}\n",
+        "#define A \\\n" + "  x(); \\\n" * 50 + "  y()\n",
+    ],
+)
+def test_functions_that_are_too_long(code):
+    assert max(last - first + 1 for first, last in check_sizes.cpp_functions(code)) > check_sizes.FUNCTION_LINES
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"class A : public B {{\n{BODY}}};\n",
+        f"constexpr int kTable[] = {{\n{BODY}}};\n",
+        "void f() {\n" + '  x(\'{\', "}{", R"({)");  // {\n' * 48 + "}\n",
+        "void f() {\n  x();\n}\n" * 40,
+    ],
+)
+def test_what_is_no_long_function(code):
+    assert all(last - first < check_sizes.FUNCTION_LINES for first, last in check_sizes.cpp_functions(code))
