@@ -7,6 +7,8 @@ import torch
 
 from . import _closures, _XLAC
 
+SEED_MASK = 2**64 - 1  # seeds and offsets of the generators are that wide
+
 
 def device(index: int | None = None) -> torch.device:
     """The device `xla:index`, by default the current one.
@@ -88,7 +90,7 @@ def manual_seed(seed: int, device=None) -> None:
 
     Seeds are no part of a program: a new one compiles nothing.
     """
-    _XLAC._xla_set_rng_seed(seed & (2**64 - 1), "" if device is None else str(device))
+    _XLAC._xla_set_rng_seed(seed & SEED_MASK, "" if device is None else str(device))
 
 
 def launch(fn: Callable, args: tuple = (), start_method: str = "spawn", debug_single_process: bool = False) -> None:

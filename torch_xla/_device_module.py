@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from . import _XLAC
-
-_SEED_MASK = 2**64 - 1
+from . import _api, _XLAC
 
 
 # ---- Devices ----
@@ -175,12 +173,12 @@ StreamContext = stream
 # ---- Random numbers ----
 def manual_seed_all(seed: int) -> None:
     """Sets the seed of all devices. torch.manual_seed calls it."""
-    _XLAC._xla_set_seed_of_all(int(seed) & _SEED_MASK)
+    _XLAC._xla_set_seed_of_all(int(seed) & _api.SEED_MASK)
 
 
 def manual_seed(seed: int) -> None:
     """Sets the seed of the current device."""
-    _XLAC._xla_set_rng_seed(int(seed) & _SEED_MASK)
+    _XLAC._xla_set_rng_seed(int(seed) & _api.SEED_MASK)
 
 
 def seed_all() -> None:

@@ -174,7 +174,7 @@ def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 # ---- Random numbers ----
 def set_rng_state(seed: int, device=None) -> None:
     """Sets the device's seed, or a state that get_rng_state() returned."""
-    _XLAC._xla_set_rng_state(seed & (2**64 - 1), (seed >> 64) & (2**64 - 1), _name_of(device))
+    _XLAC._xla_set_rng_state(seed & _api.SEED_MASK, (seed >> 64) & _api.SEED_MASK, _name_of(device))
 
 
 def get_rng_state(device=None) -> int:
