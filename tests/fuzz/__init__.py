@@ -1,0 +1,1 @@
+"""Random programs of many kinds against PyTorch eager."""
