@@ -3,7 +3,6 @@
 import atexit
 import contextlib
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -29,20 +28,8 @@ if "XLA_PERSISTENT_CACHE_PATH" not in os.environ:
 os.environ.setdefault("XLA_VERIFY", "1")
 
 
-def pytest_addoption(parser):
-    """--shuffle."""
-    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
-
-
-def pytest_report_header(config):
-    """The seed of the order."""
-    return f"shuffled with seed {config.option.shuffle}" if config.option.shuffle is not None else None
-
-
-def pytest_collection_modifyitems(config, items):
-    """Shuffles the tests, and skips what the engine under test (PJRT_DEVICE) cannot do."""
-    if config.option.shuffle is not None:
-        random.Random(config.option.shuffle).shuffle(items)
+def pytest_collection_modifyitems(items):
+    """Skips what the engine under test (PJRT_DEVICE) cannot do."""
     if os.environ.get("PJRT_DEVICE", "CPU") == "CPU":
         return
     for item in items:
