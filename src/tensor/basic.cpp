@@ -230,6 +230,16 @@ at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at:
 
 } // namespace
 
+void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
+  Cell* cell = find_cell(storage);
+  TORCH_CHECK(cell, kNoCell);
+  Recording recording(cell->device);
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  move_cell(impl->_mutable_data_ptr_no_checks(), nbytes);
+  recording.resize(*cell, nbytes);
+  impl->set_nbytes(nbytes);
+}
+
 void register_basic_kernels(torch::Library& m) {
   m.impl("empty.memory_format", TORCH_FN(empty_memory_format));
   m.impl("empty_strided", TORCH_FN(empty_strided));
@@ -254,10 +264,6 @@ void register_basic_kernels(torch::Library& m) {
   m.impl("conj_physical_", TORCH_FN(conj_physical_));
   m.impl("arange.start_out", TORCH_FN(arange_out));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
-  m.impl("copy_", TORCH_FN(copy_kernel));
-  m.impl("_copy_from", TORCH_FN(copy_from_kernel));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize_kernel));
-  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense_kernel));
 }
 
 } // namespace torch_xla

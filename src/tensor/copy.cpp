@@ -6,6 +6,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <torch/library.h>
 
 #include <optional>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "tensor/api.h"
 #include "tensor/errors.h"
 #include "tensor/recorder.h"
+#include "tensor/register.h"
 #include "tensor/source_line.h"
 #include "tensor/sync.h"
 
@@ -246,6 +248,8 @@ void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu) {
   write_buffer(destination, upload(device, source, &strides));
 }
 
+namespace {
+
 at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_blocking*/) {
   TORCH_CHECK(self.defined() && source.defined(), "copy_ needs two defined tensors");
   try {
@@ -303,6 +307,15 @@ at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
   }
 }
 
+} // namespace
+
+void register_copies(torch::Library& m) {
+  m.impl("copy_", TORCH_FN(copy_kernel));
+  m.impl("_copy_from", TORCH_FN(copy_from_kernel));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize_kernel));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense_kernel));
+}
+
 void reinterpret_buffer_locked(Cell& cell, const Type& type) {
   XLA_ASSERT(cell.value->buffer(), "a pending value of a dtype without rows");
   Source source = source_locked(cell);
@@ -325,16 +338,6 @@ void reinterpret_buffer_locked(Cell& cell, const Type& type) {
   alias->owners.fetch_add(1); // shares the memory: never donate it
   cell.set_value(LazyValue::ready(std::move(alias)));
   cell.previous = nullptr;
-}
-
-void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
-  Cell* cell = find_cell(storage);
-  TORCH_CHECK(cell, kNoCell);
-  Recording recording(cell->device);
-  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  move_cell(impl->_mutable_data_ptr_no_checks(), nbytes);
-  recording.resize(*cell, nbytes);
-  impl->set_nbytes(nbytes);
 }
 
 } // namespace torch_xla

@@ -1,4 +1,4 @@
-// Copies between devices and the CPU, and the kernels that make them.
+// Copies between devices and the CPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,11 +17,5 @@ at::Tensor read_on_cpu(const at::Tensor& tensor);
 // Replaces the content of the cell, a buffer, by the same bytes seen as `type`, for dtypes without rows: waits. The caller holds the
 // recording lock of the cell's device.
 void reinterpret_buffer_locked(Cell& cell, const Type& type);
-
-// ---- Kernels ----
-at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool non_blocking);
-at::Tensor copy_from_kernel(const at::Tensor& self, const at::Tensor& destination, bool non_blocking);
-at::Tensor copy_from_and_resize_kernel(const at::Tensor& self, const at::Tensor& destination);
-at::Scalar local_scalar_dense_kernel(const at::Tensor& self);
 
 } // namespace torch_xla

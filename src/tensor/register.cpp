@@ -13,6 +13,7 @@ void register_tensor_kernels() {
   static auto* autograd = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
   static bool once = [] {
     register_basic_kernels(*kernels);
+    register_copies(*kernels);
     // Composite in ATen: no layer above asks for the gradient function of a view, which would bring that up to date before `.data =`.
     autograd->impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFallthrough());
     register_batch_norm(*kernels);

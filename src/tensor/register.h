@@ -8,6 +8,7 @@ class Library;
 namespace torch_xla {
 
 void register_basic_kernels(torch::Library& library);
+void register_copies(torch::Library& library);
 void register_batch_norm(torch::Library& library);
 void register_transformer_layers(torch::Library& library);
 // These compose differentiable rows, so they are registered at the autograd key too.
