@@ -470,8 +470,7 @@ kept = x * 2
 torch_xla.sync(wait=True)
 given.mul_(x)
 fail("{where}", RESOURCE_EXHAUSTED)
-torch_xla.sync()
-print(error_of(lambda: torch_xla.sync(wait=True)))
+print(error_of(lambda: (torch_xla.sync(), torch_xla.sync(wait=True))))  # told as soon as it is known
 torch_xla.sync(wait=True)
 print(error_of(lambda: given.cpu()))
 print(x.tolist(), kept.tolist(), error_of(lambda: (x + kept).cpu()))
