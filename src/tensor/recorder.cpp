@@ -63,19 +63,23 @@ RecorderState& recorder(int device) {
   return (*states)[static_cast<size_t>(device)];
 }
 
-std::unique_lock<std::mutex> lock_recorder(int device) {
+static std::unique_lock<std::mutex> take_lock(RecorderState& state) {
   try {
     process::check();
     engine(); // the search for a plugin takes the GIL
   } catch (const UserError& error) {
     throw_as_torch_error(error);
   }
-  std::unique_lock lock(recorder(device).mutex, std::try_to_lock);
+  std::unique_lock lock(state.mutex, std::try_to_lock);
   if (!lock) {
     interrupt::NoGil no_gil; // the owner may take it
     lock.lock();
   }
   return lock;
+}
+
+std::unique_lock<std::mutex> lock_recorder(int device) {
+  return take_lock(recorder(device));
 }
 
 bool is_xla_tensor(const at::Tensor& tensor) {
@@ -106,7 +110,7 @@ Recording::Recording(int device) : device_(device), state_(recorder(device)), tr
   if (state_.wants_cut.load(std::memory_order_relaxed)) {
     cut_long_trace(device);
   }
-  lock_ = lock_recorder(device);
+  lock_ = take_lock(state_);
   location_ = current_location();
 }
 
