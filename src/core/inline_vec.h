@@ -40,7 +40,10 @@ class InlineVec {
     take(o);
   }
   InlineVec& operator=(const InlineVec& o) {
-    if (this != &o) {
+    if (!heap_ && !o.heap_) {
+      std::memmove(static_cast<void*>(inline_), o.inline_, sizeof(inline_));
+      size_ = o.size_;
+    } else if (this != &o) {
       size_ = 0;
       assign(o.data(), o.size_);
     }

@@ -42,7 +42,9 @@ ValueId Graph::add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attr
   auto first = static_cast<ValueId>(values.size());
   auto index = static_cast<int32_t>(nodes.size());
   for (const Type& type : results) {
-    values.push_back({type, ValueKind::kResult, index});
+    Value& value = values.emplace_back();
+    value.type = type;
+    value.index = index;
   }
   Node& node = nodes.emplace_back();
   node.op = &op;

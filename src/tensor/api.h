@@ -7,10 +7,6 @@
 #include <cstdint>
 #include <string>
 
-namespace at {
-class Tensor;
-}
-
 namespace torch_xla {
 
 // Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run, and UserError for a
@@ -18,8 +14,6 @@ namespace torch_xla {
 void sync(int device, bool wait = false);
 // Waits until all queued runs of the device have ended; rethrows the first error that nobody has seen. Pending nodes stay pending.
 void wait_device_ops(int device);
-// True for plain tensors of one of our devices.
-bool is_xla_tensor(const at::Tensor& tensor);
 
 // Storage for nbytes on the device: a unique address that nothing may read, and a cell as context. No memory is used until a value is
 // there.

@@ -4,7 +4,6 @@
 #include "core/metrics.h"
 #include "ir/builder.h"
 #include "ops/registry.h"
-#include "tensor/api.h"
 #include "tensor/errors.h"
 #include "tensor/fallback.h"
 #include "tensor/recorder.h"

@@ -6,7 +6,6 @@
 #include "core/errors.h"
 #include "ir/builder.h"
 #include "ops/registry.h"
-#include "tensor/api.h"
 #include "tensor/boxed_call.h"
 #include "tensor/errors.h"
 #include "tensor/fallback.h"

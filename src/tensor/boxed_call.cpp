@@ -2,7 +2,6 @@
 #include "tensor/boxed_call.h"
 
 #include "core/errors.h"
-#include "tensor/api.h"
 #include "tensor/recorder.h"
 
 namespace torch_xla {

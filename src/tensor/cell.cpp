@@ -26,8 +26,8 @@ uintptr_t take_from_region(uintptr_t size) {
 }
 
 void* next_address(size_t nbytes) {
-  static thread_local constinit uintptr_t begin = 0;
-  static thread_local constinit uintptr_t end = 0;
+  static thread_local constinit uintptr_t begin [[gnu::tls_model("initial-exec")]] = 0;
+  static thread_local constinit uintptr_t end [[gnu::tls_model("initial-exec")]] = 0;
   TORCH_CHECK_WITH(OutOfMemoryError, nbytes < kRegionBytes / 2, out_of_memory_text(nbytes));
   uintptr_t size = (nbytes + 127) / 64 * 64; // one line more, so that even an empty storage has an address of its own
   if (size > end - begin) {

@@ -72,5 +72,17 @@ inline Dims to_dims(c10::IntArrayRef v) {
 inline c10::IntArrayRef to_ref(const Dims& v) {
   return {v.data(), v.size()};
 }
+// As ==, which calls memcmp for the few numbers that dims are.
+inline bool same_dims(c10::IntArrayRef a, c10::IntArrayRef b) {
+  if (a.size() != b.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i]) {
+      return false;
+    }
+  }
+  return true;
+}
 
 } // namespace torch_xla

@@ -15,7 +15,6 @@
 #include "core/observer.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
-#include "tensor/api.h"
 #include "tensor/errors.h"
 #include "tensor/recorder.h"
 #include "tensor/register.h"

@@ -7,6 +7,10 @@
 
 namespace torch_xla {
 
+// True for tensors of one of our devices.
+inline bool is_xla_tensor(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.is_privateuseone();
+}
 // The number of the tensor's device, which is one of ours.
 inline int device_number(const at::Tensor& tensor) {
   return tensor.device().index();

@@ -8,7 +8,6 @@
 #include "core/metrics.h"
 #include "core/observer.h"
 #include "ops/registry.h"
-#include "tensor/api.h"
 #include "tensor/boxed_call.h"
 #include "tensor/copy.h"
 #include "tensor/errors.h"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "tensor/api.h"
 #include "tensor/promotion.h"
 #include "tensor/recorder.h"
 
@@ -99,11 +98,7 @@ bool refuses_alpha(const Op& op, std::span<const PointwiseArg> args) {
 } // namespace
 
 bool has_unit_alpha(const Op& op, std::span<const PointwiseArg> args) {
-  if (!(op.traits & kUnitAlpha)) {
-    return false;
-  }
-  const at::Scalar& alpha = *args.back().scalar;
-  return alpha.isFloatingPoint() ? alpha.toDouble() == 1.0 : alpha.isIntegral(false) && alpha.toLong() == 1;
+  return (op.traits & kUnitAlpha) && args.back().scalar->equal(int64_t{1});
 }
 
 bool is_native_call(const Op& op, std::span<const PointwiseArg> args) {

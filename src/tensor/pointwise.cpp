@@ -6,7 +6,6 @@
 #include <ATen/native/Resize.h>
 
 #include "core/errors.h"
-#include "tensor/api.h"
 #include "tensor/native_call.h"
 #include "tensor/promotion.h"
 #include "tensor/recorder.h"
@@ -108,7 +107,7 @@ bool infer_uniform(const Op& op, std::span<const PointwiseArg> args, PointwiseRe
   int tensors = 0;
   for (const PointwiseArg& arg : args) {
     bool same = arg.tensor && arg.tensor->defined() && arg.tensor->scalar_type() == first->scalar_type() &&
-        arg.tensor->sizes() == first->sizes() && arg.tensor->is_contiguous();
+        same_dims(arg.tensor->sizes(), first->sizes()) && arg.tensor->is_contiguous();
     if (!same && !arg.scalar) {
       return false;
     }

@@ -10,7 +10,6 @@
 #include "engine/engine.h"
 #include "ops/registry.h"
 #include "runtime/interrupt.h"
-#include "tensor/api.h"
 #include "tensor/copy.h"
 #include "tensor/errors.h"
 #include "tensor/source_line.h"
@@ -19,8 +18,8 @@ namespace torch_xla {
 namespace {
 
 bool same_geometry(const at::Tensor& t, const Cell& cell) {
-  return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && t.sizes() == to_ref(cell.dims) &&
-      t.strides() == to_ref(cell.strides);
+  return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && same_dims(t.sizes(), to_ref(cell.dims)) &&
+      same_dims(t.strides(), to_ref(cell.strides));
 }
 
 Cell& device_cell(const at::Tensor& t) {
@@ -82,10 +81,6 @@ std::unique_lock<std::mutex> lock_recorder(int device) {
   return take_lock(recorder(device));
 }
 
-bool is_xla_tensor(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
-}
-
 void check_bounds(const at::Tensor& t, size_t storage_nbytes) {
   size_t needed = at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.dtype().itemsize(), static_cast<size_t>(t.storage_offset()));
   TORCH_CHECK(
@@ -100,10 +95,6 @@ void check_bounds(const at::Tensor& t, size_t storage_nbytes) {
       needed,
       " bytes, but it has ",
       storage_nbytes);
-}
-
-bool is_native_tensor(const at::Tensor& t) {
-  return is_native(to_dtype(t.scalar_type())) && (t.device().type() == c10::DeviceType::PrivateUse1 || t.dim() == 0);
 }
 
 Recording::Recording(int device) : device_(device), state_(recorder(device)), trace_(state_.trace) {

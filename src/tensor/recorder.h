@@ -92,6 +92,9 @@ void write_buffer(const at::Tensor& tensor, BufferRef buffer);
 // Throws when the tensor reaches outside of a storage of so many bytes: eager would read or write foreign memory.
 void check_bounds(const at::Tensor& tensor, size_t storage_nbytes);
 
-bool is_native_tensor(const at::Tensor& tensor); // device tensor or CPU number of a dtype that rows compute on
+// A device tensor or a CPU number, of a dtype that rows compute on.
+inline bool is_native_tensor(const at::Tensor& t) {
+  return is_native(to_dtype(t.scalar_type())) && (t.is_privateuseone() || t.dim() == 0);
+}
 
 } // namespace torch_xla

@@ -36,7 +36,9 @@ ValueId Trace::append(Append append) {
   auto cut = [](auto& list, size_t size) { list.erase(list.begin() + static_cast<ptrdiff_t>(std::min(size, list.size())), list.end()); };
   try {
     const ValueId id = append();
-    lazies_.resize(graph_.values.size(), nullptr);
+    while (lazies_.size() < graph_.values.size()) {
+      lazies_.push_back(nullptr);
+    }
     return id;
   } catch (...) {
     cut(graph_.nodes, nodes);
@@ -81,7 +83,7 @@ ValueId Trace::add_scalar(DType dtype, uint64_t bits) {
   return id;
 }
 
-ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results, int64_t location) {
+ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& attrs, std::span<const Type> results, int64_t location) {
   uint64_t local = reinterpret_cast<uintptr_t>(&op);
   auto here = static_cast<ValueId>(graph_.values.size());
   uint64_t wiring = 0;

@@ -16,7 +16,7 @@ class Trace {
   ValueId add_parameter(const BufferRef& buffer);
   ValueId add_scalar(DType dtype, uint64_t bits);
   // Appends a node and folds it into the key. Returns the first result.
-  ValueId add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results, int64_t location);
+  ValueId add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& attrs, std::span<const Type> results, int64_t location);
   // The lazy value of a result, made at first use; the trace keeps one reference, the caller gets another.
   LazyValue* lazy(ValueId id);
 
