@@ -40,6 +40,9 @@ constexpr bool is_reduced_float(DType t) {
 constexpr bool is_float(DType t) {
   return t == DType::F32 || t == DType::F64 || is_reduced_float(t);
 }
+constexpr bool is_complex(DType t) {
+  return t == DType::C32 || t == DType::C64 || t == DType::C128;
+}
 constexpr bool is_integral(DType t, bool include_bool) {
   return (t >= DType::U8 && t <= DType::I64) || (include_bool && t == DType::Bool);
 }
@@ -78,6 +81,25 @@ constexpr size_t item_size(DType t) {
       return 16;
     default:
       return 0;
+  }
+}
+
+// Types that only library calls compute on: kernels copy their elements, as words of this type. A native type itself.
+constexpr DType word_type(DType t) {
+  if (is_native(t)) {
+    return t;
+  }
+  switch (item_size(t)) {
+    case 1:
+      return DType::U8;
+    case 2:
+      return DType::I16;
+    case 4:
+      return DType::I32;
+    case 8:
+      return DType::I64;
+    default:
+      return t; // 16 bytes: C128 stands for its own word
   }
 }
 

@@ -147,6 +147,9 @@ class Engine {
   // events.
   virtual Graph lower(const Graph& trace, int device) const = 0;
   virtual std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options = {}) = 0;
+  // Whether every library call can be a step of a program. Otherwise those that have an expansion or a writer, and values are of native
+  // types.
+  virtual bool runs_library_calls() const = 0;
   // A buffer of the device with a copy of host memory, whose elements lie in the dense order `strides` (empty: row-major). The memory is
   // the caller's again when the call returns. The buffer's own strides() may differ.
   virtual EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) = 0;

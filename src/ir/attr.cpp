@@ -81,6 +81,10 @@ void hash_attr(const Attr& attr, Hash128& hash) {
           [&](bool v) { hash.add(v); },
           [&](int64_t v) { hash.add(static_cast<uint64_t>(v)); },
           [&](double v) { hash.add(double_bits(v)); },
+          [&](std::complex<double> v) {
+            hash.add(double_bits(v.real()));
+            hash.add(double_bits(v.imag()));
+          },
           [&](const std::vector<int64_t>& v) { hash.add_bytes(v.data(), v.size() * sizeof(int64_t)); },
           [&](const std::vector<double>& v) { hash.add_bytes(v.data(), v.size() * sizeof(double)); },
           [&](const std::vector<bool>& v) {
@@ -101,6 +105,7 @@ std::string attr_text(const Attr& attr) {
           [](bool v) { return element_text(v); },
           [](int64_t v) { return element_text(v); },
           [](double v) { return double_text(v); },
+          [](std::complex<double> v) { return "(" + double_text(v.real()) + ", " + double_text(v.imag()) + ")"; },
           [](const std::vector<int64_t>& v) { return list_text(v, "[]"); },
           [](const std::vector<double>& v) { return list_text(v, "[f64]"); },
           [](const std::vector<bool>& v) { return list_text(v, "[pred]"); },

@@ -1,6 +1,7 @@
 // Attributes of nodes: the arguments of an operation that are not values.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -11,11 +12,20 @@
 namespace torch_xla {
 
 // monostate stands for None. Enumerations (dtype, layout, memory format) are int64.
-using Attr = std::variant<std::monostate, bool, int64_t, double, std::vector<int64_t>, std::vector<double>, std::vector<bool>, std::string>;
+using Attr = std::variant<
+    std::monostate,
+    bool,
+    int64_t,
+    double,
+    std::complex<double>,
+    std::vector<int64_t>,
+    std::vector<double>,
+    std::vector<bool>,
+    std::string>;
 using Attrs = std::vector<Attr>;
 
 void hash_attr(const Attr& attr, Hash128& hash);
-// Text form: none, true, 3, 0x1.8p+1 (exact), [1, 2], "text".
+// Text form: none, true, 3, 0x1.8p+1 (exact), (0x1p+0, 0x0p+0), [1, 2], "text".
 std::string attr_text(const Attr& attr);
 
 } // namespace torch_xla

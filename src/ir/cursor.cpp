@@ -119,6 +119,15 @@ std::string parse_string(Cursor& in) {
   return text;
 }
 
+std::complex<double> parse_complex(Cursor& in) {
+  in.expect('(');
+  double real = parse_double(in, in.word());
+  in.expect(',');
+  double imaginary = parse_double(in, in.word());
+  in.expect(')');
+  return {real, imaginary};
+}
+
 Attr parse_element(Cursor& in) {
   std::string word = in.word();
   if (word == "none") {
@@ -179,6 +188,9 @@ Attr parse_list(Cursor& in) {
 Attr parse_attr(Cursor& in) {
   if (in.peek() == '"') {
     return parse_string(in);
+  }
+  if (in.peek() == '(') {
+    return parse_complex(in);
   }
   return in.peek() == '[' ? parse_list(in) : parse_element(in);
 }

@@ -62,7 +62,7 @@ enum OpTrait : uint32_t {
   kNoFloat = 1u << 6, // ATen refuses results of floating types
   kNoBool = 1u << 7, // ATen refuses results of type Bool
   kDivides = 1u << 8, // ATen raises for an integer divided by zero
-  kSameDtype = 1u << 9, // ATen refuses tensors of different dtypes
+  kSameDtype = 1u << 9, // ATen refuses tensors of different dtypes (of a call by ATen's shape rule: the first and the last)
   kMask = 1u << 10, // ATen refuses a mask of another type than Bool: operand 0 by the rule kTail, else operand 1
   kNonNegative = 1u << 11, // ATen refuses a number that is negative or not finite (softshrink)
   kDenseOperands = 1u << 12, // a library call whose kernel reads its operands as row-major memory, whatever their strides say
@@ -73,9 +73,33 @@ enum OpTrait : uint32_t {
   kReadsWhileWriting = 1u << 17, // ATen's kernel reads operands after it began to write: memory in common is refused
   kFasterChannelsLast = 1u << 18, // a library call whose kernel is vectorized over channels only
   kRowMajorResult = 1u << 19, // a pointwise row whose new result is contiguous whatever the order of its operands (masked_fill)
+  kComplex = 1u << 20, // ATen's kernel computes on complex numbers too: calls with them are library calls, whatever the row is
+  // What holds of a call of ATen's kernel, whatever the row is.
+  kOfCalls = kDenseOperands | kDenseRows | kChecksValues | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
   kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kDivides | kSameDtype | kMask | kNonNegative | kNumbersFit,
 };
+
+// Sets of element types, for Op::dtypes.
+enum DTypeSet : uint32_t {
+  kIntegers = 1u << 0,
+  kBools = 1u << 1,
+  kHalves = 1u << 2, // float16 and bfloat16
+  kFloats = 1u << 3, // float32 and float64
+  kComplexes = 1u << 4, // complex64 and complex128
+  kWhole = kIntegers | kBools,
+  kAllFloats = kHalves | kFloats,
+  kReals = kIntegers | kAllFloats,
+  kAllTypes = kReals | kBools | kComplexes,
+};
+constexpr DTypeSet set_of(DType t) {
+  return t == DType::Bool                ? kBools
+      : is_integral(t, false)            ? kIntegers
+      : is_reduced_float(t)              ? kHalves
+      : is_float(t)                      ? kFloats
+      : is_complex(t) && t != DType::C32 ? kComplexes
+                                         : DTypeSet{};
+}
 
 // Rows are written by the macros of ops/row.h, which name the fields after `expand` in this order.
 struct Op {
@@ -84,13 +108,19 @@ struct Op {
   TypeRule rule = TypeRule::kPromote;
   Prim prim = Prim::kNone;
   Ex (*body)(const BodyArgs& args) = nullptr; // kPointwise
-  void (*infer)(InferContext& context) = nullptr; // kComposite, kLibrary: result types; throws UserError for bad arguments
+  // kComposite, kLibrary: result types; throws UserError for bad arguments. Null (kLibrary): types and strides by ATen's shape rule, its
+  // Meta kernel.
+  void (*infer)(InferContext& context) = nullptr;
   void (*expand)(ExpandContext& context) = nullptr; // kComposite; optional for kLibrary
 
   ResultLayout layout = ResultLayout::kRowMajor; // kComposite, kLibrary: of eager's results
   int order_of = 0; // of ResultLayout::kOfOperand and kFormatOfOperand
   // kLibrary: of what ATen's CPU kernel returns, where that is not `layout`. A wrong word here costs a copy.
   std::optional<ResultLayout> kernel_layout = std::nullopt;
+
+  // Of DTypeSet, of library rows without a form for plugins: what ATen's CPU kernel takes as operand 0. Other calls are ATen's, which
+  // refuses most.
+  uint32_t dtypes = 0;
 
   uint32_t traits = kNoTraits; // of OpTrait
   // Whether ATen computes with a call's numbers (parameters of the program) and attributes; otherwise it raises. Null: with all.
@@ -99,5 +129,10 @@ struct Op {
   // kLibrary: the overload that writes into given memory where it is the kernel itself; most others' is a call and a copy.
   const char* out_form = nullptr;
 };
+
+// A library row that ATen's CPU kernel alone computes: plugins have no form of it.
+constexpr bool is_call(const Op& op) {
+  return op.kind == OpKind::kLibrary && (!op.infer || op.dtypes);
+}
 
 } // namespace torch_xla

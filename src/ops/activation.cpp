@@ -195,7 +195,7 @@ void expand_prelu_backward(ExpandContext& c) {
 
 constinit const Op kRows[] = {
     CLAMP("relu", max(a[0], 0.0)),
-    ACTIVATION("silu", a[0] * logistic(a[0])),
+    POINTWISE("silu", kSelf, kFloatOnly | kNumbersFit | kComplex, a[0] * logistic(a[0])),
     ACTIVATION("mish", mish(a[0])),
     ACTIVATION("gelu", gelu(a), .takes = names_gelu),
     ACTIVATION("hardswish", a[0] * relu6(a[0] + 3.0) / 6.0),
@@ -212,11 +212,11 @@ constinit const Op kRows[] = {
         kFloatOnly | kNonNegative | kNumbersFit,
         select(a[0] > a[1], a[0] - a[1], select(a[0] < -a[1], a[0] + a[1], a[0] * 0.0))),
     ACTIVATION("_prelu_kernel", select(a[0] > 0.0, a[0], a[0] * a[1])),
-    BACKWARD("sigmoid_backward", a[0] * ((1.0 - a[1]) * a[1])),
-    BACKWARD("tanh_backward", a[0] * (1.0 - sq(a[1]))),
+    POINTWISE("sigmoid_backward", kPromote, kFloatOnly | kNumbersFit | kComplex, a[0] * ((1.0 - a[1]) * a[1])),
+    POINTWISE("tanh_backward", kPromote, kFloatOnly | kNumbersFit | kComplex, a[0] * (1.0 - sq(a[1]))),
     POINTWISE("threshold_backward", kPromote, kNoBool | kNumbersFit, select(a[1] <= a[2], 0.0, a[0])),
     BACKWARD("gelu_backward", a[0] * (is_tanh(a) ? gelu_tanh_slope(a[1]) : gelu_slope(a[1])), .takes = names_gelu),
-    BACKWARD("silu_backward", a[0] * silu_slope(a[1])),
+    POINTWISE("silu_backward", kPromote, kFloatOnly | kNumbersFit | kComplex, a[0] * silu_slope(a[1])),
     BACKWARD("mish_backward", a[0] * mish_slope(a[1])),
     BACKWARD("hardswish_backward", hardswish_backward(a[0], a[1])),
     BACKWARD("hardsigmoid_backward", select((a[1] > -3.0) & (a[1] < 3.0), a[0] / 6.0, 0.0)),
@@ -231,6 +231,8 @@ constinit const Op kRows[] = {
     POINTWISE("native_dropout_backward", kPromoteFloat, kNoTraits, a[0] * a[1] * attr_double(a.attr(0), 1)), // mask is 0 or 1
     COMPOSITE("log_sigmoid_forward", infer_log_sigmoid, expand_log_sigmoid),
     COMPOSITE("glu", infer_glu, expand_glu, .layout = ResultLayout::kOfOperands),
+    SHAPED_CALL("glu_jvp", like_operand<0>, kFloats),
+    SHAPED_CALL("glu_backward_jvp", like_operand<0>, kFloats),
     LIBRARY("glu_backward", infer_glu_backward, .expand = expand_glu_backward),
     COMPOSITE("_prelu_kernel_backward", infer_prelu_backward, expand_prelu_backward, .layout = ResultLayout::kOfOperands),
 };

@@ -6,12 +6,12 @@
 namespace torch_xla {
 namespace {
 
-#define SAME(NAME, EXPRESSION) POINTWISE(NAME, kPromote, kNoTraits, EXPRESSION)
-#define FLOAT(NAME, EXPRESSION) POINTWISE(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
-#define COMPARE(NAME, OPERATOR)                                                       \
-  POINTWISE(NAME ".Tensor", kCompare, kNoTraits, a.rounded(0) OPERATOR a.rounded(1)), \
-      POINTWISE(NAME ".Scalar", kCompare, kNoTraits, a.rounded(0) OPERATOR a.rounded(1))
-#define LOGIC(NAME, OPERATOR) POINTWISE(NAME, kBool, kNoTraits, truth(a.raw(0)) OPERATOR truth(a.raw(1)))
+#define SAME(NAME, TRAITS, EXPRESSION) POINTWISE(NAME, kPromote, TRAITS, EXPRESSION)
+#define FLOAT(NAME, TRAITS, EXPRESSION) POINTWISE(NAME, kPromoteFloat, TRAITS, EXPRESSION)
+#define COMPARE(NAME, TRAITS, OPERATOR)                                            \
+  POINTWISE(NAME ".Tensor", kCompare, TRAITS, a.rounded(0) OPERATOR a.rounded(1)), \
+      POINTWISE(NAME ".Scalar", kCompare, TRAITS, a.rounded(0) OPERATOR a.rounded(1))
+#define LOGIC(NAME, OPERATOR) POINTWISE(NAME, kBool, kComplex, truth(a.raw(0)) OPERATOR truth(a.raw(1)))
 #define BITS(NAME, OPERATOR) \
   POINTWISE(NAME ".Tensor", kPromote, kNoFloat, a[0] OPERATOR a[1]), POINTWISE(NAME ".Scalar", kPromote, kNoFloat, a[0] OPERATOR a[1])
 
@@ -205,13 +205,13 @@ Ex clamp(const BodyArgs& a) {
 }
 
 constinit const Op kRows[] = {
-    POINTWISE("add.Tensor", kPromote, kUnitAlpha, add(a)),
-    POINTWISE("sub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha, a.rounded(0) - scaled(a, 1, 2)),
-    POINTWISE("rsub.Scalar", kPromote, kNoBoolOperand | kUnitAlpha, a.rounded(1) - scaled(a, 0, 2)),
-    SAME("mul.Tensor", mul(a)),
-    SAME("mul.Scalar", mul(a)),
-    FLOAT("div.Tensor", a.rounded(0) / exact_number(a, 1)),
-    FLOAT("div.Scalar", a.rounded(0) / exact_number(a, 1)),
+    POINTWISE("add.Tensor", kPromote, kUnitAlpha | kComplex, add(a)),
+    POINTWISE("sub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha | kComplex, a.rounded(0) - scaled(a, 1, 2)),
+    POINTWISE("rsub.Scalar", kPromote, kNoBoolOperand | kUnitAlpha | kComplex, a.rounded(1) - scaled(a, 0, 2)),
+    SAME("mul.Tensor", kComplex, mul(a)),
+    SAME("mul.Scalar", kComplex, mul(a)),
+    FLOAT("div.Tensor", kComplex, a.rounded(0) / exact_number(a, 1)),
+    FLOAT("div.Scalar", kComplex, a.rounded(0) / exact_number(a, 1)),
     POINTWISE("div.Tensor_mode", kPromote, kDivides, div_mode(a), .takes = names_rounding, .if_none = "aten::div.Tensor"),
     POINTWISE("div.Scalar_mode", kPromote, kDivides, div_mode(a), .takes = names_rounding, .if_none = "aten::div.Scalar"),
     POINTWISE("floor_divide", kPromote, kDivides | kNoBool, floor_divide(a)),
@@ -221,28 +221,28 @@ constinit const Op kRows[] = {
     POINTWISE("remainder.Scalar_Tensor", kPromote, kDivides | kNoBool, remainder(a)),
     POINTWISE("fmod.Tensor", kPromote, kDivides | kNoBool, rem(a.rounded(0), divisor(a.rounded(1)))),
     POINTWISE("fmod.Scalar", kPromote, kDivides | kNoBool, rem(a.rounded(0), divisor(a.rounded(1)))),
-    SAME("maximum", maximum(a)),
-    SAME("minimum", minimum(a)),
-    SAME("fmax", fmax(a)),
-    SAME("fmin", fmin(a)),
-    FLOAT("atan2", a.rounded(0).binary(Prim::kAtan2, a.rounded(1))),
+    SAME("maximum", kNoTraits, maximum(a)),
+    SAME("minimum", kNoTraits, minimum(a)),
+    SAME("fmax", kNoTraits, fmax(a)),
+    SAME("fmin", kNoTraits, fmin(a)),
+    FLOAT("atan2", kNoTraits, a.rounded(0).binary(Prim::kAtan2, a.rounded(1))),
     POINTWISE("hypot", kPromote, kFloatOnly, hypot(a[0], a[1])),
-    FLOAT("copysign.Tensor", copysign(a[0], a[1])),
-    FLOAT("copysign.Scalar", copysign(a[0], a[1])),
+    FLOAT("copysign.Tensor", kNoTraits, copysign(a[0], a[1])),
+    FLOAT("copysign.Scalar", kNoTraits, copysign(a[0], a[1])),
     POINTWISE("heaviside", kPromote, kSameDtype, heaviside(a[0], a[1])),
-    FLOAT("xlogy.Tensor", xlogy(a)),
-    FLOAT("xlogy.Scalar_Self", xlogy(a)),
-    FLOAT("xlogy.Scalar_Other", xlogy(a)),
-    POINTWISE("logaddexp", kPromote, kFloatOnly, logaddexp(a[0], a[1])),
-    POINTWISE("pow.Tensor_Tensor", kPromote, kNoBool, pow(a)),
-    POINTWISE("pow.Scalar", kPromote, kNoBool | kRowMajorResult, pow(a)),
-    FLOAT("ldexp.Tensor", ldexp(a)),
-    COMPARE("eq", ==),
-    COMPARE("ne", !=),
-    COMPARE("lt", <),
-    COMPARE("le", <=),
-    COMPARE("gt", >),
-    COMPARE("ge", >=),
+    FLOAT("xlogy.Tensor", kNoTraits, xlogy(a)),
+    FLOAT("xlogy.Scalar_Self", kNoTraits, xlogy(a)),
+    FLOAT("xlogy.Scalar_Other", kNoTraits, xlogy(a)),
+    POINTWISE("logaddexp", kPromote, kFloatOnly | kComplex, logaddexp(a[0], a[1])),
+    POINTWISE("pow.Tensor_Tensor", kPromote, kNoBool | kComplex, pow(a)),
+    POINTWISE("pow.Scalar", kPromote, kNoBool | kRowMajorResult | kComplex, pow(a)),
+    FLOAT("ldexp.Tensor", kNoTraits, ldexp(a)),
+    COMPARE("eq", kComplex, ==),
+    COMPARE("ne", kComplex, !=),
+    COMPARE("lt", kNoTraits, <),
+    COMPARE("le", kNoTraits, <=),
+    COMPARE("gt", kNoTraits, >),
+    COMPARE("ge", kNoTraits, >=),
     LOGIC("logical_and", &),
     LOGIC("logical_or", |),
     LOGIC("logical_xor", ^),
@@ -253,13 +253,22 @@ constinit const Op kRows[] = {
     POINTWISE("bitwise_left_shift.Tensor_Scalar", kPromote, kNoFloat | kNoBool, shift_left(a[0], a[1])),
     POINTWISE("bitwise_right_shift.Tensor", kPromote, kNoFloat | kNoBool, shift_right(a[0], a[1])),
     POINTWISE("bitwise_right_shift.Tensor_Scalar", kPromote, kNoFloat | kNoBool, shift_right(a[0], a[1])),
-    POINTWISE("where.self", kTail, kMask, select(truth(a.raw(0)), a[1], a[2])),
-    POINTWISE("lerp.Tensor", kSelf, kFloatOnly | kSameDtype, lerp(a[0], a[1], a[2])),
-    POINTWISE("lerp.Scalar", kSelf, kFloatOnly | kSameDtype | kNumbersFit, lerp(a[0], a[1], a[2])),
-    POINTWISE("addcmul", kPromote, kNoBool | kNumbersFit, a[0] + a[3] * a[1] * a[2]),
-    POINTWISE("addcdiv", kPromote, kFloatOnly | kNumbersFit, a[0] + a[3] * a[1] / a[2]),
-    POINTWISE("masked_fill.Scalar", kSelf, kMask | kNumbersFit | kRowMajorResult, select(truth(a.raw(1)), a[2], a[0])),
-    POINTWISE("masked_fill.Tensor", kSelf, kMask | kNumbersFit | kRowMajorResult, select(truth(a.raw(1)), a[2], a[0])),
+    CALL("__lshift__.Tensor", kIntegers),
+    CALL("__lshift__.Scalar", kIntegers),
+    CALL("__rshift__.Tensor", kIntegers),
+    CALL("__rshift__.Scalar", kIntegers),
+    CALL("__ilshift__.Tensor", kIntegers),
+    CALL("__ilshift__.Scalar", kIntegers),
+    CALL("__irshift__.Tensor", kIntegers),
+    CALL("__irshift__.Scalar", kIntegers),
+    POINTWISE("where.self", kTail, kMask | kComplex, select(truth(a.raw(0)), a[1], a[2])),
+    CALL("_add_relu.Tensor", kIntegers | kFloats),
+    POINTWISE("lerp.Tensor", kSelf, kFloatOnly | kSameDtype | kComplex, lerp(a[0], a[1], a[2])),
+    POINTWISE("lerp.Scalar", kSelf, kFloatOnly | kSameDtype | kNumbersFit | kComplex, lerp(a[0], a[1], a[2])),
+    POINTWISE("addcmul", kPromote, kNoBool | kNumbersFit | kComplex, a[0] + a[3] * a[1] * a[2]),
+    POINTWISE("addcdiv", kPromote, kFloatOnly | kNumbersFit | kComplex, a[0] + a[3] * a[1] / a[2]),
+    POINTWISE("masked_fill.Scalar", kSelf, kMask | kNumbersFit | kRowMajorResult | kComplex, select(truth(a.raw(1)), a[2], a[0])),
+    POINTWISE("masked_fill.Tensor", kSelf, kMask | kNumbersFit | kRowMajorResult | kComplex, select(truth(a.raw(1)), a[2], a[0])),
     POINTWISE("clamp", kPromote, kNoBool | kNumbersFit, clamp(a)),
     POINTWISE("clamp.Tensor", kPromote, kNoBool, clamp(a)),
     POINTWISE("clamp_min", kPromote, kNoBool | kNumbersFit, max(a[0], a[1])),

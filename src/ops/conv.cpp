@@ -124,7 +124,9 @@ int64_t pool_extent(int64_t in, const Window& w, bool ceil) {
 // Extents of a pool of rank N with the attributes kernel, stride, padding, and dilation where `Dilated`, then ceil_mode.
 template <size_t N, bool Dilated>
 Dims pool_dims(const InferContext& c) {
-  require_float(c, 0);
+  if (!is_float(c.operand(0).dtype) && !(Dilated && is_integral(c.operand(0).dtype, false))) {
+    fall_back("a pool of this type"); // the largest of integers is known
+  }
   Dims out = c.operand(0).dims;
   if (out.size() != N + 1 && out.size() != N + 2) {
     fall_back("a pool of this rank");
@@ -238,8 +240,8 @@ void infer_col2im(InferContext& c) {
 #define UPSAMPLE(NAME, RANK) SPATIAL(NAME, infer_upsample<RANK>), SPATIAL(NAME "_backward", infer_upsample_backward)
 
 constinit const Op kRows[] = {
-    SPATIAL("convolution", infer_convolution),
-    SPATIAL("convolution_backward", infer_convolution_backward),
+    SPATIAL("convolution", infer_convolution, .traits = kComplex),
+    SPATIAL("convolution_backward", infer_convolution_backward, .traits = kComplex),
     SPATIAL("max_pool2d_with_indices", infer_max_pool<2>, .traits = kFasterChannelsLast, .out_form = "out"),
     SPATIAL("max_pool2d_with_indices_backward", like_operand<1>, .out_form = "grad_input"),
     SPATIAL("max_pool3d_with_indices", infer_max_pool<3>),
@@ -266,8 +268,22 @@ constinit const Op kRows[] = {
     UPSAMPLE("upsample_bilinear2d", 2),
     UPSAMPLE("upsample_trilinear3d", 3),
     UPSAMPLE("upsample_bicubic2d", 2),
-    LIBRARY("im2col", infer_im2col),
-    LIBRARY("col2im", infer_col2im),
+    CALL("_upsample_bilinear2d_aa", kFloats),
+    CALL("_upsample_bilinear2d_aa_backward", kFloats),
+    CALL("_upsample_bicubic2d_aa", kFloats),
+    CALL("_upsample_bicubic2d_aa_backward", kFloats),
+    CALL("_upsample_lanczos2d_aa", kFloats),
+    CALL("_upsample_lanczos2d_aa_backward", kFloats),
+    CALL("fractional_max_pool2d", kAllFloats),
+    CALL("fractional_max_pool2d_backward", kAllFloats),
+    CALL("fractional_max_pool3d", kAllFloats),
+    SHAPED_CALL("fractional_max_pool3d_backward", like_operand<1>, kAllFloats),
+    CALL("max_unpool2d", kAllFloats, .traits = kChecksValues),
+    CALL("max_unpool3d", kAllFloats, .traits = kChecksValues),
+    CALL("channel_shuffle", kAllTypes),
+    CALL("slow_conv_transpose2d", kAllFloats),
+    LIBRARY("im2col", infer_im2col, .traits = kComplex),
+    LIBRARY("col2im", infer_col2im, .traits = kComplex),
 };
 
 } // namespace

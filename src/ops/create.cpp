@@ -8,9 +8,14 @@
 namespace torch_xla {
 namespace {
 
+// Also types that the rows do not compute on: bytes and zeros of them.
+DType get_stored_dtype(const InferContext& c) {
+  return static_cast<DType>(c.get_int(0));
+}
+
 // Operand value; attributes dtype, dims.
 void infer_full(InferContext& c) {
-  c.add_result(get_dtype(c, 0, DType::F32), c.get_dims(1));
+  c.add_result(get_stored_dtype(c), c.get_dims(1));
 }
 
 void expand_full(ExpandContext& c) {
@@ -53,7 +58,7 @@ void expand_convert(ExpandContext& c) {
 
 // Attribute dtype: the same bytes, as Tensor.view(dtype) shows them.
 void infer_reinterpret(InferContext& c) {
-  DType dtype = get_dtype(c, 0, DType::F32);
+  DType dtype = get_stored_dtype(c);
   Dims dims = c.operand(0).dims;
   size_t from = item_size(c.operand(0).dtype);
   size_t to = item_size(dtype);
@@ -134,8 +139,11 @@ constinit const Op kRows[] = {
     OWN("arange", infer_arange, expand_arange),
     OWN("eye", infer_eye, expand_eye),
     OWN("convert", infer_convert, expand_convert),
+    CALL("linspace", 0, .traits = kOwnKernel),
+    CALL("logspace", 0, .traits = kOwnKernel),
+    CALL("randperm.generator", 0, .traits = kOwnKernel | kRandom),
     LIBRARY("view_copy.dtype", infer_reinterpret, .traits = kDenseOperands),
-    COMPOSITE("pow.Tensor_Scalar", infer_pow, expand_pow, .layout = ResultLayout::kOfOperand, .traits = kLiftedByNumber),
+    COMPOSITE("pow.Tensor_Scalar", infer_pow, expand_pow, .layout = ResultLayout::kOfOperand, .traits = kLiftedByNumber | kComplex),
 };
 
 } // namespace

@@ -244,27 +244,46 @@ void infer_index_put(InferContext& c) {
 
 constexpr uint32_t kIndex = kChecksValues | kReadsWhileWriting;
 
+void infer_put(InferContext& c) {
+  Type x = c.operand(0);
+  Type source = c.operand(2);
+  if (x.numel() == 0 || c.operand(1).dtype != DType::I64 || source.dtype != x.dtype || source.numel() != c.operand(1).numel()) {
+    fall_back("arguments that ATen refuses");
+  }
+  c.add_result(x.dtype, x.dims);
+}
+
+void infer_masked_scatter(InferContext& c) {
+  Type x = c.operand(0);
+  if (c.operand(1).dtype != DType::Bool || c.operand(2).dtype != x.dtype || broadcast_dims(x.dims, c.operand(1).dims) != x.dims) {
+    fall_back("arguments that ATen refuses");
+  }
+  c.add_result(x.dtype, x.dims);
+}
+
 // The forms that are no structured kernels of ATen write into a clone of self, which lies in memory as self does.
 constinit const Op kRows[] = {
     LIBRARY("embedding", infer_embedding, .traits = kIndex),
     LIBRARY("embedding_dense_backward", infer_embedding_backward, .traits = kIndex),
-    LIBRARY("index_select", infer_index_select, .traits = kIndex, .out_form = "out"),
-    LIBRARY("gather", infer_gather, .traits = kIndex, .out_form = "out"),
-    LIBRARY("scatter.src", infer_scatter<kNoReduction>, .traits = kIndex),
-    LIBRARY("scatter.value", infer_scatter<kNoReduction>, .traits = kIndex),
-    LIBRARY("scatter.reduce", infer_scatter<kAddMultiply>, .traits = kIndex),
-    LIBRARY("scatter.value_reduce", infer_scatter<kAddMultiply>, .traits = kIndex),
-    LIBRARY("scatter_add", infer_scatter<kNoReduction>, .traits = kIndex, .out_form = "out"),
+    LIBRARY("index_select", infer_index_select, .traits = kIndex | kComplex, .out_form = "out"),
+    LIBRARY("gather", infer_gather, .traits = kIndex | kComplex, .out_form = "out"),
+    LIBRARY("scatter.src", infer_scatter<kNoReduction>, .traits = kIndex | kComplex),
+    LIBRARY("scatter.value", infer_scatter<kNoReduction>, .traits = kIndex | kComplex),
+    LIBRARY("scatter.reduce", infer_scatter<kAddMultiply>, .traits = kIndex | kComplex),
+    LIBRARY("scatter.value_reduce", infer_scatter<kAddMultiply>, .traits = kIndex | kComplex),
+    LIBRARY("scatter_add", infer_scatter<kNoReduction>, .traits = kIndex | kComplex, .out_form = "out"),
     LIBRARY("scatter_reduce.two", infer_scatter<kReductions>, .traits = kIndex),
-    LIBRARY("index_add", infer_index_add, .traits = kIndex, .out_form = "out"),
-    LIBRARY("index_copy", infer_along_by_long, .traits = kIndex),
+    LIBRARY("index_add", infer_index_add, .traits = kIndex | kComplex, .out_form = "out"),
+    LIBRARY("index_copy", infer_along_by_long, .traits = kIndex | kComplex),
     LIBRARY("index_reduce", infer_along, .traits = kIndex),
-    LIBRARY("index_fill.int_Scalar", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex),
-    LIBRARY("index_fill.int_Tensor", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex),
-    LIBRARY("take", infer_take, .traits = kIndex),
-    LIBRARY("index.Tensor", infer_index, .layout = ResultLayout::kIndexed, .traits = kIndex | kHostArgument),
-    LIBRARY("index_put", infer_index_put, .layout = ResultLayout::kOfOperand, .traits = kIndex | kHostArgument),
-    LIBRARY("_index_put_impl_", infer_index_put, .traits = kIndex | kHostArgument),
+    LIBRARY("index_fill.int_Scalar", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
+    LIBRARY("index_fill.int_Tensor", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
+    LIBRARY("take", infer_take, .traits = kIndex | kComplex),
+    LIBRARY("index.Tensor", infer_index, .layout = ResultLayout::kIndexed, .traits = kIndex | kHostArgument | kComplex),
+    LIBRARY("index_put", infer_index_put, .layout = ResultLayout::kOfOperand, .traits = kIndex | kHostArgument | kComplex),
+    LIBRARY("_index_put_impl_", infer_index_put, .traits = kIndex | kHostArgument | kComplex),
+    SHAPED_CALL("put_", infer_put, kAllTypes, .traits = kIndex | kComplex),
+    SHAPED_CALL("masked_scatter_", infer_masked_scatter, kAllTypes, .traits = kChecksValues | kComplex),
 };
 
 } // namespace

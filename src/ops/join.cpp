@@ -146,7 +146,8 @@ void infer_histc(InferContext& c) {
   Type x = c.operand(0);
   double low = attr_double(c.attr(1), 0);
   double high = attr_double(c.attr(2), 0);
-  if (x.dtype == DType::Bool || !std::isfinite(low) || !std::isfinite(high) || (is_float(x.dtype) && low == high)) {
+  bool rounds_places = is_reduced_float(x.dtype); // ATen computes the place of each element in the same type
+  if (rounds_places || x.dtype == DType::Bool || !std::isfinite(low) || !std::isfinite(high) || (is_float(x.dtype) && low == high)) {
     fall_back("a histogram whose range may be refused");
   }
   XLA_CHECK(c.get_int(0) > 0, "torch.histogram(): bins must be > 0, but got ", c.get_int(0), " for dimension 0");
@@ -176,20 +177,51 @@ void expand_histc(ExpandContext& c) {
   c.set(0, {&b, b.library(get_op("aten::scatter_add"), operands, {int64_t{0}}, {&type, 1})});
 }
 
+// Operands: values, bin edges (or attribute 0: how many bins), weights. Results: counts and edges.
+void infer_histogram(InferContext& c) {
+  Type x = c.operand(0);
+  bool edges_given = c.has(1) && c.operand(1).dims.size() == 1 && c.operand(1).numel() > 1 && c.size() > 2;
+  auto* count = c.num_attrs() > 0 ? std::get_if<int64_t>(&c.attr(0)) : nullptr;
+  size_t weight = edges_given ? 2 : 1;
+  if (!is_float(x.dtype) || is_reduced_float(x.dtype) || (!edges_given && (!count || *count < 1 || c.size() > 2)) ||
+      (c.has(weight) && (c.operand(weight).dims != x.dims || c.operand(weight).dtype != x.dtype)) ||
+      (edges_given && c.operand(1).dtype != x.dtype)) {
+    fall_back("a histogram of these operands");
+  }
+  int64_t bins = edges_given ? c.operand(1).numel() - 1 : *count;
+  c.add_result(x.dtype, {bins});
+  c.add_result(x.dtype, {bins + 1});
+}
+
 constinit const Op kRows[] = {
-    LIBRARY("cat", infer_cat, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting, .out_form = "out"),
-    LIBRARY("flip", infer_flip, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting),
-    LIBRARY("roll", infer_roll, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting),
-    LIBRARY("trace", infer_trace, .expand = expand_trace, .traits = kReadsWhileWriting),
-    LIBRARY("unfold_backward", infer_sizes, .traits = kReadsWhileWriting),
+    LIBRARY("cat", infer_cat, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting | kComplex, .out_form = "out"),
+    LIBRARY("flip", infer_flip, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting | kComplex),
+    LIBRARY("roll", infer_roll, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting | kComplex),
+    LIBRARY("trace", infer_trace, .expand = expand_trace, .traits = kReadsWhileWriting | kComplex),
+    LIBRARY("unfold_backward", infer_sizes, .traits = kReadsWhileWriting | kComplex),
     LIBRARY("searchsorted.Tensor", infer_search<1>, .traits = kReadsWhileWriting),
     LIBRARY("bucketize.Tensor", infer_search<0>, .traits = kReadsWhileWriting),
     LIBRARY("isin.Tensor_Tensor", infer_isin, .traits = kReadsWhileWriting),
     COMPOSITE("histc", infer_histc, expand_histc, .traits = kReadsWhileWriting),
-    COMPOSITE("tril", infer_triangle<false>, expand_triangle<false>, .traits = kReadsWhileWriting),
-    COMPOSITE("triu", infer_triangle<true>, expand_triangle<true>, .traits = kReadsWhileWriting),
+    COMPOSITE("tril", infer_triangle<false>, expand_triangle<false>, .traits = kReadsWhileWriting | kComplex),
+    COMPOSITE("triu", infer_triangle<true>, expand_triangle<true>, .traits = kReadsWhileWriting | kComplex),
     LIBRARY("grid_sampler_2d", infer_grid_sampler, .traits = kReadsWhileWriting),
     LIBRARY("grid_sampler_3d", infer_grid_sampler, .traits = kReadsWhileWriting),
+    CALL("grid_sampler_2d_backward", kAllFloats),
+    CALL("grid_sampler_3d_backward", kAllFloats),
+    CALL("searchsorted.Scalar", kReals),
+    CALL("bucketize.Scalar", kReals),
+    CALL("isin.Scalar_Tensor", kReals),
+    CALL("isin.Tensor_Scalar", kReals),
+    CALL("nonzero_static", kAllTypes),
+    SHAPED_CALL("histogram.bin_ct", infer_histogram, kFloats),
+    SHAPED_CALL("histogram.bins_tensor", infer_histogram, kFloats),
+    CALL("_cdist_forward", kFloats),
+    CALL("_cdist_backward", kFloats),
+    CALL("_pdist_forward", kFloats),
+    CALL("_pdist_backward", kFloats),
+    CALL("renorm", kAllFloats | kComplexes),
+    CALL("narrow_copy", kAllTypes),
 };
 
 } // namespace

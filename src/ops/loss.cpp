@@ -220,6 +220,18 @@ void expand_nll_backward(ExpandContext& c) {
   c.set(0, select(is_target_class(c, x, 2), loss, 0.0));
 }
 
+// A number where it is reduced and for one row, and which classes are targets.
+void infer_multilabel_margin(InferContext& c) {
+  Type x = c.operand(0);
+  Type targets = c.operand(1);
+  if (x.dims.size() > 2 || targets.dims != x.dims) {
+    fall_back("shapes that ATen checks");
+  }
+  bool each = c.get_int(0) == kNone && x.dims.size() == 2;
+  c.add_result(x.dtype, each ? Dims{x.dims[0]} : Dims{});
+  c.add_result(x.dtype, targets.dims);
+}
+
 constinit const Op kRows[] = {
     COMPOSITE("mse_loss", infer_loss<true>, expand_loss<squared>, .layout = ResultLayout::kOfOperands),
     COMPOSITE("mse_loss_backward", infer_loss_backward, expand_loss_backward<squared_slope>),
@@ -234,6 +246,12 @@ constinit const Op kRows[] = {
     LIBRARY("nll_loss2d_forward", infer_nll, .expand = expand_nll),
     COMPOSITE("nll_loss_backward", infer_nll_backward, expand_nll_backward),
     COMPOSITE("nll_loss2d_backward", infer_nll_backward, expand_nll_backward),
+    CALL("multi_margin_loss", kFloats, .traits = kChecksValues),
+    SHAPED_CALL("multi_margin_loss_backward", like_operand<1>, kFloats),
+    SHAPED_CALL("multilabel_margin_loss_forward", infer_multilabel_margin, kFloats, .traits = kChecksValues),
+    SHAPED_CALL("multilabel_margin_loss_backward", like_operand<1>, kFloats),
+    CALL("_ctc_loss", kFloats, .traits = kChecksValues),
+    SHAPED_CALL("_ctc_loss_backward", like_operand<1>, kFloats),
 };
 
 } // namespace

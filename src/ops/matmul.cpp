@@ -208,17 +208,18 @@ void expand_grouped(ExpandContext& c) {
 }
 
 constinit const Op kRows[] = {
-    LIBRARY("mm", infer_mm, .out_form = "out"),
-    LIBRARY("addmm", infer_addmm, .out_form = "out"),
+    LIBRARY("mm", infer_mm, .traits = kComplex, .out_form = "out"),
+    LIBRARY("addmm", infer_addmm, .traits = kComplex, .out_form = "out"),
     LIBRARY("_addmm_activation", infer_addmm, .out_form = "out"),
-    LIBRARY("bmm", infer_bmm, .out_form = "out"),
-    LIBRARY("baddbmm", infer_baddbmm, .out_form = "out"),
-    LIBRARY("addbmm", infer_addbmm),
-    LIBRARY("mv", infer_mv, .out_form = "out"),
-    LIBRARY("addmv", infer_addmv, .out_form = "out"),
-    LIBRARY("dot", infer_dot),
-    LIBRARY("vdot", infer_dot),
-    LIBRARY("addr", infer_addr),
+    LIBRARY("bmm", infer_bmm, .traits = kComplex, .out_form = "out"),
+    LIBRARY("baddbmm", infer_baddbmm, .traits = kComplex, .out_form = "out"),
+    LIBRARY("addbmm", infer_addbmm, .traits = kComplex),
+    LIBRARY("mv", infer_mv, .traits = kComplex, .out_form = "out"),
+    LIBRARY("addmv", infer_addmv, .traits = kComplex, .out_form = "out"),
+    LIBRARY("dot", infer_dot, .traits = kComplex),
+    LIBRARY("vdot", infer_dot, .traits = kComplex),
+    LIBRARY("addr", infer_addr, .traits = kComplex),
+    CALL("_int_mm", kIntegers),
     LIBRARY("_grouped_mm", infer_grouped, .expand = expand_grouped),
 };
 

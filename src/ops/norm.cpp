@@ -316,6 +316,8 @@ constinit const Op kRows[] = {
         expand_group_norm_backward,
         .layout = ResultLayout::kFormatOfOperand,
         .order_of = 1),
+    CALL("_weight_norm_interface", kAllFloats),
+    CALL("_weight_norm_interface_backward", kAllFloats),
 };
 
 } // namespace

@@ -117,9 +117,9 @@ constinit const Op kRows[] = {
     LIBRARY("topk", infer_topk, .traits = kReadsWhileWriting, .out_form = "values"),
     LIBRARY("cummax", infer_running_extremum, .traits = kReadsWhileWriting),
     LIBRARY("cummin", infer_running_extremum, .traits = kReadsWhileWriting),
-    LIBRARY("cumsum", infer_scan, .traits = kReadsWhileWriting, .out_form = "out"),
-    LIBRARY("cumprod", infer_scan, .traits = kReadsWhileWriting),
-    LIBRARY("_logcumsumexp", infer_log_scan, .traits = kReadsWhileWriting),
+    LIBRARY("cumsum", infer_scan, .traits = kReadsWhileWriting | kComplex, .out_form = "out"),
+    LIBRARY("cumprod", infer_scan, .traits = kReadsWhileWriting | kComplex),
+    LIBRARY("_logcumsumexp", infer_log_scan, .traits = kReadsWhileWriting | kComplex),
 };
 
 } // namespace

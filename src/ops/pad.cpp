@@ -29,7 +29,9 @@ Dims padded_dims(const InferContext& c) {
 // Reflection reaches less far than the extent, the pads of replication are not negative, and the input is not empty.
 template <bool Reflects>
 void infer_border_pad(InferContext& c) {
-  require_float(c, 0);
+  if (c.operand(0).dtype == DType::Bool) {
+    fall_back("padding of Bool");
+  }
   Dims dims = c.operand(0).dims;
   Dims pad = c.get_dims(0);
   Dims padded = padded_dims(c);
@@ -109,18 +111,19 @@ void infer_pixel_unshuffle(InferContext& c) {
   c.add_result(c.operand(0).dtype, dims);
 }
 
-#define PAD(NAME, REFLECTS) SPATIAL(NAME, infer_border_pad<REFLECTS>), SPATIAL(NAME "_backward", like_operand<1>)
+#define PAD(NAME, REFLECTS) \
+  SPATIAL(NAME, infer_border_pad<REFLECTS>, .traits = kComplex), SPATIAL(NAME "_backward", like_operand<1>, .traits = kComplex)
 
 constinit const Op kRows[] = {
-    COMPOSITE("constant_pad_nd", infer_pad, expand_pad, .layout = ResultLayout::kChannelsLast),
+    COMPOSITE("constant_pad_nd", infer_pad, expand_pad, .layout = ResultLayout::kChannelsLast, .traits = kComplex),
     PAD("reflection_pad1d", true),
     PAD("reflection_pad2d", true),
     PAD("reflection_pad3d", true),
     PAD("replication_pad1d", false),
     PAD("replication_pad2d", false),
     PAD("replication_pad3d", false),
-    SPATIAL("pixel_shuffle", infer_pixel_shuffle),
-    SPATIAL("pixel_unshuffle", infer_pixel_unshuffle),
+    SPATIAL("pixel_shuffle", infer_pixel_shuffle, .traits = kComplex),
+    SPATIAL("pixel_unshuffle", infer_pixel_unshuffle, .traits = kComplex),
 };
 
 } // namespace

@@ -223,6 +223,16 @@ constinit const Op kRows[] = {
     COMPOSITE("random_.from", infer_random, expand_random, .traits = kRandom),
     COMPOSITE(
         "native_dropout", infer_dropout, expand_dropout, .layout = ResultLayout::kOfOperands, .traits = kRandom, .takes = is_probability),
+    CALL("multinomial", kAllFloats, .traits = kRandom | kChecksValues),
+    CALL("poisson", kAllFloats, .traits = kRandom | kChecksValues),
+    CALL("_standard_gamma", kFloats, .traits = kRandom),
+    CALL("normal.Tensor_float", kAllFloats, .traits = kRandom),
+    CALL("normal.float_Tensor", kAllFloats, .traits = kRandom | kChecksValues),
+    CALL("normal.Tensor_Tensor", kAllFloats, .traits = kRandom | kChecksValues),
+    SHAPED_CALL("binomial", like_operand<0>, kAllFloats, .traits = kRandom | kChecksValues),
+    SHAPED_CALL("_sample_dirichlet", like_operand<0>, kFloats, .traits = kRandom),
+    SHAPED_CALL("_standard_gamma_grad", like_operand<0>, kFloats),
+    SHAPED_CALL("_dirichlet_grad", like_operand<0>, kFloats),
     // Gives back operand 1; the run fails where operand 0 is false.
     LIBRARY("_functional_assert_async.msg", like_operand<1>),
 };

@@ -1,6 +1,8 @@
 // The map from names to rows.
 #include "ops/registry.h"
 
+#include <memory>
+#include <mutex>
 #include <unordered_map>
 
 #include "core/errors.h"
@@ -36,6 +38,17 @@ const Op* find_op(std::string_view name) {
   static const OpMap* map = make_op_map();
   auto found = map->find(name);
   return found == map->end() ? nullptr : found->second;
+}
+
+const Op& library_form(const Op& op) {
+  static auto* forms = new std::unordered_map<const Op*, std::unique_ptr<Op>>;
+  static auto* mutex = new std::mutex;
+  std::lock_guard<std::mutex> lock(*mutex);
+  std::unique_ptr<Op>& form = (*forms)[&op];
+  if (!form) {
+    form = std::make_unique<Op>(Op{.name = op.name, .kind = OpKind::kLibrary, .dtypes = kAllTypes, .traits = op.traits & kOfCalls});
+  }
+  return *form;
 }
 
 const Op& get_op(std::string_view name) {

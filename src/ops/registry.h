@@ -8,6 +8,8 @@
 namespace torch_xla {
 
 const Op* find_op(std::string_view name); // or null
+// The row as a library call of ATen's kernel, for operands that it does not compute on itself; lives as long as the process.
+const Op& library_form(const Op& op);
 const Op& get_op(std::string_view name); // InternalError when there is no such row
 
 } // namespace torch_xla

@@ -180,6 +180,7 @@ constinit const Op kRows[] = {
     COMPOSITE("_thnn_fused_lstm_cell_backward_impl", infer_cell_backward, expand_cell_backward),
     COMPOSITE("_thnn_fused_gru_cell", infer_gru_cell, expand_gru_cell),
     COMPOSITE("_thnn_fused_gru_cell_backward", infer_gru_cell_backward, expand_gru_cell_backward),
+    CALL("mkldnn_rnn_layer_backward", kAllFloats),
 };
 
 } // namespace

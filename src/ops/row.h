@@ -16,5 +16,12 @@
 
 #define LIBRARY(NAME, INFER, ...) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER __VA_OPT__(, ) __VA_ARGS__}
 
+// A library row whose result types and strides are those of ATen's own shape rule; DTYPES are the types that its CPU kernel takes.
+#define CALL(NAME, DTYPES, ...) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .dtypes = DTYPES __VA_OPT__(, ) __VA_ARGS__}
+
+// A library row with a shape rule of its own and no form for plugins: ATen has no shape rule for it.
+#define SHAPED_CALL(NAME, INFER, DTYPES, ...) \
+  {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER, .dtypes = DTYPES __VA_OPT__(, ) __VA_ARGS__}
+
 // A library row of images: channels-last results for channels-last operands.
 #define SPATIAL(NAME, INFER, ...) LIBRARY(NAME, INFER, .layout = ResultLayout::kChannelsLast __VA_OPT__(, ) __VA_ARGS__)

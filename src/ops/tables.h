@@ -20,11 +20,17 @@ std::span<const Op> matmul_ops(); // mm, addmm, bmm, baddbmm, ...
 std::span<const Op> conv_ops(); // convolution, pooling, interpolation, forward and backward
 std::span<const Op> pad_ops(); // padding, pixel_shuffle
 std::span<const Op> index_ops(); // embedding, gather, scatter, index, ...
+std::span<const Op> bag_ops(); // embedding bags, segments, repeats
 std::span<const Op> join_ops(); // cat, flip, roll, tril, searchsorted, grid_sampler, ...
 std::span<const Op> random_ops(); // uniform, normal, bernoulli, dropout
 std::span<const Op> create_ops(); // full, arange, eye
 std::span<const Op> rnn_ops(); // mkldnn_rnn_layer
 std::span<const Op> attention_ops(); // scaled dot product attention
+std::span<const Op> complex_ops(); // complex numbers: parts, conversions, Fourier transforms
+std::span<const Op> quantize_ops(); // fake quantization
+std::span<const Op> optimizer_ops(); // updates of fused optimizers and of the gradient scaler
+std::span<const Op> special_ops(); // Bessel functions, orthogonal polynomials, gamma functions
+std::span<const Op> linalg_ops(); // factorizations, solvers, eigenvalues
 
 // All rows, each table in the order above.
 std::span<const std::span<const Op>> op_tables();

@@ -9,10 +9,10 @@ namespace {
 
 // EXPRESSION is over x.
 #define UNARY(NAME, RULE, TRAITS, EXPRESSION) POINTWISE(NAME, RULE, TRAITS, [](Ex x) -> Ex { return EXPRESSION; }(a[0]))
-#define FLOAT(NAME, EXPRESSION) UNARY(NAME, kPromoteFloat, kNoTraits, EXPRESSION)
-#define SAME(NAME, EXPRESSION) UNARY(NAME, kPromote, kNoTraits, EXPRESSION)
-#define TEST(NAME, EXPRESSION) \
-  POINTWISE(NAME, kBool, kNoTraits, [](Ex x) -> Ex { return EXPRESSION; }(a.raw(0).to(compute_type(a.raw(0).dtype()))))
+#define FLOAT(NAME, TRAITS, EXPRESSION) UNARY(NAME, kPromoteFloat, TRAITS, EXPRESSION)
+#define SAME(NAME, TRAITS, EXPRESSION) UNARY(NAME, kPromote, TRAITS, EXPRESSION)
+#define TEST(NAME, TRAITS, EXPRESSION) \
+  POINTWISE(NAME, kBool, TRAITS, [](Ex x) -> Ex { return EXPRESSION; }(a.raw(0).to(compute_type(a.raw(0).dtype()))))
 
 constexpr double kLn2 = 0.693147180559945309417;
 constexpr double kLn10 = 2.302585092994045684;
@@ -74,49 +74,49 @@ Ex sinc(Ex x) {
 }
 
 constinit const Op kRows[] = {
-    UNARY("abs", kPromote, kNoBool, abs(x)),
-    UNARY("neg", kPromote, kNoBoolOperand, -x),
-    SAME("sign", sign(x)),
-    SAME("sgn", sign(x)),
+    UNARY("abs", kPromote, kNoBool | kComplex, abs(x)),
+    UNARY("neg", kPromote, kNoBoolOperand | kComplex, -x),
+    SAME("sign", kNoTraits, sign(x)),
+    SAME("sgn", kComplex, sign(x)),
     UNARY("ceil", kPromote, kNoBool, float_only(x, Prim::kCeil)),
     UNARY("floor", kPromote, kNoBool, float_only(x, Prim::kFloor)),
     UNARY("trunc", kPromote, kNoBool, float_only(x, Prim::kTrunc)),
     UNARY("round", kPromote, kNoBool, float_only(x, Prim::kRoundEven)),
     UNARY("frac", kPromote, kFloatOnly, x - float_only(x, Prim::kTrunc)),
     UNARY("bitwise_not", kPromote, kNoFloat, x.unary(Prim::kNot)),
-    FLOAT("exp", exp(x)),
-    FLOAT("exp2", pow(x.constant(2), x)),
-    FLOAT("expm1", expm1(x)),
-    FLOAT("log", log(x)),
-    FLOAT("log2", log(x) / kLn2),
-    FLOAT("log10", log(x) / kLn10),
-    FLOAT("log1p", log1p(x)),
-    FLOAT("sqrt", sqrt(x)),
-    FLOAT("rsqrt", 1.0 / sqrt(x)), // correctly rounded, as ATen's
-    FLOAT("reciprocal", 1.0 / x),
-    FLOAT("sin", x.unary(Prim::kSin)),
-    FLOAT("cos", cos(x)),
-    FLOAT("tan", tan(x)),
-    FLOAT("asin", x.unary(Prim::kAsin)),
-    FLOAT("acos", x.unary(Prim::kAcos)),
-    FLOAT("atan", x.unary(Prim::kAtan)),
-    FLOAT("sinh", x.unary(Prim::kSinh)),
-    FLOAT("cosh", x.unary(Prim::kCosh)),
-    FLOAT("tanh", tanh(x)),
-    FLOAT("asinh", asinh(x)),
-    FLOAT("acosh", acosh(x)),
-    FLOAT("atanh", (log1p(x) - log1p(-x)) * 0.5),
-    FLOAT("erf", erf(x)),
-    FLOAT("erfc", x.unary(Prim::kErfc)),
-    FLOAT("sigmoid", logistic(x)),
-    FLOAT("sinc", sinc(x)),
-    FLOAT("deg2rad", x*(kPi / 180)),
-    FLOAT("rad2deg", x * (180 / kPi)),
-    TEST("logical_not", !truth(x)),
-    TEST("isnan", is_nan(x)),
-    TEST("isinf", is_float(x.dtype()) ? abs(x) == kInfinity : x != x),
-    TEST("isposinf", is_float(x.dtype()) ? x == kInfinity : x != x),
-    TEST("isneginf", is_float(x.dtype()) ? x == -kInfinity : x != x),
+    FLOAT("exp", kComplex, exp(x)),
+    FLOAT("exp2", kComplex, pow(x.constant(2), x)),
+    FLOAT("expm1", kComplex, expm1(x)),
+    FLOAT("log", kComplex, log(x)),
+    FLOAT("log2", kComplex, log(x) / kLn2),
+    FLOAT("log10", kComplex, log(x) / kLn10),
+    FLOAT("log1p", kComplex, log1p(x)),
+    FLOAT("sqrt", kComplex, sqrt(x)),
+    FLOAT("rsqrt", kComplex, 1.0 / sqrt(x)), // correctly rounded, as ATen's
+    FLOAT("reciprocal", kComplex, 1.0 / x),
+    FLOAT("sin", kComplex, x.unary(Prim::kSin)),
+    FLOAT("cos", kComplex, cos(x)),
+    FLOAT("tan", kComplex, tan(x)),
+    FLOAT("asin", kComplex, x.unary(Prim::kAsin)),
+    FLOAT("acos", kComplex, x.unary(Prim::kAcos)),
+    FLOAT("atan", kComplex, x.unary(Prim::kAtan)),
+    FLOAT("sinh", kComplex, x.unary(Prim::kSinh)),
+    FLOAT("cosh", kComplex, x.unary(Prim::kCosh)),
+    FLOAT("tanh", kComplex, tanh(x)),
+    FLOAT("asinh", kComplex, asinh(x)),
+    FLOAT("acosh", kComplex, acosh(x)),
+    FLOAT("atanh", kComplex, (log1p(x) - log1p(-x)) * 0.5),
+    FLOAT("erf", kNoTraits, erf(x)),
+    FLOAT("erfc", kNoTraits, x.unary(Prim::kErfc)),
+    FLOAT("sigmoid", kComplex, logistic(x)),
+    FLOAT("sinc", kComplex, sinc(x)),
+    FLOAT("deg2rad", kNoTraits, x*(kPi / 180)),
+    FLOAT("rad2deg", kNoTraits, x * (180 / kPi)),
+    TEST("logical_not", kComplex, !truth(x)),
+    TEST("isnan", kComplex, is_nan(x)),
+    TEST("isinf", kComplex, is_float(x.dtype()) ? abs(x) == kInfinity : x != x),
+    TEST("isposinf", kNoTraits, is_float(x.dtype()) ? x == kInfinity : x != x),
+    TEST("isneginf", kNoTraits, is_float(x.dtype()) ? x == -kInfinity : x != x),
     POINTWISE("nan_to_num", kSelf, kNoTraits, nan_to_num(a)),
     POINTWISE("logit", kPromoteFloat, kNoTraits, logit(a)),
     POINTWISE("round.decimals", kSelf, kFloatOnly, round_decimals(a)),

@@ -37,12 +37,28 @@ py::list compile_reasons() {
   return list;
 }
 
+// A dict for each overload that a row serves.
+py::list operators() {
+  py::list list;
+  for (const ServedOverload& overload : served_overloads()) {
+    using namespace py::literals;
+    list.append(py::dict(
+        "name"_a = overload.name,
+        "row"_a = overload.row,
+        "fused"_a = overload.fused,
+        "complex"_a = overload.complex,
+        "plugin_form"_a = overload.has_plugin_form));
+  }
+  return list;
+}
+
 } // namespace
 
 void init_debug(py::module_& m) {
   m.def("_get_xla_tensors_text", &tensors_text, py::arg("tensors") = py::list());
   m.def("_pending_graph_text", &device_text, py::arg("device") = "");
   m.def("_compile_reasons", &compile_reasons);
+  m.def("_operators", &operators);
   m.def("_live_nodes", &live_nodes, py::call_guard<py::gil_scoped_release>());
   m.def("_live_cells", &live_cells, py::call_guard<py::gil_scoped_release>());
   m.def("_set_fusion", &env::set_fusion, py::arg("on"));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace torch_xla {
 
@@ -26,6 +27,17 @@ using LocationProvider = int64_t (*)();
 // "train.py:12 in forward"; called under the recording lock: never takes the GIL.
 using LocationResolver = std::string (*)(int64_t id);
 void set_location_hooks(LocationProvider provider, LocationResolver resolver);
+
+// One ATen overload that a row serves, for the page of operators.
+struct ServedOverload {
+  std::string name; // "aten::add.out"
+  std::string row; // "aten::add.Tensor"
+  bool fused; // a scalar body or an expansion; otherwise a library call
+  bool complex; // calls with complex numbers are recorded too
+  bool has_plugin_form; // otherwise such calls run on the CPU where a plugin is the engine
+};
+// In the order of their rows; what tensor/ records without a row is not among them.
+const std::vector<ServedOverload>& served_overloads();
 
 // The device's pending trace as text, for dumps.
 std::string pending_graph_text(int device);

@@ -142,6 +142,10 @@ at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
   if (self.numel() == 0) {
     return self;
   }
+  if (is_recordable(to_dtype(self.scalar_type())) && (value.isComplex() || self.is_complex())) {
+    at::Tensor number = at::scalar_tensor(value, self.options());
+    return self.copy_(number.expand(self.sizes()));
+  }
   if (!is_native(to_dtype(value.type())) || !is_native(to_dtype(self.scalar_type()))) {
     at::Tensor cpu = read_on_cpu(self).clone();
     return self.copy_(cpu.fill_(value));

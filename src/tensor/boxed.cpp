@@ -7,6 +7,7 @@
 #include "ir/builder.h"
 #include "ops/registry.h"
 #include "tensor/boxed_call.h"
+#include "tensor/call_row.h"
 #include "tensor/errors.h"
 #include "tensor/fallback.h"
 #include "tensor/generator.h"
@@ -23,25 +24,40 @@ constexpr int64_t kMaxRank = 64; // of TensorIterator
 class BoxedRow final : public c10::OperatorKernel {
  public:
   explicit BoxedRow(const RowOverload& row) : row_(row) {
-    const c10::FunctionSchema& schema = row.handle->schema();
-    for (size_t i = 0; i < schema.arguments().size(); ++i) {
-      roles_.push_back(role_of(schema.arguments()[i], *row.op));
+    const std::vector<c10::Argument>& arguments = row.handle->schema().arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      roles_.push_back(role_of(arguments[i], *row.op));
+      if (arguments[i].type()->kind() == c10::TypeKind::TensorType) {
+        required_.push_back(i);
+      }
     }
     if_none_ = row.op->if_none ? &get_op(row.op->if_none) : nullptr;
+    if (row.op->traits & kComplex) {
+      RowOverload form = row;
+      form.op = &library_form(*row.op);
+      complex_ = std::make_unique<CallRow>(form);
+    }
   }
 
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-    std::string reason;
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+    if (complex_ && engine().runs_library_calls() && has_complex(torch::jit::last(*stack, roles_.size()))) {
+      (*complex_)(op, keys, stack);
+      return;
+    }
+    if (lacks_tensor(torch::jit::last(*stack, roles_.size()))) {
+      run_fallback(op, stack, "an undefined tensor");
+      return;
+    }
     try {
-      BoxedCall call = take_apart(*stack);
-      if (find_obstacle(call, &reason)) {
+      BoxedCall call = take_apart(torch::jit::last(*stack, roles_.size()), roles_, *row_.op);
+      if (std::optional<std::string> obstacle = find_obstacle(call)) {
         if (row_.op->kind == OpKind::kPointwise && row_.convention == Convention::kInplace) {
           check_apart(call.tensors[0], pointwise_args(call)); // the CPU sees copies, which are
         }
-        run_fallback(op, stack, reason);
+        run_fallback(op, stack, *obstacle);
         return;
       }
-      std::vector<at::Tensor> results = record(call);
+      std::vector<at::Tensor> results = row_.op->kind == OpKind::kPointwise ? record_pointwise(call) : record_node(call);
       finish(stack, std::move(results));
       row_.counter->add();
     } catch (const UserError& error) {
@@ -54,71 +70,47 @@ class BoxedRow final : public c10::OperatorKernel {
   }
 
  private:
-  BoxedCall take_apart(const torch::jit::Stack& stack) const {
-    BoxedCall call;
-    size_t base = stack.size() - roles_.size();
-    call.device = find_device(torch::jit::last(stack, roles_.size()));
-    for (size_t i = 0; i < roles_.size(); ++i) {
-      size_t first = call.tensors.size();
-      take_argument(stack[base + i], roles_[i], call);
-      for (size_t t = first; may_lie_on_host(*row_.op, i) && call.device && t < call.tensors.size(); ++t) {
-        upload_operand(call.tensors[t], *call.device);
-      }
-    }
-    return call;
+  bool lacks_tensor(c10::ArrayRef<c10::IValue> arguments) const {
+    return std::any_of(
+        required_.begin(), required_.end(), [&](size_t i) { return !arguments[i].isTensor() || !arguments[i].toTensor().defined(); });
   }
 
-  // Numbers (0-d) become parameters of the program.
-  static void upload_operand(at::Tensor& t, int device) {
-    if (t.defined() && !is_xla_tensor(t) && t.dim() > 0) {
-      t = t.to(c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)));
-    }
-  }
-
-  bool find_obstacle(const BoxedCall& call, std::string* reason) const {
+  // Why the call cannot be recorded; nothing if it can.
+  std::optional<std::string> find_obstacle(const BoxedCall& call) const {
     for (const at::Tensor& t : call.tensors) {
       if (t.defined() && !(is_xla_tensor(t) ? is_native_tensor(t) : is_native(to_dtype(t.scalar_type())))) {
-        *reason = str("no rows for dtype ", c10::toString(t.scalar_type()));
-        return true;
+        return str("no rows for dtype ", c10::toString(t.scalar_type()));
       }
       if (t.defined() && t.dim() > kMaxRank) {
-        *reason = "too many dims";
-        return true;
+        return "too many dims";
       }
+    }
+    if (is_call(*row_.op) && !engine().runs_library_calls()) {
+      return "it has no form for plugins";
     }
     for (const c10::Scalar& s : call.numbers) {
       if (!is_native(to_dtype(s.type()))) {
-        *reason = "no rows for complex numbers, nor for integers beyond int64";
-        return true;
+        return "no rows for complex numbers, nor for integers beyond int64";
       }
     }
     for (const at::Tensor& t : call.outs) {
       if (!is_xla_tensor(t) || !is_native(to_dtype(t.scalar_type())) || overlaps_itself(t)) {
-        *reason = "the out tensor cannot be written natively";
-        return true;
+        return "the out tensor cannot be written natively";
       }
     }
     if (row_.convention == Convention::kInplace && overlaps_itself(call.tensors[0])) {
-      *reason = "a tensor whose elements share memory cannot be written natively";
-      return true;
+      return "a tensor whose elements share memory cannot be written natively";
     }
     if (row_.op->kind == OpKind::kPointwise && !is_native_call(row_of(call), pointwise_args(call))) {
-      *reason = "an argument of a type or on a device that the row does not compute on";
-      return true;
+      return "an argument of a type or on a device that the row does not compute on";
     }
     if (row_.op->kind == OpKind::kPointwise && !call.outs.empty() && !is_native_out(row_of(call), pointwise_args(call), call.outs[0])) {
-      *reason = "an out tensor of another dtype than the result";
-      return true;
+      return "an out tensor of another dtype than the result";
     }
-    if (!has_valid_parameters(*row_.op, call)) {
-      *reason = "ATen refuses these parameters";
-      return true;
+    if (!takes_dtype(*row_.op, call) || !has_valid_parameters(*row_.op, call)) {
+      return "ATen refuses these parameters";
     }
-    return !call.device;
-  }
-
-  std::vector<at::Tensor> record(BoxedCall& call) {
-    return row_.op->kind == OpKind::kPointwise ? record_pointwise(call) : record_node(call);
+    return call.device ? std::nullopt : std::make_optional<std::string>("no tensor of the device");
   }
 
   static std::vector<PointwiseArg> pointwise_args(const BoxedCall& call) {
@@ -286,14 +278,25 @@ class BoxedRow final : public c10::OperatorKernel {
 
   RowOverload row_;
   std::vector<ArgumentRole> roles_;
+  std::vector<size_t> required_; // arguments that must be defined tensors
   const Op* if_none_ = nullptr; // the row of that name
+  std::unique_ptr<CallRow> complex_; // takes calls with complex numbers; may be null
 };
+
+template <class Kernel>
+c10::BoxedKernel make_kernel(const RowOverload& row) {
+  return c10::BoxedKernel::makeFromFunctor(std::make_unique<Kernel>(row));
+}
 
 } // namespace
 
+c10::BoxedKernel make_boxed_kernel(const RowOverload& row) {
+  bool is_call = row.op->kind == OpKind::kLibrary && !row.op->infer;
+  return is_call ? make_kernel<CallRow>(row) : make_kernel<BoxedRow>(row);
+}
+
 void register_boxed(torch::Library& library, const RowOverload& row) {
-  library.impl(
-      c10::toString(row.handle->operator_name()).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedRow>(row)));
+  library.impl(c10::toString(row.handle->operator_name()).c_str(), torch::CppFunction::makeFromBoxedKernel(make_boxed_kernel(row)));
 }
 
 } // namespace torch_xla

@@ -32,6 +32,9 @@ Attr to_attr(const c10::IValue& value) {
   if (value.isDouble() || value.isSymFloat()) {
     return value.toDouble();
   }
+  if (value.isComplexDouble()) {
+    return std::complex<double>(value.toComplexDouble());
+  }
   if (value.isString()) {
     return value.toStringRef();
   }
@@ -93,7 +96,7 @@ ArgumentRole role_of(const c10::Argument& argument, const Op& op) {
     return ArgumentRole::kGenerator;
   }
   bool number = kind == c10::TypeKind::NumberType && op.kind == OpKind::kPointwise;
-  bool random_parameter = kind == c10::TypeKind::FloatType && (op.traits & kRandom);
+  bool random_parameter = kind == c10::TypeKind::FloatType && (op.traits & kRandom) && op.kind != OpKind::kLibrary;
   return number || random_parameter ? ArgumentRole::kNumber : ArgumentRole::kAttribute;
 }
 
@@ -120,6 +123,26 @@ void take_argument(const c10::IValue& value, ArgumentRole role, BoxedCall& call)
   }
 }
 
+// Numbers (0-d) become parameters of the program.
+static void upload_operand(at::Tensor& t, int device) {
+  if (t.defined() && !is_xla_tensor(t) && t.dim() > 0) {
+    t = t.to(c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)));
+  }
+}
+
+BoxedCall take_apart(c10::ArrayRef<c10::IValue> arguments, const std::vector<ArgumentRole>& roles, const Op& op) {
+  BoxedCall call;
+  call.device = find_device(arguments);
+  for (size_t i = 0; i < roles.size(); ++i) {
+    size_t first = call.tensors.size();
+    take_argument(arguments[i], roles[i], call);
+    for (size_t t = first; may_lie_on_host(op, i) && call.device && t < call.tensors.size(); ++t) {
+      upload_operand(call.tensors[t], *call.device);
+    }
+  }
+  return call;
+}
+
 std::optional<int> find_device(c10::ArrayRef<c10::IValue> arguments) {
   auto device_of_item = [](const c10::IValue& value) {
     return value.isTensor() && is_xla_tensor(value.toTensor()) ? std::optional<int>(device_number(value.toTensor())) : std::nullopt;
@@ -143,6 +166,10 @@ int device_of_call(c10::ArrayRef<c10::IValue> arguments) {
   }
   std::optional<int> device = find_device(arguments);
   return device ? *device : resolve_device(named);
+}
+
+bool takes_dtype(const Op& op, const BoxedCall& call) {
+  return !op.dtypes || call.tensors.empty() || !call.tensors[0].defined() || (op.dtypes & set_of(to_dtype(call.tensors[0].scalar_type())));
 }
 
 bool has_valid_parameters(const Op& op, const BoxedCall& call) {

@@ -32,10 +32,14 @@ inline bool may_lie_on_host(const Op& op, size_t argument) {
   return (op.traits & kHostArgument) && argument == 1;
 }
 void take_argument(const c10::IValue& value, ArgumentRole role, BoxedCall& call);
+// All arguments; tensors of the CPU that `op` takes come to the call's device. The device is that of its tensors.
+BoxedCall take_apart(c10::ArrayRef<c10::IValue> arguments, const std::vector<ArgumentRole>& roles, const Op& op);
 // The device of the first tensor of ours among the arguments, in lists too.
 std::optional<int> find_device(c10::ArrayRef<c10::IValue> arguments);
 // That device, else the one that an argument names. Throws UserError for one that does not exist.
 int device_of_call(c10::ArrayRef<c10::IValue> arguments);
+// Whether the first tensor is of a type that the row states, if it states any.
+bool takes_dtype(const Op& op, const BoxedCall& call);
 // Whether ATen computes with these numbers and words; otherwise it raises an error.
 bool has_valid_parameters(const Op& op, const BoxedCall& call);
 

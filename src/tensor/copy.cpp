@@ -117,11 +117,19 @@ BufferRef upload(int device, const at::Tensor& tensor, Dims* strides) {
   return std::make_shared<Buffer>(std::move(payload));
 }
 
-void record_device_copy(const at::Tensor& destination, const at::Tensor& source) {
+enum class CopyOf { kValue, kStored }; // kStored: what lies in memory, whatever its bits of conjugation and negation stand for
+
+void record_copy(const at::Tensor& destination, const at::Tensor& source, CopyOf what) {
+  bool value = what == CopyOf::kValue;
+  bool conjugated = value && destination.is_complex() && source.is_complex() && destination.is_conj() != source.is_conj();
+  bool negated = value && destination.is_neg() != source.is_neg();
   Recording recording(device_number(destination));
-  if (!recording.share(destination, source)) {
-    recording.write_converted(destination, recording.read(source));
+  if (!conjugated && !negated && recording.share(destination, source)) {
+    return;
   }
+  ValueId v = recording.read(source);
+  v = conjugated ? recording.conjugate(v) : v;
+  recording.write_converted(destination, negated ? recording.negate(v) : v);
 }
 
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {
@@ -232,8 +240,8 @@ void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu) {
   at::Tensor source = cpu.scalar_type() == destination.scalar_type() ? cpu : cpu.to(destination.scalar_type());
   source = stored_form(destination, source.sizes() == destination.sizes() ? source : source.expand(destination.sizes()));
   if (!fills_storage(destination, destination.storage().nbytes())) {
-    if (is_native(to_dtype(destination.scalar_type()))) {
-      record_device_copy(destination, upload_adopted(device, source.is_same(cpu) ? source.clone() : source));
+    if (is_recordable(to_dtype(destination.scalar_type()))) {
+      record_copy(destination, upload_adopted(device, source.is_same(cpu) ? source.clone() : source), CopyOf::kStored);
     } else {
       write_part_on_cpu(destination, source);
     }
@@ -259,7 +267,7 @@ at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_b
     if (same_memory(self, source)) {
       return self;
     }
-    bool native = is_native_tensor(self) && is_native_tensor(from) && !self.is_neg() && !from.is_neg();
+    bool recordable = is_recordable(to_dtype(self.scalar_type())) && is_recordable(to_dtype(from.scalar_type()));
     if (source._is_zerotensor()) {
       self.zero_();
     } else if (!is_xla_tensor(self)) {
@@ -267,10 +275,10 @@ at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_b
     } else if (from.device() != self.device()) {
       at::assert_no_internal_overlap(self);
       write_from_cpu(self, is_xla_tensor(from) ? read_on_cpu(from) : from);
-    } else if (native) {
+    } else if (recordable) {
       at::assert_no_internal_overlap(self);
       at::assert_no_partial_overlap(self, source);
-      record_device_copy(self, from);
+      record_copy(self, from, CopyOf::kValue);
     } else {
       write_from_cpu(self, read_on_cpu(from));
     }

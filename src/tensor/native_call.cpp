@@ -103,7 +103,8 @@ bool has_unit_alpha(const Op& op, std::span<const PointwiseArg> args) {
 
 bool is_native_call(const Op& op, std::span<const PointwiseArg> args) {
   for (const PointwiseArg& arg : args) {
-    if (arg.tensor && arg.tensor->defined() && !is_native_tensor(*arg.tensor)) {
+    // An undefined tensor stands where a formula of autograd has no gradient: eager's layers refuse it.
+    if (arg.tensor && (!arg.tensor->defined() || !is_native_tensor(*arg.tensor))) {
       return false;
     }
     if (arg.scalar && !is_native(to_dtype(arg.scalar->type()))) {

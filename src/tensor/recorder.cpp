@@ -97,6 +97,10 @@ void check_bounds(const at::Tensor& t, size_t storage_nbytes) {
       storage_nbytes);
 }
 
+bool is_recordable(DType type) {
+  return is_native(type) || (is_complex(type) && engine().runs_library_calls());
+}
+
 Recording::Recording(int device) : device_(device), state_(recorder(device)), trace_(state_.trace) {
   if (state_.wants_cut.load(std::memory_order_relaxed)) {
     cut_long_trace(device);
@@ -209,7 +213,7 @@ void Recording::resize(Cell& cell, size_t nbytes) {
 // Records the cell's bytes seen as `type`. No sync: operands that were read before stay valid.
 void Recording::reinterpret(Cell& cell, const Type& result) {
   static const Op& op = get_op("aten::view_copy.dtype");
-  if (!is_native(cell.dtype) || !is_native(result.dtype)) {
+  if (!is_recordable(cell.dtype) || !is_recordable(result.dtype)) {
     reinterpret_buffer_locked(cell, result);
     return;
   }

@@ -45,6 +45,8 @@ class Recording {
     return node(op, std::move(operands), std::move(attrs), std::span<const Type>(&result, 1));
   }
   ValueId convert(ValueId v, DType dtype);
+  ValueId conjugate(ValueId v); // of a complex type
+  ValueId negate(ValueId v);
   // Numpy broadcasting to dims.
   ValueId broadcast(ValueId v, const Dims& dims);
   ValueId full(DType dtype, const Dims& dims, ValueId value);
@@ -92,6 +94,8 @@ void write_buffer(const at::Tensor& tensor, BufferRef buffer);
 // Throws when the tensor reaches outside of a storage of so many bytes: eager would read or write foreign memory.
 void check_bounds(const at::Tensor& tensor, size_t storage_nbytes);
 
+// Whether nodes may have values of this type: native ones, and complex ones where library calls compute on them.
+bool is_recordable(DType type);
 // A device tensor or a CPU number, of a dtype that rows compute on.
 inline bool is_native_tensor(const at::Tensor& t) {
   return is_native(to_dtype(t.scalar_type())) && (t.is_privateuseone() || t.dim() == 0);

@@ -65,7 +65,22 @@ ValueId Recording::convert(ValueId v, DType dtype) {
     return v;
   }
   Type result{dtype, type(v).dims};
-  return node(op, {v}, {static_cast<int64_t>(dtype)}, result);
+  bool computed = is_native(type(v).dtype) && is_native(dtype);
+  static const Op& call = get_op("aten::_to_copy");
+  return node(computed ? op : call, {v}, {static_cast<int64_t>(dtype)}, result);
+}
+
+ValueId Recording::conjugate(ValueId v) {
+  static const Op& op = get_op("aten::_conj_physical");
+  Type result = type(v);
+  return node(op, {v}, {}, result);
+}
+
+ValueId Recording::negate(ValueId v) {
+  static const Op& op = get_op("aten::neg");
+  static const Op& call = library_form(op);
+  Type result = type(v);
+  return node(is_native(result.dtype) ? op : call, {v}, {}, result);
 }
 
 ValueId Recording::broadcast(ValueId v, const Dims& dims) {

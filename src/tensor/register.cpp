@@ -17,6 +17,10 @@ void register_tensor_kernels() {
     // Composite in ATen: no layer above asks for the gradient function of a view, which would bring that up to date before `.data =`.
     autograd->impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFallthrough());
     register_batch_norm(*kernels);
+    register_composed(*kernels);
+    register_factories(*kernels);
+    register_out_forms(*kernels);
+    register_optimizers(*kernels);
     register_transformer_layers(*kernels);
     register_rows({*kernels, *autograd});
     for (torch::Library* library : {kernels, autograd}) {

@@ -10,6 +10,10 @@ namespace torch_xla {
 void register_basic_kernels(torch::Library& library);
 void register_copies(torch::Library& library);
 void register_batch_norm(torch::Library& library);
+void register_composed(torch::Library& library);
+void register_factories(torch::Library& library);
+void register_out_forms(torch::Library& library);
+void register_optimizers(torch::Library& library);
 void register_transformer_layers(torch::Library& library);
 // These compose differentiable rows, so they are registered at the autograd key too.
 void register_attention(torch::Library& library);

@@ -6,6 +6,8 @@
 #include <unordered_map>
 
 #include "ops/tables.h"
+#include "stablehlo/writer.h"
+#include "tensor/api.h"
 
 namespace torch_xla {
 namespace {
@@ -49,15 +51,29 @@ bool is_out_form(const c10::FunctionSchema& functional, const c10::FunctionSchem
 
 bool is_inplace_form(const c10::FunctionSchema& functional, const c10::FunctionSchema& candidate) {
   size_t n = functional.arguments().size();
-  return candidate.arguments().size() == n && candidate.overload_name() == functional.overload_name() &&
-      same_arguments(functional, candidate, n);
+  bool same_overload =
+      functional.overload_name().empty() || candidate.overload_name() == functional.overload_name(); // floor_divide_.Tensor
+  return candidate.arguments().size() == n && same_overload && same_arguments(functional, candidate, n);
 }
 
 metrics::Counter* counter_of(const std::string& aten_name) {
   return &metrics::find_or_create_counter("xla::" + aten_name.substr(aten_name.find("::") + 2));
 }
 
+std::vector<ServedOverload>& all_served() {
+  static auto* all = new std::vector<ServedOverload>;
+  return *all;
+}
+
+void note_overload(const Op& op, const c10::OperatorHandle& handle) {
+  bool fused = op.kind != OpKind::kLibrary;
+  bool has_form = fused || has_stablehlo_form(op) || op.expand;
+  all_served().push_back(
+      {c10::toString(handle.operator_name()), op.name, fused, (op.traits & kComplex) || (op.dtypes & kComplexes), has_form});
+}
+
 void register_overload(const RowLibraries& libraries, const Op& op, Convention convention, const c10::OperatorHandle& handle) {
+  note_overload(op, handle);
   RowOverload overload{&op, convention, handle, counter_of(handle.schema().name())};
   if (op.kind != OpKind::kPointwise || !register_typed(libraries, overload)) {
     register_boxed(libraries.kernels, overload);
@@ -87,6 +103,10 @@ void register_row(const RowLibraries& libraries, const Op& op, const Overloads& 
 }
 
 } // namespace
+
+const std::vector<ServedOverload>& served_overloads() {
+  return all_served();
+}
 
 void register_rows(const RowLibraries& libraries) {
   Overloads overloads = list_overloads();

@@ -32,7 +32,8 @@ struct RowLibraries {
 void register_rows(const RowLibraries& libraries);
 // A kernel with an unboxed signature for this overload, if its class has one: tensors and numbers only (typed.cpp).
 bool register_typed(const RowLibraries& libraries, const RowOverload& overload);
-// A boxed kernel, for any row (boxed.cpp).
+// A boxed kernel, for any row: records the call, or runs it on the CPU where the row does not compute on its arguments (boxed.cpp).
+c10::BoxedKernel make_boxed_kernel(const RowOverload& overload);
 void register_boxed(torch::Library& library, const RowOverload& overload);
 
 } // namespace torch_xla

@@ -6,7 +6,6 @@
 #include <deque>
 
 #include "tensor/autograd.h"
-#include "tensor/fallback.h"
 #include "tensor/native_call.h"
 #include "tensor/rows.h"
 
@@ -16,13 +15,9 @@ namespace {
 using T = const at::Tensor&;
 using S = const at::Scalar&;
 
-void fallback_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  run_fallback(op, stack, "an argument is of a kind that has no native rows");
-}
-
+// What the unboxed kernel does not take.
 template <class Return, class... Args>
-Return call_fallback(const RowOverload& row, Args... args) {
-  static auto kernel = c10::BoxedKernel::makeFromFunction<&fallback_kernel>();
+Return call_boxed(const RowOverload& row, const c10::BoxedKernel& kernel, Args... args) {
   return c10::impl::BoxedKernelWrapper<Return(Args...)>::call(
       kernel, *row.handle, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), args...);
 }
@@ -50,6 +45,7 @@ class SignatureClass {
   struct Slot {
     RowOverload row;
     c10::TypedOperatorHandle<Signature> handle;
+    c10::BoxedKernel boxed;
   };
 
   struct Functional {
@@ -66,7 +62,7 @@ class SignatureClass {
       return [&slot](T self, Rest... rest) -> at::Tensor {
         const RowOverload& row = slot.row;
         Args args{self, rest...};
-        return takes(row, args) ? record(row, args) : call_fallback<at::Tensor, T, Rest...>(row, self, rest...);
+        return takes(row, args) ? record(row, args) : call_boxed<at::Tensor, T, Rest...>(row, slot.boxed, self, rest...);
       };
     }
     static auto autograd_kernel(const Slot<Signature>& slot) {
@@ -99,8 +95,7 @@ class SignatureClass {
         if (takes(row, self, args)) {
           return record(row, self, args);
         }
-        check_apart(self, args); // the CPU sees copies, which are
-        return call_fallback<at::Tensor&, at::Tensor&, Rest...>(row, self, rest...);
+        return call_boxed<at::Tensor&, at::Tensor&, Rest...>(row, slot.boxed, self, rest...);
       };
     }
     static auto autograd_kernel(const Slot<Signature>& slot) {
@@ -133,7 +128,7 @@ class SignatureClass {
         const RowOverload& row = slot.row;
         Args args{self, rest...};
         return takes(row, args, result) ? record(row, args, result)
-                                        : call_fallback<at::Tensor&, T, Rest..., at::Tensor&>(row, self, rest..., result);
+                                        : call_boxed<at::Tensor&, T, Rest..., at::Tensor&>(row, slot.boxed, self, rest..., result);
       };
     }
     static auto autograd_kernel(const Slot<Signature>& slot) {
@@ -154,7 +149,7 @@ class SignatureClass {
   template <class Form>
   static bool add_to(const RowLibraries& libraries, const RowOverload& row) {
     static auto* slots = new std::deque<Slot<typename Form::Signature>>();
-    const auto& slot = slots->emplace_back(row, row.handle->template typed<typename Form::Signature>());
+    const auto& slot = slots->emplace_back(row, row.handle->template typed<typename Form::Signature>(), make_boxed_kernel(row));
     std::string name = c10::toString(row.handle->operator_name());
     libraries.kernels.impl(name.c_str(), torch::CppFunction(Form::kernel(slot)));
     if (row.handle->hasKernelForDispatchKey(c10::DispatchKey::Autograd)) {

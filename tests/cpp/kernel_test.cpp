@@ -511,10 +511,20 @@ void check_row_reduce(Prim prim, std::function<T(T, T)> combine, T init, Dims mi
   }
 }
 
+// Integers wrap, without the undefined overflow of signed ones.
+template <typename T>
+T product(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  } else {
+    return a * b;
+  }
+}
+
 template <typename T>
 void check_row_reduces(Dims mid, int64_t inner) {
   check_row_reduce<T>(Prim::kReduceSum, [](T a, T b) { return static_cast<T>(a + b); }, 0, mid, inner);
-  check_row_reduce<T>(Prim::kReduceProd, [](T a, T b) { return static_cast<T>(a * b); }, 1, mid, inner);
+  check_row_reduce<T>(Prim::kReduceProd, product<T>, 1, mid, inner);
   T low = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
   T high = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
   check_row_reduce<T>(Prim::kReduceMax, [](T a, T b) { return std::max(a, b); }, low, mid, inner);

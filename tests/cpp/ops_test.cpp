@@ -87,7 +87,7 @@ TEST(OpTables, RowsAreComplete) {
       EXPECT_TRUE(names.insert(op.name).second) << op.name;
       bool pointwise = op.body && !op.infer && !op.expand;
       bool composite = !op.body && op.infer && op.expand;
-      bool library = !op.body && op.infer;
+      bool library = !op.body && (op.infer || op.dtypes || (op.traits & kOwnKernel));
       EXPECT_TRUE(op.kind == OpKind::kPointwise ? pointwise : op.kind == OpKind::kComposite ? composite : library) << op.name;
       EXPECT_EQ(find_op(op.name), &op);
       EXPECT_TRUE(!op.if_none || get_op(op.if_none).kind == op.kind) << op.name;

@@ -46,14 +46,14 @@ void expect_file(const std::filesystem::path& path, const std::string& actual) {
 
 // ---- Coverage ----
 
-// Rows that no plugin can run, by name.
+// Rows that no plugin can run, by name, but calls of ATen's kernels, which the recorder does not hand to plugins.
 const std::set<std::string> kWithoutForm = {};
 
 TEST(StableHlo, EveryRowHasAForm) {
   std::set<std::string> without;
   for (std::span<const Op> table : op_tables()) {
     for (const Op& op : table) {
-      if (op.kind == OpKind::kLibrary && !op.expand && !has_stablehlo_form(op)) {
+      if (op.kind == OpKind::kLibrary && !is_call(op) && !op.expand && !has_stablehlo_form(op)) {
         without.insert(op.name);
       }
     }
@@ -70,7 +70,7 @@ TEST(StableHlo, EveryRowHasACase) {
   }
   for (std::span<const Op> table : op_tables()) {
     for (const Op& op : table) {
-      EXPECT_TRUE(names.count(op.name)) << op.name << " has no case in tests/rows";
+      EXPECT_TRUE(is_call(op) || names.count(op.name)) << op.name << " has no case in tests/rows";
     }
   }
 }

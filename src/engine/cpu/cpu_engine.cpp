@@ -27,6 +27,10 @@ class CpuEngine final : public Engine {
     return run_passes(trace, device);
   }
 
+  bool runs_library_calls() const override {
+    return true;
+  }
+
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
     auto executable = std::make_shared<CpuExecutable>(graph, options, env::fusion());
     if (env::debug_level() >= 3) {

@@ -36,6 +36,10 @@ class PjrtEngine final : public Engine {
     return run_passes(trace, device, has_stablehlo_form);
   }
 
+  bool runs_library_calls() const override {
+    return false;
+  }
+
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
     Signature signature(graph, choose_aliases(graph, options.donated));
     std::string mlir = write_program(graph, signature, options);

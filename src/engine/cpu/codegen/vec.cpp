@@ -21,6 +21,8 @@ llvm::Type* Vec::lane_type(DType t) const {
       return ir.getInt32Ty();
     case DType::I64:
       return ir.getInt64Ty();
+    case DType::C128: // copied as a word
+      return ir.getInt128Ty();
     case DType::F16:
     case DType::BF16:
     case DType::F32:

@@ -66,7 +66,7 @@ class Verifier {
   }
 
   void check_instr(const Instr& instr) const {
-    check(is_native(instr.dtype), "a type without registers");
+    check(is_native(instr.dtype) || instr.dtype == DType::C128, "a type without registers");
     switch (instr.prim) {
       case Prim::kConstant:
         return check_args(instr, 0);

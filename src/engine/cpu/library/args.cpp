@@ -15,6 +15,9 @@ const T* as(const Attr& attr) {
 }
 
 c10::IValue number_value(const Attr& attr) {
+  if (auto c = as<std::complex<double>>(attr)) {
+    return c10::complex<double>(*c);
+  }
   if (auto d = as<double>(attr)) {
     return *d;
   }

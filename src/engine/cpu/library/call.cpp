@@ -1,6 +1,7 @@
 // Calls of ATen's CPU kernels through the dispatcher, into planned memory or with adoption of what they allocate.
 #include "engine/cpu/library/call.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/InferenceMode.h>
 
@@ -62,6 +63,22 @@ struct Choice {
   bool writes_into = false;
 };
 
+int find_generator(const c10::FunctionSchema& schema) {
+  const auto& arguments = schema.arguments();
+  auto found =
+      std::find_if(arguments.begin(), arguments.end(), [](const c10::Argument& argument) { return argument.name() == "generator"; });
+  return found == arguments.end() ? -1 : static_cast<int>(found - arguments.begin());
+}
+
+// ATen's generator at a place of its own for each seed and offset.
+at::Generator make_generator(const std::vector<at::Tensor>& operands) {
+  auto number = [&](size_t from_end) { return static_cast<uint64_t>(*operands[operands.size() - from_end].const_data_ptr<int64_t>()); };
+  Hash128 hash;
+  hash.add(number(2));
+  hash.add(number(1));
+  return at::make_generator<at::CPUGeneratorImpl>(hash.lo);
+}
+
 // True where all results are row-major, as out forms resize theirs.
 bool has_plain_results(const LaidOutGraph& laid_out, const Node& node) {
   for (int32_t i = 0; i < node.num_results; ++i) {
@@ -109,6 +126,7 @@ struct LibraryCall::Impl {
   std::vector<Result> results;
   std::vector<at::Tensor> outs; // empty: the functional form is called
   torch::jit::Stack stack; // template
+  int generator = -1; // the argument that is one; seed and offset are the last operands
 
   Impl(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
   void call(Pool& pool, torch::jit::Stack& args) const;
@@ -134,6 +152,7 @@ LibraryCall::Impl::Impl(const LaidOutGraph& laid_out, const Node& node, bool may
     }
   }
   stack = make_stack(choice.op.schema(), node, operands);
+  generator = find_generator(choice.op.schema());
   for (const at::Tensor& t : outs) {
     stack.emplace_back(t);
   }
@@ -152,6 +171,9 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args) const {
   if (choice.mutates) {
     args[0] = args[0].toTensor().clone();
   }
+  if (generator >= 0) {
+    args[static_cast<size_t>(generator)] = make_generator(operands);
+  }
   choice.op.callBoxed(args);
 }
 
@@ -162,7 +184,8 @@ bool LibraryCall::Impl::is_operand_memory(const at::Tensor& t) const {
 }
 
 void LibraryCall::Impl::take_result(Pool& pool, const c10::IValue& value, const Result& result, ResultMemory& memory) const {
-  const at::Tensor& t = value.toTensor();
+  at::Tensor t = value.toTensor();
+  t = t.defined() ? t.resolve_conj().resolve_neg() : t;
   const Dims& dims = result.type.dims;
   if (!t.defined() && result.type.numel() == 0) { // a workspace that inference does not need
     memory.block = std::make_shared<Block>(pool, 0);

@@ -40,6 +40,11 @@ class KernelBuilder {
     return static_cast<int32_t>(kernel_.spec.body.size()) - 1;
   }
 
+  // The type that the kernel computes in or copies.
+  DType dtype_of(ValueId v) const {
+    return word_type(graph_.type(v).dtype);
+  }
+
   DType dtype_at(int32_t index) const {
     return kernel_.spec.body[index].dtype;
   }
@@ -80,7 +85,7 @@ class KernelBuilder {
   int32_t emit_scalar(ValueId v) {
     Instr instr;
     instr.prim = Prim::kScalar;
-    instr.dtype = graph_.type(v).dtype;
+    instr.dtype = dtype_of(v);
     instr.index = static_cast<int32_t>(kernel_.scalars.size());
     kernel_.scalars.push_back(graph_.values[v].index);
     kernel_.spec.scalars.push_back(instr.dtype);
@@ -98,7 +103,7 @@ class KernelBuilder {
     }
     Instr instr;
     instr.prim = Prim::kLoad;
-    instr.dtype = graph_.type(v).dtype;
+    instr.dtype = dtype_of(v);
     instr.index = add_buffer(v, std::move(access), false);
     int32_t index = emit(std::move(instr));
     loads_.emplace(std::move(key), index);
@@ -108,7 +113,7 @@ class KernelBuilder {
   // The offset is no part of the spec: kernels that differ in it alone are compiled once.
   int32_t add_buffer(ValueId v, DomainAccess access, bool written) {
     const Place& place = places_[v];
-    DType dtype = graph_.type(v).dtype;
+    DType dtype = dtype_of(v);
     kernel_.spec.buffers.push_back({dtype, {}});
     kernel_.operands.push_back({v, place.root, place.offset * static_cast<int64_t>(item_size(dtype)), written});
     buffer_access_.push_back(std::move(access));
@@ -116,7 +121,7 @@ class KernelBuilder {
   }
 
   void emit_store(ValueId v) {
-    DType dtype = graph_.type(v).dtype;
+    DType dtype = dtype_of(v);
     Instr instr;
     instr.prim = Prim::kStore;
     instr.dtype = dtype;
@@ -137,7 +142,7 @@ class KernelBuilder {
   }
 
   int32_t emit_value(const Node& node) {
-    DType dtype = graph_.type(node.result()).dtype;
+    DType dtype = dtype_of(node.result());
     switch (node.op->prim) {
       case Prim::kConstant:
         return emit_constant(node.attrs.at(0), dtype);

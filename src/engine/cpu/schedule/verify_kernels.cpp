@@ -115,7 +115,7 @@ class KernelVerifier : private Verifier {
     const Dims& strides = buffer.strides;
     auto item = static_cast<int64_t>(item_size(type.dtype));
     check(operand.root == root(v), "%", v, " is addressed in %", operand.root, ", which is not its root");
-    check(buffer.dtype == type.dtype, "%", v, " is accessed as another type");
+    check(buffer.dtype == word_type(type.dtype), "%", v, " is accessed as another type");
     check(strides.size() == loops_.size(), strides.size(), " strides of %", v, " for ", loops_.size(), " loops");
     int64_t end = operand.byte_offset + span_elements(loops_, strides) * item;
     bool inside = is_empty_ || (operand.byte_offset >= 0 && end <= bytes(operand.root));

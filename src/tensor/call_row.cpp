@@ -1,0 +1,199 @@
+// Calls that become one library call with the types that ATen's shape rule gives.
+#include "tensor/call_row.h"
+
+#include <ATen/MemoryOverlap.h>
+
+#include <algorithm>
+
+#include "core/errors.h"
+#include "engine/engine.h"
+#include "tensor/api.h"
+#include "tensor/errors.h"
+#include "tensor/fallback.h"
+#include "tensor/generator.h"
+#include "tensor/native_call.h"
+#include "tensor/recorder.h"
+
+namespace torch_xla {
+namespace {
+
+bool is_complex_value(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return value.toTensor().defined() && value.toTensor().is_complex();
+  }
+  return value.isComplexDouble();
+}
+
+c10::OperatorHandle functional_overload(const Op& op) {
+  c10::OperatorName name = torch::jit::parseName(op.name);
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
+}
+
+// The type of a number beside complex or other tensors, so that it promotes them as in eager.
+c10::ScalarType number_type(const at::Tensor& number, const at::Tensor& beside) {
+  if (!number.unsafeGetTensorImpl()->is_wrapped_number()) {
+    return number.scalar_type();
+  }
+  c10::ScalarType floating =
+      c10::isIntegralType(beside.scalar_type(), true) ? c10::get_default_dtype_as_scalartype() : c10::toRealValueType(beside.scalar_type());
+  return number.is_complex() ? c10::toComplexType(floating) : number.is_floating_point() ? floating : number.scalar_type();
+}
+
+// Numbers (0-d CPU tensors) become tensors of the device: they are values of the call, and no part of the program's key.
+void upload_numbers(BoxedCall& call) {
+  auto ours = [](const at::Tensor& t) { return t.defined() && is_xla_tensor(t); };
+  auto first = std::find_if(call.tensors.begin(), call.tensors.end(), ours);
+  for (at::Tensor& t : call.tensors) {
+    if (first != call.tensors.end() && t.defined() && t.device().is_cpu() && t.dim() == 0) {
+      t = t.to(first->device(), number_type(t, *first));
+    }
+  }
+}
+
+// ATen's products read conjugated and negated operands as they lie in memory, which a library call does not know of.
+void resolve_bits(BoxedCall& call) {
+  for (at::Tensor& t : call.tensors) {
+    if (t.defined() && (t.is_conj() || t.is_neg())) {
+      t = t.resolve_conj().resolve_neg();
+    }
+  }
+}
+
+} // namespace
+
+bool has_complex(c10::ArrayRef<c10::IValue> arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& argument) {
+    c10::ArrayRef<c10::IValue> items = argument.isTensorList() ? argument.toListRef() : c10::ArrayRef<c10::IValue>(argument);
+    return std::any_of(items.begin(), items.end(), is_complex_value);
+  });
+}
+
+CallRow::CallRow(const RowOverload& row) : row_(row), functional_(functional_overload(*row.op)) {
+  for (const c10::Argument& argument : row.handle->schema().arguments()) {
+    roles_.push_back(role_of(argument, *row.op));
+  }
+}
+
+void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  c10::ArrayRef<c10::IValue> arguments = torch::jit::last(*stack, roles_.size());
+  try {
+    BoxedCall call = take_apart(arguments, roles_, *row_.op);
+    std::string obstacle = find_obstacle_of_types(call);
+    ResultShapes shapes;
+    if (obstacle.empty()) {
+      upload_numbers(call);
+      resolve_bits(call);
+      shapes = infer_on_meta(functional_, arguments, call);
+      obstacle = find_obstacle_of_result(call, shapes);
+    }
+    if (!obstacle.empty()) {
+      run_fallback(op, stack, obstacle);
+      return;
+    }
+    std::vector<at::Tensor> results = record(call, *shapes);
+    torch::jit::drop(*stack, roles_.size());
+    for (size_t i = 0; i < row_.handle->schema().returns().size(); ++i) {
+      stack->emplace_back(std::move(results[i]));
+    }
+    row_.counter->add();
+  } catch (const UserError& error) {
+    if (error.kind() != ErrorKind::NotImplemented) {
+      throw_as_torch_error(error);
+    }
+    run_fallback(op, stack, error.what());
+  }
+}
+
+std::string CallRow::find_obstacle_of_types(const BoxedCall& call) const {
+  if (!call.device) {
+    return "no tensor of the device";
+  }
+  if (!engine().runs_library_calls()) {
+    return "it has no form for plugins";
+  }
+  for (const at::Tensor& t : call.tensors) {
+    bool ours = t.defined() && is_xla_tensor(t);
+    if (t.defined() && !ours && !(t.device().is_cpu() && t.dim() == 0)) {
+      return "a tensor on another device";
+    }
+    if (t.defined() && !is_recordable(to_dtype(t.scalar_type()))) {
+      return str("no rows for dtype ", c10::toString(t.scalar_type()));
+    }
+  }
+  if (!call.tensors.empty() && call.tensors[0].defined() && call.tensors[0].numel() == 0) {
+    return "a tensor without elements, which ATen may refuse";
+  }
+  if (!takes_dtype(*row_.op, call)) {
+    return str("ATen refuses ", c10::toString(call.tensors[0].scalar_type()));
+  }
+  bool differ = (row_.op->traits & kSameDtype) && call.tensors.front().scalar_type() != call.tensors.back().scalar_type();
+  return !differ && has_valid_parameters(*row_.op, call) ? "" : "ATen refuses these parameters";
+}
+
+std::string CallRow::find_obstacle_of_result(const BoxedCall& call, const ResultShapes& shapes) const {
+  if (!shapes) {
+    return "ATen has no shape rule for this call, or refuses it";
+  }
+  for (const ResultShape& shape : *shapes) {
+    if (shape.type.dtype != DType::Undefined && !is_recordable(shape.type.dtype)) {
+      return str("no rows for dtype ", dtype_name(shape.type.dtype));
+    }
+  }
+  for (size_t i = 0; i < call.outs.size(); ++i) {
+    const at::Tensor& out = call.outs[i];
+    bool reads = (row_.op->traits & kReadsWhileWriting) &&
+        std::any_of(call.tensors.begin(), call.tensors.end(), [&](const at::Tensor& t) { return t.is_same(out); });
+    if (!is_xla_tensor(out) || overlaps_itself(out) || to_dtype(out.scalar_type()) != (*shapes)[i].type.dtype || reads) {
+      return "the out tensor cannot be written natively";
+    }
+  }
+  if (row_.convention != Convention::kInplace) {
+    return "";
+  }
+  const at::Tensor& self = call.tensors[0];
+  const Type& type = (*shapes)[0].type;
+  bool fits = to_ref(type.dims) == self.sizes() && c10::canCast(to_scalar_type(type.dtype), self.scalar_type());
+  return fits && !overlaps_itself(self) ? "" : "a result that does not fit the tensor which it is written into";
+}
+
+std::vector<at::Tensor> CallRow::record(BoxedCall& call, const std::vector<ResultShape>& shapes) const {
+  for (size_t i = 0; i < call.outs.size(); ++i) {
+    resize_out(call.outs[i], shapes[i].type.dims, shapes[i].strides);
+  }
+  std::pair<uint64_t, uint64_t> philox;
+  bool random = row_.op->traits & kRandom;
+  if (random) {
+    philox = next_philox(*call.device, call.generator, 1);
+  }
+  Recording recording(*call.device);
+  InlineVec<ValueId, 4> operands;
+  for (const at::Tensor& t : call.tensors) {
+    operands.push_back(t.defined() ? recording.read_operand(t) : kNoValue);
+  }
+  if (random) {
+    operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.first)));
+    operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.second)));
+  }
+  std::vector<Type> types;
+  for (const ResultShape& shape : shapes) {
+    types.push_back(shape.type);
+  }
+  ValueId first = recording.node(*row_.op, std::move(operands), std::move(call.attrs), types);
+  if (row_.convention == Convention::kInplace) {
+    recording.write_converted(call.tensors[0], first);
+    return {call.tensors[0]};
+  }
+  std::vector<at::Tensor> results;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    ValueId value = first + static_cast<ValueId>(i);
+    if (row_.convention == Convention::kOut) {
+      recording.write_converted(call.outs[i], value);
+      results.push_back(call.outs[i]);
+    } else {
+      results.push_back(types[i].dtype == DType::Undefined ? at::Tensor() : recording.wrap(value, shapes[i].strides));
+    }
+  }
+  return results;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,36 @@
+// The kernel of calls whose result types ATen's shape rule gives: rows without one of their own, and rows' calls with complex numbers.
+#pragma once
+
+#include <torch/library.h>
+
+#include <string>
+
+#include "tensor/boxed_call.h"
+#include "tensor/meta_shapes.h"
+#include "tensor/rows.h"
+
+namespace torch_xla {
+
+// Records the call as one library call of the row; what it cannot take runs on the CPU at once.
+class CallRow final : public c10::OperatorKernel {
+ public:
+  // The row is a library row without `infer`; a copy of `row` is kept.
+  explicit CallRow(const RowOverload& row);
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+ private:
+  // Empty, or why the call cannot be recorded.
+  std::string find_obstacle(const BoxedCall& call, const ResultShapes& shapes) const;
+  std::string find_obstacle_of_types(const BoxedCall& call) const;
+  std::string find_obstacle_of_result(const BoxedCall& call, const ResultShapes& shapes) const;
+  std::vector<at::Tensor> record(BoxedCall& call, const std::vector<ResultShape>& shapes) const;
+
+  RowOverload row_;
+  c10::OperatorHandle functional_; // the row's own overload
+  std::vector<ArgumentRole> roles_;
+};
+
+// Whether a tensor or a number among the arguments is complex.
+bool has_complex(c10::ArrayRef<c10::IValue> arguments);
+
+} // namespace torch_xla

@@ -1,0 +1,146 @@
+// Calls on Meta tensors, and what they gave.
+#include "tensor/meta_shapes.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/DefaultDtype.h>
+
+#include <mutex>
+#include <unordered_map>
+
+#include "tensor/cell.h"
+
+namespace torch_xla {
+namespace {
+
+// Shapes of so many calls are remembered, about 0.5 KB each; then all are forgotten.
+constexpr size_t kMostShapes = 8192;
+
+struct Remembered {
+  std::mutex mutex;
+  std::unordered_map<Hash128, ResultShapes> shapes; // guarded by mutex
+};
+
+Remembered& remembered() {
+  static auto* all = new Remembered;
+  return *all;
+}
+
+void hash_tensor(const at::Tensor& t, Hash128& hash) {
+  if (!t.defined()) {
+    hash.add(~uint64_t{0});
+    return;
+  }
+  hash.add(static_cast<uint64_t>(t.scalar_type()));
+  hash.add(static_cast<uint64_t>(t.dim()));
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    hash.add(static_cast<uint64_t>(t.size(d)));
+    hash.add(static_cast<uint64_t>(t.stride(d)));
+  }
+}
+
+Hash128 hash_call(const c10::OperatorHandle& op, const BoxedCall& call) {
+  Hash128 hash;
+  hash.add(reinterpret_cast<uintptr_t>(&op.schema()));
+  for (const at::Tensor& t : call.tensors) {
+    hash_tensor(t, hash);
+  }
+  for (const Attr& attr : call.attrs) {
+    hash_attr(attr, hash);
+  }
+  hash.add(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
+  return hash;
+}
+
+at::Tensor on_meta(const at::Tensor& t) {
+  return t.defined() ? at::Tensor(at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type())) : t;
+}
+
+// The arguments with Meta tensors in the place of the call's, which are in the same order.
+class MetaArguments {
+ public:
+  explicit MetaArguments(const BoxedCall& call) : call_(call) {}
+
+  c10::IValue next(const c10::IValue& value, const c10::Argument& argument) {
+    switch (role_of(argument, library_row_)) {
+      case ArgumentRole::kTensor:
+        return value.isNone() ? (next_tensor(), c10::IValue()) : c10::IValue(next_tensor());
+      case ArgumentRole::kTensorList:
+        return value.isOptionalTensorList() ? next_list<std::optional<at::Tensor>>(value) : next_list<at::Tensor>(value);
+      case ArgumentRole::kGenerator:
+        return {};
+      default:
+        return value;
+    }
+  }
+
+ private:
+  at::Tensor next_tensor() {
+    return on_meta(call_.tensors.at(next_++));
+  }
+
+  template <typename T>
+  c10::IValue next_list(const c10::IValue& value) {
+    if (value.isNone()) {
+      return {};
+    }
+    c10::List<T> list;
+    for (size_t i = 0; i < value.toListRef().size(); ++i) {
+      at::Tensor t = next_tensor();
+      list.push_back(std::is_same_v<T, at::Tensor> || t.defined() ? T(std::move(t)) : T());
+    }
+    return list;
+  }
+
+  static constexpr Op library_row_{.kind = OpKind::kLibrary};
+  const BoxedCall& call_;
+  size_t next_ = 0;
+};
+
+ResultShape shape_of(const at::Tensor& t) {
+  if (!t.defined()) {
+    return {{DType::Undefined, {}}, {}};
+  }
+  bool plain = t.is_contiguous() || !t.is_non_overlapping_and_dense();
+  return {{to_dtype(t.scalar_type()), to_dims(t.sizes())}, plain ? Dims() : to_dims(t.strides())};
+}
+
+ResultShapes call_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
+  torch::jit::Stack stack;
+  MetaArguments meta(call);
+  for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
+    stack.push_back(meta.next(arguments[i], op.schema().arguments()[i]));
+  }
+  try {
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  } catch (...) {
+    return nullptr; // the CPU's kernel raises the error that eager raises
+  }
+  std::vector<ResultShape> shapes;
+  for (const c10::IValue& result : stack) {
+    shapes.push_back(shape_of(result.toTensor()));
+  }
+  return std::make_shared<const std::vector<ResultShape>>(std::move(shapes));
+}
+
+} // namespace
+
+ResultShapes infer_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
+  Hash128 key = hash_call(op, call);
+  Remembered& known = remembered();
+  {
+    std::lock_guard<std::mutex> lock(known.mutex);
+    auto found = known.shapes.find(key);
+    if (found != known.shapes.end()) {
+      return found->second;
+    }
+  }
+  ResultShapes shapes = call_on_meta(op, arguments, call);
+  std::lock_guard<std::mutex> lock(known.mutex);
+  if (known.shapes.size() >= kMostShapes) {
+    known.shapes.clear();
+  }
+  known.shapes[key] = shapes;
+  return shapes;
+}
+
+} // namespace torch_xla

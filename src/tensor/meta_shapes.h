@@ -1,0 +1,26 @@
+// The types and strides of a call's results by ATen's own shape rule, its Meta kernel.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <memory>
+#include <vector>
+
+#include "ir/type.h"
+#include "tensor/boxed_call.h"
+
+namespace torch_xla {
+
+struct ResultShape {
+  Type type; // Undefined: the call leaves the result undefined
+  Dims strides; // empty: contiguous
+};
+using ResultShapes = std::shared_ptr<const std::vector<ResultShape>>;
+
+// Of a call of the functional overload `op`. `arguments` are the call's, or those of another form that begin with them; `call` is the same
+// taken apart, and says which tensors there are. Remembered by the tensors' geometries and the attributes, as many Meta kernels are Python
+// and take 0.2 ms. Null where the rule refuses the arguments or ATen has none. Any thread; without the recording lock.
+ResultShapes infer_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call);
+
+} // namespace torch_xla
