@@ -1,0 +1,93 @@
+"""The page that run_pytorch_tests.py writes: what became of the tests of each file."""
+
+import collections
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pytorch_tests_process import Result
+
+OUTCOMES = ["passed", "failed", "crashed", "timed out", "skipped"]
+BAD = ["failed", "crashed", "timed out"]
+
+
+@dataclass
+class FileReport:
+    """What became of the tests of a file."""
+
+    file: str
+    results: list[Result] = field(default_factory=list)
+    excluded: dict[str, list[str]] = field(default_factory=dict)  # names by reason
+    left_out: int = 0  # tests that are not for the device
+    problem: str = ""  # why the file could not be run
+
+    def count(self, *outcomes: str) -> int:
+        """How many tests had one of the outcomes."""
+        return sum(result.outcome in outcomes for result in self.results)
+
+    def cells(self) -> list[int]:
+        """The file's numbers, in the order of the table."""
+        fallbacks = sum(bool(result.fallbacks) for result in self.results)
+        excluded = sum(map(len, self.excluded.values()))
+        return [*map(self.count, OUTCOMES), excluded, self.left_out, fallbacks]
+
+
+def cell(text: object) -> str:
+    """Text for a cell of a table."""
+    return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def table(head: list[str], rows: list[list]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "---|" * len(head)
+    yield from ("| " + " | ".join(map(cell, row)) + " |" for row in rows)
+    yield ""
+
+
+def overview(reports: list[FileReport]) -> Iterator[str]:
+    """A row for each file, and their sum."""
+    rows = [[report.file, *(["-"] * 8 if report.problem else report.cells())] for report in reports]
+    total = [sum(numbers) for numbers in zip(*(report.cells() for report in reports))] or [0] * 8
+    yield from table(["file", *OUTCOMES, "excluded", "left out", "fell back"], [*rows, ["all", *total]])
+
+
+def reasons_to_skip(report: FileReport) -> Iterator[str]:
+    """Which tests were skipped by themselves, by reason: the most frequent ones."""
+    reasons = collections.Counter(result.text for result in report.results if result.outcome == "skipped")
+    if reasons:
+        rows = [[number, text or "no reason given"] for text, number in reasons.most_common(8)]
+        yield from table(["skipped", "because"], rows)
+
+
+def section(report: FileReport) -> Iterator[str]:
+    """What else there is to tell of a file."""
+    yield from [f"## {report.file}", ""]
+    if report.problem:
+        yield from [f"Not run: {report.problem}", ""]
+        return
+    if report.excluded:
+        yield from table(["excluded", "because"], [[len(names), reason] for reason, names in report.excluded.items()])
+    yield from reasons_to_skip(report)
+    fallbacks = collections.Counter(name for result in report.results for name in result.fallbacks)
+    if fallbacks:
+        texts = [f"`{name.removeprefix('aten::')}` {number}" for name, number in sorted(fallbacks.items())]
+        yield from ["Operations that ran on the CPU, and in how many tests: " + ", ".join(texts), ""]
+    bad = [result for outcome in BAD for result in report.results if result.outcome == outcome]
+    if bad:
+        yield from table(["test", "", "what happened"], [[f"`{r.name}`", r.outcome, r.text] for r in bad])
+
+
+def write_page(title: str, about: str, command: str, reports: list[FileReport]) -> str:
+    """The text of the page."""
+    has_more = [r for r in reports if r.problem or r.excluded or r.count(*BAD, "skipped") or r.cells()[-1]]
+    lines = [
+        f"# {title}",
+        "",
+        *([*about.strip().splitlines(), ""] if about else []),
+        f"Written by `{command}`. *Skipped*: the test skips itself. *Excluded*: the list says that it",
+        "cannot apply, and why. *Left out*: tests of the file that are not for the device. *Fell back*: tests where an",
+        "operation ran on the CPU, whatever became of them; reading a number is none.",
+        "",
+        *overview(reports),
+        *(line for report in has_more for line in section(report)),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
