@@ -11,7 +11,7 @@ import torch
 from .. import _api, _auto_sync, _closures, _device_module, _XLAC
 from .. import runtime as _runtime
 from ..runtime import xla_device
-from ..utils.utils import for_each_instance_rewrite
+from ..utils.utils import DataWrapper, for_each_instance_rewrite
 from ._collectives import (  # noqa: F401 (part of this module for its users)
     all_gather,
     all_gather_bucketized,
@@ -209,7 +209,9 @@ def _maybe_convert_to_cpu(data, convert: bool = True):
 
 
 def send_cpu_data_to_device(datas, device, input_sharding=None):
-    """Copy of `datas` (nested lists, tuples, dicts, sets) with its CPU tensors on `device`.
+    """Copy of `datas` (nested lists, tuples, dicts, sets, objects) with its CPU tensors on `device`.
+
+    A lone tensor comes in a list.
 
     Args:
         input_sharding: a torch_xla.distributed.spmd.ShardingSpec; checked, and without effect: its mesh is one device.
@@ -220,9 +222,17 @@ def send_cpu_data_to_device(datas, device, input_sharding=None):
             raise ValueError(f"{input_sharding} does not fit a tensor of shape {list(tensor.shape)}")
         return tensor.to(device)
 
-    return for_each_instance_rewrite(
-        datas, lambda value: isinstance(value, torch.Tensor) and value.device.type == "cpu", move
-    )
+    def is_moved(value):
+        return isinstance(value, DataWrapper) or (isinstance(value, torch.Tensor) and value.device.type == "cpu")
+
+    def move_part(value):
+        return (
+            value.from_tensors([move(t) for t in value.get_tensors()])
+            if isinstance(value, DataWrapper)
+            else move(value)
+        )
+
+    return for_each_instance_rewrite([datas] if isinstance(datas, torch.Tensor) else datas, is_moved, move_part)
 
 
 def save(data, file_or_path, master_only: bool = True, global_master: bool = False) -> None:

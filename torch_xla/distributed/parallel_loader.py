@@ -158,10 +158,10 @@ class ParallelLoader:
         """
 
         # Must not refer to this object: the thread holds it, and ends when nobody holds the loader.
-        move = functools.partial(xla_model.send_cpu_data_to_device, device=device, input_sharding=self._input_sharding)
+        send = functools.partial(xla_model.send_cpu_data_to_device, device=device, input_sharding=self._input_sharding)
         items = iter(self._cpu_loader)
         first = list(itertools.islice(items, 1))
-        return _prefetch(itertools.chain(first, items), move, self._prefetch_size)
+        return _prefetch(itertools.chain(first, items), lambda batch: send([batch])[0], self._prefetch_size)
 
 
 class MpDeviceLoader:

@@ -1,11 +1,15 @@
 """Small helpers: nested data, synthetic data, environment variables, timing."""
 
 import contextlib
+import copy
 import os
 import socket
 import sys
 import time
+import types
 from collections.abc import Callable
+
+import torch
 
 from .. import _XLAC
 
@@ -36,10 +40,15 @@ def for_each_instance(value, select_fn: Callable, fn: Callable) -> None:
     for_each_instance_rewrite(value, select_fn, lambda part: (fn(part), part)[1])
 
 
-def for_each_instance_rewrite(value, select_fn: Callable, fn: Callable, rwmap: dict | None = None):
-    """Copy of the nested `value` (lists, tuples, sets, dicts) with `fn(part)` for each part that `select_fn` picks.
+# What is one thing, though it has attributes.
+WHOLE = (type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor, torch.nn.Module)
 
-    A part that occurs twice is rewritten once. Other objects stay as they are.
+
+def for_each_instance_rewrite(value, select_fn: Callable, fn: Callable, rwmap: dict | None = None):
+    """Copy of the nested `value` with `fn(part)` for each part that `select_fn` picks.
+
+    Lists, tuples, sets, dicts and objects are nested; classes, functions and modules stay as they are. What occurs
+    twice is rewritten once, also where it holds itself.
     """
     rwmap = {} if rwmap is None else rwmap
     if id(value) in rwmap:
@@ -50,13 +59,19 @@ def for_each_instance_rewrite(value, select_fn: Callable, fn: Callable, rwmap: d
 
     if select_fn(value):
         result = fn(value)
+    elif isinstance(value, list):
+        result = rwmap[id(value)] = type(value)()
+        result.extend(rewrite(part) for part in value)
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         result = type(value)(*(rewrite(part) for part in value))
-    elif isinstance(value, (list, tuple, set)):
+    elif isinstance(value, (tuple, set)):
         result = type(value)(rewrite(part) for part in value)
     elif isinstance(value, dict):
-        result = type(value)()
+        result = rwmap[id(value)] = type(value)()
         result.update((rewrite(key), rewrite(part)) for key, part in value.items())
+    elif hasattr(value, "__dict__") and not isinstance(value, WHOLE):
+        result = rwmap[id(value)] = copy.copy(value)
+        result.__dict__.update((name, rewrite(part)) for name, part in value.__dict__.items())
     else:
         return value
     rwmap[id(value)] = result
