@@ -1,6 +1,6 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast test-random test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
+.PHONY: help setup build demo test test-fast test-all test-random test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CPP := $(shell find src tests bench tools -name '*.cpp' -o -name '*.h')
@@ -27,6 +27,10 @@ test: build ## all tests: C++, then Python in two processes
 test-fast: build ## the C++ tests and the Python tests not marked slow, up to the first failure
 	ctest --preset release
 	python -m pytest -x -m "not slow"
+
+test-all: build ## the tests with all types and samples of PyTorch's databases of operators, modules and optimizers (SHARD=i/n: a part)
+	ctest --preset release
+	python -m pytest -n 2 --whole $(if $(SHARD),--shard $(SHARD))
 
 test-random: build ## the Python tests in a random order, which it tells (SEED=n repeats one)
 	python -m pytest -n 2 --shuffle=$(or $(SEED),$$(date +%s))
@@ -86,8 +90,9 @@ tsan: setup ## the C++ and Python tests with threads under ThreadSanitizer
 	@cmake --build --preset tsan
 	TSAN_OPTIONS=suppressions=tests/tsan.supp build/tsan/tests/cpp/torch_xla_tests --gtest_filter='$(THREADED)'
 	cmake --install build/tsan --prefix build/tsan/stage >/dev/null
-	PYTHONPATH=build/tsan/stage LD_PRELOAD="$$(g++ -print-file-name=libtsan.so) $$(g++ -print-file-name=libstdc++.so)" \
-	  TSAN_OPTIONS=suppressions=tests/tsan.supp python -m pytest tests/python/test_threads.py -k "threads"
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/tsan/stage LD_PRELOAD="$$(g++ -print-file-name=libtsan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	  TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp:die_after_fork=0 python -c \
+	  "import pytest, sys, torch_xla; assert 'tsan' in torch_xla.__file__; sys.exit(pytest.main(['tests/python/test_threads.py', '-k', 'threads']))"
 
 ubsan: setup ## the C++ tests under UndefinedBehaviorSanitizer
 	@test -f build/ubsan/build.ninja || cmake --preset ubsan
