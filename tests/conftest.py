@@ -4,8 +4,10 @@ import random
 
 
 def pytest_addoption(parser):
-    """--shuffle."""
+    """--shuffle, --whole, --shard."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
+    parser.addoption("--whole", action="store_true", help="all types and samples of PyTorch's databases of operators")
+    parser.addoption("--shard", metavar="I/N", help="of N parts of the tests the I-th alone, from 1")
 
 
 def pytest_report_header(config):
@@ -14,6 +16,9 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Shuffles the tests if asked to."""
+    """Shuffles the tests or leaves other shards out, if asked to."""
+    if config.option.shard is not None:
+        part, parts = map(int, config.option.shard.split("/"))
+        items[:] = items[part - 1 :: parts]
     if config.option.shuffle is not None:
         random.Random(config.option.shuffle).shuffle(items)

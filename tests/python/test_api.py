@@ -246,8 +246,35 @@ def test_moving_nested_data(device):
     data = {"a": [torch.ones(1), (torch.zeros(2), 3)], "b": "text"}
     moved = xm.send_cpu_data_to_device(data, device)
     assert moved["a"][0].device == moved["a"][1][0].device == device and moved["b"] == "text"
+    assert xm.send_cpu_data_to_device(torch.ones(2), device)[0].device == device
     back = xm._maybe_convert_to_cpu(moved)
     assert torch.equal(back["a"][1][0], data["a"][1][0]) and back["a"][1][1] == 3
+
+
+class Batch(xu.DataWrapper):
+    def __init__(self, x):
+        self.x = x
+
+    def get_tensors(self):
+        return [self.x]
+
+    def from_tensors(self, tensors):
+        return Batch(tensors[0])
+
+
+def test_moving_objects(device):
+    class Plain:
+        def __init__(self):
+            self.x, self.itself = torch.ones(2), self
+
+    plain = Plain()
+    moved = xm.send_cpu_data_to_device([plain, Batch(torch.ones(1))], device)
+    assert moved[0].x.device == moved[1].x.device == device and moved[0].itself is moved[0]
+    assert plain.x.device.type == "cpu" and plain.itself is plain
+    cycle = [1]
+    cycle.append(cycle)
+    changed = xu.for_each_instance_rewrite(cycle, lambda v: isinstance(v, int), lambda v: v + 1)
+    assert changed[0] == 2 and changed[1] is changed
 
 
 def test_rate_tracker():

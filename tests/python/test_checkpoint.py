@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
+from torch_xla.distributed.fsdp import checkpoint_module
+
 
 def _masks_of(function, x, **kwargs):
     """The gradient of dropout's input is the mask that backward used; the output shows that of forward."""
@@ -112,3 +114,17 @@ def test_training(device, reentrant):
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_training_with_dropout(device, reentrant):
     torch.testing.assert_close(_train(device, reentrant, 0.2), _train(device, None, 0.2), rtol=1e-3, atol=1e-4)
+
+
+def test_a_checkpointed_module_runs_whole_again(device):
+    class Counts(torch.nn.Linear):
+        calls = 0
+
+        def forward(self, x):
+            y = super().forward(x).sin()
+            self.calls += 1
+            return y
+
+    module = checkpoint_module(Counts(4, 4).to(device))
+    module(torch.randn(4, 4, device=device, requires_grad=True)).sum().backward()
+    assert module.calls == 2

@@ -7,6 +7,7 @@ FALLBACKS lists. What cannot agree is listed in EXCLUDED with its reason.
 import collections
 import functools
 import itertools
+import os
 
 import pytest
 import torch
@@ -16,13 +17,23 @@ from torch.utils import _pytree as pytree
 import torch_xla
 import torch_xla.debug.metrics as met
 
+EMBEDDED = os.environ.get("PJRT_DEVICE", "CPU") == "CPU"
+
+# Without --whole.
 SAMPLES = 5
 DTYPES = [torch.float32, torch.int64, torch.bfloat16, torch.bool]
 
 ALL_OVERLOADS = frozenset(torch._C._dispatch_get_all_op_names())
 
-# Operators whose results eager rounds more often than the device does.
-ROUGH = {"nn.functional.instance_norm": "eager's bfloat16 statistics are rounded to bfloat16"}
+# With --whole: types whose samples are tried with strides too, and those that get gradients.
+STRIDED_TOO = [torch.float32, torch.int64]
+DIFFERENTIATED = [torch.float32, torch.float64, torch.complex64, torch.bfloat16]
+
+# Operators whose results depend on the order in which eager rounds.
+ROUGH = {
+    "nn.functional.instance_norm": "eager's bfloat16 statistics are rounded to bfloat16",
+    "cov": "a small difference of sums of float32 weights, in samples of all types",
+}
 
 EXCLUDED = {
     "empty": "uninitialized memory",
@@ -87,7 +98,11 @@ FALLBACKS = {
     "nn.functional.pixel_unshuffle": ({"pixel_unshuffle"}, "an empty batch"),
     "roll": ({"roll"}, "a tensor without elements"),
     "masked.logsumexp": ({"logsumexp"}, "a reduction of nothing"),
+    "repeat_interleave": ({"repeat_interleave"}, "repeats whose sum is not said, on which the size depends"),
     "fft.": ({"constant_pad_nd", "mul_"}, "complex numbers"),
+    "chalf": ({"add"}, "complex numbers of 32 bits"),
+    "combinations": ({"masked_scatter_"}, "the gradient of no choice"),
+    "nn.functional.pdist": ({"_pdist_backward"}, "the gradient of no distance"),
 }
 
 # Operators whose tensor arguments beside the input must be CPU tensors on every device.
@@ -138,29 +153,56 @@ def count_fallbacks():
 
 
 @functools.cache
+def without_form():
+    """Overloads of rows that a plugin has no form of, if the device is a plugin's."""
+    return frozenset(() if EMBEDDED else (o["name"] for o in torch_xla._XLAC._operators() if not o["plugin_form"]))
+
+
+@functools.cache
 def has_row(name):
-    overloads = [
+    overloads = {
         f"aten::{name}",
         *(f"aten::{name}.{overload}" for overload in getattr(torch.ops.aten, name).overloads()),
-    ]
+    }
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    return any(has_kernel(overload, "PrivateUse1") for overload in overloads if overload in ALL_OVERLOADS)
+    registered = any(has_kernel(overload, "PrivateUse1") for overload in overloads & ALL_OVERLOADS)
+    return registered and not overloads & without_form()
+
+
+def fallen_rows(before):
+    """Operations that have a row and fell back since the count."""
+    return {name for name in count_fallbacks() - before if has_row(name)}
+
+
+def fallen_operations():
+    """Operations that fell back since met.clear_all(); on a plugin those that it has a form of."""
+    names = count_fallbacks()
+    return {name for name in names if names[name] and (EMBEDDED or has_row(name))}
 
 
 def assert_native(op, before):
     """No operation that has a row fell back, but for what FALLBACKS lists."""
-    fallen = {name for name in count_fallbacks() - before if has_row(name)}
+    fallen = fallen_rows(before)
     names = [label_of(op), op.name, op.name.split(".")[0] + "."]
     allowed = next((FALLBACKS[name][0] for name in names if name in FALLBACKS), set())
     assert fallen <= allowed
 
 
 def gradients(result, inputs):
-    outputs = [t for t in tensors_of(result) if t.requires_grad and t.dtype.is_floating_point]
+    outputs = [t for t in tensors_of(result) if t.requires_grad]
     leaves = [t for t in inputs if t.requires_grad]
     if not outputs or not leaves:
         return []
-    return torch.autograd.grad([t.sum() for t in outputs], leaves, allow_unused=True)
+    parts = [part for t in outputs for part in ((t.real, t.imag) if t.is_complex() else (t,))]
+    return [g for g in torch.autograd.grad([part.sum() for part in parts], leaves, allow_unused=True) if g is not None]
+
+
+def caught(function, *args):
+    """The result, or the exception."""
+    try:
+        return function(*args)
+    except Exception as error:
+        return error
 
 
 def assert_same(expected, actual, dtype, rough=False):
@@ -169,10 +211,21 @@ def assert_same(expected, actual, dtype, rough=False):
     for a, b in zip(expected, actual, strict=True):
         if a.layout != torch.strided:
             continue
-        tolerance = {torch.bfloat16: (1.6e-2, 4e-2 if rough else 1e-2), torch.float32: (1e-4, 1e-4)}.get(
-            dtype, (None, None)
-        )
+        tolerance = {
+            torch.bfloat16: (1.6e-2, 7e-2 if rough else 1e-2),
+            torch.float16: (2e-3, 2e-3),
+            torch.float32: (1e-4, 1e-4),
+            torch.complex64: (1e-4, 1e-4),
+        }.get(dtype, (1e-4, 1e-4) if rough else (None, None))
         torch.testing.assert_close(b.cpu(), a, rtol=tolerance[0], atol=tolerance[1], equal_nan=True, check_device=False)
+
+
+def assert_agree(expected, actual, dtype, rough):
+    """Equal values, or exceptions of one class."""
+    if isinstance(expected, Exception) or isinstance(actual, Exception):
+        assert type(expected) is type(actual), f"{expected!r} on the CPU, {actual!r} on the device"
+    else:
+        assert_same(expected, actual, dtype, rough)
 
 
 def label_of(op):
@@ -183,10 +236,31 @@ def is_tested(op):
     return op.name not in EXCLUDED and label_of(op) not in EXCLUDED
 
 
-def cases():
-    for op, dtype in itertools.product(op_db, DTYPES):
-        if is_tested(op) and dtype in op.supported_dtypes("cpu"):
-            yield pytest.param(op, dtype, id=f"{label_of(op)}-{str(dtype).removeprefix('torch.')}")
+def samples_of(op, dtype, whole, **options):
+    """The operator's samples on the CPU: all, also with strides, or the first few."""
+    samples = op.sample_inputs("cpu", dtype, **options)
+    if not whole:
+        return itertools.islice(samples, SAMPLES)
+    return itertools.chain.from_iterable(
+        (sample, sample.noncontiguous()) if dtype in STRIDED_TOO else (sample,) for sample in samples
+    )
+
+
+def type_cases(whole, dtypes=DTYPES):
+    for op in op_db:
+        for dtype in op.supported_dtypes("cpu") if whole else dtypes:
+            if is_tested(op) and dtype in op.supported_dtypes("cpu"):
+                yield pytest.param(op, dtype, id=f"{label_of(op)}-{str(dtype).removeprefix('torch.')}")
+
+
+def pytest_generate_tests(metafunc):
+    if "dtype" in metafunc.fixturenames:
+        metafunc.parametrize("op,dtype", type_cases(metafunc.config.option.whole))
+
+
+@pytest.fixture
+def whole(request):
+    return request.config.option.whole
 
 
 OTHER_ERRORS = {
@@ -201,23 +275,21 @@ def error_cases():
             yield pytest.param(op, id=label_of(op))
 
 
-@pytest.mark.parametrize("op,dtype", cases())
-def test_op_agrees_with_eager(op, dtype):
+def test_op_agrees_with_eager(op, dtype, whole):
     torch.manual_seed(0)
-    grad = dtype == torch.float32 and op.supports_autograd
-    fallbacks = count_fallbacks()
-    for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), SAMPLES):
+    grad = dtype in (DIFFERENTIATED if whole else DIFFERENTIATED[:1]) and dtype in op.supported_backward_dtypes("cpu")
+    for sample in samples_of(op, dtype, whole, requires_grad=grad):
+        fallbacks = count_fallbacks()
         expected, expected_inputs = call(op, sample, "cpu")
         actual, actual_inputs = call(op, sample, "xla")
-        if isinstance(expected, Exception) or isinstance(actual, Exception):
-            assert type(expected) is type(actual), f"{expected!r} on the CPU, {actual!r} on the device"
-            continue
-        assert_same(expected, actual, dtype, op.name in ROUGH)
-        if grad:
-            expected_grads = [g for g in gradients(expected, expected_inputs) if g is not None]
-            assert_same(expected_grads, [g for g in gradients(actual, actual_inputs) if g is not None], dtype)
-    if dtype == torch.float32:
-        assert_native(op, fallbacks)
+        assert_agree(expected, actual, dtype, op.name in ROUGH)
+        if grad and not isinstance(expected, Exception):
+            expected = caught(gradients, expected, expected_inputs)
+            actual = caught(gradients, actual, actual_inputs)
+            # Gradients in bfloat16 are rounded several times.
+            assert_agree(expected, actual, dtype, op.name in ROUGH or dtype == torch.bfloat16)
+        if dtype == torch.float32 and all(t.numel() > 0 for t in expected_inputs):
+            assert_native(op, fallbacks)
     torch_xla.sync()
 
 
