@@ -81,6 +81,12 @@ void take_back_previous(Cell& cell) {
   }
 }
 
+void take_back_when_told(Cell& cell) {
+  if (!cell.value->buffer()->has_news()) {
+    take_back_previous(cell);
+  }
+}
+
 int64_t live_cells() {
   return Cell::count_live();
 }

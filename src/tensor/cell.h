@@ -34,6 +34,8 @@ struct Cell : FreeListed<Cell> {
 
 // If the run of the cell's value has failed: the cell holds again what it held before, where that is left.
 void take_back_previous(Cell& cell);
+// The same once the error has been told: who reads the tensor before is to be told. The value is no pending one.
+void take_back_when_told(Cell& cell);
 
 // Deletes what make_cell made; its address tells cells from the contexts of other owners.
 void delete_cell(void* context);

@@ -37,7 +37,7 @@ Source source_locked(Cell& cell) {
   if (!cell.value->buffer()) {
     sync_locked(cell.device, SyncCause::kRead);
   }
-  take_back_previous(cell);
+  take_back_when_told(cell);
   return {BufferReader(cell.value->buffer()), to_scalar_type(cell.dtype), cell.dims, cell.strides};
 }
 

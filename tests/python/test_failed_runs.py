@@ -1,6 +1,7 @@
 """Errors of runs: what they cost, what keeps its value, who is told and when, and how work is cancelled."""
 
 import threading
+import time
 
 import pytest
 import torch
@@ -333,3 +334,19 @@ def test_a_process_that_ends_by_an_exception_drops_its_queue(run_python):
     )
     assert "the user's own" in out
     assert "XLA" not in out.split("KeyError")[1]
+
+
+@pytest.mark.checks_values
+def test_a_read_after_a_failure_that_nobody_has_seen_raises(device):
+    x = torch.zeros(3).to(device)
+    mask, source = torch.ones(3, dtype=torch.bool).to(device), torch.ones(1).to(device)
+    told = 0
+    x.masked_scatter_(mask, source)
+    for act in (torch_xla.sync, lambda: time.sleep(0.2), x.cpu):
+        try:
+            act()
+        except RuntimeError as error:
+            assert "Number of elements of source" in str(error)
+            told += 1
+    assert told == 1
+    assert torch.equal(x.cpu(), torch.zeros(3))
