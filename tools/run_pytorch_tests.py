@@ -5,7 +5,7 @@ FOLDER is the folder `test` of a checkout of the release that is installed, or a
 files, and which of their tests cannot apply, stands in a list: pytorch_tests.toml beside this file (`--list pytorch`),
 pytorch_xla_tests.toml (`--list xla`, the tests of pytorch/xla), or another file of that form.
 
-    .venv/bin/python tools/run_pytorch_tests.py pytorch/test --files 'test_view_ops.py' 'nn/*' --page /tmp/page.md
+    .venv/bin/python tools/run_pytorch_tests.py pytorch/test --files 'test_view_ops.py' 'nn/*' --page page.md
 
 Tests run in processes of their own. When one dies, or a test takes longer than `--timeout`, that test counts as crashed
 or timed out, and another process goes on behind it. The exit status is 0 if no test failed.

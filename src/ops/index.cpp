@@ -250,7 +250,7 @@ void infer_put(InferContext& c) {
   if (x.numel() == 0 || c.operand(1).dtype != DType::I64 || source.dtype != x.dtype || source.numel() != c.operand(1).numel()) {
     fall_back("arguments that ATen refuses");
   }
-  c.add_result(x.dtype, x.dims);
+  like_operand<0>(c);
 }
 
 void infer_masked_scatter(InferContext& c) {
@@ -258,7 +258,7 @@ void infer_masked_scatter(InferContext& c) {
   if (c.operand(1).dtype != DType::Bool || c.operand(2).dtype != x.dtype || broadcast_dims(x.dims, c.operand(1).dims) != x.dims) {
     fall_back("arguments that ATen refuses");
   }
-  c.add_result(x.dtype, x.dims);
+  like_operand<0>(c);
 }
 
 // The forms that are no structured kernels of ATen write into a clone of self, which lies in memory as self does.

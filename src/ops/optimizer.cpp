@@ -126,16 +126,10 @@ void expand_update_scale(ExpandContext& c) {
   c.set(1, select(found | grows, 0.0, successes));
 }
 
-// The result types are those of the written tensors, which tensor/optimizer.cpp knows.
-template <size_t Results>
+// The first operands are written; those that an optimizer has no state for are left out.
+template <size_t Written>
 void like_first(InferContext& c) {
-  for (size_t i = 0; i < Results; ++i) {
-    c.add_result(c.operand(i).dtype, c.operand(i).dims);
-  }
-}
-
-void like_lists(InferContext& c, size_t lists) {
-  for (size_t i = 0; i < lists; ++i) {
+  for (size_t i = 0; i < Written; ++i) {
     if (c.has(i)) {
       c.add_result(c.operand(i).dtype, c.operand(i).dims);
     }
@@ -146,9 +140,9 @@ void like_lists(InferContext& c, size_t lists) {
   {.name = "xla::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND, .traits = kOwnKernel}
 
 constinit const Op kRows[] = {
-    UPDATE("fused_adam", ([](InferContext& c) { like_lists(c, 5); }), expand_adam<false>),
-    UPDATE("fused_adamw", ([](InferContext& c) { like_lists(c, 5); }), expand_adam<true>),
-    UPDATE("fused_sgd", ([](InferContext& c) { like_lists(c, 3); }), expand_sgd),
+    UPDATE("fused_adam", like_first<5>, expand_adam<false>),
+    UPDATE("fused_adamw", like_first<5>, expand_adam<true>),
+    UPDATE("fused_sgd", like_first<3>, expand_sgd),
     UPDATE("fused_adagrad", like_first<3>, expand_adagrad),
     UPDATE("unscale", like_first<2>, expand_unscale),
     UPDATE("update_scale", like_first<2>, expand_update_scale),

@@ -52,6 +52,12 @@ def device() -> Iterator[torch.device]:
     end_programs()
 
 
+@pytest.fixture
+def whole(request) -> bool:
+    """Whether all types and samples of PyTorch's databases are asked for."""
+    return request.config.option.whole
+
+
 class CompileCount:
     """Programs compiled since it was made or reset."""
 

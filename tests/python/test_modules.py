@@ -1,12 +1,11 @@
-"""The modules of PyTorch's ModuleInfo database compute, train and save on the device as on the CPU."""
+"""The modules of PyTorch's ModuleInfo database give the CPU's results, gradients and states on the device."""
 
 import copy
 
 import pytest
 import torch
-from test_ops import assert_same, gradients, tensors_of, to_device
+from test_ops import assert_agree, gradients, on_both, tensors_of, to_device
 from torch.testing._internal.common_modules import module_db
-from torch.utils import _pytree as pytree
 
 RANDOM = (
     torch.nn.modules.dropout._DropoutNd,
@@ -57,19 +56,12 @@ def test_module_agrees_with_eager(device, info, dtype, training):
         module = build(info, case, dtype, training)
         if training and is_random(module):
             continue
-        ours = copy.deepcopy(module).to(device)
-        results = []
-        for place, model in (("cpu", module), (device, ours)):
+        models = {"cpu": module, "xla": copy.deepcopy(module).to(device)}
+
+        def run(place, case=case, models=models):
             args, kwargs = to_device((case.forward_input.args, case.forward_input.kwargs), place)
-            try:
-                output = model(*args, **kwargs)
-                grads = gradients(output, [*tensors_of((args, kwargs)), *model.parameters()])
-                state = list(model.state_dict().values())
-                results.append(pytree.tree_map_only(torch.Tensor, lambda t: t.detach().cpu(), (output, grads, state)))
-            except Exception as error:
-                results.append(error)
-        expected, actual = results
-        if isinstance(expected, Exception) or isinstance(actual, Exception):
-            assert type(expected) is type(actual), f"{case.desc}: {expected!r} on the CPU, {actual!r} on the device"
-        else:
-            assert_same(expected, actual, dtype)
+            output = models[place](*args, **kwargs)
+            grads = gradients(output, [*tensors_of((args, kwargs)), *models[place].parameters()])
+            return output, grads, list(models[place].state_dict().values())
+
+        assert_agree(*on_both(run), dtype, what=case.desc)

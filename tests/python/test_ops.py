@@ -5,6 +5,7 @@ FALLBACKS lists. What cannot agree is listed in EXCLUDED with its reason.
 """
 
 import collections
+import contextlib
 import functools
 import itertools
 import os
@@ -220,10 +221,21 @@ def assert_same(expected, actual, dtype, rough=False):
         torch.testing.assert_close(b.cpu(), a, rtol=tolerance[0], atol=tolerance[1], equal_nan=True, check_device=False)
 
 
-def assert_agree(expected, actual, dtype, rough):
+def on_both(run):
+    """Results of run(device) on the CPU and on the device; an exception is a result too."""
+    results = []
+    for device in ("cpu", "xla"):
+        results.append(caught(lambda: pytree.tree_map_only(torch.Tensor, lambda t: t.detach().cpu(), run(device))))  # noqa: B023
+        if isinstance(results[-1], Exception):
+            with contextlib.suppress(RuntimeError):
+                torch_xla.sync(wait=True)
+    return results
+
+
+def assert_agree(expected, actual, dtype, rough=False, what=""):
     """Equal values, or exceptions of one class."""
     if isinstance(expected, Exception) or isinstance(actual, Exception):
-        assert type(expected) is type(actual), f"{expected!r} on the CPU, {actual!r} on the device"
+        assert type(expected) is type(actual), f"{what}: {expected!r} on the CPU, {actual!r} on the device"
     else:
         assert_same(expected, actual, dtype, rough)
 
@@ -246,21 +258,17 @@ def samples_of(op, dtype, whole, **options):
     )
 
 
-def type_cases(whole, dtypes=DTYPES):
-    for op in op_db:
+def type_cases(whole, dtypes, wanted=lambda op: True, operators=op_db):
+    """The operators with each of the dtypes, or with all that the CPU supports."""
+    for op in operators:
         for dtype in op.supported_dtypes("cpu") if whole else dtypes:
-            if is_tested(op) and dtype in op.supported_dtypes("cpu"):
+            if is_tested(op) and dtype in op.supported_dtypes("cpu") and wanted(op):
                 yield pytest.param(op, dtype, id=f"{label_of(op)}-{str(dtype).removeprefix('torch.')}")
 
 
 def pytest_generate_tests(metafunc):
     if "dtype" in metafunc.fixturenames:
-        metafunc.parametrize("op,dtype", type_cases(metafunc.config.option.whole))
-
-
-@pytest.fixture
-def whole(request):
-    return request.config.option.whole
+        metafunc.parametrize("op,dtype", type_cases(metafunc.config.option.whole, DTYPES))
 
 
 OTHER_ERRORS = {

@@ -3,17 +3,25 @@
 In place, into out= tensors of other sizes, strides and types, differentiated twice and forward.
 """
 
-import contextlib
 import itertools
 
 import pytest
 import torch
-from test_ops import assert_same, CPU_ARGUMENTS, EMBEDDED, is_tested, label_of, samples_of, tensors_of, to_device
+from test_ops import (
+    assert_agree,
+    CPU_ARGUMENTS,
+    EMBEDDED,
+    is_tested,
+    label_of,
+    on_both,
+    samples_of,
+    tensors_of,
+    to_device,
+    type_cases,
+)
 from torch.autograd import forward_ad
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
-
-import torch_xla
 
 # Of the types that the CPU supports; all of them with --whole.
 DTYPES = [torch.float32, torch.int64]
@@ -29,17 +37,6 @@ NO_OUT = {
 }
 
 
-def words(dtype):
-    return str(dtype).removeprefix("torch.")
-
-
-def cases(whole, wanted):
-    for op in op_db:
-        for dtype in op.supported_dtypes("cpu") if whole else DTYPES:
-            if is_tested(op) and dtype in op.supported_dtypes("cpu") and wanted(op):
-                yield pytest.param(op, dtype, id=f"{label_of(op)}-{words(dtype)}")
-
-
 WANTED = {
     "test_out": lambda op: op.supports_out and op.name not in NO_OUT,
     "test_in_place": lambda op: op.get_inplace() is not None,
@@ -49,38 +46,12 @@ WANTED = {
 def pytest_generate_tests(metafunc):
     if metafunc.function.__name__ in WANTED:
         whole = metafunc.config.option.whole
-        metafunc.parametrize("op,dtype", cases(whole, WANTED[metafunc.function.__name__]))
-
-
-@pytest.fixture
-def whole(request):
-    return request.config.option.whole
+        metafunc.parametrize("op,dtype", type_cases(whole, DTYPES, WANTED[metafunc.function.__name__]))
 
 
 def few(samples, whole):
     """Without --whole the first few; a plugin compiles each anew."""
     return itertools.islice(samples, None if whole else 2 if EMBEDDED else 1)
-
-
-def on_both(run):
-    """Results of run(device) on the CPU and on the device; an exception is a result too."""
-    results = []
-    for device in ("cpu", "xla"):
-        try:
-            results.append(pytree.tree_map_only(torch.Tensor, lambda t: t.detach().cpu(), run(device)))
-        except Exception as error:
-            results.append(error)
-            with contextlib.suppress(RuntimeError):
-                torch_xla.sync(wait=True)
-    return results
-
-
-def check(run, dtype, what):
-    expected, actual = on_both(run)
-    if isinstance(expected, Exception) or isinstance(actual, Exception):
-        assert type(expected) is type(actual), f"{what}: {expected!r} on the CPU, {actual!r} on the device"
-        return
-    assert_same(expected, actual, dtype)
 
 
 def with_device(kwargs, device):
@@ -116,7 +87,7 @@ def test_out(op, dtype, whole):
             return outs
 
         for name, make in OUTS.items():
-            check(lambda device: run(device, make=make), dtype, f"out={name}")  # noqa: B023
+            assert_agree(*on_both(lambda device: run(device, make=make)), dtype, what=f"out={name}")  # noqa: B023
 
 
 def test_in_place(op, dtype, whole):
@@ -130,7 +101,7 @@ def test_in_place(op, dtype, whole):
             op.get_inplace()(moved, *args, **with_device(kwargs, device))
             return moved
 
-        check(run, dtype, "in place")
+        assert_agree(*on_both(run), dtype)
 
 
 def differentiable(op, supports):
@@ -161,7 +132,7 @@ def test_second_gradient(op, whole):
             second = torch.autograd.grad(sum_of(first), leaves, allow_unused=True) if leaves_of(first) else ()
             return [g for g in (*first, *second) if g is not None]
 
-        check(run, torch.float64, "gradients")
+        assert_agree(*on_both(run), torch.float64)
 
 
 @pytest.mark.parametrize(
@@ -182,4 +153,4 @@ def test_forward_gradient(op, whole):
                 parts = [forward_ad.unpack_dual(t) for t in tensors_of(results) if t.is_floating_point()]
                 return [t for part in parts for t in part if t is not None]
 
-        check(run, torch.float64, "gradients")
+        assert_agree(*on_both(run), torch.float64)
