@@ -18,7 +18,7 @@ def chunks():
 
 
 @pytest.mark.parametrize("fusion", [True, False])
-@pytest.mark.parametrize("name,first", chunks())
+@pytest.mark.parametrize("name,first", list(chunks()))
 @pytest.mark.filterwarnings("ignore")
 def test_programs_agree_with_eager(name, first, fusion):
     torch_xla._XLAC._set_fusion(fusion)

@@ -42,9 +42,13 @@ def test_forks_while_threads_record(run_python):
     out = run_python(
         """
         import os, signal, threading, torch, torch_xla
-        stop = threading.Event()
+        stop, warm = threading.Event(), threading.Barrier(4)
         def record(i):
             x = torch.full((8,), float(i), device="xla")
+            for _ in range(3):  # first calls take locks of libc that a fork does not wait for (docs/threads.md)
+                x = x * 0.5 + 1
+                (x + 1).sum().item()
+            warm.wait()
             while not stop.is_set():
                 x = x * 0.5 + 1
                 threading.Thread(target=lambda y=x + 1: y.sum().item()).start() if i == 0 else torch_xla.sync()
@@ -53,6 +57,7 @@ def test_forks_while_threads_record(run_python):
         shared.sum().item()
         for thread in threads:
             thread.start()
+        warm.wait()
         for _ in range(40):
             child = os.fork()
             if child == 0:

@@ -260,10 +260,12 @@ def samples_of(op, dtype, whole, **options):
 
 def type_cases(whole, dtypes, wanted=lambda op: True, operators=op_db):
     """The operators with each of the dtypes, or with all that the CPU supports."""
-    for op in operators:
-        for dtype in op.supported_dtypes("cpu") if whole else dtypes:
-            if is_tested(op) and dtype in op.supported_dtypes("cpu") and wanted(op):
-                yield pytest.param(op, dtype, id=f"{label_of(op)}-{str(dtype).removeprefix('torch.')}")
+    return [
+        pytest.param(op, dtype, id=f"{label_of(op)}-{str(dtype).removeprefix('torch.')}")
+        for op in operators
+        for dtype in (op.supported_dtypes("cpu") if whole else dtypes)
+        if is_tested(op) and dtype in op.supported_dtypes("cpu") and wanted(op)
+    ]
 
 
 def pytest_generate_tests(metafunc):
@@ -301,7 +303,7 @@ def test_op_agrees_with_eager(op, dtype, whole):
     torch_xla.sync()
 
 
-@pytest.mark.parametrize("op", error_cases())
+@pytest.mark.parametrize("op", list(error_cases()))
 def test_bad_arguments_raise_as_in_eager(op):
     for i, error in enumerate(op.error_inputs("cpu")):
         expected, _ = call(op, error.sample_input, "cpu")

@@ -64,15 +64,20 @@ def test_fork_with_two_devices(run_python):
         """
         import os, signal, threading, torch, torch_xla
         kept = [torch.ones(3, device=f"xla:{i}") + 1 for i in range(2)]
-        stop = threading.Event()
+        stop, warm = threading.Event(), threading.Barrier(3)
         def record(i):
             x = torch.zeros(8, device=f"xla:{i}")
+            for _ in range(3):  # first calls take locks of libc that a fork does not wait for (docs/threads.md)
+                x = x * 0.5 + 1
+                torch.xla.synchronize(i)
+            warm.wait()
             while not stop.is_set():
                 x = x * 0.5 + 1
                 torch.xla.synchronize(i)
         threads = [threading.Thread(target=record, args=(i,)) for i in range(2)]
         for thread in threads:
             thread.start()
+        warm.wait()
         statuses = []
         for _ in range(20):
             child = os.fork()
