@@ -163,6 +163,13 @@ void expand_random(ExpandContext& c) {
   c.set(0, rem(d.integer(), d.int64(to - from)) + d.int64(from));
 }
 
+void infer_geometric(InferContext& c) {
+  if (c.operand(0).dtype == DType::Bool) {
+    fall_back("geometric_ of Bool");
+  }
+  like_operand<0>(c);
+}
+
 // ---- native_dropout: operands input, p; attribute train ----
 
 void infer_dropout(InferContext& c) {
@@ -206,6 +213,9 @@ bool is_probability(Numbers n, const Attrs&) { // p
 bool is_proper_probability(Numbers n, const Attrs&) { // p
   return n[0] > 0 && n[0] < 1;
 }
+bool draws_something(Numbers, const Attrs& attrs) { // num_samples, replacement
+  return attr_double(attrs[0], 0) > 0;
+}
 
 constinit const Op kRows[] = {
     COMPOSITE("uniform_", like_float_operand<0>, expand_uniform, .traits = kRandom, .takes = is_range),
@@ -213,7 +223,7 @@ constinit const Op kRows[] = {
     COMPOSITE("log_normal_", like_float_operand<0>, expand_log_normal, .traits = kRandom, .takes = has_positive_deviation),
     COMPOSITE("exponential_", like_float_operand<0>, expand_exponential, .traits = kRandom, .takes = has_rate),
     COMPOSITE("cauchy_", like_float_operand<0>, expand_cauchy, .traits = kRandom, .takes = has_positive_deviation),
-    COMPOSITE("geometric_", like_operand<0>, expand_geometric, .traits = kRandom, .takes = is_proper_probability),
+    COMPOSITE("geometric_", infer_geometric, expand_geometric, .traits = kRandom, .takes = is_proper_probability),
     COMPOSITE("bernoulli", like_float_operand<0>, expand_checked_bernoulli<0>, .traits = kRandom),
     COMPOSITE("bernoulli.p", like_operand<0>, expand_bernoulli<1>, .traits = kRandom, .takes = is_probability),
     COMPOSITE("bernoulli_.float", like_operand<0>, expand_bernoulli<1>, .traits = kRandom, .takes = is_probability),
@@ -223,12 +233,12 @@ constinit const Op kRows[] = {
     COMPOSITE("random_.from", infer_random, expand_random, .traits = kRandom),
     COMPOSITE(
         "native_dropout", infer_dropout, expand_dropout, .layout = ResultLayout::kOfOperands, .traits = kRandom, .takes = is_probability),
-    CALL("multinomial", kAllFloats, .traits = kRandom | kChecksValues),
+    CALL("multinomial", kAllFloats, .traits = kRandom | kChecksValues, .takes = draws_something),
     CALL("poisson", kAllFloats, .traits = kRandom | kChecksValues),
     CALL("_standard_gamma", kFloats, .traits = kRandom),
     CALL("normal.Tensor_float", kAllFloats, .traits = kRandom),
     CALL("normal.float_Tensor", kAllFloats, .traits = kRandom | kChecksValues),
-    CALL("normal.Tensor_Tensor", kAllFloats, .traits = kRandom | kChecksValues),
+    CALL("normal.Tensor_Tensor", kAllFloats, .traits = kRandom | kChecksValues | kSameDtype),
     SHAPED_CALL("binomial", like_operand<0>, kAllFloats, .traits = kRandom | kChecksValues),
     SHAPED_CALL("_sample_dirichlet", like_operand<0>, kFloats, .traits = kRandom),
     SHAPED_CALL("_standard_gamma_grad", like_operand<0>, kFloats),

@@ -19,8 +19,7 @@ class CallRow final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
  private:
-  // Empty, or why the call cannot be recorded.
-  std::string find_obstacle(const BoxedCall& call, const ResultShapes& shapes) const;
+  // Each is empty, or says why the call cannot be recorded.
   std::string find_obstacle_of_types(const BoxedCall& call) const;
   std::string find_obstacle_of_result(const BoxedCall& call, const ResultShapes& shapes) const;
   std::vector<at::Tensor> record(BoxedCall& call, const std::vector<ResultShape>& shapes) const;

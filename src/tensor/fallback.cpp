@@ -119,6 +119,9 @@ class FallbackCall {
       one_of_each(own).copy_(one_of_each(cpu));
       cpu = own;
     }
+    if (!written && t.requires_grad()) {
+      cpu.set_requires_grad(true); // some kernels return more where a gradient will be wanted
+    }
     exchanges_.push_back({t, cpu, written});
     return cpu;
   }
