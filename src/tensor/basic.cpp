@@ -1,9 +1,11 @@
 // Kernels that make tensors or only change how they see their storage: empty, views, resize_, set_, fill_.
 #include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
+#include <ATen/Context.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/arange.h>
@@ -32,6 +34,15 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
+// torch.use_deterministic_algorithms and torch.utils.deterministic.fill_uninitialized_memory: new memory holds NaN or the largest number.
+bool fills_new_memory() {
+  return at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory();
+}
+
+at::Tensor filled_if_deterministic(at::Tensor t) {
+  return fills_new_memory() ? at::native::fill_empty_deterministic_(t) : t;
+}
+
 at::Tensor empty_memory_format(
     c10::SymIntArrayRef size,
     std::optional<c10::ScalarType> dtype,
@@ -42,8 +53,8 @@ at::Tensor empty_memory_format(
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "the XLA device has strided tensors only");
   const c10::OptionalDeviceGuard guard(device);
-  return at::detail::empty_generic(
-      C10_AS_INTARRAYREF_SLOW(size), c10::GetAllocator(c10::DeviceType::PrivateUse1), kKeys, c10::dtype_or_default(dtype), format);
+  return filled_if_deterministic(at::detail::empty_generic(
+      C10_AS_INTARRAYREF_SLOW(size), c10::GetAllocator(c10::DeviceType::PrivateUse1), kKeys, c10::dtype_or_default(dtype), format));
 }
 
 at::Tensor empty_strided(
@@ -54,12 +65,12 @@ at::Tensor empty_strided(
     std::optional<c10::Device> device,
     std::optional<bool> /*pin_memory*/) {
   const c10::OptionalDeviceGuard guard(device);
-  return at::detail::empty_strided_generic(
+  return filled_if_deterministic(at::detail::empty_strided_generic(
       C10_AS_INTARRAYREF_SLOW(size),
       C10_AS_INTARRAYREF_SLOW(stride),
       c10::GetAllocator(c10::DeviceType::PrivateUse1),
       kKeys,
-      c10::dtype_or_default(dtype));
+      c10::dtype_or_default(dtype)));
 }
 
 at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
@@ -83,7 +94,14 @@ void grow_storage(const at::Tensor& self) {
   }
 }
 
+// A copy of the whole storage, seen as self sees its own; no writer of one meets the other.
+at::Tensor lazy_clone(const at::Tensor& self) {
+  auto items = static_cast<int64_t>(self.storage().nbytes() / self.dtype().itemsize());
+  return self.as_strided({items}, {1}, 0).clone().as_strided(self.sizes(), self.strides(), self.storage_offset());
+}
+
 const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<c10::MemoryFormat> format) {
+  size_t nbytes = self.storage().nbytes();
   if (self.sizes() != C10_AS_INTARRAYREF_SLOW(size)) {
     self.unsafeGetTensorImpl()->set_sizes_contiguous(C10_AS_INTARRAYREF_SLOW(size));
     grow_storage(self);
@@ -92,7 +110,7 @@ const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, std:
     TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format", *format);
     self.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   }
-  return self;
+  return fills_new_memory() ? at::native::fill_resize_deterministic_(self, static_cast<int64_t>(nbytes)) : self;
 }
 
 at::Tensor& set_storage_offset(
@@ -254,6 +272,7 @@ void register_basic_kernels(torch::Library& m) {
   m.impl("_reshape_alias", TORCH_FN(reshape_alias));
   m.impl("unfold", &at::native::unfold);
   m.impl("resize_", TORCH_FN(resize_));
+  m.impl("_lazy_clone", TORCH_FN(lazy_clone));
   m.impl("set_.source_Storage", TORCH_FN(set_storage));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));

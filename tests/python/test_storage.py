@@ -120,6 +120,28 @@ def test_the_copy_is_independent(device):
 
 
 # ---- Memory of a storage ----
+@pytest.mark.parametrize("view", ["whole", "row", "transposed", "expanded"])
+@pytest.mark.parametrize("writer", ["source", "clone"])
+def test_lazy_clone_is_independent(device, view, writer):
+    def run(where):
+        whole = torch.arange(6.0, device=where).view(2, 3)
+        source = {"whole": whole, "row": whole[1], "transposed": whole.t(), "expanded": whole[0].expand(4, 3)}[view]
+        clone = source._lazy_clone()
+        (source if writer == "source" else clone)[..., -1:][:1].add_(10)
+        return whole, source, clone, (clone.stride(), clone.storage_offset(), clone.untyped_storage().nbytes())
+
+    *actual, actual_form = run(device)
+    *expected, expected_form = run("cpu")
+    assert [t.tolist() for t in actual] == [t.tolist() for t in expected]
+    assert actual_form == expected_form
+
+
+def test_lazy_clone_gives_gradients(device):
+    x = torch.ones(3, device=device, requires_grad=True)
+    (x._lazy_clone() * 3).sum().backward()
+    assert x.grad.tolist() == [3, 3, 3]
+
+
 def test_storage_has_an_address_of_its_own(device):
     x, y = torch.ones(4, device=device), torch.ones(4, device=device)
     assert x.data_ptr() != y.data_ptr()
