@@ -74,10 +74,11 @@ enum OpTrait : uint32_t {
   kFasterChannelsLast = 1u << 18, // a library call whose kernel is vectorized over channels only
   kRowMajorResult = 1u << 19, // a pointwise row whose new result is contiguous whatever the order of its operands (masked_fill)
   kComplex = 1u << 20, // ATen's kernel computes on complex numbers too: calls with them are library calls, whatever the row is
+  kNoUnsigned = 1u << 21, // ATen refuses negative numbers beside an unsigned type, which the row leaves to it
   // What holds of a call of ATen's kernel, whatever the row is.
   kOfCalls = kDenseOperands | kDenseRows | kChecksValues | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
-  kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kDivides | kSameDtype | kMask | kNonNegative | kNumbersFit,
+  kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kNoUnsigned | kDivides | kSameDtype | kMask | kNonNegative | kNumbersFit,
 };
 
 // Sets of element types, for Op::dtypes.

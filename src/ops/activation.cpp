@@ -200,7 +200,7 @@ constinit const Op kRows[] = {
     ACTIVATION("gelu", gelu(a), .takes = names_gelu),
     ACTIVATION("hardswish", a[0] * relu6(a[0] + 3.0) / 6.0),
     ACTIVATION("hardsigmoid", relu6(a[0] + 3.0) / 6.0),
-    ACTIVATION("hardtanh", min(max(a[0], a[1]), a[2])),
+    POINTWISE("hardtanh", kSelf, kNoBool | kNoUnsigned | kNumbersFit, min(max(a[0], a[1]), a[2])),
     ACTIVATION("leaky_relu", select(a[0] > 0.0, a[0], a[0] * a[1])),
     ACTIVATION("elu", elu(a[0], a[1], a[2], a[3])),
     ACTIVATION("softplus", softplus(a[0], a[1], a[2])),

@@ -152,7 +152,8 @@ std::string CallRow::find_obstacle_of_result(const BoxedCall& call, const Result
   }
   const at::Tensor& self = call.tensors[0];
   const Type& type = (*shapes)[0].type;
-  bool fits = to_ref(type.dims) == self.sizes() && c10::canCast(to_scalar_type(type.dtype), self.scalar_type());
+  bool magnitude = self.is_complex() && is_float(type.dtype); // ATen refuses abs_ of complex numbers
+  bool fits = to_ref(type.dims) == self.sizes() && c10::canCast(to_scalar_type(type.dtype), self.scalar_type()) && !magnitude;
   return fits && !overlaps_itself(self) ? "" : "a result that does not fit the tensor which it is written into";
 }
 

@@ -80,7 +80,8 @@ bool is_refused(const Op& op, std::span<const PointwiseArg> args) {
   if ((op.traits & kNumbersFit) && refuses_numbers(op, args, type)) {
     return true;
   }
-  bool wrong_type = op.traits & (integral ? kFloatOnly : kNoFloat) || ((op.traits & kNoBool) && type == DType::Bool);
+  bool wrong_type = op.traits & (integral ? kFloatOnly : kNoFloat) || ((op.traits & kNoBool) && type == DType::Bool) ||
+      ((op.traits & kNoUnsigned) && type == DType::U8);
   return wrong_type || refuses_operands(op, args);
 }
 

@@ -265,7 +265,7 @@ def type_cases(whole, dtypes, wanted=lambda op: True, operators=op_db):
     return [
         pytest.param(op, dtype, id=f"{label_of(op)}-{str(dtype).removeprefix('torch.')}")
         for op in operators
-        for dtype in (op.supported_dtypes("cpu") if whole else dtypes)
+        for dtype in (sorted(op.supported_dtypes("cpu"), key=str) if whole else dtypes)
         if dtype in op.supported_dtypes("cpu") and wanted(op)
     ]
 

@@ -14,6 +14,7 @@ from test_ops import (
     has_eager_values,
     label_of,
     on_both,
+    ROUGH,
     samples_of,
     tensors_of,
     to_device,
@@ -27,12 +28,16 @@ from torch.utils import _pytree as pytree
 DTYPES = [torch.float32, torch.int64]
 
 EAGER_IGNORES_STRIDES = "the CPU's kernel leaves the strides of the out tensor out of account: its values are wrong"
+EAGER_IGNORES_INPUT_STRIDES = "the CPU's out form is wrong for inputs with strides, and reads the out tensors"
 NO_OUT = {
     "equal": "its result is no tensor",
     "linalg.lstsq": "its residuals have a shape that depends on data",
+    "_native_batch_norm_legit": EAGER_IGNORES_INPUT_STRIDES,
     "narrow_copy": EAGER_IGNORES_STRIDES,
+    "native_batch_norm": EAGER_IGNORES_INPUT_STRIDES,
     "nn.functional.avg_pool3d": EAGER_IGNORES_STRIDES,
     "nn.functional.gelu": EAGER_IGNORES_STRIDES,
+    "normal": "the CPU's kernel refuses to resize the out tensor",
 }
 
 
@@ -132,7 +137,7 @@ def test_second_gradient(op, whole):
             second = torch.autograd.grad(sum_of(first), leaves, allow_unused=True) if leaves_of(first) else ()
             return [g for g in (*first, *second) if g is not None]
 
-        assert_agree(*on_both(run), torch.float64, values=has_eager_values(op, sample))
+        assert_agree(*on_both(run), torch.float64, op.name in ROUGH, values=has_eager_values(op, sample))
 
 
 @pytest.mark.parametrize(
@@ -153,4 +158,4 @@ def test_forward_gradient(op, whole):
                 parts = [forward_ad.unpack_dual(t) for t in tensors_of(results) if t.is_floating_point()]
                 return [t for part in parts for t in part if t is not None]
 
-        assert_agree(*on_both(run), torch.float64, values=has_eager_values(op, sample))
+        assert_agree(*on_both(run), torch.float64, op.name in ROUGH, values=has_eager_values(op, sample))
