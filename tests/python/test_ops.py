@@ -206,7 +206,7 @@ def assert_same(expected, actual, dtype, rough=False, values=True):
         torch.float16: (2e-3, 2e-3),
         torch.float32: (1e-4, 1e-4),
         torch.complex64: (1e-4, 1e-4),
-    }.get(dtype, (1e-4, 1e-4) if rough else (None, None))
+    }.get(dtype, (1e-3, 1e-4) if rough else (None, None))
     for a, b in zip(expected, actual, strict=True):
         if values:
             torch.testing.assert_close(
