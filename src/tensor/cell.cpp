@@ -63,9 +63,9 @@ c10::DataPtr allocate_cell(size_t nbytes, int device) {
   return make_cell(nbytes, device, &cell);
 }
 
-void take_back_previous(Cell& cell) {
+void take_back_when_told(Cell& cell) {
   BufferRef buffer = cell.value ? cell.value->buffer() : nullptr;
-  if (!buffer || buffer->state() != Buffer::State::kFailed) {
+  if (!buffer || buffer->state() != Buffer::State::kFailed || buffer->has_news()) {
     return;
   }
   PreviousRef good = cell.previous;
@@ -78,12 +78,6 @@ void take_back_previous(Cell& cell) {
     cell.dims = good->dims;
     cell.strides = good->strides;
     cell.previous = good->before;
-  }
-}
-
-void take_back_when_told(Cell& cell) {
-  if (!cell.value->buffer()->has_news()) {
-    take_back_previous(cell);
   }
 }
 

@@ -32,9 +32,8 @@ struct Cell : FreeListed<Cell> {
   int device = 0; // never changes
 };
 
-// If the run of the cell's value has failed: the cell holds again what it held before, where that is left.
-void take_back_previous(Cell& cell);
-// The same once the error has been told: who reads the tensor before is to be told. The value is no pending one.
+// If the run of the cell's value has failed and the error has been told: the cell holds again what it held before, where that is left. Who
+// uses the tensor before that is to be told.
 void take_back_when_told(Cell& cell);
 
 // Deletes what make_cell made; its address tells cells from the contexts of other owners.

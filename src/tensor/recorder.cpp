@@ -26,7 +26,7 @@ Cell& device_cell(const at::Tensor& t) {
   Cell* cell = find_cell(t);
   XLA_CHECK(cell, kNoCell);
   if (cell->previous) {
-    take_back_previous(*cell);
+    take_back_when_told(*cell);
   }
   return *cell;
 }
@@ -131,7 +131,8 @@ ValueId Recording::content(Cell& cell) {
     set_content(cell, zeros(cell.dtype, cell.dims));
   }
   const BufferRef& buffer = cell.value->buffer();
-  if (buffer && buffer->state() == Buffer::State::kFailed) {
+  // An error that nobody has been told is told by the sync of this trace, which is dropped as a whole.
+  if (buffer && buffer->state() == Buffer::State::kFailed && !buffer->has_news()) {
     throw_error_of(*buffer);
   }
   return buffer ? trace_.add_parameter(buffer) : cell.value->id();
@@ -158,7 +159,7 @@ void Recording::keep_previous(Cell& cell) {
     return; // nothing, or kept already
   }
   const BufferRef& buffer = cell.value->buffer();
-  PreviousRef before = buffer->state() < Buffer::State::kReady ? std::move(cell.previous) : nullptr;
+  PreviousRef before = buffer->state() == Buffer::State::kReady ? nullptr : std::move(cell.previous);
   cell.previous = std::make_shared<Previous>(Previous{buffer, std::move(before), cell.dtype, cell.dims, cell.strides});
   trace_.replaced().push_back(cell.previous);
 }
