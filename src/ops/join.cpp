@@ -218,8 +218,8 @@ constinit const Op kRows[] = {
     SHAPED_CALL("histogram.bins_tensor", infer_histogram, kFloats),
     CALL("_cdist_forward", kFloats),
     CALL("_cdist_backward", kFloats),
-    CALL("_pdist_forward", kFloats),
-    CALL("_pdist_backward", kFloats),
+    CALL("_pdist_forward", kFloats, .traits = kDenseOperands),
+    CALL("_pdist_backward", kFloats, .traits = kDenseOperands),
     CALL("renorm", kAllFloats | kComplexes),
     CALL("narrow_copy", kAllTypes),
 };
