@@ -1,7 +1,7 @@
 // Kernels that make tensors or only change how they see their storage: empty, views, resize_, set_, fill_.
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
-#include <ATen/Context.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/native/Resize.h>
