@@ -270,7 +270,9 @@ def samples_of(op, dtype, whole, **options):
     if not whole:
         return itertools.islice(samples, SAMPLES)
     strided = dtype in STRIDED_TOO and op.name not in CONTIGUOUS
-    return itertools.chain.from_iterable((sample, sample.noncontiguous()) if strided else (sample,) for sample in samples)
+    return itertools.chain.from_iterable(
+        (sample, sample.noncontiguous()) if strided else (sample,) for sample in samples
+    )
 
 
 def type_cases(whole, dtypes, wanted=lambda op: True, operators=op_db):
