@@ -1,5 +1,6 @@
 """Metrics keep the original's names and the format that its own tools parse."""
 
+import itertools
 import re
 
 import pytest
@@ -14,14 +15,18 @@ TIME = re.compile(r"(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d{3}ms)?(\d{3}\.\d{3}us)?")
 BYTES = re.compile(r"[\d.]+(PB|TB|GB|MB|KB|B)")
 
 
+SIZES = itertools.count(37)
+
+
 @pytest.fixture
 def counted(device):
-    """Counters of one step and of one item(); all others are zero."""
+    """Counters of one step, which no test has compiled before, and of one item(); all others are zero."""
     met.clear_all()
-    x = torch.ones(3, 3, device=device)
+    n = next(SIZES)
+    x = torch.ones(n, n, device=device)
     y = (x @ x + 1).sum()
     torch_xla.sync(wait=True)
-    assert y.item() == 36
+    assert y.item() == n * n * (n + 1)
     return met
 
 
