@@ -291,8 +291,8 @@ c10::BoxedKernel make_kernel(const RowOverload& row) {
 } // namespace
 
 c10::BoxedKernel make_boxed_kernel(const RowOverload& row) {
-  bool is_call = row.op->kind == OpKind::kLibrary && !row.op->infer;
-  return is_call ? make_kernel<CallRow>(row) : make_kernel<BoxedRow>(row);
+  bool by_shape_rule = row.op->kind == OpKind::kLibrary && !row.op->infer; // ATen's, as the row has none
+  return by_shape_rule ? make_kernel<CallRow>(row) : make_kernel<BoxedRow>(row);
 }
 
 void register_boxed(torch::Library& library, const RowOverload& row) {

@@ -40,8 +40,16 @@ ROUGH = {
 }
 
 # Operators whose values are their own: only dtypes, shapes and layouts are compared.
-UNINITIALIZED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
-GROWN = {"resize_", "resize_as_"}  # the added part is uninitialized
+UNINITIALIZED = {
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "resize_",  # the part that it adds
+    "resize_as_",
+}
 RANDOM = {
     "bernoulli",
     "cauchy",
@@ -256,12 +264,11 @@ def label_of(op):
 DROPOUT = {"nn.functional.multi_head_attention_forward"}
 
 
-def has_eager_values(op, sample=None):
-    """Whether the operator, or one call of it, has the values that eager gives."""
-    if op.name in UNINITIALIZED | GROWN | RANDOM:
+def has_eager_values(op, sample):
+    """Whether the call has the values that eager gives."""
+    if op.name in UNINITIALIZED or op.name in RANDOM:
         return False
-    dropout = sample and (sample.kwargs.get("dropout_p") or (sample.kwargs.get("training") and op.name in DROPOUT))
-    return not dropout
+    return not (sample.kwargs.get("dropout_p") or (sample.kwargs.get("training") and op.name in DROPOUT))
 
 
 def samples_of(op, dtype, whole, **options):
