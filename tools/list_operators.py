@@ -88,6 +88,8 @@ def page() -> str:
         f"| fallback | {counts['fallback']} ({names} names) | runs on the CPU at once, counted as `aten::NAME` |",
         "",
         "A PJRT plugin has a form for what is fused and for library calls that say so; others run on the CPU there.",
+        "torchvision's operations on regions and its deformable convolution are library calls too; `nms` runs on the",
+        "CPU, as data decides on the shape of its result.",
         "",
         "| overload | class | on plugins, or why it falls back |",
         "|---|---|---|",

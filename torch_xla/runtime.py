@@ -1,14 +1,14 @@
 """What this process is among others and what hardware it has.
 
-A run is one process. As in the original before it replicates, that is a world of one replica, number 0, whatever
-devices the process has: the device counts tell of those.
+A run is one replica, number 0, unless `xmp.spawn` or torchrun have started its processes or `DataParallel` its threads.
+A process that nobody replicates is one whatever devices it has: the device counts tell of those.
 """
 
 import os
 
 import torch
 
-from . import _api, _device_module, _XLAC
+from . import _api, _device_module, _world, _XLAC
 from .experimental import plugins
 
 _DEVICE_TYPES = ("CPU", "CUDA", "TPU", "LIBRARY")
@@ -63,49 +63,57 @@ def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device
 
 
 def world_size() -> int:
-    """Replicas of the run: this process."""
-    return 1
+    """Replicas of the run."""
+    return _world.current().size
 
 
 def global_ordinal() -> int:
     """This thread's number among the replicas of the run."""
-    return 0
+    return _world.current().rank
 
 
 def local_ordinal() -> int:
     """This thread's number among the replicas on this machine."""
-    return 0
+    return _world.current().local_rank
 
 
 def local_process_count() -> int:
     """Processes of the run on this machine."""
-    return 1
+    return _world.process().local_size
 
 
 def process_count() -> int:
     """Processes of the run."""
-    return 1
+    return _world.process().size
 
 
 def process_index() -> int:
     """This process's number."""
-    return 0
+    return _world.process().rank
 
 
 def host_index() -> int:
     """This machine's number."""
-    return 0
+    return process_index() // local_process_count()
 
 
-def local_device_count() -> int:
-    """Devices of this machine."""
+def addressable_device_count() -> int:
+    """Devices of this process."""
     return len(_api.devices())
 
 
-global_device_count = local_device_count
-addressable_device_count = local_device_count
-addressable_runtime_device_count = local_device_count
-global_runtime_device_count = local_device_count
+def local_device_count() -> int:
+    """Devices of the run's processes on this machine."""
+    return local_process_count() * addressable_device_count()
+
+
+def global_device_count() -> int:
+    """Devices of the run."""
+    return process_count() * addressable_device_count()
+
+
+addressable_runtime_device_count = addressable_device_count
+global_runtime_device_count = global_device_count
 
 
 def runtime_device_attributes(device: str) -> dict:
@@ -117,13 +125,13 @@ def runtime_device_attributes(device: str) -> dict:
 
 
 def global_runtime_device_attributes() -> list[dict]:
-    """Attributes of all devices."""
-    return [runtime_device_attributes(str(device)) for device in _api.devices()]
+    """Attributes of all devices of the run, whose processes have the same."""
+    return [runtime_device_attributes(str(device)) for device in _api.devices()] * process_count()
 
 
 def get_master_ip() -> str:
     """Address of the run's first machine."""
-    return "127.0.0.1"
+    return _XLAC._env_text("MASTER_ADDR") if process_count() > 1 else "127.0.0.1"
 
 
 def use_spmd(auto: bool = False) -> None:

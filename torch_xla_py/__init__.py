@@ -1,7 +1,6 @@
 """The name that torch_xla's Python part had in its first releases; each module here is the present one of torch_xla."""
 
 import importlib
-import importlib.util
 import sys
 
 import torch_xla  # noqa: F401 (registers the device)
@@ -14,14 +13,5 @@ _MODULES = {
     "xla_multiprocessing": "torch_xla.distributed.xla_multiprocessing",
 }
 
-
-def _exists(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # its package does not exist
-        return False
-
-
 for _old, _new in _MODULES.items():
-    if _exists(_new):
-        globals()[_old] = sys.modules[f"{__name__}.{_old}"] = importlib.import_module(_new)
+    globals()[_old] = sys.modules[f"{__name__}.{_old}"] = importlib.import_module(_new)

@@ -38,11 +38,6 @@ T parse(const Variable& variable, Fits fits) {
   return number;
 }
 
-int64_t integer(const Variable& variable) {
-  const Accepts& range = variable.accepts;
-  return parse<int64_t>(variable, [&](int64_t number) { return number >= range.low && number <= range.high; });
-}
-
 std::atomic<bool>& fusion_flag() {
   static std::atomic<bool> on{flag(variable("XLA_FUSION"))};
   return on;
@@ -105,6 +100,11 @@ bool parse_flag(const std::string& name, const std::string& text) {
 
 bool flag(const Variable& variable) {
   return parse_flag(variable.name, text(variable));
+}
+
+int64_t integer(const Variable& variable) {
+  const Accepts& range = variable.accepts;
+  return parse<int64_t>(variable, [&](int64_t number) { return number >= range.low && number <= range.high; });
 }
 
 double share(const Variable& variable) {

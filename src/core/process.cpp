@@ -54,6 +54,10 @@ void note_use() {
   used = true;
 }
 
+bool is_used() {
+  return used;
+}
+
 bool in_forked_child() {
   return forked.load(std::memory_order_relaxed);
 }

@@ -7,6 +7,7 @@ namespace torch_xla::process {
 
 // The device is in use: from now on a forked child is refused. Any thread, any number of times.
 void note_use();
+bool is_used(); // whether it is in use
 // True in a process that was forked from one that had used the device.
 bool in_forked_child();
 // Throws UserError in a forked child. Whoever takes a lock of the device that is held for longer than a moment asks before, as another

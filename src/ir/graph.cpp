@@ -76,6 +76,7 @@ std::vector<bool> find_live_nodes(const Graph& graph) {
     mark(v);
   }
   for (size_t i = graph.nodes.size(); i-- > 0;) {
+    live[i] = live[i] || (graph.nodes[i].op->traits & kCollective);
     if (live[i]) {
       for (ValueId v : graph.nodes[i].operands) {
         mark(v);

@@ -86,7 +86,7 @@ Graph parse_graph(const std::string& text, FindOp find_op);
 // attributes of the kinds that views need, outputs in range.
 void verify_graph(const Graph& graph);
 
-// By node: whether an output needs it.
+// By node: whether an output needs it, or another replica.
 std::vector<bool> find_live_nodes(const Graph& graph);
 
 // The row of a primitive; for each Prim but the kernel-only ones.

@@ -75,6 +75,8 @@ enum OpTrait : uint32_t {
   kRowMajorResult = 1u << 19, // a pointwise row whose new result is contiguous whatever the order of its operands (masked_fill)
   kComplex = 1u << 20, // ATen's kernel computes on complex numbers too: calls with them are library calls, whatever the row is
   kNoUnsigned = 1u << 21, // ATen refuses negative numbers beside an unsigned type, which the row leaves to it
+  kCollective = 1u << 22, // the replicas of a run meet in it: it runs though nobody wants its results, in the order of the trace
+  kOtherLibrary = 1u << 23, // an operation of another library than ATen: its kernel is made at its first call
   // What holds of a call of ATen's kernel, whatever the row is.
   kOfCalls = kDenseOperands | kDenseRows | kChecksValues | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.

@@ -39,6 +39,9 @@ void cse(Graph& graph) {
     for (ValueId& v : node.operands) {
       v = v == kNoValue ? kNoValue : same[v];
     }
+    if (node.op->traits & kCollective) {
+      continue;
+    }
     ValueId first = first_results.emplace(node_key(graph, node), node.first_result).first->second;
     for (int32_t i = 0; i < node.num_results; ++i) {
       same[node.result(i)] = first + i;

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "core/metrics.h"
+#include "core/process.h"
 #include "engine/engine.h"
 #include "python/bindings.h"
 
@@ -131,6 +132,7 @@ void init_device(py::module_& m) {
   m.def("_xla_empty_cache", &empty_caches, py::call_guard<py::gil_scoped_release>());
   m.def("_xla_set_plugin_finder", &take_plugin_finder, py::arg("find"));
   m.def("_xla_chosen_device", &chosen_device);
+  m.def("_xla_is_used", &process::is_used);
   m.def("_in_bad_fork", &in_bad_fork);
 }
 

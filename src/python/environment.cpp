@@ -49,6 +49,7 @@ py::list variables() {
 void init_environment(py::module_& m) {
   m.def("_env_text", &read_by_name<&env::text>, py::arg("name"));
   m.def("_env_flag", &read_by_name<&env::flag>, py::arg("name"));
+  m.def("_env_integer", &read_by_name<&env::integer>, py::arg("name"));
   m.def("_env_share", &read_by_name<&env::share>, py::arg("name"));
   m.def("_env_is_set", &read_by_name<&env::is_set>, py::arg("name"));
   m.def("_env_parse_flag", &env::parse_flag, py::arg("name"), py::arg("text"));

@@ -40,7 +40,7 @@ class BoxedRow final : public c10::OperatorKernel {
   }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-    if (complex_ && engine().runs_library_calls() && has_complex(torch::jit::last(*stack, roles_.size()))) {
+    if (complex_ && has_complex(torch::jit::last(*stack, roles_.size()))) {
       (*complex_)(op, keys, stack);
       return;
     }

@@ -120,7 +120,8 @@ std::string CallRow::find_obstacle_of_types(const BoxedCall& call) const {
       return str("no rows for dtype ", c10::toString(t.scalar_type()));
     }
   }
-  if (!call.tensors.empty() && call.tensors[0].defined() && call.tensors[0].numel() == 0) {
+  bool collective = row_.op->traits & kCollective;
+  if (!collective && !call.tensors.empty() && call.tensors[0].defined() && call.tensors[0].numel() == 0) {
     return "a tensor without elements, which ATen may refuse";
   }
   if (!takes_dtype(*row_.op, call)) {

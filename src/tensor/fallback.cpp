@@ -13,6 +13,7 @@
 #include "tensor/errors.h"
 #include "tensor/recorder.h"
 #include "tensor/register.h"
+#include "tensor/rows.h"
 #include "tensor/source_line.h"
 
 namespace torch_xla {
@@ -215,8 +216,12 @@ void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack, const
 
 namespace {
 
-void boxed_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  run_fallback(op, stack, "there is no row for it");
+void boxed_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (const c10::BoxedKernel* kernel = find_kernel_of_library(op)) {
+    kernel->callBoxed(op, keys, stack);
+  } else {
+    run_fallback(op, stack, "there is no row for it");
+  }
 }
 
 } // namespace

@@ -3,8 +3,10 @@
 
 #include <torch/library.h>
 
+#include <mutex>
 #include <unordered_map>
 
+#include "ops/registry.h"
 #include "ops/tables.h"
 #include "stablehlo/writer.h"
 #include "tensor/api.h"
@@ -112,11 +114,26 @@ void register_rows(const RowLibraries& libraries) {
   Overloads overloads = list_overloads();
   for (std::span<const Op> table : op_tables()) {
     for (const Op& op : table) {
-      if (!(op.traits & kOwnKernel)) {
+      if (!(op.traits & (kOwnKernel | kOtherLibrary))) {
         register_row(libraries, op, overloads);
       }
     }
   }
+}
+
+const c10::BoxedKernel* find_kernel_of_library(const c10::OperatorHandle& op) {
+  const Op* row = find_op(c10::toString(op.operator_name()));
+  if (!row || !(row->traits & kOtherLibrary)) {
+    return nullptr;
+  }
+  static auto* kernels = new std::unordered_map<const Op*, c10::BoxedKernel>;
+  static auto* mutex = new std::mutex;
+  std::lock_guard<std::mutex> lock(*mutex);
+  auto [kernel, is_new] = kernels->try_emplace(row);
+  if (is_new) {
+    kernel->second = make_boxed_kernel({row, Convention::kFunctional, op, counter_of(row->name)});
+  }
+  return &kernel->second;
 }
 
 } // namespace torch_xla

@@ -238,7 +238,7 @@ void sync_locked(int device, SyncCause cause) {
   state.wants_cut.store(!env::lazy(), std::memory_order_relaxed);
   bool any = false;
   ValueBits alive = alive_values(trace, &any);
-  if (!any) {
+  if (!any && !trace.has_collectives()) {
     trace.clear();
     return;
   }

@@ -117,6 +117,7 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& 
   });
   key_.add(local);
   key_.add(wiring);
+  has_collectives_ = has_collectives_ || (op.traits & kCollective);
   return id;
 }
 
@@ -143,6 +144,7 @@ void Trace::clear() {
   scalars_.clear();
   locations_.clear();
   node_hashes_.clear();
+  has_collectives_ = false;
   key_ = Hash128();
   ++generation_;
 }

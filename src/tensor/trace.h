@@ -23,6 +23,10 @@ class Trace {
   bool empty() const {
     return graph_.nodes.empty();
   }
+  // Whether other replicas wait for one of its nodes.
+  bool has_collectives() const {
+    return has_collectives_;
+  }
   const Graph& graph() const {
     return graph_;
   }
@@ -68,6 +72,7 @@ class Trace {
   std::vector<PreviousRef> replaced_; // what cells held that got values of this trace
   std::vector<uint64_t> scalars_; // parallel to graph_.scalars
   std::vector<int64_t> locations_; // parallel to graph_.nodes
+  bool has_collectives_ = false;
   std::vector<uint64_t> node_hashes_; // of each node by itself: position-independent, for loop detection
 };
 

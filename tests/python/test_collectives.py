@@ -4,11 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-import torch_xla
 import torch_xla.core.functions as xf
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.spmd as xs
-import torch_xla.distributed.xla_multiprocessing as xmp
 import torch_xla.runtime as xr
 
 
@@ -62,17 +60,16 @@ def test_gradients_of_collectives(x):
 @pytest.mark.parametrize(
     "call, error, match",
     [
-        (lambda x: xm.all_reduce("sum", x, groups=[[0, 1]]), ValueError, "the run has one, number 0"),
+        (lambda x: xm.all_reduce("sum", x, groups=[[0, 1]]), ValueError, "the run has 1, numbered from 0"),
         (lambda x: xm.all_reduce("avg", x), ValueError, "reduction 'avg' is not known; allowed are sum, mul"),
         (lambda x: xm.all_gather(x[0, 0]), IndexError, "no dimensions"),
-        (lambda x: xm.reduce_scatter("sum", x, 1.0, 0, 2), ValueError, "shard_count=2 does not fit the run"),
+        (lambda x: xm.reduce_scatter("sum", x, 1.0, 0, 2), ValueError, "shard_count=2 does not fit the group"),
         (lambda x: xm.reduce_scatter("sum", x, 1.0, 2, 1), IndexError, "out of range"),
         (lambda x: xm.all_to_all(x, 0, 1, 2), ValueError, "split_count=2"),
         (lambda x: xm.collective_permute(x, [[0, 1]]), ValueError, "replica 1 does not exist"),
         (lambda x: xm.collective_broadcast([x], root_ordinal=3), ValueError, "replica 3 does not exist"),
         (lambda x: xm.send(x, 0), RuntimeError, "needs a second replica"),
-        (lambda x: xm.set_replication("xla:0", ["xla:0", "xla:1"]), ValueError, "needs 2 devices"),
-        (lambda x: xmp.spawn(print, nprocs=2), ValueError, "nprocs=2 needs several processes, and a run is one"),
+        (lambda x: xm.set_replication("xla:0", ["xla:0", "xla:1"]), ValueError, "needs 2 replicas"),
     ],
 )
 def test_what_needs_more_devices_is_refused(x, call, error, match):
@@ -93,22 +90,6 @@ def test_meetings(x):
 
 
 # ---- Processes ----
-def test_spawn_calls_the_function():
-    seen = []
-    xmp.spawn(lambda index, value: seen.append((index, value)), args=(3,))
-    xmp.spawn(lambda index: seen.append(index), nprocs=1, start_method="fork")
-    torch_xla.launch(lambda index, value: seen.append((index, value)), args=(4,))
-    assert seen == [(0, 3), 0, (0, 4)]
-    with pytest.raises(KeyError):
-        xmp.spawn(lambda index: {}[index])
-
-
-def test_model_wrapper(device):
-    model = nn.Linear(2, 2)
-    assert xmp.MpModelWrapper(model).to(device).weight.device == device
-    assert xmp.MpSerialExecutor().run(lambda: 5) == 5
-
-
 def test_torch_distributed_of_one_process(run_python):
     out = run_python("""
         import torch, torch.distributed as dist

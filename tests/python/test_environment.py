@@ -146,7 +146,7 @@ def test_all_variables_are_read_by_the_parser():
 
 
 def test_all_that_is_read_is_in_the_table_with_its_readers():
-    read = re.compile(r'(?:\bvariable|\b_env_(?:text|flag|share|is_set))\(\s*"([^"]+)"')
+    read = re.compile(r'(?:\bvariable|\b_env_(?:text|flag|share|integer|is_set))\(\s*"([^"]+)"')
     uses = sorted({(name, file) for file, text in _sources().items() for name in read.findall(text)})
     assert uses == sorted((row["name"], file) for row in table() for file in row["readers"].split(", "))
 

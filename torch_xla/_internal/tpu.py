@@ -1,6 +1,6 @@
 """What libraries ask about TPU chips, before they choose a device for the user."""
 
-from .. import _XLAC
+from .. import _world, _XLAC
 
 
 def num_available_chips() -> int:
@@ -17,7 +17,7 @@ num_available_devices = num_available_chips
 
 def num_local_processes() -> int:
     """Processes of the run on this machine."""
-    return 1
+    return _world.process().local_size
 
 
 def version() -> int:

@@ -1,11 +1,15 @@
-"""Collectives among the devices of a run (part of `xm`). The run has one device: each gives what one replica gets."""
+"""Collectives between the replicas of a run (part of `xm`): operations of the graph, that run with what is around them.
 
-from collections.abc import Callable, Iterable, Sequence
+All replicas have to record the same ones in the same order. In a run of one replica each gives what that one gets.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
-from .. import runtime as _runtime
-from ..utils.utils import for_each_instance_rewrite
+from .. import _world
+from ._members import check_replica, Members, members_of
 
 REDUCE_SUM = "sum"
 REDUCE_MUL = "mul"
@@ -14,31 +18,47 @@ REDUCE_OR = "or"
 REDUCE_MIN = "min"
 REDUCE_MAX = "max"
 _REDUCTIONS = (REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX)
+_BUCKET_MB = 25
 
 
 # ---- Checks ----
-def _check_groups(groups: Iterable | None) -> None:
-    if groups and [list(group) for group in groups] != [[0]]:
-        raise ValueError(f"groups={groups} names replicas that do not exist: the run has one, number 0")
-
-
-def _check_reduction(reduce_type: str) -> None:
-    if reduce_type.lower() not in _REDUCTIONS:
+def _check_reduction(reduce_type: str) -> str:
+    reduction = reduce_type.lower()
+    if reduction not in _REDUCTIONS:
         raise ValueError(f"reduction {reduce_type!r} is not known; allowed are {', '.join(_REDUCTIONS)}")
+    return reduction
 
 
-def _check_root(ordinal: int) -> None:
-    if ordinal != 0:
-        raise ValueError(f"replica {ordinal} does not exist: the run has one, number 0")
+def _check_count(name: str, count: int, members: int) -> None:
+    if count != members:
+        raise ValueError(f"{name}={count} does not fit the group, which has {members} replicas")
 
 
-def _check_count(name: str, count: int) -> None:
-    if count != 1:
-        raise ValueError(f"{name}={count} does not fit the run, which has 1 replica")
+# ---- Many tensors in few transfers ----
+def _buckets(tensors: Sequence[torch.Tensor], megabytes: float) -> Iterator[list[torch.Tensor]]:
+    """Runs of tensors of one dtype, each of about that many megabytes or one tensor."""
+    by_dtype: dict[torch.dtype, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        bucket = by_dtype.setdefault(tensor.dtype, [])
+        if bucket and sum(t.nbytes for t in bucket) + tensor.nbytes > megabytes * 2**20:
+            yield bucket
+            bucket = by_dtype[tensor.dtype] = []
+        bucket.append(tensor)
+    yield from (bucket for bucket in by_dtype.values() if bucket)
+
+
+def _rewrite(tensors: Sequence[torch.Tensor], compute: Callable[[torch.Tensor], torch.Tensor], megabytes: float):
+    """Overwrites the tensors by what `compute` makes of them, joined to flat buckets."""
+    with torch.no_grad():
+        for bucket in _buckets(tensors, megabytes):
+            flat = bucket[0].reshape(-1) if len(bucket) == 1 else torch.cat([t.reshape(-1) for t in bucket])
+            parts = compute(flat).split([t.numel() for t in bucket])
+            for tensor, part in zip(bucket, parts):
+                tensor.copy_(part.view(tensor.shape))
 
 
 def _scaled(tensor: torch.Tensor, scale: float) -> torch.Tensor:
-    return tensor.clone() if scale == 1.0 else tensor * scale
+    return tensor if scale == 1.0 else tensor * scale
 
 
 def _give(results: list[torch.Tensor], output: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
@@ -60,30 +80,72 @@ def _for_each(inputs, output, compute: Callable[[torch.Tensor], torch.Tensor]):
 
 
 # ---- Collectives of tensors ----
+class _AllReduce(torch.autograd.Function):
+    """The gradient of a sum over replicas is the sum of their gradients."""
+
+    @staticmethod
+    def forward(ctx, value, reduction, scale, group):
+        ctx.scale, ctx.group = scale, group
+        return _scaled(torch.ops.xla.all_reduce(value, reduction, group), scale)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _scaled(torch.ops.xla.all_reduce(grad, REDUCE_SUM, ctx.group), ctx.scale), None, None, None
+
+
+class _AllGather(torch.autograd.Function):
+    """Each replica gets the gradient of its part."""
+
+    @staticmethod
+    def forward(ctx, value, dim, members):
+        ctx.dim, ctx.size = dim, value.size(dim)
+        ctx.start = ctx.size * members.ranks.index(_world.of(value).rank)
+        return _gather(value, dim, members)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.narrow(ctx.dim, ctx.start, ctx.size).clone(), None, None
+
+
+def _gather(value: torch.Tensor, dim: int, members: Members) -> torch.Tensor:
+    if dim in (0, -value.dim()):
+        return torch.ops.xla.all_gather(value, len(members), members.name)
+    stacked = torch.ops.xla.all_gather(value.unsqueeze(0), len(members), members.name)
+    return torch.cat(stacked.unbind(0), dim)
+
+
 def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None = None, pin_layout: bool = True):
     """Reduces over the replicas and multiplies by `scale`.
 
     Args:
-        reduce_type: "sum", "mul", "and", "or", "min" or "max".
-        inputs: a tensor, or a list of tensors, which are then written in place.
+        reduce_type: "sum", "mul", "and", "or", "min" or "max". Gradients go through as through a sum.
+        inputs: a tensor, or a list of tensors, which are then written in place, in few transfers.
         scale: a number.
         groups: numbers of the replicas of each group; None is one group of all.
         pin_layout: accepted for the original's sake.
 
     Returns the reduced tensor; None for a list. Raises ValueError for another reduction or replicas that do not exist.
     """
-    _check_reduction(reduce_type)
-    _check_groups(groups)
+    reduction = _check_reduction(reduce_type)
+    members = members_of(inputs, groups)
     if isinstance(inputs, torch.Tensor):
-        return _scaled(inputs, scale)
-    for tensor in inputs if scale != 1.0 else ():
-        with torch.no_grad():
-            tensor.mul_(scale)
+        if len(members) == 1:
+            return inputs.clone() if scale == 1.0 else inputs * scale
+        return _AllReduce.apply(inputs, reduction, scale, members.name)
+    _reduce_list(reduction, list(inputs), scale, members, _BUCKET_MB)
     return None
 
 
+def _reduce_list(reduction: str, tensors: list[torch.Tensor], scale: float, members: Members, megabytes: float) -> None:
+    if len(members) > 1:
+        _rewrite(tensors, lambda t: _scaled(torch.ops.xla.all_reduce(t, reduction, members.name), scale), megabytes)
+    elif scale != 1.0:
+        with torch.no_grad():
+            torch._foreach_mul_(tensors, scale)
+
+
 def all_gather(value, dim: int = 0, groups: list | None = None, output=None, pin_layout: bool = True):
-    """Joins the replicas' values along `dim`.
+    """Joins the replicas' values along `dim`. Each replica gets the gradient of its part.
 
     Args:
         value: a tensor of one dim or more, or a list of such.
@@ -93,11 +155,11 @@ def all_gather(value, dim: int = 0, groups: list | None = None, output=None, pin
 
     Returns a tensor (a list of tensors) as long along `dim` as all replicas' values.
     """
-    _check_groups(groups)
+    members = members_of(value, groups)
 
     def gather(tensor):
         tensor.size(dim)
-        return tensor.clone()
+        return tensor.clone() if len(members) == 1 else _AllGather.apply(tensor, dim, members)
 
     return _for_each(value, output, gather)
 
@@ -117,18 +179,24 @@ def reduce_scatter(
     Args:
         reduce_type, scale, groups, pin_layout: as in all_reduce.
         input: a tensor, or a list of tensors.
-        shard_count: how many parts; the number of replicas.
+        shard_count: how many parts; the number of replicas in a group. Raises ValueError where they do not divide the
+            dim.
         output: a tensor (a list of them) to write into.
 
     Returns a tensor (a list of tensors).
     """
-    _check_reduction(reduce_type)
-    _check_groups(groups)
-    _check_count("shard_count", shard_count)
+    reduction = _check_reduction(reduce_type)
+    members = members_of(input, groups)
+    _check_count("shard_count", shard_count, len(members))
 
     def scatter(tensor):
-        tensor.size(scatter_dim)
-        return _scaled(tensor, scale)
+        if tensor.size(scatter_dim) % shard_count:
+            raise ValueError(f"{shard_count} replicas cannot share dim {scatter_dim} of sizes {list(tensor.shape)}")
+        if len(members) == 1:
+            return tensor.clone() if scale == 1.0 else tensor * scale
+        rows = tensor.movedim(scatter_dim, 0)
+        part = torch.ops.xla.reduce_scatter(rows, reduction, shard_count, members.name)
+        return _scaled(part.movedim(0, scatter_dim).contiguous(), scale)
 
     return _for_each(input, output, scatter)
 
@@ -145,45 +213,85 @@ def all_to_all(
 
     Returns the parts that this replica got, joined along `concat_dimension`.
     """
-    _check_groups(groups)
-    _check_count("split_count", split_count)
-    value.size(split_dimension), value.size(concat_dimension)
-    return value.clone()
+    members = members_of(value, groups)
+    _check_count("split_count", split_count, len(members))
+    if value.size(split_dimension) % split_count:
+        raise ValueError(f"{split_count} replicas cannot share dim {split_dimension} of sizes {list(value.shape)}")
+    value.size(concat_dimension)
+    if len(members) == 1:
+        return value.clone()
+    parts = torch.stack(value.chunk(split_count, split_dimension))
+    ones = [1] * split_count
+    return torch.cat(torch.ops.xla.all_to_all(parts, ones, ones, members.name).unbind(0), concat_dimension)
 
 
 def collective_permute(value: torch.Tensor, pairs: Iterable[Sequence[int]]) -> torch.Tensor:
     """Sends values between replicas.
 
     Args:
-        pairs: (source, target) of each transfer.
+        pairs: (source, target) of each transfer; nobody may be a source or a target twice.
 
     Returns what this replica got, zeros if it is no target.
     """
     pairs = [tuple(pair) for pair in pairs]
-    for ordinal in sum(pairs, ()):
-        _check_root(ordinal)
-    return value.clone() if pairs else torch.zeros_like(value)
+    members = members_of(value, None)
+    for ordinal in itertools.chain.from_iterable(pairs):
+        check_replica(ordinal, len(members))
+    for side in zip(*pairs):
+        if len(set(side)) < len(side):
+            raise ValueError(f"the pairs {pairs} name a source or a target twice")
+    if len(members) == 1:
+        return value.clone() if pairs else torch.zeros_like(value)
+    return torch.ops.xla.collective_permute(value, list(itertools.chain.from_iterable(pairs)), members.name)
 
 
 def collective_broadcast(
     tensors: list[torch.Tensor], root_ordinal: int = 0, groups: list | None = None, pin_layout: bool = True
 ) -> None:
-    """Overwrites the tensors with those of the replica `root_ordinal`."""
-    _check_groups(groups)
-    _check_root(root_ordinal)
+    """Overwrites the tensors with those of the replica `root_ordinal`, in few transfers."""
+    members = members_of(tensors, groups)
+    if root_ordinal not in members.ranks:
+        raise ValueError(f"replica {root_ordinal} does not exist among {members.ranks}, which take part")
+    if len(members) > 1:
+        root = members.ranks.index(root_ordinal)
+        _rewrite(list(tensors), lambda t: torch.ops.xla.broadcast(t, root, members.name), _BUCKET_MB)
+
+
+def _peer(value: torch.Tensor, channel_id: int, sends: bool) -> tuple[int, Members]:
+    """The other end of a channel: the other replica of two; of more, who comes to the channel next."""
+    members = members_of(value, None)
+    if len(members) == 1:
+        raise RuntimeError(f"{'send' if sends else 'recv'}() needs a second replica, and the run has 1")
+    rank = _world.of(value).rank
+    if len(members) == 2:
+        return 1 - rank, members
+    store = _world.of(value).store
+    ours, theirs = ("sender", "receiver") if sends else ("receiver", "sender")
+    number = store.add(f"channel/{channel_id}/{ours}s", 1)
+    store.set(f"channel/{channel_id}/{ours}/{number}", str(rank))
+    return int(store.get(f"channel/{channel_id}/{theirs}/{number}")), members
 
 
 def send(value: torch.Tensor, channel_id: int) -> torch.Tensor:
-    """Sends to another replica. Raises RuntimeError: there is none."""
-    raise RuntimeError("send() needs a second replica, and the run has 1")
+    """Sends to the replica that calls recv() with the same channel, and returns the value.
+
+    With two replicas that is the other one. With more it waits until somebody calls recv() for the channel. Raises
+    RuntimeError in a run of one.
+    """
+    target, members = _peer(value, channel_id, sends=True)
+    return torch.ops.xla.send(value, target, channel_id, members.name)
 
 
 def recv(output: torch.Tensor, channel_id: int) -> torch.Tensor:
-    """Receives from another replica. Raises RuntimeError: there is none."""
-    raise RuntimeError("recv() needs a second replica, and the run has 1")
+    """What the replica sent that calls send() with the same channel, of the shape and dtype of `output`.
+
+    It is written into `output` too. Raises RuntimeError in a run of one.
+    """
+    source, members = _peer(output, channel_id, sends=False)
+    return output.copy_(torch.ops.xla.recv(output, source, channel_id, members.name))
 
 
-# ---- Many tensors in few transfers ----
+# ---- Lists ----
 def all_reduce_bucketized_gradients(
     gradients: list[torch.Tensor],
     scale: float = 1.0,
@@ -191,8 +299,8 @@ def all_reduce_bucketized_gradients(
     pin_layout: bool = True,
     bucket_cap_mb: int = 0,
 ) -> None:
-    """all_reduce of a list by sum, in place, in transfers of about `bucket_cap_mb`."""
-    all_reduce(REDUCE_SUM, gradients, scale=scale, groups=groups, pin_layout=pin_layout)
+    """all_reduce of a list by sum, in place, in transfers of about `bucket_cap_mb`; 0 leaves that open."""
+    _reduce_list(REDUCE_SUM, list(gradients), scale, members_of(gradients, groups), bucket_cap_mb or _BUCKET_MB)
 
 
 def all_gather_bucketized(
@@ -222,53 +330,6 @@ def reduce_scatter_bucketized(
     return reduce_scatter(reduce_type, input_list, scale, scatter_dim, shard_count, groups, output, pin_layout)
 
 
-# ---- Meeting of processes ----
-def rendezvous(tag: str, payload: bytes = b"", replicas: list | None = None) -> list[bytes]:
-    """Waits until all processes have come to the rendezvous `tag`.
-
-    Args:
-        payload: bytes for the others.
-        replicas: numbers of those who meet; None or empty is all.
-
-    Returns everybody's payload, in order.
-    """
-    _check_groups([replicas] if replicas else None)
-    return [payload]
-
-
-def xla_rendezvous(payload: bytes = b"", ordinals: list | None = None, tag: str | None = None) -> list[bytes]:
-    """As rendezvous()."""
-    return rendezvous(tag or "", payload, ordinals)
-
-
-def mesh_reduce(tag: str, data, reduce_fn: Callable):
-    """`reduce_fn` of the list of all processes' `data`, whose tensors have been moved to the CPU."""
-    cpu_data = for_each_instance_rewrite(
-        data, lambda value: isinstance(value, torch.Tensor) and value.device.type == "xla", lambda t: t.cpu()
-    )
-    return reduce_fn([cpu_data])
-
-
-def do_on_ordinals(target: Callable, data: Iterable = (), ordinals: Sequence[int] = (0,)) -> None:
-    """Calls `target(*data)`, with tensors on the CPU, in the processes `ordinals`, and waits for it in all."""
-    if _runtime.global_ordinal() in ordinals:
-        mesh_reduce("do_on_ordinals", tuple(data), lambda all_data: target(*all_data[0]))
-
-
 def broadcast_master_param(model: torch.nn.Module) -> None:
     """Overwrites the model's parameters and buffers with those of the first replica."""
     collective_broadcast([*model.parameters(), *model.buffers()])
-
-
-# ---- Replication ----
-def set_replication(device, devices: Sequence) -> None:
-    """Says which devices run the same program.
-
-    Args:
-        device: this thread's device.
-        devices: all of them; empty switches replication off.
-
-    Raises ValueError for more devices than the run has.
-    """
-    if len(devices) > _runtime.world_size():
-        raise ValueError(f"replication over {list(devices)} needs {len(devices)} devices, and the run has 1")

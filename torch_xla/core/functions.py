@@ -1,7 +1,8 @@
-"""Collectives that gradients go through (`xf`). The run has one replica: the gradient is what one replica gets."""
+"""Collectives that gradients go through (`xf`)."""
 
 import torch
 
+from .. import runtime as _runtime
 from . import _collectives
 
 
@@ -36,3 +37,28 @@ class SyncBatchNorm(torch.nn.BatchNorm2d):
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2 dims, but got {input.dim()}")
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """The normalized input; in training it updates the running statistics with those of all replicas."""
+        batch = self.training or self.running_mean is None
+        if _runtime.world_size() == 1 or not batch:
+            return super().forward(input)
+        self._check_input_dim(input)
+        dims = [d for d in range(input.dim()) if d != 1]
+        shape = [1, -1] + [1] * (input.dim() - 2)
+        count = _collectives.all_reduce("sum", input.new_tensor(input.numel() / input.size(1)))
+        mean = all_reduce("sum", input.sum(dims)) / count
+        centered = input - mean.view(shape)
+        variance = all_reduce("sum", (centered * centered).sum(dims)) / count
+        if self.training and self.track_running_stats:
+            self._update_running_stats(mean.detach(), variance.detach() * (count / (count - 1)))
+        normal = centered * torch.rsqrt(variance + self.eps).view(shape)
+        return torch.addcmul(self.bias.view(shape), normal, self.weight.view(shape)) if self.affine else normal
+
+    def _update_running_stats(self, mean: torch.Tensor, variance: torch.Tensor) -> None:
+        self.num_batches_tracked.add_(1)
+        weight = self.momentum
+        if weight is None:  # a cumulative average
+            weight = 1.0 / self.num_batches_tracked.to(mean.dtype)
+        for statistic, value in ((self.running_mean, mean), (self.running_var, variance)):
+            statistic.copy_(statistic + weight * (value.to(statistic.dtype) - statistic))

@@ -21,8 +21,6 @@ from ._collectives import (  # noqa: F401 (part of this module for its users)
     broadcast_master_param,
     collective_broadcast,
     collective_permute,
-    do_on_ordinals,
-    mesh_reduce,
     recv,
     REDUCE_AND,
     REDUCE_MAX,
@@ -32,8 +30,12 @@ from ._collectives import (  # noqa: F401 (part of this module for its users)
     reduce_scatter,
     reduce_scatter_bucketized,
     REDUCE_SUM,
-    rendezvous,
     send,
+)
+from ._meetings import (  # noqa: F401
+    do_on_ordinals,
+    mesh_reduce,
+    rendezvous,
     set_replication,
     xla_rendezvous,
 )
@@ -140,7 +142,16 @@ def add_step_closure(closure: Callable, args: Sequence = (), run_async: bool = F
 
 
 def reduce_gradients(optimizer: torch.optim.Optimizer, groups: list | None = None, pin_layout: bool = True) -> None:
-    """Averages the gradients over the replicas of the run; with one there is nothing to do."""
+    """Averages the gradients over the replicas, in few transfers.
+
+    Args:
+        groups: numbers of the replicas of each group; None is one group of all.
+        pin_layout: accepted for the original's sake.
+    """
+    gradients = _fetch_gradients(optimizer)
+    size = len(groups[0]) if groups else _runtime.world_size()
+    if gradients and size > 1:
+        all_reduce(REDUCE_SUM, gradients, 1 / size, groups)
 
 
 def optimizer_step(
@@ -150,11 +161,11 @@ def optimizer_step(
     groups: list | None = None,
     pin_layout: bool = True,
 ):
-    """Reduces the gradients over the devices of the run and calls `optimizer.step(**optimizer_args)`.
+    """Averages the gradients over the replicas of the run and calls `optimizer.step(**optimizer_args)`.
 
     Args:
         barrier: also run now what is pending on the devices of the parameters. A parallel loader does that by itself.
-        groups, pin_layout: for several devices.
+        groups, pin_layout: as for reduce_gradients.
 
     Returns what `optimizer.step` returned.
     """

@@ -1,5 +1,6 @@
 """Loaders that move batches to the device ahead of time and sync after each step (`pl`)."""
 
+import atexit
 import functools
 import itertools
 import queue
@@ -11,53 +12,134 @@ import torch
 
 from .. import _api
 from ..core import xla_model
+from ..utils.utils import for_each_instance
 
 _END = object()
+_running: "weakref.WeakKeyDictionary[threading.Thread, list[_Outlet]]" = weakref.WeakKeyDictionary()
+_SECONDS_AT_EXIT = 2.0
 
 
-def _fill(
-    items: Iterator, move: Callable, batches: queue.SimpleQueue, slots: threading.Semaphore, ended: threading.Event
-):
-    """The thread: puts moved batches, then _END or the exception that ended it."""
+class _Outlet:
+    """Where a device's batches wait: at most `size` of them."""
+
+    def __init__(self, size: int):
+        self._batches: queue.SimpleQueue = queue.SimpleQueue()
+        self._slots = threading.Semaphore(size)
+        self.closed = False
+
+    def put(self, move: Callable, batch) -> None:
+        """Waits for room and puts the moved batch; drops it if nobody reads."""
+        self._slots.acquire()
+        if self.closed:
+            self._slots.release()
+        else:
+            self._batches.put((move(batch), None))
+
+    def end(self, error: BaseException | None) -> None:
+        """No batch follows; the reader gets the error, if there is one."""
+        self._batches.put((_END, error))
+
+    def get(self):
+        """The next batch or _END. Raises the error."""
+        batch, error = self._batches.get()
+        self._slots.release()
+        if error is not None:
+            raise error
+        return batch
+
+    def close(self) -> None:
+        """Nobody reads any more; who waits in get() returns."""
+        self.closed = True
+        self._batches.put((_END, None))
+        self._slots.release()
+
+
+class _Reader:
+    """Iterates over a device's batches; closes the outlet at the end, and when it is dropped before."""
+
+    def __init__(self, outlet: _Outlet):
+        self._outlet = outlet
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._outlet.closed:
+            raise StopIteration
+        try:
+            batch = self._outlet.get()
+        except BaseException:
+            self.close()
+            raise
+        if batch is _END:
+            self.close()
+            raise StopIteration
+        return batch
+
+    def close(self) -> None:
+        """Ends the reading."""
+        self._outlet.close()
+
+    __del__ = close
+
+
+def _fill(rounds: Iterator[list], moves: Sequence[Callable], outlets: Sequence[_Outlet]) -> None:
+    """The thread: moves the batches of each round, one for each device, until nobody reads."""
+    error = None
     try:
-        for item in items:
-            slots.acquire()
-            if ended.is_set():
+        for batches in rounds:
+            for outlet, move, batch in zip(outlets, moves, batches):
+                outlet.put(move, batch)
+            if all(outlet.closed for outlet in outlets):
                 return
-            batches.put((move(item), None))
-        batches.put((_END, None))
-    except BaseException as error:
-        batches.put((_END, error))
+    except BaseException as raised:
+        error = raised
+    for outlet in outlets:
+        outlet.end(error)
 
 
-def _prefetch(items: Iterator, move: Callable, size: int) -> Iterator:
-    """Yields `move(item)` for each item; a thread is up to `size` of them ahead. It raises what the thread raised."""
-    batches: queue.SimpleQueue = queue.SimpleQueue()
-    slots, ended = threading.Semaphore(size), threading.Event()
-    args = (items, move, batches, slots, ended)
-    threading.Thread(target=_fill, args=args, name="xla-loader", daemon=True).start()
-    try:
-        while True:
-            batch, error = batches.get()
-            if error is not None:
-                raise error
-            if batch is _END:
+@atexit.register
+def _end_all() -> None:
+    """A thread that the interpreter ends in the middle of a copy would take the process with it."""
+    threads = list(_running.items())
+    for _, outlets in threads:
+        for outlet in outlets:
+            outlet.close()
+    for thread, _ in threads:
+        thread.join(_SECONDS_AT_EXIT)
+
+
+def _size_of(batch, dim: int) -> int | None:
+    """The size along `dim` of the first tensor in the batch."""
+    sizes: list[int] = []
+    for_each_instance(batch, lambda value: isinstance(value, torch.Tensor), lambda t: sizes.append(t.size(dim)))
+    return sizes[0] if sizes else None
+
+
+def _rounds(batches: Iterator, count: int, fixed_dim: int | None) -> Iterator[list]:
+    """Lists of `count` batches; what is left over at the end is dropped.
+
+    Stops at a batch that along `fixed_dim`, if there is one, has another size than the first.
+    """
+    size = _END
+    while len(batch_round := list(itertools.islice(batches, count))) == count:
+        if fixed_dim is not None:
+            sizes = {_size_of(batch, fixed_dim) for batch in batch_round}
+            size = next(iter(sizes)) if size is _END else size
+            if sizes != {size}:
                 return
-            slots.release()
-            yield batch
-    finally:  # also when the loop over it is left early
-        ended.set()
-        slots.release()
+        yield batch_round
 
 
 class PerDeviceLoader:
     """Iterates once over the batches of a ParallelLoader on one device, with a sync after each."""
 
-    def __init__(self, loader: "ParallelLoader", device):
+    def __init__(self, loader: "ParallelLoader", device, turn: int):
         self._loader = loader
         self._device = device
+        self._turn = turn
         self._batches = 0
-        self._items: Iterator | None = None
+        self._items: _Reader | None = None
 
     def __iter__(self):
         return self
@@ -71,7 +153,7 @@ class PerDeviceLoader:
     def next(self):
         """The next batch. Before it and at the end: a sync, every `batches_per_execution` batches."""
         if self._items is None:
-            self._items = self._loader._iterate(self._device)
+            self._items = self._loader._iterate(self._device, self._turn)
         if self._batches and self._batches % self._loader.batches_per_execution == 0:
             self._sync()
         try:
@@ -92,19 +174,21 @@ class PerDeviceLoader:
 
 
 class ParallelLoader:
-    """Reads a loader of CPU tensors and moves its batches to the device on a thread of its own.
+    """Reads a loader of CPU tensors and moves its batches to the devices on a thread of its own.
 
     Args:
         cpu_loader: iterable of batches: nested lists, tuples, dicts of CPU tensors. Other tensors stay where they are.
-        devices: one device, as `[torch_xla.device()]`.
-        batchdim: the dim of the batches, for several devices.
+        devices: as `[torch_xla.device()]`. The i-th batch goes to the device i modulo their number; batches that do not
+            reach all of them at the end are dropped.
+        batchdim: the dim of the batches.
+        fixed_batch_size: end at the first batch of another size than the first one's.
         batches_per_execution: batches between two syncs.
-        loader_prefetch_size, device_prefetch_size: together the batches that wait, at most.
+        loader_prefetch_size, device_prefetch_size: together the batches that wait for each device, at most.
         host_to_device_transfer_threads: accepted for the original's sake: a copy takes no time worth a thread.
         input_sharding: a ShardingSpec, checked and else without effect.
 
-    Raises NotImplementedError for several devices, ValueError for a batches_per_execution under 1. An exception of
-    cpu_loader is raised by the batch that it prevented.
+    Raises ValueError for no devices and a batches_per_execution under 1. An exception of cpu_loader is raised by the
+    batch that it prevented, on all devices.
     """
 
     def __init__(
@@ -112,22 +196,27 @@ class ParallelLoader:
         cpu_loader: Iterable,
         devices: Sequence,
         batchdim: int = 0,
-        batches_per_execution: int = 1,
+        fixed_batch_size: bool = False,
         loader_prefetch_size: int = 16,
         device_prefetch_size: int = 8,
         host_to_device_transfer_threads: int = 1,
         input_sharding=None,
+        batches_per_execution: int = 1,
     ):
-        if len(devices) != 1:
-            raise NotImplementedError(f"a loader feeds one device, and {len(devices)} were given: {list(devices)}")
+        if not devices:
+            raise ValueError("a loader needs a device to feed")
         if batches_per_execution < 1:
             raise ValueError(f"batches_per_execution is {batches_per_execution} when it should be at least 1")
         self._cpu_loader = cpu_loader
         self._devices = [torch.device(device) for device in devices]
+        self._fixed_dim = batchdim if fixed_batch_size else None
         self._batches_per_execution = batches_per_execution
         self._prefetch_size = max(1, loader_prefetch_size + device_prefetch_size)
         self._input_sharding = input_sharding
         self._loaders: weakref.WeakSet[PerDeviceLoader] = weakref.WeakSet()
+        self._turns = [0] * len(self._devices)  # loaders handed out, by device
+        self._streams: dict[int, list[_Reader | None]] = {}  # by turn: of each device that has not begun
+        self._lock = threading.Lock()
 
     @property
     def batches_per_execution(self) -> int:
@@ -135,10 +224,12 @@ class ParallelLoader:
         return self._batches_per_execution
 
     def per_device_loader(self, device) -> PerDeviceLoader:
-        """The loader of one of the devices. Raises ValueError for another one."""
+        """The loader of one of the devices; the n-th of each belong together. Raises ValueError for another one."""
         if torch.device(device) not in self._devices:
             raise ValueError(f"{device} is not among the loader's devices {self._devices}")
-        loader = PerDeviceLoader(self, torch.device(device))
+        number = self._devices.index(torch.device(device))
+        loader = PerDeviceLoader(self, torch.device(device), self._turns[number])
+        self._turns[number] += 1
         self._loaders.add(loader)
         return loader
 
@@ -148,20 +239,40 @@ class ParallelLoader:
 
     def close(self) -> None:
         """Stops reading ahead."""
-        for loader in self._loaders:
+        for loader in list(self._loaders):
             loader.close()
+        with self._lock:
+            self._streams.clear()  # readers that are dropped close
 
-    def _iterate(self, device: torch.device) -> Iterator:
+    def _iterate(self, device: torch.device, turn: int) -> _Reader:
+        """The batches of a device; the first device of a turn starts to read."""
+        with self._lock:
+            if turn not in self._streams:
+                self._streams[turn] = self._start()
+            streams = self._streams[turn]
+            number = self._devices.index(device)
+            stream, streams[number] = streams[number], None
+            if not any(streams):
+                del self._streams[turn]
+            return stream
+
+    def _start(self) -> list[_Reader | None]:
         """Starts to read.
 
-        The first batch is read on this thread, which so draws the seeds of a shuffle in the order of a loop without us.
+        The first round is read on this thread, which so draws the seeds of a shuffle in the order of a loop without us.
         """
 
-        # Must not refer to this object: the thread holds it, and ends when nobody holds the loader.
-        send = functools.partial(xla_model.send_cpu_data_to_device, device=device, input_sharding=self._input_sharding)
-        items = iter(self._cpu_loader)
-        first = list(itertools.islice(items, 1))
-        return _prefetch(itertools.chain(first, items), lambda batch: send([batch])[0], self._prefetch_size)
+        # Must not refer to this object: the thread holds it, and ends when nobody holds the loaders.
+        send = functools.partial(xla_model.send_cpu_data_to_device, input_sharding=self._input_sharding)
+        moves = [lambda batch, device=device: send([batch], device)[0] for device in self._devices]
+        rounds = _rounds(iter(self._cpu_loader), len(self._devices), self._fixed_dim)
+        first = list(itertools.islice(rounds, 1))
+        outlets = [_Outlet(self._prefetch_size) for _ in self._devices]
+        args = (itertools.chain(first, rounds), moves, outlets)
+        thread = threading.Thread(target=_fill, args=args, name="xla-loader", daemon=True)
+        _running[thread] = outlets
+        thread.start()
+        return [_Reader(outlet) for outlet in outlets]
 
 
 class MpDeviceLoader:

@@ -1,14 +1,30 @@
-"""The backend `xla` of torch.distributed, for a group of one process.
+"""The backend `xla` of torch.distributed: collectives of `xla` tensors, recorded as operations of the graph.
 
-Importing this module registers it. Each collective gives what the only member gets.
+Importing this module registers it, and the way `init_method="xla://"` of finding the others: that of this run.
 """
+
+import itertools
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
 
+from .. import _world
 
-class _Done(dist.Work):
-    """Work that has ended."""
+_numbers = itertools.count()  # of groups, in the order in which all processes make them
+_REDUCTIONS = {
+    dist.ReduceOp.SUM: "sum",
+    dist.ReduceOp.AVG: "sum",
+    dist.ReduceOp.PRODUCT: "mul",
+    dist.ReduceOp.MIN: "min",
+    dist.ReduceOp.MAX: "max",
+    dist.ReduceOp.BAND: "and",
+    dist.ReduceOp.BOR: "or",
+}
+
+
+class _Recorded(dist.Work):
+    """Work that has been recorded: what reads the tensors comes after it."""
 
     def __init__(self, tensors):
         super().__init__()
@@ -28,63 +44,180 @@ class _Done(dist.Work):
         return self._future
 
 
-def _copy(outputs, inputs) -> _Done:
-    for output, input in zip(outputs, inputs):
-        output.copy_(input.view_as(output))
-    return _Done(outputs)
+def _write(outputs, results) -> _Recorded:
+    outputs = list(outputs)
+    with torch.no_grad():
+        for output, result in zip(outputs, results):
+            output.copy_(result.view_as(output))
+    return _Recorded(outputs)
 
 
 class ProcessGroupXla(dist.ProcessGroup):
-    """A group of one process. Raises ValueError for more."""
+    """A group of processes. All of them have to record the same collectives in the same order.
 
-    def __init__(self, prefix_store, rank: int, size: int, timeout):
-        if size != 1:
-            raise ValueError(f"the backend xla was asked for {size} processes, and a run has 1")
+    Raises ValueError for reductions other than sums, means, products, minima, maxima, and bitwise and, or.
+    """
+
+    def __init__(self, store, rank: int, size: int, timeout):
         super().__init__(rank, size)
+        self._name = self._public_name = self._description = ""
+        if size > 1:
+            self._name = _world.make_group(f"group {next(_numbers)}", store, rank, size)
 
     def getBackendName(self) -> str:
         """The name."""
         return "xla"
 
-    def allreduce(self, tensors, opts=None):
-        """The tensors as they are."""
-        return _Done(tensors)
+    def setGroupName(self, name: str) -> None:
+        """Sets the name by which functional collectives find the group."""
+        self._public_name = name
 
-    broadcast = reduce = allreduce_coalesced = allreduce
+    def getGroupName(self) -> str:
+        """That name."""
+        return self._public_name
+
+    def setGroupDesc(self, description: str) -> None:
+        """Sets what the group is for."""
+        self._description = description
+
+    def getGroupDesc(self) -> str:
+        """What the group is for."""
+        return self._description
+
+    # ---- Each takes a tensor and gives what this process gets ----
+    def _record(self, operation: Callable, tensor: torch.Tensor, *arguments) -> torch.Tensor:
+        """On the device, also of CPU tensors (those of pickled objects): else it would run before what is recorded."""
+        return operation(tensor.to("xla"), *arguments, self._name) if self.size() > 1 else tensor
+
+    def _reduce(self, tensor: torch.Tensor, op) -> torch.Tensor:
+        result = self._record(torch.ops.xla.all_reduce, tensor, self._reduction(op))
+        return result / self.size() if op == dist.ReduceOp.AVG else result
+
+    @staticmethod
+    def _reduction(op) -> str:
+        reduction = next((name for known, name in _REDUCTIONS.items() if op == known), None)
+        if reduction is None:
+            raise ValueError(f"the backend xla has no reduction {op}")
+        return reduction
+
+    def _gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Of shape [processes, ...]."""
+        return self._record(torch.ops.xla.all_gather, tensor.unsqueeze(0), self.size())
+
+    def _exchange(self, rows: torch.Tensor, received: list[int], sent: list[int]) -> torch.Tensor:
+        return self._record(torch.ops.xla.all_to_all, rows, received, sent)
+
+    def _scatter_sum(self, rows: torch.Tensor, op) -> torch.Tensor:
+        """Of [processes * n, ...] what is at this process's n, reduced over all."""
+        part = self._record(torch.ops.xla.reduce_scatter, rows, self._reduction(op), self.size())
+        return part / self.size() if op == dist.ReduceOp.AVG else part
+
+    # ---- What torch.distributed calls ----
+    def allreduce(self, tensors, opts=None):
+        """Overwrites the tensors by their reductions."""
+        op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+        return _write(tensors, [self._reduce(t, op) for t in tensors])
+
+    allreduce_coalesced = allreduce
+
+    def reduce(self, tensors, opts):
+        """Overwrites the tensors of the root by their reductions."""
+        results = [self._reduce(t, opts.reduceOp) for t in tensors]
+        return _write(tensors, results) if self.rank() == opts.rootRank else _Recorded(tensors)
+
+    def broadcast(self, tensors, opts):
+        """Overwrites the tensors by those of the root."""
+        return _write(tensors, [self._record(torch.ops.xla.broadcast, t, opts.rootRank) for t in tensors])
 
     def allgather(self, output_tensors, input_tensors, opts=None):
-        """Each list of outputs gets its input."""
-        return _copy([outputs[0] for outputs in output_tensors], input_tensors)
+        """Each list of outputs gets the processes' inputs."""
+        for outputs, tensor in zip(output_tensors, input_tensors):
+            _write(outputs, self._gather(tensor))
+        return _Recorded(output_tensors)
 
-    gather = allgather
+    def gather(self, output_tensors, input_tensors, opts):
+        """As allgather(), of the root only."""
+        for i, tensor in enumerate(input_tensors):
+            gathered = self._gather(tensor)
+            if self.rank() == opts.rootRank:
+                _write(output_tensors[i], gathered)
+        return _Recorded(output_tensors)
 
-    def scatter(self, output_tensors, input_tensors, opts=None):
-        """Each output gets the only part of its input."""
-        return _copy(output_tensors, [inputs[0] for inputs in input_tensors])
+    def scatter(self, output_tensors, input_tensors, opts):
+        """Each output gets this process's part of the root's input."""
+        for i, output in enumerate(output_tensors):
+            is_root = self.rank() == opts.rootRank
+            parts = torch.stack(list(input_tensors[i])) if is_root else output.new_zeros([self.size(), *output.shape])
+            sent = [int(is_root)] * self.size()
+            received = [int(rank == opts.rootRank) for rank in range(self.size())]
+            _write([output], [self._exchange(parts if is_root else parts[:0], received, sent)])
+        return _Recorded(output_tensors)
 
-    reduce_scatter = scatter
+    def reduce_scatter(self, output_tensors, input_tensors, opts):
+        """Each output gets this process's part of the reduced inputs."""
+        for output, inputs in zip(output_tensors, input_tensors):
+            _write([output], [self._scatter_sum(torch.stack(list(inputs)), opts.reduceOp)])
+        return _Recorded(output_tensors)
 
     def _allgather_base(self, output, input, opts=None):
-        return _copy([output], [input])
+        return _write([output], [self._gather(input)])
 
-    _reduce_scatter_base = _allgather_base
+    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+        """Each output gets the processes' inputs, one after the other."""
+        return _write(outputs, [self._gather(t) for t in inputs])
 
-    def alltoall_base(self, output, input, output_split_sizes=None, input_split_sizes=None, opts=None):
-        """The output gets the input."""
-        return _copy([output], [input])
+    def _reduce_scatter_base(self, output, input, opts):
+        return _write([output], [self._scatter_sum(input.view(self.size(), -1), opts.reduceOp)])
+
+    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts):
+        """Each output gets this process's part of the reduced input."""
+        return _write(outputs, [self._scatter_sum(t.view(self.size(), -1), opts.reduceOp) for t in inputs])
+
+    def alltoall_base(self, output, input, output_split_sizes, input_split_sizes, opts=None):
+        """Exchanges rows, as many as the lists say; empty lists stand for equal parts."""
+        received = list(output_split_sizes) or [output.size(0) // self.size()] * self.size()
+        sent = list(input_split_sizes) or [input.size(0) // self.size()] * self.size()
+        return _write([output], [self._exchange(input, received, sent)])
 
     def alltoall(self, output_tensors, input_tensors, opts=None):
-        """Each output gets its input."""
-        return _copy(output_tensors, input_tensors)
+        """Exchanges tensors, one with each process."""
+        flat = torch.cat([t.reshape(-1) for t in input_tensors])
+        received, sent = [t.numel() for t in output_tensors], [t.numel() for t in input_tensors]
+        return _write(output_tensors, self._exchange(flat, received, sent).split(received))
+
+    def send(self, tensors, dst: int, tag: int):
+        """Sends to a process."""
+        for tensor in tensors:
+            self._record(torch.ops.xla.send, tensor, dst, tag)
+        return _Recorded(tensors)
+
+    def recv(self, tensors, src: int, tag: int):
+        """Overwrites the tensors by what a process sends."""
+        return _write(tensors, [self._record(torch.ops.xla.recv, t, src, tag) for t in tensors])
 
     def barrier(self, opts=None):
-        """Nobody to wait for."""
-        return _Done([])
+        """Waits until all processes have come here and what they recorded has run."""
+        self._reduce(torch.zeros(1, device="xla"), dist.ReduceOp.SUM).cpu()
+        return _Recorded([])
+
+    # C++ calls the names above, Python these.
+    all_gather_single = _allgather_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    all_to_all_single = alltoall_base
+    reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
 
 def _create(prefix_store, rank: int, size: int, timeout) -> ProcessGroupXla:
     return ProcessGroupXla(prefix_store, rank, size, timeout)
 
 
+def _meet(url: str, timeout=None, **kwargs):
+    """The rendezvous `xla://`."""
+    process = _world.process()
+    yield (process.store if process.size > 1 else dist.HashStore()), process.rank, process.size
+
+
 if "xla" not in dist.Backend.backend_list:
     dist.Backend.register_backend("xla", _create, devices=["xla"])
+    dist.register_rendezvous_handler("xla", _meet)

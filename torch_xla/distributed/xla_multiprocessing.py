@@ -1,8 +1,14 @@
-"""Starting the processes of a run (`xmp`). A run is the calling process, whatever devices it has."""
+"""Starting the processes of a run (`xmp`): each is a replica with a device of its own."""
 
+import os
 from collections.abc import Callable
 
 import torch
+import torch.multiprocessing
+
+from .. import _world, _XLAC
+
+_STORE_ADDRESS = "127.0.0.1"
 
 
 def spawn(
@@ -12,40 +18,111 @@ def spawn(
     join: bool = True,
     daemon: bool = False,
     start_method: str = "spawn",
-) -> None:
-    """Calls `fn(0, *args)` in this process and returns when it has ended.
+):
+    """Calls `fn(number, *args)` in each process of the run; a run of one process is this one.
+
+    Under torchrun, which has started the processes, each calls `fn` with its own number.
 
     Args:
-        fn: takes the process's number first.
-        nprocs: None or 1.
-        join, daemon, start_method: accepted for the original's sake: no process is started.
+        fn: a function that can be pickled; takes the process's number first.
+        nprocs: how many; by default CPU_NUM_DEVICES. A process has one device, and its share of the processors.
+        join: wait until all have ended. If one ends with an exception, the others are ended too.
+        daemon: the processes end with this one.
+        start_method: "spawn", or "fork", which needs that this process has not used the device yet.
 
-    Raises ValueError for another nprocs.
+    Returns None; with join=False and several processes what torch.multiprocessing.spawn() does, whose join() waits.
+    Raises torch.multiprocessing.ProcessRaisedException with the traceback of the process that failed first,
+    RuntimeError for a fork after the device was used, ValueError for an nprocs that does not fit.
     """
-    del join, daemon, start_method
-    if nprocs not in (None, 1):
-        raise ValueError(f"nprocs={nprocs} needs several processes, and a run is one: leave nprocs away or pass 1")
-    fn(0, *args)
+    if _world.is_launched():
+        process = _world.process()
+        if nprocs not in (None, 1, process.size):
+            raise ValueError(f"nprocs={nprocs} does not fit the run, whose {process.size} processes are running")
+        fn(process.rank, *args)
+        return None
+    count = _default_count() if nprocs is None else nprocs
+    if count < 1:
+        raise ValueError(f"nprocs={nprocs} when it should be at least 1")
+    if count == 1:
+        fn(0, *args)
+        return None
+    if start_method == "fork" and _XLAC._xla_is_used():
+        raise RuntimeError(
+            "this process has used the device, which a forked process cannot do then: "
+            "call spawn(start_method='spawn'), or use the device in the new processes only"
+        )
+    return _start(fn, args, count, join, daemon, start_method)
+
+
+def _default_count() -> int:
+    return _XLAC._env_integer("CPU_NUM_DEVICES")
+
+
+def _start(fn: Callable, args: tuple, count: int, join: bool, daemon: bool, start_method: str):
+    import torch.distributed as dist
+
+    store = dist.TCPStore(_STORE_ADDRESS, 0, is_master=True, wait_for_workers=False)
+    context = torch.multiprocessing.start_processes(
+        _run, (fn, args, count, store.port), count, False, daemon, start_method
+    )
+    context.store = store  # the run's, which lives as long as somebody may ask for it
+    if not join:
+        return context
+    try:
+        while not context.join():
+            pass
+    except BaseException:
+        for process in context.processes:
+            process.terminate()
+        raise
+    return None
+
+
+def _run(index: int, fn: Callable, args: tuple, count: int, port: int) -> None:
+    """The new process: says what it is, as torchrun would."""
+    said = {
+        "RANK": index,
+        "WORLD_SIZE": count,
+        "LOCAL_RANK": index,
+        "LOCAL_WORLD_SIZE": count,
+        "MASTER_ADDR": _STORE_ADDRESS,
+        "MASTER_PORT": port,
+        "TORCHELASTIC_USE_AGENT_STORE": True,  # the process that started this one keeps the store
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        "CPU_NUM_DEVICES": 1,
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    for name, value in said.items():
+        os.environ[name] = str(value)
+    share = max(1, len(os.sched_getaffinity(0)) // count)
+    torch.set_num_threads(min(share, torch.get_num_threads()))
+    fn(index, *args)
 
 
 class MpModelWrapper:
-    """A model that processes share until each moves it to its device.
+    """A model whose memory processes share until each moves it to its device, one after the other.
 
     Args:
         model: on the CPU.
     """
 
     def __init__(self, model: torch.nn.Module):
-        self._model = model
+        self._model = model.share_memory()
+        self._lock = torch.multiprocessing.get_context("spawn").Lock()
 
     def to(self, device) -> torch.nn.Module:
         """Moves the model to `device` and returns it."""
-        return self._model.to(device)
+        with self._lock:
+            return self._model.to(device)
 
 
 class MpSerialExecutor:
-    """Calls a function in one process after the other."""
+    """Calls a function in one process after the other, for downloads and the like."""
+
+    def __init__(self):
+        self._lock = torch.multiprocessing.get_context("spawn").Lock()
 
     def run(self, fn: Callable):
         """Returns `fn()`."""
-        return fn()
+        with self._lock:
+            return fn()

@@ -42,16 +42,17 @@ class StepWriter {
     }
   }
 
-  // A call whose results nobody needs is left out, with what only it reads.
+  // A call whose results nobody needs is left out, with what only it reads; a collective is needed by other replicas.
   void emit_call(const Group& group, std::vector<Step>& steps) {
+    const Node& node = graph_.nodes[group.node];
     bool used = std::any_of(group.values.begin(), group.values.end(), [&](ValueId v) { return needed_[v]; });
-    if (!used) {
+    if (!used && !(node.op->traits & kCollective)) {
       return;
     }
     Step step;
     step.kind = group.kind;
     step.node = group.node;
-    for (ValueId v : graph_.nodes[group.node].operands) {
+    for (ValueId v : node.operands) {
       need(v);
     }
     steps.push_back(std::move(step));

@@ -1,0 +1,276 @@
+// Kernels of the collectives on CPU tensors, over the process groups of torch.distributed (gloo).
+#include "distributed/collectives.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
+#include <torch/library.h>
+
+#include <unordered_map>
+
+#include "distributed/group.h"
+
+namespace torch_xla {
+namespace {
+
+// ---- Types on the way ----
+
+// How the group reduces: gloo has no kernels for Bool, int16 and complex numbers.
+struct Reduction {
+  c10::ScalarType type;
+  c10d::ReduceOp op;
+};
+
+c10d::ReduceOp find_op(const std::string& name, bool is_bool) {
+  using c10d::ReduceOp;
+  if (is_bool) {
+    bool any = name == "sum" || name == "or" || name == "max";
+    return any ? ReduceOp::MAX : ReduceOp::MIN;
+  }
+  static const std::unordered_map<std::string, ReduceOp::RedOpType> ops{
+      {"sum", ReduceOp::SUM},
+      {"mul", ReduceOp::PRODUCT},
+      {"min", ReduceOp::MIN},
+      {"max", ReduceOp::MAX},
+      {"and", ReduceOp::BAND},
+      {"or", ReduceOp::BOR}};
+  auto found = ops.find(name);
+  TORCH_CHECK_VALUE(found != ops.end(), "the reduction ", name, " is not known");
+  return found->second;
+}
+
+Reduction find_reduction(const std::string& name, c10::ScalarType type) {
+  bool is_bool = type == at::kBool;
+  bool words = name == "and" || name == "or";
+  TORCH_CHECK_TYPE(is_bool || !words || c10::isIntegralType(type, false), "the reduction ", name, " of ", type, " is not defined");
+  TORCH_CHECK_TYPE(!c10::isComplexType(type) || name == "sum", "the reduction ", name, " of complex numbers is not defined");
+  c10::ScalarType on_the_way = is_bool ? at::kByte : type == at::kShort ? at::kInt : c10::toRealValueType(type);
+  return {on_the_way, find_op(name, is_bool)};
+}
+
+// A contiguous copy of the input that the group can reduce.
+at::Tensor pack(const at::Tensor& input, c10::ScalarType type) {
+  at::Tensor real = input.is_complex() ? at::view_as_real(input.resolve_conj()) : input;
+  at::Tensor packed = at::empty(real.sizes(), real.options().dtype(type));
+  packed.copy_(real);
+  return packed;
+}
+
+// A result of the input's type and these sizes out of what the group gave.
+at::Tensor unpack(const at::Tensor& packed, const at::Tensor& input) {
+  if (input.is_complex()) {
+    at::Tensor result = at::empty(packed.sizes().slice(0, packed.dim() - 1), input.options());
+    at::view_as_real(result).copy_(packed);
+    return result;
+  }
+  return packed.scalar_type() == input.scalar_type() ? packed : packed.to(input.scalar_type());
+}
+
+// The memory of a contiguous tensor, for what is sent as it is.
+at::Tensor bytes_of(const at::Tensor& t) {
+  return t.reshape({-1}).view(at::kByte);
+}
+
+// ---- The collectives ----
+
+at::DimVector with_dim0(const at::Tensor& input, int64_t size) {
+  at::DimVector sizes(input.sizes());
+  sizes[0] = size;
+  return sizes;
+}
+
+at::Tensor all_reduce(const at::Tensor& input, const std::string& reduction, const std::string& group) {
+  Reduction chosen = find_reduction(reduction, input.scalar_type());
+  std::vector<at::Tensor> packed{pack(input, chosen.type)};
+  run_on_group(group, [&](c10d::Backend& backend) {
+    c10d::AllreduceOptions options;
+    options.reduceOp = chosen.op;
+    return std::vector{backend.allreduce(packed, options)};
+  });
+  return unpack(packed[0], input);
+}
+
+at::Tensor all_gather(const at::Tensor& input, int64_t replicas, const std::string& group) {
+  at::Tensor sent = input.contiguous();
+  at::Tensor result = at::empty(with_dim0(input, input.size(0) * replicas), input.options());
+  at::Tensor from = bytes_of(sent), to = bytes_of(result);
+  run_on_group(group, [&](c10d::Backend& backend) { return std::vector{backend._allgather_base(to, from)}; });
+  return result;
+}
+
+at::Tensor reduce_scatter(const at::Tensor& input, const std::string& reduction, int64_t replicas, const std::string& group) {
+  Reduction chosen = find_reduction(reduction, input.scalar_type());
+  at::Tensor packed = pack(input, chosen.type);
+  at::Tensor part = at::empty(with_dim0(packed, packed.size(0) / replicas), packed.options());
+  run_on_group(group, [&](c10d::Backend& backend) {
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = chosen.op;
+    return std::vector{backend._reduce_scatter_base(part, packed, options)};
+  });
+  return unpack(part, input);
+}
+
+// Rows of dim 0, as many as the lists say to and from each replica.
+at::Tensor all_to_all(const at::Tensor& input, at::IntArrayRef received, at::IntArrayRef sent, const std::string& group) {
+  int64_t rows = 0;
+  for (int64_t count : received) {
+    rows += count;
+  }
+  at::Tensor result = at::empty(with_dim0(input, rows), input.options());
+  at::Tensor from = bytes_of(input.contiguous()), to = bytes_of(result);
+  int64_t row_bytes = c10::multiply_integers(input.sizes().slice(1)) * static_cast<int64_t>(input.element_size());
+  auto in_bytes = [&](at::IntArrayRef counts) {
+    std::vector<int64_t> bytes(counts.begin(), counts.end());
+    for (int64_t& count : bytes) {
+      count *= row_bytes;
+    }
+    return bytes;
+  };
+  std::vector<int64_t> to_splits = in_bytes(received), from_splits = in_bytes(sent);
+  run_on_group(group, [&](c10d::Backend& backend) { return std::vector{backend.alltoall_base(to, from, to_splits, from_splits)}; });
+  return result;
+}
+
+// `pairs` holds source and target of each transfer, one after the other. Zeros for a replica that is no target.
+at::Tensor collective_permute(const at::Tensor& input, at::IntArrayRef pairs, const std::string& group) {
+  int64_t self = find_group(group)->getRank();
+  at::Tensor result = at::zeros(input.sizes(), input.options());
+  std::vector<at::Tensor> from{bytes_of(input.contiguous())}, to{bytes_of(result)};
+  run_on_group(group, [&](c10d::Backend& backend) {
+    std::vector<WorkRef> works;
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      if (pairs[i] == self && pairs[i + 1] == self) {
+        to[0].copy_(from[0]);
+      } else if (pairs[i] == self) {
+        works.push_back(backend.send(from, static_cast<int>(pairs[i + 1]), /*tag=*/0));
+      } else if (pairs[i + 1] == self) {
+        works.push_back(backend.recv(to, static_cast<int>(pairs[i]), /*tag=*/0));
+      }
+    }
+    return works;
+  });
+  return result;
+}
+
+at::Tensor broadcast(const at::Tensor& input, int64_t root, const std::string& group) {
+  at::Tensor result = pack(input, input.is_complex() ? c10::toRealValueType(input.scalar_type()) : input.scalar_type());
+  std::vector<at::Tensor> data{bytes_of(result)};
+  run_on_group(group, [&](c10d::Backend& backend) {
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return std::vector{backend.broadcast(data, options)};
+  });
+  return unpack(result, input);
+}
+
+at::Tensor send(const at::Tensor& input, int64_t target, int64_t tag, const std::string& group) {
+  at::Tensor result = input.clone(at::MemoryFormat::Contiguous);
+  std::vector<at::Tensor> data{bytes_of(result)};
+  run_on_group(
+      group, [&](c10d::Backend& backend) { return std::vector{backend.send(data, static_cast<int>(target), static_cast<int>(tag))}; });
+  return result;
+}
+
+at::Tensor recv(const at::Tensor& like, int64_t source, int64_t tag, const std::string& group) {
+  at::Tensor result = at::empty(like.sizes(), like.options());
+  std::vector<at::Tensor> data{bytes_of(result)};
+  run_on_group(
+      group, [&](c10d::Backend& backend) { return std::vector{backend.recv(data, static_cast<int>(source), static_cast<int>(tag))}; });
+  return result;
+}
+
+// ---- Shape rules ----
+
+at::Tensor like(const at::Tensor& input) {
+  return at::empty(input.sizes(), input.options());
+}
+
+at::Tensor all_reduce_meta(const at::Tensor& input, const std::string&, const std::string&) {
+  return like(input);
+}
+
+at::Tensor all_gather_meta(const at::Tensor& input, int64_t replicas, const std::string&) {
+  TORCH_CHECK_VALUE(input.dim() > 0, "all_gather joins along a dim, and the tensor has none");
+  return at::empty(with_dim0(input, input.size(0) * replicas), input.options());
+}
+
+at::Tensor reduce_scatter_meta(const at::Tensor& input, const std::string&, int64_t replicas, const std::string&) {
+  TORCH_CHECK_VALUE(
+      input.dim() > 0 && input.size(0) % replicas == 0, "reduce_scatter cannot cut sizes ", input.sizes(), " into ", replicas);
+  return at::empty(with_dim0(input, input.size(0) / replicas), input.options());
+}
+
+at::Tensor all_to_all_meta(const at::Tensor& input, at::IntArrayRef received, at::IntArrayRef, const std::string&) {
+  int64_t rows = 0;
+  for (int64_t count : received) {
+    rows += count;
+  }
+  return at::empty(with_dim0(input, rows), input.options());
+}
+
+at::Tensor collective_permute_meta(const at::Tensor& input, at::IntArrayRef, const std::string&) {
+  return like(input);
+}
+
+at::Tensor broadcast_meta(const at::Tensor& input, int64_t, const std::string&) {
+  return like(input);
+}
+
+at::Tensor transfer_meta(const at::Tensor& input, int64_t, int64_t, const std::string&) {
+  return like(input);
+}
+
+} // namespace
+
+void register_collectives() {
+  // Never destroyed, as the kernels of the device.
+  static auto* definitions = new torch::Library(torch::Library::DEF, "xla", std::nullopt, __FILE__, __LINE__);
+  static auto* cpu = new torch::Library(torch::Library::IMPL, "xla", c10::DispatchKey::CPU, __FILE__, __LINE__);
+  static auto* meta = new torch::Library(torch::Library::IMPL, "xla", c10::DispatchKey::Meta, __FILE__, __LINE__);
+  auto define = [](const char* schema, const char* name, torch::CppFunction kernel, torch::CppFunction shape_rule) {
+    definitions->def(schema);
+    cpu->impl(name, std::move(kernel));
+    meta->impl(name, std::move(shape_rule));
+  };
+  definitions->def("_add_group", &add_group);
+  definitions->def("_remove_group", &remove_group);
+  define(
+      "all_reduce(Tensor input, str reduction, str group) -> Tensor",
+      "all_reduce",
+      torch::CppFunction(&all_reduce),
+      torch::CppFunction(&all_reduce_meta));
+  define(
+      "all_gather(Tensor input, int replicas, str group) -> Tensor",
+      "all_gather",
+      torch::CppFunction(&all_gather),
+      torch::CppFunction(&all_gather_meta));
+  define(
+      "reduce_scatter(Tensor input, str reduction, int replicas, str group) -> Tensor",
+      "reduce_scatter",
+      torch::CppFunction(&reduce_scatter),
+      torch::CppFunction(&reduce_scatter_meta));
+  define(
+      "all_to_all(Tensor input, int[] received, int[] sent, str group) -> Tensor",
+      "all_to_all",
+      torch::CppFunction(&all_to_all),
+      torch::CppFunction(&all_to_all_meta));
+  define(
+      "collective_permute(Tensor input, int[] pairs, str group) -> Tensor",
+      "collective_permute",
+      torch::CppFunction(&collective_permute),
+      torch::CppFunction(&collective_permute_meta));
+  define(
+      "broadcast(Tensor input, int root, str group) -> Tensor",
+      "broadcast",
+      torch::CppFunction(&broadcast),
+      torch::CppFunction(&broadcast_meta));
+  define(
+      "send(Tensor input, int target, int tag, str group) -> Tensor",
+      "send",
+      torch::CppFunction(&send),
+      torch::CppFunction(&transfer_meta));
+  define(
+      "recv(Tensor like, int source, int tag, str group) -> Tensor", "recv", torch::CppFunction(&recv), torch::CppFunction(&transfer_meta));
+}
+
+} // namespace torch_xla

@@ -1,0 +1,328 @@
+"""What the replicas of a run do in the tests of processes and threads: each function takes the replica's number."""
+
+import time
+
+import numpy as np
+import torch
+from torch import nn
+
+import torch_xla
+import torch_xla.core.functions as xf
+import torch_xla.core.xla_model as xm
+import torch_xla.debug.metrics as met
+import torch_xla.distributed.parallel_loader as pl
+import torch_xla.runtime as xr
+
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+    torch.complex64,
+]
+REDUCTIONS = {
+    "sum": np.add,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+}
+
+
+def input_of(rank: int, dtype: torch.dtype, size: int) -> torch.Tensor:
+    """What replica `rank` gives: [2 * size, 3], small whole numbers, which all types hold."""
+    values = torch.arange(6 * size).reshape(2 * size, 3) * (rank + 2) % 5
+    return (values > 1) if dtype is torch.bool else values.to(dtype)
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray:
+    return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).cpu().numpy()
+
+
+def is_defined(reduction: str, dtype: torch.dtype) -> bool:
+    if dtype.is_complex:
+        return reduction == "sum"
+    return reduction not in ("and", "or") or not dtype.is_floating_point
+
+
+def check(actual: torch.Tensor, expected: np.ndarray, dtype: torch.dtype) -> None:
+    assert actual.dtype == dtype and actual.device.type == "xla"
+    np.testing.assert_array_equal(as_numpy(actual), expected, err_msg=f"{dtype}")
+
+
+def compare_reductions(rank: int, dtype: torch.dtype, groups: list | None) -> None:
+    size = xr.world_size()
+    members = next(g for g in groups or [list(range(size))] if rank in g)
+    inputs = [as_numpy(input_of(each, dtype, size)) for each in members]
+    x = input_of(rank, dtype, size).to("xla")
+    for reduction, function in REDUCTIONS.items():
+        if not is_defined(reduction, dtype):
+            continue
+        expected = inputs[0].copy()
+        for other in inputs[1:]:
+            expected = function(expected, other)
+        check(xm.all_reduce(reduction, x, groups=groups), expected, dtype)
+        parts = np.split(expected, len(members), axis=0)
+        scattered = xm.reduce_scatter(reduction, x, 1.0, 0, len(members), groups)
+        check(scattered, parts[members.index(rank)], dtype)
+
+
+def compare_moves(rank: int, dtype: torch.dtype, groups: list | None) -> None:
+    size = xr.world_size()
+    members = next(g for g in groups or [list(range(size))] if rank in g)
+    inputs = [as_numpy(input_of(each, dtype, size)) for each in members]
+    x = input_of(rank, dtype, size).to("xla")
+    check(xm.all_gather(x, 0, groups), np.concatenate(inputs, 0), dtype)
+    check(xm.all_gather(x, -1, groups), np.concatenate(inputs, 1), dtype)
+    mine = members.index(rank)
+    exchanged = np.concatenate([np.split(each, len(members), 0)[mine] for each in inputs], 1)
+    check(xm.all_to_all(x, 0, 1, len(members), groups), exchanged, dtype)
+    received = x.clone()
+    xm.collective_broadcast([received], members[-1], groups)
+    check(received, inputs[-1], dtype)
+    if groups is None:
+        pairs = [[i, (i + 1) % size] for i in range(size - 1)]
+        expected = inputs[rank - 1] if rank else np.zeros_like(inputs[0])
+        check(xm.collective_permute(x, pairs), expected, dtype)
+
+
+def collectives(rank: int, size: int) -> None:
+    """Each collective against NumPy, for each dtype, over all replicas and over groups."""
+    assert (xr.global_ordinal(), xr.world_size()) == (rank, size)
+    halves = [list(range(size))[::2], list(range(size))[1::2]]
+    for dtype in DTYPES:
+        for groups in [None] if size == 2 else [None, halves]:
+            compare_reductions(rank, dtype, groups)
+            compare_moves(rank, dtype, groups)
+    lists_and_scales(rank, size)
+    channels(rank, size)
+    meetings(rank, size)
+
+
+def lists_and_scales(rank: int, size: int) -> None:
+    tensors = [torch.full((3, 2), float(rank), device="xla"), torch.arange(4, device="xla") * rank]
+    total = sum(range(size))
+    xm.all_reduce("sum", tensors)
+    assert tensors[0].tolist() == [[total] * 2] * 3 and tensors[1].tolist() == [i * total for i in range(4)]
+    assert xm.all_reduce("sum", torch.ones((), device="xla"), scale=0.5).item() == size / 2
+    empty = torch.ones(0, 2, device="xla")
+    assert xm.all_reduce("sum", empty).shape == (0, 2)
+
+
+def channels(rank: int, size: int) -> None:
+    if rank < 2:
+        sent = torch.full((2,), rank + 1.0, device="xla")
+        if rank == 0:
+            assert xm.send(sent, 7).tolist() == [1, 1]
+            assert xm.recv(torch.zeros(2, device="xla"), 8).tolist() == [2, 2]
+        else:
+            assert xm.recv(torch.zeros(2, device="xla"), 7).tolist() == [1, 1]
+            xm.send(sent, 8)
+            torch_xla.sync()
+
+
+def meetings(rank: int, size: int) -> None:
+    assert xm.rendezvous("a", bytes([rank])) == [bytes([each]) for each in range(size)]
+    assert xm.rendezvous("a") == [b""] * size
+    assert xm.rendezvous("pair", b"x", [0, 1]) == [b"x", b"x"] if rank < 2 else True
+    assert xm.mesh_reduce("sum", torch.tensor(rank, device="xla"), sum).item() == sum(range(size))
+    seen: list = []
+    xm.do_on_ordinals(seen.append, (torch.tensor(rank, device="xla"),), ordinals=(1,))
+    assert [t.item() for t in seen] == ([1] if rank == 1 else [])
+
+
+# ---- Training ----
+def make_model() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))
+
+
+def batch_of(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    return torch.randn(8, 6, generator=generator), torch.randint(4, (8,), generator=generator)
+
+
+def train(model: nn.Module, batches, steps: int, lr: float = 0.1) -> list[torch.Tensor]:
+    """Parameters after the steps. `batches(step)` gives a batch."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    for step in range(steps):
+        optimizer.zero_grad()
+        x, y = batches(step)
+        nn.functional.cross_entropy(model(x), y).backward()
+        xm.optimizer_step(optimizer, barrier=True)
+    return [p.detach().cpu() for p in model.parameters()]
+
+
+def half_batches(rank: int, path: str) -> None:
+    """Trains on this replica's half of each batch; a step is one program. Saves the parameters."""
+    size = xr.world_size()
+
+    def batches(step):
+        return tuple(t.chunk(size)[rank].to("xla") for t in batch_of(step))
+
+    model = make_model().to("xla")
+    train(model, batches, 3)
+    before = met.counter_value("ExecuteComputation"), met.counter_value("UncachedCompile")
+    parameters = train(model, batches, 5)
+    assert met.counter_value("ExecuteComputation") - before[0] <= 5 + len(parameters)
+    assert met.counter_value("UncachedCompile") - before[1] <= 2
+    assert not [name for name in met.counter_names() if name.startswith("aten::")]
+    torch.save(parameters, f"{path}.{rank}")
+
+
+def gradients(rank: int) -> None:
+    """Of collectives that gradients go through."""
+    size = xr.world_size()
+    x = torch.full((2, 2), rank + 1.0, device="xla", requires_grad=True)
+    (xf.all_reduce("sum", x, scale=0.5) * (rank + 1)).sum().backward()
+    assert x.grad.tolist() == [[0.5 * sum(range(1, size + 1))] * 2] * 2
+    x.grad = None
+    weight = torch.arange(2.0 * 2 * size, device="xla").reshape(2, -1) * (rank + 1)
+    (xf.all_gather(x, dim=1) * weight).sum().backward()
+    assert x.grad.tolist() == weight[:, 2 * rank : 2 * rank + 2].tolist()
+
+
+def batch_norm(rank: int) -> None:
+    """SyncBatchNorm over half batches is BatchNorm over the whole one."""
+    torch.manual_seed(0)
+    whole = torch.randn(8, 3, 4, 4)
+    expected_norm, norm = nn.BatchNorm2d(3), xf.SyncBatchNorm(3).to("xla")
+    expected_input = whole.clone().requires_grad_()
+    (expected_norm(expected_input) ** 3).sum().backward()
+    x = whole.chunk(xr.world_size())[rank].to("xla").requires_grad_()
+    out = norm(x)
+    (out**3).sum().backward()
+    part = expected_input.grad.chunk(xr.world_size())[rank]
+    torch.testing.assert_close(x.grad.cpu(), part, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(norm.running_var.cpu(), expected_norm.running_var)
+    torch.testing.assert_close(norm.running_mean.cpu(), expected_norm.running_mean)
+
+
+def loader(rank: int, path: str) -> None:
+    """The training of the seeds, with a loader, as written."""
+    model = make_model().to("xla")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = [batch_of(2 * step + rank) for step in range(4)]
+    for data, target in pl.ParallelLoader(batches, [xm.xla_device()]).per_device_loader(xm.xla_device()):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(data), target).backward()
+        xm.optimizer_step(optimizer)
+    torch.save([p.detach().cpu() for p in model.parameters()], f"{path}.{rank}")
+
+
+def torch_distributed(rank: int) -> None:
+    """The backend xla: each call of torch.distributed."""
+    import torch.distributed as dist
+    from torch.distributed import _functional_collectives as funcol
+
+    import torch_xla.distributed.xla_backend  # noqa: F401 (registers the backend)
+
+    dist.init_process_group("xla", init_method="xla://")
+    size = dist.get_world_size()
+    assert (dist.get_rank(), size, dist.get_backend()) == (rank, 2, "xla")
+    x = torch.arange(4.0, device="xla") + rank
+    reduced = {}
+    for op in ("SUM", "AVG", "PRODUCT", "MIN", "MAX"):
+        reduced[op] = x.clone()
+        dist.all_reduce(reduced[op], getattr(dist.ReduceOp, op))
+    assert {op: t.tolist() for op, t in reduced.items()} == {
+        "SUM": [1, 3, 5, 7],
+        "AVG": [0.5, 1.5, 2.5, 3.5],
+        "PRODUCT": [0, 2, 6, 12],
+        "MIN": [0, 1, 2, 3],
+        "MAX": [1, 2, 3, 4],
+    }
+    received = x.clone()
+    dist.broadcast(received, 1)
+    assert received.tolist() == [1, 2, 3, 4]
+    gathered = [torch.empty_like(x) for _ in range(size)]
+    dist.all_gather(gathered, x)
+    flat = torch.empty(8, device="xla")
+    dist.all_gather_into_tensor(flat, x)
+    assert torch.cat(gathered).tolist() == flat.tolist() == [0, 1, 2, 3, 1, 2, 3, 4]
+    part = torch.empty(2, device="xla")
+    dist.reduce_scatter_tensor(part, x)
+    other = torch.empty(2, device="xla")
+    dist.reduce_scatter(other, list(x.chunk(2)))
+    assert part.tolist() == other.tolist() == [[1, 3], [5, 7]][rank]
+    exchanged = torch.empty_like(x)
+    dist.all_to_all_single(exchanged, x)
+    assert exchanged.tolist() == [[0, 1, 1, 2], [2, 3, 3, 4]][rank]
+    parts = [torch.empty(2, device="xla") for _ in range(size)]
+    dist.all_to_all(parts, list(x.chunk(2)))
+    assert torch.cat(parts).tolist() == exchanged.tolist()
+    dist.scatter(part, list(x.chunk(2)) if rank == 1 else None, src=1)
+    assert part.tolist() == [[1, 2], [3, 4]][rank]
+    dist.reduce(x, 0)
+    assert x.tolist() == [[1, 3, 5, 7], [1, 2, 3, 4]][rank]
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": 0}, {"rank": 1}]
+    (dist.send if rank == 0 else dist.recv)(part, 1 - rank)
+    assert part.tolist() == [1, 2]
+    alone = dist.new_group([rank], use_local_synchronization=True)
+    dist.all_reduce(part, group=alone)
+    functional = funcol.all_reduce(part, "sum", dist.group.WORLD)
+    assert functional.tolist() == [2, 4]
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def distributed_data_parallel(rank: int, path: str) -> None:
+    """DDP over the backend xla."""
+    import torch.distributed as dist
+
+    import torch_xla.distributed.xla_backend  # noqa: F401 (registers the backend)
+
+    dist.init_process_group("xla", init_method="xla://")
+    model = nn.parallel.DistributedDataParallel(make_model().to("xla"), gradient_as_bucket_view=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(4):
+        x, y = (t.chunk(2)[rank].to("xla") for t in batch_of(step))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    torch.save([p.detach().cpu() for p in model.parameters()], f"{path}.{rank}")
+    dist.destroy_process_group()
+
+
+# ---- What goes wrong ----
+def fails(rank: int) -> None:
+    """Replica 1 raises, while the others wait for it."""
+    if rank == 1:
+        raise KeyError("the replica's own error")
+    xm.all_reduce("sum", torch.ones(2, device="xla")).cpu()
+
+
+def stops_coming(rank: int, path: str) -> None:
+    """Steps with a collective for ever, until another replica is lost; says what it was told."""
+    x = torch.ones(2, device="xla")
+    try:
+        for step in range(10_000):
+            x = xm.all_reduce("max", x + 1)
+            x.cpu()
+            if step == 3:
+                with open(f"{path}.{rank}.running", "w"):
+                    pass
+            time.sleep(0.01)
+    except RuntimeError as error:
+        with open(f"{path}.{rank}", "w") as file:
+            file.write(str(error))
+
+
+def unwanted_result(rank: int) -> None:
+    """A collective whose result only one replica keeps runs in all."""
+    for _ in range(3):
+        total = xm.all_reduce("sum", torch.full((2,), rank + 1.0, device="xla"))
+        if rank:
+            del total
+        torch_xla.sync()
+        if not rank:
+            assert total.tolist() == [sum(range(1, xr.world_size() + 1))] * 2

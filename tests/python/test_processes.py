@@ -1,0 +1,182 @@
+"""Runs of several processes: xmp.spawn, collectives, training, and what is told when a process is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import replicas
+import torch
+from torch.multiprocessing import ProcessRaisedException
+
+import torch_xla
+import torch_xla.distributed.xla_multiprocessing as xmp
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_collectives(size):
+    xmp.spawn(replicas.collectives, (size,), size)
+
+
+def test_gradients_of_collectives():
+    xmp.spawn(replicas.gradients, nprocs=2)
+
+
+def test_batch_norm_over_replicas():
+    xmp.spawn(replicas.batch_norm, nprocs=2)
+
+
+def test_a_result_that_one_replica_keeps():
+    xmp.spawn(replicas.unwanted_result, nprocs=2)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_half_batches_train_as_a_whole_one(size, tmp_path):
+    xmp.spawn(replicas.half_batches, (str(tmp_path / "p"),), size)
+    model = replicas.make_model()
+    whole = [p.detach() for p in model.parameters()]
+    for steps in (3, 5):
+        whole = replicas.train(model, replicas.batch_of, steps)
+    trained = [torch.load(tmp_path / f"p.{rank}") for rank in range(size)]
+    for other in trained[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(trained[0], other))
+    for actual, expected in zip(trained[0], whole):
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_loader_in_each_process(tmp_path):
+    xmp.spawn(replicas.loader, (str(tmp_path / "p"),), 2)
+    first, second = (torch.load(tmp_path / f"p.{rank}") for rank in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second))
+
+
+def test_the_error_of_a_process():
+    with pytest.raises(ProcessRaisedException, match="the replica's own error") as raised:
+        xmp.spawn(replicas.fails, nprocs=2)
+    assert "in fails" in str(raised.value)
+
+
+def test_a_fork_after_the_device_was_used(device):
+    torch.ones(2, device=device).cpu()
+    with pytest.raises(RuntimeError, match=r"call spawn\(start_method='spawn'\)"):
+        xmp.spawn(replicas.fails, nprocs=2, start_method="fork")
+
+
+@pytest.mark.parametrize("nprocs", [0, -1])
+def test_a_number_of_processes_that_does_not_fit(nprocs):
+    with pytest.raises(ValueError, match=f"nprocs={nprocs} when it should be at least 1"):
+        xmp.spawn(replicas.fails, nprocs=nprocs)
+
+
+def test_processes_by_fork_and_by_number_of_devices(run_python):
+    out = run_python(
+        """
+        import torch, torch_xla
+        import torch_xla.core.xla_model as xm
+        import torch_xla.runtime as xr
+        import torch_xla.distributed.xla_multiprocessing as xmp
+        def f(index):
+            total = xm.all_reduce("sum", torch.full((2,), index + 1.0, device=xm.xla_device()))
+            xm.master_print(total.tolist(), xr.world_size(), torch_xla.device_count(), flush=True)
+            xm.rendezvous("printed")
+        xmp.spawn(f, start_method="fork")
+        context = xmp.spawn(f, nprocs=2, join=False, start_method="fork")
+        while not context.join():
+            pass
+        """,
+        CPU_NUM_DEVICES="2",
+    )
+    assert out == "[3.0, 3.0] 2 1\n" * 2
+
+
+def test_torchrun(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch, torch_xla, torch_xla.core.xla_model as xm, torch_xla.runtime as xr\n"
+        "import torch_xla.distributed.xla_multiprocessing as xmp\n"
+        "def f(index):\n"
+        "    total = xm.all_reduce('sum', torch.ones(1, device='xla') * (index + 1)).item()\n"
+        "    print('replica', index, xr.local_ordinal(), xr.world_size(), total, flush=True)\n"
+        "xmp.spawn(f)\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d"]
+    command += ["--rdzv-endpoint=localhost:0", str(program)]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n"))[1:] == ["replica 0 0 2 3.0", "replica 1 1 2 3.0"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_process_is_named(how, tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_COLLECTIVE_TIMEOUT", "5")
+    path = tmp_path / "said"
+    context = xmp.spawn(replicas.stops_coming, (str(path),), 4, join=False)
+    end = time.monotonic() + 120
+    while len(list(tmp_path.glob("*.running"))) < 4 and time.monotonic() < end:
+        time.sleep(0.05)
+    lost = context.processes[2]
+    os.kill(lost.pid, how)
+    others = [process for process in context.processes if process is not lost]
+    for process in others:
+        process.join(60)
+    told = [Path(f"{path}.{rank}").read_text() for rank in (0, 1, 3)]
+    os.kill(lost.pid, signal.SIGKILL)
+    assert all("replica 2 has ended or does not answer" in text for text in told), told
+    assert all(process.exitcode == 0 for process in others)
+    lost.join()
+
+
+def test_ctrl_c_ends_all(tmp_path):
+    program = (
+        f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
+        "import replicas, torch_xla.distributed.xla_multiprocessing as xmp\n"
+        "if __name__ == '__main__':\n"
+        f"    xmp.spawn(replicas.stops_coming, ({str(tmp_path / 'said')!r},), 2)\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    process = subprocess.Popen([sys.executable, str(tmp_path / "program.py")], stderr=subprocess.PIPE, text=True)
+    threading.Timer(200, process.kill).start()
+    while len(list(tmp_path.glob("*.running"))) < 2 and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode != 0 and "KeyboardInterrupt" in errors
+
+
+# ---- What processes share ----
+def test_model_wrapper(device):
+    model = torch.nn.Linear(2, 2)
+    assert xmp.MpModelWrapper(model).to(device).weight.device == device
+    assert xmp.MpSerialExecutor().run(lambda: 5) == 5
+
+
+def test_spawn_of_one_process():
+    seen: list = []
+    xmp.spawn(lambda index, value: seen.append((index, value)), args=(3,))
+    xmp.spawn(seen.append, nprocs=1, start_method="fork")
+    torch_xla.launch(lambda index, value: seen.append((index, value)), args=(4,))
+    assert seen == [(0, 3), 0, (0, 4)]
+    with pytest.raises(KeyError):
+        xmp.spawn(lambda index: {}[index])
+
+
+# ---- torch.distributed ----
+def test_torch_distributed():
+    xmp.spawn(replicas.torch_distributed, nprocs=2)
+
+
+def test_distributed_data_parallel(tmp_path):
+    xmp.spawn(replicas.distributed_data_parallel, (str(tmp_path / "p"),), 2)
+    model = replicas.make_model()
+    replicas.train(model, replicas.batch_of, 4)
+    first, second = (torch.load(tmp_path / f"p.{rank}") for rank in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second))
+    for actual, expected in zip(first, model.parameters()):
+        torch.testing.assert_close(actual, expected.detach(), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,197 @@
+"""The replicas of a run: which one this thread is, and how it meets the others.
+
+A run is one replica unless its processes were started by `xmp.spawn` or torchrun, which both say in the environment
+what each process is, or its threads by `DataParallel`, where each device is a replica.
+"""
+
+import collections
+import contextlib
+import datetime
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from . import _XLAC
+
+_BEAT_SECONDS = 1.0  # src/distributed/collectives.cpp looks whether others still count
+_PREFIX = "torch_xla"
+
+
+def timeout() -> datetime.timedelta:
+    """How long a replica waits for the others: XLA_COLLECTIVE_TIMEOUT."""
+    return datetime.timedelta(seconds=_XLAC._env_integer("XLA_COLLECTIVE_TIMEOUT"))
+
+
+def make_group(name: str, store, rank: int, size: int, run_store=None) -> str:
+    """Makes a group that the operations torch.ops.xla know by its name, which is returned. Meets its other members.
+
+    Args:
+        store: for the meeting; of this group alone.
+        run_store: where the run's replicas count their heartbeats; by default nobody does.
+    """
+    import torch.distributed as dist
+
+    group = dist.ProcessGroup(store if run_store is None else run_store, rank, size)
+    gloo = dist.ProcessGroupGloo(store, rank, size, timeout())
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
+    torch.ops.xla._add_group(name, group.boxed())
+    return name
+
+
+class Replica:
+    """One replica of a run. Any thread.
+
+    Args:
+        rank, size: its number, and how many there are.
+        local_rank, local_size: the same on this machine.
+        connect: gives a new connection to the run's store; None where there is nobody to meet.
+        scope: begins the names of its groups.
+    """
+
+    def __init__(
+        self, rank: int, size: int, local_rank: int, local_size: int, connect: Callable | None = None, scope: str = ""
+    ):
+        self.rank, self.size, self.local_rank, self.local_size = rank, size, local_rank, local_size
+        self._connect = connect
+        self._scope = scope
+        self._store = None
+        self._groups: dict[tuple[int, ...], str] = {}
+        self._visits: collections.Counter = collections.Counter()
+        self._lock = threading.RLock()
+
+    @property
+    def store(self):
+        """The run's store, in which keys may be set and awaited."""
+        with self._lock:
+            if self._store is None:
+                self._store = self._connect()
+            return self._store
+
+    def group(self, ranks: Sequence[int] = ()) -> str:
+        """The name of the group of these replicas, by default of all. Its first call meets them."""
+        ranks = tuple(ranks) or tuple(range(self.size))
+        with self._lock:
+            if ranks not in self._groups:
+                self._groups[ranks] = self._make_group(ranks)
+            return self._groups[ranks]
+
+    def _make_group(self, ranks: tuple[int, ...]) -> str:
+        import torch.distributed as dist
+
+        name = f"{self._scope}{','.join(map(str, ranks))}"
+        run_store = self._connect()
+        if not self._groups and not self._scope:
+            self._start_to_beat()
+        return make_group(
+            name, dist.PrefixStore(f"group/{ranks}", run_store), ranks.index(self.rank), len(ranks), run_store
+        )
+
+    def _start_to_beat(self) -> None:
+        store = self._connect()
+        store.set("replicas", str(self.size))
+        store.add(f"heartbeat/{self.rank}", 1)
+        threading.Thread(target=_beat, args=(store, self.rank), name="xla-heartbeat", daemon=True).start()
+
+    def leave(self) -> None:
+        """Takes leave of its groups: collectives in which others wait for it fail."""
+        with self._lock:
+            for name in self._groups.values():
+                torch.ops.xla._remove_group(name)
+            self._groups.clear()
+
+    def meet(self, tag: str, payload: bytes, ranks: Sequence[int] = ()) -> list[bytes]:
+        """Waits until all of `ranks` have come to this meeting, by default all replicas; returns their payloads.
+
+        Raises RuntimeError that names those who did not come in time.
+        """
+        ranks = tuple(ranks) or tuple(range(self.size))
+        with self._lock:
+            visit = self._visits[tag]
+            self._visits[tag] += 1
+        place = f"meeting/{ranks}/{tag}/{visit}"
+        keys = [f"{place}/{rank}" for rank in ranks]
+        self.store.set(f"{place}/{self.rank}", b"." + payload)  # a store takes no empty values
+        self._wait_for(keys, ranks, tag)
+        payloads = [bytes(self.store.get(key))[1:] for key in keys]
+        if self.store.add(f"{place}/left", 1) == len(ranks):
+            for key in [*keys, f"{place}/left"]:
+                self.store.delete_key(key)
+        return payloads
+
+    def _wait_for(self, keys: list[str], ranks: Sequence[int], tag: str) -> None:
+        """Polls, so that Ctrl-C is heard."""
+        end, pause = time.monotonic() + timeout().total_seconds(), 0.0005
+        while not self.store.check(keys):
+            if time.monotonic() > end:
+                missing = [rank for rank, key in zip(ranks, keys) if not self.store.check([key])]
+                raise RuntimeError(
+                    f"replicas {missing} did not come to the meeting {tag!r} within XLA_COLLECTIVE_TIMEOUT, "
+                    f"which is {timeout().total_seconds():.0f} s"
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+
+
+def _beat(store, rank: int) -> None:
+    """The thread: counts up until the process or the store ends."""
+    with contextlib.suppress(Exception):  # the store ends with the process that keeps it
+        while True:
+            time.sleep(_BEAT_SECONDS)
+            store.add(f"heartbeat/{rank}", 1)
+
+
+# ---- Who this thread is ----
+_thread = threading.local()
+_ALONE = Replica(0, 1, 0, 1)
+_process: Replica | None = None
+_of_devices: dict[int, Replica] = {}  # while threads are replicas
+
+
+def _connect_by_environment():
+    import torch.distributed as dist
+
+    store, _, _ = next(dist.rendezvous("env://", timeout=timeout()))
+    return dist.PrefixStore(_PREFIX, store)
+
+
+def current() -> Replica:
+    """The replica that this thread is, or its process."""
+    replica = getattr(_thread, "replica", None)
+    return replica if replica is not None else process()
+
+
+def of(tensor: torch.Tensor) -> Replica:
+    """The replica whose tensor this is."""
+    return _of_devices.get(tensor.device.index) or current()
+
+
+def is_launched() -> bool:
+    """Whether torchrun, or spawn() in its way, has started this process."""
+    said = [_XLAC._env_is_set("RANK"), _XLAC._env_is_set("WORLD_SIZE"), _XLAC._env_is_set("MASTER_PORT")]
+    return all(said) and _XLAC._env_is_set("LOCAL_RANK") and _XLAC._env_is_set("LOCAL_WORLD_SIZE")
+
+
+def process() -> Replica:
+    """The replica that this process is."""
+    global _process
+    if _process is None and is_launched() and _XLAC._env_integer("WORLD_SIZE") > 1:
+        _process = Replica(
+            _XLAC._env_integer("RANK"),
+            _XLAC._env_integer("WORLD_SIZE"),
+            _XLAC._env_integer("LOCAL_RANK"),
+            _XLAC._env_integer("LOCAL_WORLD_SIZE"),
+            _connect_by_environment,
+        )
+    return _process or _ALONE
+
+
+@contextlib.contextmanager
+def replica_of_device(replica: Replica, device: int) -> Iterator[None]:
+    """While it lasts this thread, and all work on tensors of the device, is the replica."""
+    _thread.replica, _of_devices[device] = replica, replica
+    try:
+        yield
+    finally:
+        del _thread.replica, _of_devices[device]
