@@ -68,6 +68,54 @@ def step():
         sync()
 
 
+class _Limits:
+    """What a function or block that torch_xla.compile() runs may do.
+
+    Args:
+        name: for errors.
+        full_graph: it is one program.
+        most: how many different programs its calls may have; None is any.
+    """
+
+    def __init__(self, name: str, full_graph: bool, most: int | None):
+        self._name, self._full_graph, self._most = name, full_graph, most
+        self._compiled = 0
+
+    def check_runs(self, runs: int) -> None:
+        """Before the program of the block runs."""
+        if self._full_graph and runs:
+            raise RuntimeError(
+                f"torch_xla.compile(full_graph=True): {self._name} ran {runs} programs before its end, as something in "
+                "it needs a value: .item(), print, a branch on a tensor. XLA_DEBUG=1 prints the lines"
+            )
+
+    def count(self, compiles: int) -> None:
+        """After it has been compiled."""
+        self._compiled += compiles
+        if self._most is not None and self._compiled > self._most:
+            raise RuntimeError(
+                f"torch_xla.compile(max_different_graphs={self._most}): {self._name} has had {self._compiled} "
+                "different programs. XLA_DEBUG=1 prints in what each differs from those before"
+            )
+
+
+@contextlib.contextmanager
+def _programs_of_its_own(limits: _Limits):
+    sync()
+    runs = _counter("ExecuteComputation")
+    try:
+        yield
+        limits.check_runs(_counter("ExecuteComputation") - runs)
+    finally:
+        compiles = _counter("UncachedCompile")
+        sync()
+    limits.count(_counter("UncachedCompile") - compiles)
+
+
+def _counter(name: str) -> int:
+    return _XLAC._xla_counter_value(name) or 0
+
+
 def compile(
     f: Callable | None = None,
     full_graph: bool = False,
@@ -79,10 +127,15 @@ def compile(
 
     Args:
         f: the function to wrap; without it a context manager (which is also a decorator) is returned.
-        full_graph, name, max_different_graphs, custom_compile_options: accepted for the original's sake.
+        full_graph: it has to be one program: RuntimeError if it ran another before its end.
+        name: for errors; by default the function's.
+        max_different_graphs: how many different programs all calls together may have; RuntimeError beyond.
+        custom_compile_options: accepted for the original's sake.
     """
-    del full_graph, name, max_different_graphs, custom_compile_options
-    return step() if f is None else step()(f)
+    del custom_compile_options
+    limits = _Limits(name or getattr(f, "__name__", "the block"), full_graph, max_different_graphs)
+    region = _programs_of_its_own(limits)
+    return region if f is None else region(f)
 
 
 def manual_seed(seed: int, device=None) -> None:
@@ -94,12 +147,12 @@ def manual_seed(seed: int, device=None) -> None:
 
 
 def launch(fn: Callable, args: tuple = (), start_method: str = "spawn", debug_single_process: bool = False) -> None:
-    """Calls `fn(index, *args)` in each process of the run; here that is this process, with index 0.
+    """Calls `fn(index, *args)` in each process of the run, as xmp.spawn() does.
 
     Args:
-        start_method, debug_single_process: accepted for the original's sake.
+        start_method: as for xmp.spawn().
+        debug_single_process: only this process, with index 0.
     """
     from .distributed import xla_multiprocessing
 
-    del debug_single_process
-    xla_multiprocessing.spawn(fn, args, start_method=start_method)
+    xla_multiprocessing.spawn(fn, args, 1 if debug_single_process else None, start_method=start_method)

@@ -1,11 +1,14 @@
 """The sync that nobody has to write: after `optimizer.step()` on xla parameters, what is pending runs."""
 
+import weakref
+
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _XLAC
 
 _enabled: bool | None = None  # None: not asked for yet
+_parts: weakref.WeakSet = weakref.WeakSet()  # optimizers whose step is part of another's
 
 
 def set_auto_sync(enabled: bool) -> None:
@@ -25,6 +28,11 @@ def auto_sync() -> bool:
     return _enabled
 
 
+def exempt(optimizer: torch.optim.Optimizer) -> None:
+    """No sync after this optimizer's step: it is part of another optimizer's, after which there is one."""
+    _parts.add(optimizer)
+
+
 def _find_devices(optimizer: torch.optim.Optimizer, end: int | None) -> set[int]:
     """Numbers of the devices of each group's parameters, of the first `end`."""
     params = (p for group in optimizer.param_groups for p in group["params"][:end])
@@ -33,7 +41,7 @@ def _find_devices(optimizer: torch.optim.Optimizer, end: int | None) -> set[int]
 
 def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
     # The first of each group tells: a group is rarely split, but over several devices, and a missed sync only delays.
-    devices = _find_devices(optimizer, 1)
+    devices = set() if optimizer in _parts else _find_devices(optimizer, 1)
     if not devices or not auto_sync():
         return
     if _XLAC._xla_num_devices() > 1:

@@ -40,3 +40,9 @@ def test_library(library, device, tmp_path):
 @pytest.mark.slow
 def test_accelerate_told_to_leave_the_device_alone(tmp_path):
     run_program("accelerate", "accelerate_cpu.py", tmp_path, USE_TORCH_XLA="0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["accelerate", "lightning", "transformers"])
+def test_two_processes(library, tmp_path):
+    run_program(library, f"{library}_two_processes.py", tmp_path, XLA_COLLECTIVE_TIMEOUT="100")

@@ -293,6 +293,48 @@ def distributed_data_parallel(rank: int, path: str) -> None:
     dist.destroy_process_group()
 
 
+def zero_redundancy(rank: int, path: str) -> None:
+    """Optimizers whose state is spread: this package's, and PyTorch's over the backend xla."""
+    import torch.distributed as dist
+    from torch.distributed.optim import ZeroRedundancyOptimizer as OfTorch
+
+    import torch_xla.distributed.xla_backend  # noqa: F401 (registers the backend)
+    from torch_xla.distributed.zero_redundancy_optimizer import ZeroRedundancyOptimizer
+
+    dist.init_process_group("xla", init_method="xla://")
+    trained = {}
+    for name in ("ours", "clipped", "torch"):
+        model = make_model().to("xla")
+        parameters = list(model.parameters())
+        if name == "torch":
+            optimizer = OfTorch(parameters, torch.optim.Adam, lr=0.01)
+        else:
+            optimizer = ZeroRedundancyOptimizer(
+                parameters, torch.optim.Adam, grad_clipping=name == "clipped", max_norm=0.1, lr=0.01
+            )
+        for step in range(4):
+            x, y = (t.chunk(2)[rank].to("xla") for t in batch_of(step))
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x), y).backward()
+            if name == "torch":
+                xm.reduce_gradients(optimizer)
+            optimizer.step()
+        trained[name] = [p.detach().cpu() for p in parameters]
+        if name == "ours":  # a step is one program
+            runs = met.counter_value("ExecuteComputation")
+            optimizer.step()
+            assert met.counter_value("ExecuteComputation") == runs + 1
+        if name == "clipped":
+            assert optimizer.grad_norm.item() > 0.1
+            part = optimizer.base_optimizer.state[optimizer.base_optimizer.param_groups[0]["params"][0]]["exp_avg"]
+            assert part.numel() == 6 * 16 / 2
+            saved = optimizer.state_dict()
+            optimizer.load_state_dict(saved)
+            assert optimizer.state_dict()["base"]["state"].keys() == saved["base"]["state"].keys()
+    torch.save(trained, f"{path}.{rank}")
+    dist.destroy_process_group()
+
+
 # ---- What goes wrong ----
 def fails(rank: int) -> None:
     """Replica 1 raises, while the others wait for it."""

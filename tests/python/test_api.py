@@ -291,3 +291,42 @@ def test_memory(device):
     assert info["bytes_used"] >= x.nbytes and info["peak_bytes_used"] >= info["bytes_used"]
     assert torch.accelerator.memory_allocated() >= x.nbytes
     assert torch.xla.mem_get_info()[1] == info["bytes_limit"] > 0
+
+
+# ---- Limits of torch_xla.compile ----
+def test_a_function_that_is_one_program(device):
+    @torch_xla.compile(full_graph=True)
+    def double(x):
+        return x * 2
+
+    assert double(torch.ones(2, device=device)).tolist() == [2, 2]
+
+    def reads(x):
+        return x * (2 if x.sum().item() > 0 else 3)
+
+    with pytest.raises(RuntimeError, match=r"full_graph=True\): reads ran 1 programs before its end"):
+        torch_xla.compile(reads, full_graph=True)(torch.ones(2, device=device))
+    assert torch_xla.compile(reads)(torch.ones(2, device=device)).tolist() == [2, 2]
+
+
+def test_a_function_of_few_programs(device):
+    limited = torch_xla.compile(lambda x: x * 2.5 - 1, max_different_graphs=2, name="limited")
+    for size in (101, 102, 101, 102):
+        limited(torch.ones(size, device=device))
+    with pytest.raises(RuntimeError, match=r"max_different_graphs=2\): limited has had 3 different programs"):
+        limited(torch.ones(103, device=device))
+
+
+def test_a_block_that_is_one_program(device):
+    x = torch.ones(2, device=device)
+    with pytest.raises(RuntimeError, match="the block ran 1 programs"), torch_xla.compile(full_graph=True):
+        (x + 1).tolist()
+    with torch_xla.compile(full_graph=True):
+        y = x + 1
+    assert y.tolist() == [2, 2]
+
+
+def test_launch_of_one_process_for_debugging():
+    seen = []
+    torch_xla.launch(seen.append, debug_single_process=True)
+    assert seen == [0]

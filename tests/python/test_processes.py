@@ -180,3 +180,28 @@ def test_distributed_data_parallel(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(first, second))
     for actual, expected in zip(first, model.parameters()):
         torch.testing.assert_close(actual, expected.detach(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name, max_norm", [("ours", None), ("clipped", 0.1), ("torch", None)])
+def test_optimizers_with_spread_state(name, max_norm, zero_redundancy):
+    model = replicas.make_model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(4):
+        x, y = replicas.batch_of(step)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        if max_norm:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        optimizer.step()
+    first, second = (trained[name] for trained in zero_redundancy)
+    assert all(torch.equal(a, b) for a, b in zip(first, second))
+    for actual, expected in zip(first, model.parameters()):
+        torch.testing.assert_close(actual, expected.detach(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def zero_redundancy(tmp_path_factory):
+    """What each replica trained."""
+    path = tmp_path_factory.mktemp("zero") / "p"
+    xmp.spawn(replicas.zero_redundancy, (str(path),), 2)
+    return [torch.load(f"{path}.{rank}") for rank in range(2)]

@@ -31,12 +31,12 @@ def make_dataset() -> list[dict]:
     return [{"input_ids": row, "labels": row} for row in rows]
 
 
-def train(folder: str, **kwargs):
+def train(folder: str, batch_size: int = 16, **kwargs):
     """The Trainer after 8 steps, and the loss of each."""
     arguments = TrainingArguments(
         output_dir=folder,
         max_steps=8,
-        per_device_train_batch_size=16,
+        per_device_train_batch_size=batch_size,
         learning_rate=1e-2,
         logging_steps=1,
         save_steps=4,
