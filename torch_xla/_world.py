@@ -57,6 +57,7 @@ class Replica:
         self._connect = connect
         self._scope = scope
         self._store = None
+        self._is_beating = False
         self._groups: dict[tuple[int, ...], str] = {}
         self._visits: collections.Counter = collections.Counter()
         self._lock = threading.RLock()
@@ -81,18 +82,21 @@ class Replica:
         import torch.distributed as dist
 
         name = f"{self._scope}{','.join(map(str, ranks))}"
-        run_store = self._connect()
-        if not self._groups and not self._scope:
-            self._start_to_beat()
+        run_store = self._connect() if self._scope else self.watched_store()
         return make_group(
             name, dist.PrefixStore(f"group/{ranks}", run_store), ranks.index(self.rank), len(ranks), run_store
         )
 
-    def _start_to_beat(self) -> None:
-        store = self._connect()
-        store.set("replicas", str(self.size))
-        store.add(f"heartbeat/{self.rank}", 1)
-        threading.Thread(target=_beat, args=(store, self.rank), name="xla-heartbeat", daemon=True).start()
+    def watched_store(self):
+        """A connection to the store of a run of processes, where this one counts its heartbeats from now on."""
+        with self._lock:
+            if not self._is_beating:
+                self._is_beating = True
+                store = self._connect()
+                store.set("replicas", str(self.size))
+                store.add(f"heartbeat/{self.rank}", 1)
+                threading.Thread(target=_beat, args=(store, self.rank), name="xla-heartbeat", daemon=True).start()
+        return self._connect()
 
     def leave(self) -> None:
         """Takes leave of its groups: collectives in which others wait for it fail."""

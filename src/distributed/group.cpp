@@ -1,6 +1,7 @@
 // The groups, and who is lost where a collective fails.
 #include "distributed/group.h"
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <thread>
@@ -28,19 +29,36 @@ std::vector<int64_t> read_heartbeats(c10d::Store& store, int64_t replicas) {
   return beats;
 }
 
-// Numbers of the replicas that have ended or stand still, "1, 3". Who finds them first tells the others, which lose that one next.
+// Numbers of the replicas that do not count while others count on, "1, 3". Their beats are the clock: on a machine that stands still for a
+// while nobody is lost.
+std::string find_silent(c10d::Store& store, int64_t replicas) {
+  constexpr int64_t kBeats = 3;
+  constexpr std::chrono::milliseconds kPause(200);
+  constexpr int kMaxPauses = 75;
+  if (replicas == 0) {
+    return ""; // threads of one process: nobody counts
+  }
+  std::vector<int64_t> before = read_heartbeats(store, replicas);
+  std::vector<int64_t> after = before;
+  auto counted_on = [&] {
+    return !std::equal(before.begin(), before.end(), after.begin(), [](int64_t b, int64_t a) { return a - b < kBeats; });
+  };
+  for (int i = 0; i < kMaxPauses && !counted_on(); ++i) {
+    std::this_thread::sleep_for(kPause);
+    after = read_heartbeats(store, replicas);
+  }
+  std::string silent;
+  for (size_t rank = 0; rank < after.size() && counted_on(); ++rank) {
+    silent += before[rank] == after[rank] ? (silent.empty() ? "" : ", ") + std::to_string(rank) : "";
+  }
+  return silent;
+}
+
+// Those that have ended or stand still. Who finds them first tells the others, which lose that one next.
 std::string find_lost(c10d::Store& store) {
-  constexpr std::chrono::milliseconds kThreeBeats(3000);
   const std::string key = "lost";
   if (!store.check({key})) {
-    int64_t replicas = store.add("replicas", 0);
-    std::vector<int64_t> before = read_heartbeats(store, replicas);
-    std::this_thread::sleep_for(kThreeBeats);
-    std::vector<int64_t> after = read_heartbeats(store, replicas);
-    std::string lost;
-    for (size_t rank = 0; rank < after.size(); ++rank) {
-      lost += before[rank] == after[rank] ? (lost.empty() ? "" : ", ") + std::to_string(rank) : "";
-    }
+    std::string lost = find_silent(store, store.add("replicas", 0));
     if (lost.empty()) {
       return lost;
     }

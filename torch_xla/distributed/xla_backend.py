@@ -62,7 +62,9 @@ class ProcessGroupXla(dist.ProcessGroup):
         super().__init__(rank, size)
         self._name = self._public_name = self._description = ""
         if size > 1:
-            self._name = _world.make_group(f"group {next(_numbers)}", store, rank, size)
+            process = _world.process()
+            run_store = process.watched_store() if process.size > 1 else None
+            self._name = _world.make_group(f"group {next(_numbers)}", store, rank, size, run_store)
 
     def getBackendName(self) -> str:
         """The name."""
