@@ -1,5 +1,6 @@
 """What the replicas of a run do in the tests of processes and threads: each function takes the replica's number."""
 
+import os
 import time
 
 import numpy as np
@@ -13,6 +14,8 @@ import torch_xla.debug.metrics as met
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.runtime as xr
 
+# On a plugin a collective runs at once, so that a step is several programs.
+IS_ONE_PROGRAM = os.environ.get("PJRT_DEVICE", "CPU") == "CPU"
 DTYPES = [
     torch.float32,
     torch.float64,
@@ -171,8 +174,9 @@ def half_batches(rank: int, path: str) -> None:
     train(model, batches, 3)
     before = met.counter_value("ExecuteComputation"), met.counter_value("UncachedCompile")
     parameters = train(model, batches, 5)
-    assert met.counter_value("ExecuteComputation") - before[0] <= 5 + len(parameters)
-    assert met.counter_value("UncachedCompile") - before[1] <= 2
+    if IS_ONE_PROGRAM:
+        assert met.counter_value("ExecuteComputation") - before[0] <= 5 + len(parameters)
+        assert met.counter_value("UncachedCompile") - before[1] <= 2
     assert not [name for name in met.counter_names() if name.startswith("aten::")]
     torch.save(parameters, f"{path}.{rank}")
 
@@ -323,7 +327,7 @@ def zero_redundancy(rank: int, path: str) -> None:
         if name == "ours":  # a step is one program
             runs = met.counter_value("ExecuteComputation")
             optimizer.step()
-            assert met.counter_value("ExecuteComputation") == runs + 1
+            assert not IS_ONE_PROGRAM or met.counter_value("ExecuteComputation") == runs + 1
         if name == "clipped":
             assert optimizer.grad_norm.item() > 0.1
             part = optimizer.base_optimizer.state[optimizer.base_optimizer.param_groups[0]["params"][0]]["exp_avg"]

@@ -2,13 +2,12 @@
 
 import pytest
 import torch
+from test_several_devices import TWO
 from torch import nn
 
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.data_parallel as dp
 import torch_xla.distributed.parallel_loader as pl
-
-TWO = {"CPU_NUM_DEVICES": "2"}
 
 PROGRAM = """
     import torch, torch.nn as nn, torch.optim as optim, torch_xla

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_several_devices import TWO
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -117,7 +118,7 @@ FORMS = {
 def test_two_replicas_learn_the_digits(form, tmp_path):
     (tmp_path / "program.py").write_text(FORMS[form])
     command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "parameters")]
-    environment = {**os.environ, "CPU_NUM_DEVICES": "2"}
+    environment = {**os.environ, **TWO}
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split("accuracy ")[1]) >= 95
