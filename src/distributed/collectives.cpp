@@ -112,11 +112,7 @@ at::Tensor reduce_scatter(const at::Tensor& input, const std::string& reduction,
 
 // Rows of dim 0, as many as the lists say to and from each replica.
 at::Tensor all_to_all(const at::Tensor& input, at::IntArrayRef received, at::IntArrayRef sent, const std::string& group) {
-  int64_t rows = 0;
-  for (int64_t count : received) {
-    rows += count;
-  }
-  at::Tensor result = at::empty(with_dim0(input, rows), input.options());
+  at::Tensor result = at::empty(with_dim0(input, c10::sum_integers(received)), input.options());
   at::Tensor from = bytes_of(input.contiguous()), to = bytes_of(result);
   int64_t row_bytes = c10::multiply_integers(input.sizes().slice(1)) * static_cast<int64_t>(input.element_size());
   auto in_bytes = [&](at::IntArrayRef counts) {
@@ -153,14 +149,14 @@ at::Tensor collective_permute(const at::Tensor& input, at::IntArrayRef pairs, co
 }
 
 at::Tensor broadcast(const at::Tensor& input, int64_t root, const std::string& group) {
-  at::Tensor result = pack(input, input.is_complex() ? c10::toRealValueType(input.scalar_type()) : input.scalar_type());
+  at::Tensor result = input.clone(at::MemoryFormat::Contiguous);
   std::vector<at::Tensor> data{bytes_of(result)};
   run_on_group(group, [&](c10d::Backend& backend) {
     c10d::BroadcastOptions options;
     options.rootRank = root;
     return std::vector{backend.broadcast(data, options)};
   });
-  return unpack(result, input);
+  return result;
 }
 
 at::Tensor send(const at::Tensor& input, int64_t target, int64_t tag, const std::string& group) {
@@ -201,11 +197,7 @@ at::Tensor reduce_scatter_meta(const at::Tensor& input, const std::string&, int6
 }
 
 at::Tensor all_to_all_meta(const at::Tensor& input, at::IntArrayRef received, at::IntArrayRef, const std::string&) {
-  int64_t rows = 0;
-  for (int64_t count : received) {
-    rows += count;
-  }
-  return at::empty(with_dim0(input, rows), input.options());
+  return at::empty(with_dim0(input, c10::sum_integers(received)), input.options());
 }
 
 at::Tensor collective_permute_meta(const at::Tensor& input, at::IntArrayRef, const std::string&) {

@@ -61,6 +61,11 @@ def _scaled(tensor: torch.Tensor, scale: float) -> torch.Tensor:
     return tensor if scale == 1.0 else tensor * scale
 
 
+def _of_one(tensor: torch.Tensor, scale: float) -> torch.Tensor:
+    """What a replica alone gets: a tensor of its own."""
+    return tensor.clone() if scale == 1.0 else tensor * scale
+
+
 def _give(results: list[torch.Tensor], output: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
     """The results, or `output` with them written into it."""
     if output is None:
@@ -130,7 +135,7 @@ def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None
     members = members_of(inputs, groups)
     if isinstance(inputs, torch.Tensor):
         if len(members) == 1:
-            return inputs.clone() if scale == 1.0 else inputs * scale
+            return _of_one(inputs, scale)
         return _AllReduce.apply(inputs, reduction, scale, members.name)
     _reduce_list(reduction, list(inputs), scale, members, _BUCKET_MB)
     return None
@@ -193,7 +198,7 @@ def reduce_scatter(
         if tensor.size(scatter_dim) % shard_count:
             raise ValueError(f"{shard_count} replicas cannot share dim {scatter_dim} of sizes {list(tensor.shape)}")
         if len(members) == 1:
-            return tensor.clone() if scale == 1.0 else tensor * scale
+            return _of_one(tensor, scale)
         rows = tensor.movedim(scatter_dim, 0)
         part = torch.ops.xla.reduce_scatter(rows, reduction, shard_count, members.name)
         return _scaled(part.movedim(0, scatter_dim).contiguous(), scale)
