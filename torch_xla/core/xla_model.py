@@ -148,10 +148,9 @@ def reduce_gradients(optimizer: torch.optim.Optimizer, groups: list | None = Non
         groups: numbers of the replicas of each group; None is one group of all.
         pin_layout: accepted for the original's sake.
     """
-    gradients = _fetch_gradients(optimizer)
     size = len(groups[0]) if groups else _runtime.world_size()
-    if gradients and size > 1:
-        all_reduce(REDUCE_SUM, gradients, 1 / size, groups)
+    if size > 1:
+        all_reduce(REDUCE_SUM, _fetch_gradients(optimizer), 1 / size, groups)
 
 
 def optimizer_step(
