@@ -26,31 +26,36 @@ struct Resize {
   bool align_corners;
 };
 
-// Input elements per output element; in float, as ATen's kernels for floats compute it.
-float step(const Resize& r) {
+// Input elements per output element. Real: what ATen's kernels compute positions in, float but for images of doubles (and for the nearest
+// element of all).
+template <typename Real>
+Real step(const Resize& r) {
   if (r.align_corners) {
-    return r.out > 1 ? static_cast<float>(r.in - 1) / static_cast<float>(r.out - 1) : 0.0f;
+    return r.out > 1 ? static_cast<Real>(r.in - 1) / static_cast<Real>(r.out - 1) : Real(0);
   }
-  return r.scale > 0 ? static_cast<float>(1.0 / r.scale) : static_cast<float>(r.in) / static_cast<float>(r.out);
+  return r.scale > 0 ? static_cast<Real>(1.0 / r.scale) : static_cast<Real>(r.in) / static_cast<Real>(r.out);
 }
 
 TapList nearest(const Resize& r, bool exact, int64_t o) {
-  float at = exact ? (static_cast<float>(o) + 0.5f) * step(r) : static_cast<float>(o) * step(r);
+  auto scale = step<float>(r);
+  float at = exact ? (static_cast<float>(o) + 0.5f) * scale : static_cast<float>(o) * scale;
   return {{std::min(static_cast<int64_t>(std::floor(at)), r.in - 1), 1.0}};
 }
 
-float source(const Resize& r, int64_t o) {
-  float scale = step(r);
-  return r.align_corners ? scale * static_cast<float>(o) : scale * (static_cast<float>(o) + 0.5f) - 0.5f;
+template <typename Real>
+Real source(const Resize& r, int64_t o) {
+  Real scale = step<Real>(r);
+  return r.align_corners ? scale * static_cast<Real>(o) : scale * (static_cast<Real>(o) + Real(0.5)) - Real(0.5);
 }
 
+template <typename Real>
 TapList linear(const Resize& r, int64_t o) {
   if (r.in == r.out) {
     return {{o, 1.0}};
   }
-  float at = std::max(source(r, o), 0.0f);
+  Real at = std::max(source<Real>(r, o), Real(0));
   auto first = std::min(static_cast<int64_t>(at), r.in - 1);
-  double part = std::min(std::max(at - static_cast<float>(first), 0.0f), 1.0f);
+  double part = std::clamp(at - static_cast<Real>(first), Real(0), Real(1));
   return {{first, 1 - part}, {std::min(first + 1, r.in - 1), part}};
 }
 
@@ -61,10 +66,11 @@ double cubic_weight(double x) {
   return x <= 1 ? ((a + 2) * x - (a + 3)) * x * x + 1 : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
 }
 
+template <typename Real>
 TapList cubic(const Resize& r, int64_t o) {
-  float at = source(r, o);
-  auto floor = std::floor(at);
-  double part = std::min(std::max(at - floor, 0.0f), 1.0f);
+  Real at = source<Real>(r, o);
+  Real floor = std::floor(at);
+  double part = std::clamp(at - floor, Real(0), Real(1));
   TapList taps;
   for (int64_t k = -1; k <= 2; ++k) {
     taps.push_back({std::clamp<int64_t>(static_cast<int64_t>(floor) + k, 0, r.in - 1), cubic_weight(part - static_cast<double>(k))});
@@ -72,13 +78,14 @@ TapList cubic(const Resize& r, int64_t o) {
   return taps;
 }
 
+template <typename Real>
 Taps resize_taps(Mode mode, const Resize& r) {
   return make_taps(r.in, r.out, [&](int64_t o) {
     switch (mode) {
       case Mode::kLinear:
-        return linear(r, o);
+        return linear<Real>(r, o);
       case Mode::kCubic:
-        return cubic(r, o);
+        return cubic<Real>(r, o);
       default:
         return nearest(r, mode == Mode::kNearestExact, o);
     }
@@ -93,10 +100,11 @@ void write_resize(Call& c) {
   size_t flag = Backward ? 2 : 1;
   size_t scales = flag + has_align_corners(M);
   Hlo x = c.computed(0);
+  auto* taps_of = x.dtype() == DType::F64 ? resize_taps<double> : resize_taps<float>;
   for (size_t d = 2; d < in.size(); ++d) {
     size_t scale = scales + d - 2;
     Resize r{in[d], out[d], scale < c.num_attrs() ? c.get_double(scale, 0) : 0, has_align_corners(M) && c.get_bool(flag)};
-    Taps taps = resize_taps(M, r);
+    Taps taps = taps_of(M, r);
     x = Backward ? apply_taps_backward(x, d, taps) : apply_taps(x, d, taps);
   }
   c.set(0, x);

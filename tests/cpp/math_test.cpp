@@ -202,6 +202,21 @@ TEST(MathTest, Binary) {
   check_binary<double>(Prim::kRem, std::fmod, 0);
 }
 
+TEST(MathTest, PowersOfTwo) {
+  for (bool vectors : {true, false}) {
+    std::vector<float> x = arguments<float>(vectors ? 400000 : 20000);
+    int64_t n = static_cast<int64_t>(x.size());
+    Dims outer = vectors ? Dims() : Dims{n};
+    SpecBuilder b(KernelForm::kPointwise, outer, {}, vectors ? n : 1);
+    b.store(b.op(Prim::kPow, {b.constant(DType::F32, 2), b.load(DType::F32, b.dense())}), DType::F32, b.dense());
+    std::vector<float> y(x.size());
+    b.run({x.data(), y.data()});
+    for (size_t i = 0; i < x.size(); ++i) {
+      ASSERT_LE(ulps(y[i], std::exp2(static_cast<long double>(x[i]))), 1.5) << "2 to the power " << x[i];
+    }
+  }
+}
+
 TEST(MathTest, ConstantExponents) {
   for (double exponent : {2.0, 3.0, 0.5, -0.5, -1.0, -2.0, 2.5}) {
     SpecBuilder b(KernelForm::kPointwise, {}, {}, 100);

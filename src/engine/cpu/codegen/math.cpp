@@ -10,6 +10,7 @@ namespace torch_xla::cpu {
 
 namespace {
 
+constexpr double kLn2 = 0.693147180559945309;
 constexpr double kLn2Hi = 0.693145751953125; // 16 significant bits: n * kLn2Hi is exact
 constexpr double kLn2Lo = 1.42860682030941723e-6;
 constexpr double kLog2E = 1.44269504088896340736;
@@ -165,6 +166,21 @@ Value* emit_erf(const Vec& v, Value* x) {
       {-0.0005976615357212722, 0.004990418907254934, -0.0267647597938776, 0.1128176599740982, -0.37612488865852356, 0.12837915122509003});
   return ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.921875)), v.fma(x, p, x), large);
 }
+
+} // namespace
+
+// x = n + f, |f| <= 1/2, exactly: e^(f * ln 2) * 2^n.
+Value* emit_exp2(const Vec& v, Value* x) {
+  x = v.at_least(v.at_most(x, v.f32(129)), v.f32(-151));
+  Value* shifted = v.ir.CreateFAdd(x, v.f32(kRound));
+  Value* n = v.ir.CreateFSub(shifted, v.f32(kRound));
+  Value* r = v.ir.CreateFMul(v.ir.CreateFSub(x, n), v.f32(kLn2));
+  Value* tail = v.fma(v.ir.CreateFMul(r, r), exp_tail(v, r), r);
+  Value* n_int = v.ir.CreateSub(v.bits(shifted, DType::I32), v.i32(kRoundBits));
+  return scale(v, v.ir.CreateFAdd(tail, v.f32(1)), {n, n_int, r});
+}
+
+namespace {
 
 Value* emit_float(const Vec& v, Prim prim, Value* x) {
   switch (prim) {

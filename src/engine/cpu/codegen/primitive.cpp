@@ -67,6 +67,10 @@ Value* find_simple_power(const Vec& v, DType t, Value* x, double exponent) {
 Value* emit_power(const Vec& v, DType t, Value* x, Value* exponent) {
   auto* known = find_splat<llvm::ConstantFP>(exponent);
   const llvm::APFloat* number = known ? &known->getValueAPF() : nullptr;
+  auto* base = find_splat<llvm::ConstantFP>(x);
+  if (base && base->isExactlyValue(2.0) && t == DType::F32) {
+    return emit_exp2(v, exponent);
+  }
   Value* simple = number ? find_simple_power(v, t, x, t == DType::F64 ? number->convertToDouble() : number->convertToFloat()) : nullptr;
   return simple ? simple : call_external(v, Prim::kPow, t, {x, exponent});
 }
