@@ -51,6 +51,19 @@ constexpr DType compute_type(DType t) {
   return is_reduced_float(t) ? DType::F32 : t;
 }
 
+// How the device stores float32 and float64, which tensors report whatever it is.
+enum class FloatStorage : uint8_t {
+  kFull, // as they are
+  kBf16, // both as bfloat16: XLA_USE_BF16
+  kHalf, // float32 as bfloat16, float64 as float32: XLA_DOWNCAST_BF16
+};
+constexpr DType stored_type(DType t, FloatStorage storage) {
+  if (storage == FloatStorage::kFull || (t != DType::F32 && t != DType::F64)) {
+    return t;
+  }
+  return t == DType::F64 && storage == FloatStorage::kHalf ? DType::F32 : DType::BF16;
+}
+
 // Bytes of one element; 0 for types that have no native storage here.
 constexpr size_t item_size(DType t) {
   switch (t) {

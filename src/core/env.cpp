@@ -151,6 +151,7 @@ void check() {
   verify();
   fusion();
   lazy();
+  float_storage();
   cache_dir();
   program_cache_size();
   cpu_num_devices();
@@ -182,6 +183,13 @@ bool fusion() {
 bool lazy() {
   static const bool on = flag(variable("XLA_LAZY"));
   return on;
+}
+
+FloatStorage float_storage() {
+  static const FloatStorage storage = flag(variable("XLA_USE_BF16")) ? FloatStorage::kBf16
+      : flag(variable("XLA_DOWNCAST_BF16"))                          ? FloatStorage::kHalf
+                                                                     : FloatStorage::kFull;
+  return storage;
 }
 
 std::string cache_dir() {

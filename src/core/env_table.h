@@ -74,6 +74,8 @@ inline constexpr Variable kVariables[] = {
      "300",
      "seconds for which a replica waits for the others of its run before it raises",
      "torch_xla/_world.py"},
+    {"XLA_USE_BF16", kSwitch, "off", "the device stores float32 and float64 as bfloat16", "src/core/env.cpp"},
+    {"XLA_DOWNCAST_BF16", kSwitch, "off", "the device stores float32 as bfloat16 and float64 as float32", "src/core/env.cpp"},
     {"XLA_COMPILATION_CACHE_SIZE",
      whole_number(1, 1 << 20),
      "2048",

@@ -77,6 +77,8 @@ enum OpTrait : uint32_t {
   kNoUnsigned = 1u << 21, // ATen refuses negative numbers beside an unsigned type, which the row leaves to it
   kCollective = 1u << 22, // the replicas of a run meet in it: it runs though nobody wants its results, in the order of the trace
   kOtherLibrary = 1u << 23, // an operation of another library than ATen: its kernel is made at its first call
+  kMovesElements = 1u << 24, // each number among its results is an element of an operand, or a number of the call; the others are indices
+  kSumsProducts = 1u << 25, // sums of products of operands of one type, which engines that compute on 16-bit floats round once
   // What holds of a call of ATen's kernel, whatever the row is.
   kOfCalls = kDenseOperands | kDenseRows | kChecksValues | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.

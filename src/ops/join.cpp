@@ -194,9 +194,14 @@ void infer_histogram(InferContext& c) {
 }
 
 constinit const Op kRows[] = {
-    LIBRARY("cat", infer_cat, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting | kComplex, .out_form = "out"),
-    LIBRARY("flip", infer_flip, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting | kComplex),
-    LIBRARY("roll", infer_roll, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting | kComplex),
+    LIBRARY(
+        "cat",
+        infer_cat,
+        .layout = ResultLayout::kChannelsLastOfAll,
+        .traits = kReadsWhileWriting | kComplex | kMovesElements,
+        .out_form = "out"),
+    LIBRARY("flip", infer_flip, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting | kComplex | kMovesElements),
+    LIBRARY("roll", infer_roll, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting | kComplex | kMovesElements),
     LIBRARY("trace", infer_trace, .expand = expand_trace, .traits = kReadsWhileWriting | kComplex),
     LIBRARY("unfold_backward", infer_sizes, .traits = kReadsWhileWriting | kComplex),
     LIBRARY("searchsorted.Tensor", infer_search<1>, .traits = kReadsWhileWriting),

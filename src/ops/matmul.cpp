@@ -208,11 +208,11 @@ void expand_grouped(ExpandContext& c) {
 }
 
 constinit const Op kRows[] = {
-    LIBRARY("mm", infer_mm, .traits = kComplex, .out_form = "out"),
-    LIBRARY("addmm", infer_addmm, .traits = kComplex, .out_form = "out"),
-    LIBRARY("_addmm_activation", infer_addmm, .out_form = "out"),
-    LIBRARY("bmm", infer_bmm, .traits = kComplex, .out_form = "out"),
-    LIBRARY("baddbmm", infer_baddbmm, .traits = kComplex, .out_form = "out"),
+    LIBRARY("mm", infer_mm, .traits = kComplex | kSumsProducts, .out_form = "out"),
+    LIBRARY("addmm", infer_addmm, .traits = kComplex | kSumsProducts, .out_form = "out"),
+    LIBRARY("_addmm_activation", infer_addmm, .traits = kSumsProducts, .out_form = "out"),
+    LIBRARY("bmm", infer_bmm, .traits = kComplex | kSumsProducts, .out_form = "out"),
+    LIBRARY("baddbmm", infer_baddbmm, .traits = kComplex | kSumsProducts, .out_form = "out"),
     LIBRARY("addbmm", infer_addbmm, .traits = kComplex),
     LIBRARY("mv", infer_mv, .traits = kComplex, .out_form = "out"),
     LIBRARY("addmv", infer_addmv, .traits = kComplex, .out_form = "out"),

@@ -122,8 +122,8 @@ constinit const Op kRows[] = {
     PAD("replication_pad1d", false),
     PAD("replication_pad2d", false),
     PAD("replication_pad3d", false),
-    SPATIAL("pixel_shuffle", infer_pixel_shuffle, .traits = kComplex),
-    SPATIAL("pixel_unshuffle", infer_pixel_unshuffle, .traits = kComplex),
+    SPATIAL("pixel_shuffle", infer_pixel_shuffle, .traits = kComplex | kMovesElements),
+    SPATIAL("pixel_unshuffle", infer_pixel_unshuffle, .traits = kComplex | kMovesElements),
 };
 
 } // namespace

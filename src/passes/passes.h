@@ -9,6 +9,10 @@ namespace torch_xla {
 using KeepLibrary = bool (*)(const Op& op);
 bool keep_all(const Op& op);
 
+// Trace -> trace whose parameters, results and outputs have the types in which the device stores them. Operations compute on the types that
+// tensors report, and their results are rounded once; what moves or draws elements, and with `narrow_products` what sums products, takes
+// the stored types. Scalars and parameters keep their positions.
+Graph narrow(const Graph& trace, FloatStorage storage, bool narrow_products);
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; scalars and parameters keep
 // their positions. With fusion off the expansion is the same. Throws UserError(NotImplemented) naming a row that is neither kept nor has an
 // expansion.
@@ -22,7 +26,7 @@ void cse(Graph& graph);
 void eliminate_dead_code(Graph& graph);
 
 // All of the above on a trace, a verifier after each where env::verify() says so, and dumps of each stage at XLA_DEBUG>=3. The device is
-// for the events.
-Graph run_passes(const Graph& trace, int device, KeepLibrary keeps = keep_all);
+// for the events; `narrow_products` where the engine multiplies 16-bit floats faster than float32.
+Graph run_passes(const Graph& trace, int device, KeepLibrary keeps = keep_all, bool narrow_products = true);
 
 } // namespace torch_xla

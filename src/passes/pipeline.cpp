@@ -36,10 +36,15 @@ void run_stage(const char* name, int device, Graph& graph, Stage stage) {
 
 } // namespace
 
-Graph run_passes(const Graph& trace, int device, KeepLibrary keeps) {
+Graph run_passes(const Graph& trace, int device, KeepLibrary keeps, bool narrow_products) {
   check(trace);
   Graph graph;
-  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(trace, keeps); });
+  if (FloatStorage storage = env::float_storage(); storage != FloatStorage::kFull) {
+    run_stage("narrow", device, graph, [&](Graph& narrowed) { narrowed = narrow(trace, storage, narrow_products); });
+    run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(lowered, keeps); });
+  } else {
+    run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(trace, keeps); });
+  }
   for (const Pass& pass : kPasses) {
     run_stage(pass.name, device, graph, pass.run);
   }

@@ -50,11 +50,14 @@ void poll_interrupt() {
 } // namespace wait
 
 // Row-major has one form, so that a value that was uploaded and one that a run gave make the same trace key.
-Buffer::Buffer(EngineBufferRef payload) : type_(payload->type()), state_(State::kReady), payload_(std::move(payload)) {
+Buffer::Buffer(EngineBufferRef payload, DType dtype)
+    : type_{dtype, payload->type().dims}, state_(State::kReady), payload_(std::move(payload)) {
   if (payload_->strides() != contiguous_strides(type_.dims)) {
     strides_ = payload_->strides();
   }
 }
+
+Buffer::Buffer(EngineBufferRef payload) : Buffer(payload, payload->type().dtype) {}
 
 Buffer::State Buffer::wait_for_end() const {
   if (!has_ended()) {

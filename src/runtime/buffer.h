@@ -16,7 +16,10 @@ class Buffer {
 
   Buffer(Type type, Dims strides) : type_(std::move(type)), strides_(std::move(strides)) {}
   explicit Buffer(EngineBufferRef payload);
+  // Of a payload whose elements have the type in which `dtype` is stored.
+  Buffer(EngineBufferRef payload, DType dtype);
 
+  // As tensors report it; the payload's elements may be narrower (env::float_storage()).
   const Type& type() const {
     return type_;
   }

@@ -20,6 +20,7 @@
 #include "tensor/register.h"
 #include "tensor/source_line.h"
 #include "tensor/sync.h"
+#include "tensor/transfer.h"
 
 namespace torch_xla {
 namespace {
@@ -50,27 +51,11 @@ std::optional<Source> find_source(Cell* cell) {
   });
 }
 
-// The payload's elements in its own memory order: its memory where the host can read it, else a copy.
-at::Tensor payload_on_cpu(Source source, const EngineBufferRef& payload) {
-  auto options = at::TensorOptions().dtype(source.dtype).device(at::kCPU);
-  if (void* data = payload->host_pointer()) {
-    auto keep = std::make_shared<std::pair<BufferReader, EngineBufferRef>>(std::move(source.buffer), payload);
-    return at::for_blob(data, to_ref(source.dims))
-        .strides(to_ref(payload->strides()))
-        .deleter([keep = std::move(keep)](void*) {})
-        .options(options)
-        .make_tensor();
-  }
-  at::Tensor copy = at::empty_strided(to_ref(source.dims), to_ref(payload->strides()), options);
-  engine().download(*payload, copy.mutable_data_ptr());
-  return copy;
-}
-
 // The storage's content in the cell's memory order, whatever the engine's order is. `payload` is that of the source's buffer.
 at::Tensor storage_on_cpu(Source source, EngineBufferRef payload) {
   Dims dims = source.dims;
   Dims strides = source.strides;
-  at::Tensor whole = payload_on_cpu(std::move(source), payload);
+  at::Tensor whole = payload_on_cpu(std::move(source.buffer), payload, source.dtype);
   if (payload->strides() == strides) {
     return whole;
   }
@@ -92,29 +77,10 @@ at::Tensor stored_form(const at::Tensor& destination, const at::Tensor& source) 
   return resolved(destination.is_neg() ? stored.neg() : stored);
 }
 
-int64_t num_bytes(const at::Tensor& t) {
-  return t.numel() * static_cast<int64_t>(t.element_size());
-}
-
-Type type_of(const at::Tensor& t) {
-  return {to_dtype(t.scalar_type()), to_dims(t.sizes())};
-}
-
-// A buffer of the device with a copy of the CPU tensor's elements, in its memory order when that is dense.
-BufferRef upload(int device, const at::Tensor& tensor, Dims* strides) {
-  observer::Span span(observer::Phase::kUpload, device, {}, observed_location());
+// What of a CPU tensor is uploaded: in its memory order when that is dense.
+at::Tensor dense_form(const at::Tensor& tensor) {
   at::Tensor cpu = resolved(tensor);
-  at::Tensor dense = cpu.is_non_overlapping_and_dense() ? cpu : cpu.contiguous();
-  bool contiguous = dense.is_contiguous();
-  *strides = contiguous ? Dims() : to_dims(dense.strides());
-  Type type = type_of(dense);
-  TORCH_CHECK(
-      item_size(type.dtype) == static_cast<size_t>(dense.element_size()),
-      "the XLA device cannot hold elements of type ",
-      cpu.scalar_type());
-  EngineBufferRef payload = engine().upload(device, type, *strides, dense.const_data_ptr());
-  span.set_bytes(static_cast<int64_t>(dense.nbytes()));
-  return std::make_shared<Buffer>(std::move(payload));
+  return cpu.is_non_overlapping_and_dense() ? cpu : cpu.contiguous();
 }
 
 enum class CopyOf { kValue, kStored }; // kStored: what lies in memory, whatever its bits of conjugation and negation stand for
@@ -144,8 +110,7 @@ void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) 
   at::Tensor whole = read_on_cpu(bytes).clone();
   at::Tensor part = at::empty({0}, source.options());
   part.set_(whole.storage(), destination.storage_offset(), destination.sizes(), destination.strides()).copy_(source);
-  Dims strides;
-  write_buffer(bytes, upload(device_number(destination), whole, &strides));
+  write_buffer(bytes, upload_dense(device_number(destination), dense_form(whole)));
 }
 
 // As find_source, of a value that is there. Throws the error of its run; once that is told, a tensor shows what it held before.
@@ -216,20 +181,16 @@ at::Tensor read_on_cpu(const at::Tensor& t) {
   return cpu;
 }
 
-at::Tensor upload_adopted(int device, at::Tensor cpu) {
+at::Tensor upload_adopted(int device, const at::Tensor& cpu) {
   if (cpu._is_zerotensor() || cpu.is_conj() || cpu.is_neg() || !cpu.is_non_overlapping_and_dense() || cpu.storage_offset() != 0 ||
       cpu.storage().use_count() != 1 || cpu.numel() == 0 ||
       item_size(to_dtype(cpu.scalar_type())) != static_cast<size_t>(cpu.element_size())) {
-    Dims strides;
-    BufferRef buffer = upload(device, cpu, &strides);
-    return wrap_buffer(std::move(buffer), strides);
+    at::Tensor dense = dense_form(cpu);
+    return wrap_buffer(upload_dense(device, dense), engine_strides(dense));
   }
-  Dims strides = cpu.is_contiguous() ? Dims() : to_dims(cpu.strides());
-  void* data = cpu.mutable_data_ptr();
   observer::Span span(observer::Phase::kUpload, device, {}, observed_location());
-  EngineBufferRef payload = engine().adopt(device, type_of(cpu), strides, data, [cpu] {});
   span.set_bytes(num_bytes(cpu));
-  return wrap_buffer(std::make_shared<Buffer>(std::move(payload)), strides);
+  return wrap_buffer(adopt_dense(device, cpu), engine_strides(cpu));
 }
 
 void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu) {
@@ -251,8 +212,7 @@ void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu) {
   if (source.strides() != destination.strides()) {
     source = at::empty_strided(destination.sizes(), destination.strides(), source.options()).copy_(source);
   }
-  Dims strides;
-  write_buffer(destination, upload(device, source, &strides));
+  write_buffer(destination, upload_dense(device, dense_form(source)));
 }
 
 namespace {
@@ -337,8 +297,11 @@ void reinterpret_buffer_locked(Cell& cell, const Type& type) {
     span->set_bytes(num_bytes(whole));
     span.emplace(observer::Phase::kUpload, cell.device, std::string_view(), observed_location());
   }
-  void* data = const_cast<void*>(whole.const_data_ptr());
-  auto alias = std::make_shared<Buffer>(engine().adopt(cell.device, type, {}, data, [whole] {}));
+  at::Tensor seen = at::for_blob(const_cast<void*>(whole.const_data_ptr()), to_ref(type.dims))
+                        .deleter([whole](void*) {})
+                        .options(whole.options().dtype(to_scalar_type(type.dtype)))
+                        .make_tensor();
+  BufferRef alias = adopt_dense(cell.device, seen);
   if (transfers) {
     span->set_bytes(type.nbytes());
   }

@@ -50,6 +50,12 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
   if (name == "lower") {
     return lower(input);
   }
+  if (name == "narrow_to_bf16") {
+    return narrow(input, FloatStorage::kBf16, /*narrow_products=*/true);
+  }
+  if (name == "narrow_but_products") {
+    return narrow(input, FloatStorage::kHalf, /*narrow_products=*/false);
+  }
   if (name == "pipeline") {
     return run_passes(input, 0);
   }

@@ -13,6 +13,15 @@ namespace torch_xla {
 namespace cpu {
 namespace {
 
+// By instructions of their own, which oneDNN has.
+bool multiplies_bf16_fast() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 class CpuEngine final : public Engine {
  public:
   CpuEngine() {
@@ -24,7 +33,7 @@ class CpuEngine final : public Engine {
   }
 
   Graph lower(const Graph& trace, int device) const override {
-    return run_passes(trace, device);
+    return run_passes(trace, device, keep_all, multiplies_bf16_fast());
   }
 
   bool runs_library_calls() const override {
