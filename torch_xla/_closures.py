@@ -1,41 +1,63 @@
-"""Functions that wait for the end of a step: run by the next explicit sync, in order or on a thread of their own."""
+"""Functions that wait for the end of a step: run by the next explicit sync, in order or on a thread of their own.
 
+They belong to the device that is the thread's current one when they are added, as in the original: a thread that trains
+on another device does not run them.
+"""
+
+import concurrent.futures
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 
-_closures: list[Callable[[], object]] = []
-_async_closures: list[Callable[[], object]] = []
-_running: list[Future] = []
-_pool: ThreadPoolExecutor | None = None
+from . import _XLAC
+
+_MAX_WAITING = 100  # asynchronous closures of a device that hold their arguments; the next sync waits for the oldest
+
+Closure = Callable[[], object]
+
+
+class _StepClosures:
+    """What was added on one device, and the asynchronous ones that have not ended."""
+
+    def __init__(self):
+        self._closures: list[Closure] = []
+        self._async_closures: list[Closure] = []
+        self._running: list[concurrent.futures.Future] = []
+        self._pool: concurrent.futures.Executor | None = None
+
+    def add(self, closure: Closure, run_async: bool) -> None:
+        (self._async_closures if run_async else self._closures).append(closure)
+
+    def run(self) -> None:
+        self._raise_finished()
+        started, self._async_closures = self._async_closures, []
+        for closure in started:
+            self._start(closure)
+        closures, self._closures = self._closures, []
+        for closure in closures:
+            closure()
+
+    def _start(self, closure: Closure) -> None:
+        self._pool = self._pool or concurrent.futures.ThreadPoolExecutor(1, "xla-step-closure")
+        if len(self._running) >= _MAX_WAITING:
+            concurrent.futures.wait(self._running[:1])
+        self._running.append(self._pool.submit(closure))
+
+    def _raise_finished(self) -> None:
+        finished = [future for future in self._running if future.done()]
+        self._running = [future for future in self._running if future not in finished]
+        for future in finished:
+            future.result()
+
+
+_of_device: dict[str, _StepClosures] = {}
 
 
 def add(closure: Callable, args: Sequence = (), run_async: bool = False) -> None:
-    """Keeps `closure(*args)` for the next sync."""
-    (_async_closures if run_async else _closures).append(lambda: closure(*args))
+    """Keeps `closure(*args)` for the next sync of a thread whose current device is this thread's."""
+    of_device = _of_device.setdefault(_XLAC._xla_get_default_device(), _StepClosures())
+    of_device.add(lambda: closure(*args), run_async)
 
 
 def run() -> None:
-    """Runs what was added. An exception of an asynchronous closure is raised by the run() after it."""
-    global _pool
-    if not (_closures or _async_closures or _running):
-        return
-    _raise_finished()
-    if _async_closures:
-        _pool = _pool or ThreadPoolExecutor(max_workers=1, thread_name_prefix="xla-step-closure")
-        _running.extend(_pool.submit(closure) for closure in _take(_async_closures))
-    for closure in _take(_closures):
-        closure()
-
-
-def _take(closures: list) -> list:
-    taken = closures[:]
-    closures.clear()
-    return taken
-
-
-def _raise_finished() -> None:
-    finished = [future for future in _running if future.done()]
-    for future in finished:
-        _running.remove(future)
-    for future in finished:
-        future.result()
+    """Runs what was added on the current device. What an asynchronous one raised, the next run() raises."""
+    if _of_device and (of_device := _of_device.get(_XLAC._xla_get_default_device())):
+        of_device.run()

@@ -121,26 +121,6 @@ def test_optimizer_step_returns_what_the_optimizer_does(device):
     assert [g.tolist() for g in xm._fetch_gradients(optimizer)] == [[1, 1]]
 
 
-def test_step_closures(device):
-    seen = []
-    x = torch.ones(2, device=device)
-    xm.add_step_closure(lambda t: seen.append(t.sum().item()), args=(x + 1,))
-    assert seen == []
-    torch_xla.sync()
-    torch_xla.sync()
-    assert seen == [4]
-
-
-def test_errors_of_step_closures():
-    def fail():
-        raise ValueError("from a closure")
-
-    xm.add_step_closure(fail)
-    with pytest.raises(ValueError, match="from a closure"):
-        torch_xla.sync()
-    torch_xla.sync()
-
-
 def test_unlazy(device):
     x = torch.ones(2, device=device) + 1
     xm.unlazy([x])

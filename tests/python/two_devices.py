@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import threading
+import time
 
 import pytest
 import torch
@@ -486,6 +487,39 @@ def test_a_barrier_syncs_the_devices_of_the_parameters(monkeypatch):
     kept = torch.ones(2, device="xla:0") + 1
     xm.optimizer_step(torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.5), barrier=True)  # nothing of ours
     assert not pending("xla:0") and kept.tolist() == [2, 2]
+
+
+def test_step_closures_belong_to_the_device_of_their_thread():
+    calls = []
+
+    def loop(number):
+        with torch.xla.device(number):
+            for step in range(3):
+                for run_async in (False, True):
+                    args = (number, step, threading.get_ident())
+                    xm.add_step_closure(lambda *a: calls.append((*a, threading.get_ident())), args, run_async)
+                barrier.wait()
+                if number == step % 2:
+                    torch_xla.sync()
+                barrier.wait()
+            torch_xla.sync()
+
+    barrier = threading.Barrier(2, timeout=60)
+    threads = [threading.Thread(target=loop, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    xm.add_step_closure(lambda: None)
+    torch_xla.sync()  # of xla:0: nothing of theirs is left
+    for number in range(2):
+        here = [step for n, step, added, ran in calls if n == number and added == ran]
+        assert here == [0, 1, 2]
+    deadline = time.monotonic() + 60
+    while len(calls) < 12 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for number in range(2):
+        assert [step for n, step, added, ran in calls if n == number and added != ran] == [0, 1, 2]
 
 
 def test_a_loader_syncs_its_device():

@@ -135,8 +135,11 @@ def unlazy(tensors: Sequence[torch.Tensor]) -> None:
 def add_step_closure(closure: Callable, args: Sequence = (), run_async: bool = False) -> None:
     """Calls `closure(*args)` after the next step, when the tensors in `args` have been computed.
 
+    It belongs to the current device: a sync by a thread with another current device leaves it.
+
     Args:
-        run_async: on a thread of its own; an exception is raised by a later sync.
+        run_async: on another thread, one for each device, in the order of the calls; an exception is raised by a later
+            sync. Where 100 have not ended, the sync waits for the oldest.
     """
     _closures.add(closure, args, run_async)
 
