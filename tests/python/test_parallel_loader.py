@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import torch_xla.debug.metrics as met
 import torch_xla.distributed.parallel_loader as pl
+import torch_xla.utils.utils as xu
 
 
 def make_loader(**kwargs) -> DataLoader:
@@ -43,6 +44,16 @@ def test_nested_batches(device):
     batch = {"x": [torch.ones(2)], "name": "a", "there": torch.zeros(1, device=device)}
     (moved,) = pl.MpDeviceLoader([batch], device)
     assert moved["x"][0].device == device and moved["name"] == "a" and moved["there"] is batch["there"]
+
+
+@pytest.mark.parametrize(
+    "data", [xu.SampleGenerator((torch.ones(2),), 3), xu.FnDataGenerator(lambda x: 2 * x, 2, torch.ones, [2], 3)]
+)
+def test_generators_end(device, data):
+    """Their iterators start again when they are asked for one."""
+    loader = pl.MpDeviceLoader(data, device)
+    for _ in range(2):
+        assert len(list(loader)) == 3
 
 
 def test_attributes(device):

@@ -265,7 +265,8 @@ class ParallelLoader:
         # Must not refer to this object: the thread holds it, and ends when nobody holds the loaders.
         send = functools.partial(xla_model.send_cpu_data_to_device, input_sharding=self._input_sharding)
         moves = [lambda batch, device=device: send([batch], device)[0] for device in self._devices]
-        rounds = _rounds(iter(self._cpu_loader), len(self._devices), self._fixed_dim)
+        batches = (batch for batch in self._cpu_loader)  # iter() of it is itself, which not all iterators keep to
+        rounds = _rounds(batches, len(self._devices), self._fixed_dim)
         first = list(itertools.islice(rounds, 1))
         outlets = [_Outlet(self._prefetch_size) for _ in self._devices]
         args = (itertools.chain(first, rounds), moves, outlets)
