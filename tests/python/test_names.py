@@ -62,7 +62,10 @@ def test_a_step_is_skipped_where_a_gradient_overflowed(device, ours, plain, opti
     optimizer, expected = ours([p], **options), plain([q], **options)
     for overflowed in (True, False, True, False):
         p.grad = torch.full((3,), torch.inf if overflowed else 2.0, device=device)
-        optimizer.step(found_inf=torch.tensor([float(overflowed)], device=device))
+        found_inf = torch.tensor([float(overflowed)], device=device)
+        reads = met.metric_data("TransferFromDeviceTime")
+        optimizer.step(found_inf=found_inf)
+        assert met.metric_data("TransferFromDeviceTime") == reads  # nothing is read from the device
         if not overflowed:
             q.grad = torch.full((3,), 2.0)
             expected.step()

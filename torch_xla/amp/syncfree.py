@@ -39,11 +39,17 @@ class SGD(_SyncFree, torch.optim.SGD):
 
 
 class Adam(_SyncFree, torch.optim.Adam):
-    """torch.optim.Adam with `step(found_inf=)`."""
+    """torch.optim.Adam with `step(found_inf=)`. It counts its steps on the device: which are skipped is known there."""
+
+    def __init__(self, *args, capturable: bool = True, **kwargs):
+        super().__init__(*args, capturable=capturable, **kwargs)
 
 
 class AdamW(_SyncFree, torch.optim.AdamW):
-    """torch.optim.AdamW with `step(found_inf=)`."""
+    """torch.optim.AdamW with `step(found_inf=)`. It counts its steps on the device, as Adam."""
+
+    def __init__(self, *args, capturable: bool = True, **kwargs):
+        super().__init__(*args, capturable=capturable, **kwargs)
 
 
 __all__ = ["SGD", "Adam", "AdamW"]
