@@ -127,65 +127,6 @@ def test_unlazy(device):
     assert x.tolist() == [2, 2]
 
 
-# ---- Random numbers ----
-def test_seeds_repeat(device):
-    torch_xla.manual_seed(3)
-    a = torch.randn(8, device=device).cpu()
-    b = torch.randn(8, device=device).cpu()
-    torch.manual_seed(3)
-    assert torch.equal(torch.randn(8, device=device).cpu(), a)
-    assert not torch.equal(a, b)
-
-
-def test_states_are_restored(device):
-    torch.randn(3, device=device)
-    number, tensor = xm.get_rng_state(), torch.xla.get_rng_state()
-    a = torch.randn(8, device=device).cpu()
-    xm.set_rng_state(number)
-    assert torch.equal(torch.randn(8, device=device).cpu(), a)
-    torch.xla.set_rng_state(tensor)
-    assert torch.equal(torch.randn(8, device=device).cpu(), a)
-    with xm.fork_rng():
-        torch.randn(8, device=device)
-    torch.xla.set_rng_state(tensor)
-    with torch.random.fork_rng(device_type="xla"):
-        torch.randn(8, device=device)
-    assert torch.equal(torch.randn(8, device=device).cpu(), a)
-
-
-def test_state_of_another_size_is_refused():
-    with pytest.raises(RuntimeError, match="4 bytes when it should have 16"):
-        torch.xla.set_rng_state(torch.zeros(4, dtype=torch.uint8))
-
-
-def test_generators(device):
-    a, b = torch.Generator(device="xla").manual_seed(5), torch.Generator(device="xla").manual_seed(5)
-    assert a.device == device and a.initial_seed() == 5
-    x, y = torch.rand(4, device=device, generator=a), torch.rand(4, device=device, generator=b)
-    assert torch.equal(x.cpu(), y.cpu())
-    assert torch.equal(a.get_state(), b.get_state())
-    clone = a.clone_state()
-    assert torch.equal(
-        torch.rand(4, device=device, generator=a).cpu(), torch.rand(4, device=device, generator=clone).cpu()
-    )
-
-
-def test_generator_of_another_device_is_refused(device):
-    with pytest.raises(RuntimeError, match=r"(?i)generator"):
-        torch.rand(4, device=device, generator=torch.Generator()).cpu()
-
-
-def test_dropout_draws_anew_and_repeats_by_seed(device):
-    drop = nn.Dropout(0.5)
-    x = torch.ones(1000, device=device)
-    torch.manual_seed(1)
-    a, b = drop(x).cpu(), drop(x).cpu()
-    torch.manual_seed(1)
-    assert torch.equal(drop(x).cpu(), a)
-    assert not torch.equal(a, b)
-    assert 400 < (a == 0).sum() < 600
-
-
 # ---- Mixed precision ----
 def test_autocast(device):
     linear = nn.Linear(4, 4).to(device)
@@ -236,9 +177,10 @@ class Batch(xu.DataWrapper):
         self.x = x
 
     def get_tensors(self):
-        return [self.x]
+        return [self.x, None]
 
     def from_tensors(self, tensors):
+        assert tensors[1] is None
         return Batch(tensors[0])
 
 
@@ -255,6 +197,22 @@ def test_moving_objects(device):
     cycle.append(cycle)
     changed = xu.for_each_instance_rewrite(cycle, lambda v: isinstance(v, int), lambda v: v + 1)
     assert changed[0] == 2 and changed[1] is changed
+
+
+def test_parts_converted_together(device):
+    x, y = torch.ones(2), torch.zeros(1)
+    calls = []
+
+    def convert(parts):
+        calls.append(len(parts))
+        return [part.to(device) for part in parts]
+
+    arena = xm.ToXlaTensorArena(convert, lambda value: isinstance(value, torch.Tensor))
+    moved = arena.transform({"a": [x, (y, 3)], "b": x, "c": "text"})
+    assert moved["a"][0] is moved["b"] and moved["a"][0].device == moved["a"][1][0].device == device
+    assert (moved["a"][0].tolist(), moved["a"][1][1], moved["c"]) == ([1, 1], 3, "text")
+    assert arena.transform([1, "text"]) == [1, "text"]
+    assert calls == [2]  # x once
 
 
 def test_rate_tracker():
