@@ -1,0 +1,151 @@
+"""Random state: what draws move it, what restores it, and generators of their own."""
+
+import pytest
+import torch
+from torch import nn
+
+import torch_xla
+import torch_xla.core.xla_model as xm
+
+# Operations that draw, by their kinds of kernel: fused, by ATen on the CPU, with a tensor of probabilities.
+DRAWS = {
+    "rand": lambda d: torch.rand(8, device=d),
+    "randn": lambda d: torch.randn(8, device=d),
+    "randint": lambda d: torch.randint(1000, (8,), device=d),
+    "randperm": lambda d: torch.randperm(50, device=d),
+    "dropout": lambda d: torch.nn.functional.dropout(torch.ones(64, device=d), 0.5),
+    "bernoulli": lambda d: torch.bernoulli(torch.full((64,), 0.5, device=d)),
+    "multinomial": lambda d: torch.multinomial(torch.ones(50, device=d), 20),
+    "exponential_": lambda d: torch.empty(8, device=d).exponential_(),
+    "poisson": lambda d: torch.poisson(torch.full((64,), 9.0, device=d)),
+    "normal": lambda d: torch.normal(torch.zeros(8, device=d), torch.ones(8, device=d)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_draw_moves_the_state_and_the_state_gives_the_draw(device, name):
+    draw = DRAWS[name]
+    cpu = torch.get_rng_state()
+    before = xm.get_rng_state()
+    first = draw(device).cpu()
+    after = xm.get_rng_state()
+    assert after != before
+    assert not torch.equal(draw(device).cpu(), first)
+    xm.set_rng_state(before)
+    assert torch.equal(draw(device).cpu(), first)
+    assert xm.get_rng_state() == after
+    assert torch.equal(torch.get_rng_state(), cpu)  # the CPU's is its own
+
+
+def test_seeds_repeat(device):
+    torch_xla.manual_seed(3)
+    a = torch.randn(8, device=device).cpu()
+    b = torch.randn(8, device=device).cpu()
+    torch.manual_seed(3)
+    assert torch.equal(torch.randn(8, device=device).cpu(), a)
+    assert not torch.equal(a, b)
+
+
+def test_dropout_draws_anew_and_repeats_by_seed(device):
+    drop = nn.Dropout(0.5)
+    x = torch.ones(1000, device=device)
+    torch.manual_seed(1)
+    a, b = drop(x).cpu(), drop(x).cpu()
+    torch.manual_seed(1)
+    assert torch.equal(drop(x).cpu(), a)
+    assert not torch.equal(a, b)
+    assert 400 < (a == 0).sum() < 600
+
+
+def test_the_state_moves_when_the_draw_is_recorded(device):
+    state = torch.xla.get_rng_state()
+    pending = torch.rand(4, device=device)
+    torch.xla.set_rng_state(state)
+    again = torch.rand(4, device=device)
+    torch_xla.sync()
+    assert pending.tolist() == again.tolist()
+
+
+def test_the_number_of_a_state_is_the_seed(device):
+    xm.set_rng_state(42)
+    assert xm.get_rng_state() == 42 == torch.xla.initial_seed()
+    first = torch.rand(4, device=device).tolist()
+    assert xm.get_rng_state() != 42
+    torch.xla.manual_seed(42)
+    assert torch.rand(4, device=device).tolist() == first
+    torch_xla.manual_seed(42)
+    assert torch.rand(4, device=device).tolist() == first
+
+
+def forks():
+    return [
+        lambda enabled: xm.fork_rng(enabled=enabled),
+        lambda enabled: xm.fork_rng("xla:0", enabled=enabled),
+        lambda enabled: torch.random.fork_rng(device_type="xla", enabled=enabled),
+        lambda enabled: torch.random.fork_rng([0], device_type="xla", enabled=enabled),
+    ]
+
+
+@pytest.mark.parametrize("fork", forks())
+def test_a_fork_gives_the_state_back(device, fork):
+    torch.manual_seed(7)
+    expected = torch.rand(4, device=device).tolist()
+    torch.manual_seed(7)
+    with fork(True):
+        assert torch.rand(4, device=device).tolist() == expected
+        torch.xla.manual_seed(1)
+    with pytest.raises(ValueError, match="inside"), fork(True):
+        torch.rand(4, device=device)
+        raise ValueError("inside")
+    assert torch.rand(4, device=device).tolist() == expected
+    torch.manual_seed(7)
+    with fork(False):
+        torch.rand(4, device=device)
+    assert torch.rand(4, device=device).tolist() != expected
+
+
+def test_a_fork_keeps_the_states_of_the_cpu_too(device):
+    torch.manual_seed(7)
+    expected = torch.rand(4).tolist()
+    torch.manual_seed(7)
+    with torch.random.fork_rng(device_type="xla"):
+        torch.rand(4)
+        torch.manual_seed(1)
+    assert torch.rand(4).tolist() == expected
+
+
+def test_a_generator_is_apart_from_the_default_one(device):
+    torch.manual_seed(3)
+    default = torch.rand(4, device=device).tolist()
+    torch.manual_seed(3)
+    own = torch.Generator(device="xla").manual_seed(9)
+    first = torch.randn(4, device=device, generator=own).tolist()
+    assert torch.rand(4, device=device).tolist() == default
+    torch.manual_seed(1)
+    assert own.initial_seed() == 9
+    own.manual_seed(9)
+    assert torch.randn(4, device=device, generator=own).tolist() == first
+    for draw in (
+        lambda g: torch.empty(4, device=device).uniform_(generator=g),
+        lambda g: torch.randperm(20, device=device, generator=g),
+        lambda g: torch.multinomial(torch.ones(20, device=device), 5, generator=g),
+    ):
+        state = own.get_state()
+        drawn = draw(own).tolist()
+        copy = own.clone_state()
+        following = draw(own).tolist()
+        assert draw(copy).tolist() == following != drawn
+        own.set_state(state)
+        assert draw(own).tolist() == drawn
+
+
+def test_states_that_do_not_fit_are_refused(device):
+    own = torch.Generator(device="xla")
+    with pytest.raises(RuntimeError, match="has 3 bytes when it should have 16"):
+        own.set_state(torch.zeros(3, dtype=torch.uint8))
+    with pytest.raises(TypeError, match="ByteTensor"):
+        own.set_state(torch.zeros(16))
+    with pytest.raises(RuntimeError, match="expected a generator on device xla"):
+        torch.rand(2, device=device, generator=torch.Generator())
+    with pytest.raises(RuntimeError, match="device index 99 does not exist"):
+        xm.get_rng_state("xla:99")
