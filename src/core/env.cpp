@@ -43,6 +43,11 @@ std::atomic<bool>& fusion_flag() {
   return on;
 }
 
+std::atomic<bool>& lazy_flag() {
+  static std::atomic<bool> on{flag(variable("XLA_LAZY"))};
+  return on;
+}
+
 bool verifies_unasked() {
 #ifndef NDEBUG
   return true;
@@ -181,8 +186,7 @@ bool fusion() {
 }
 
 bool lazy() {
-  static const bool on = flag(variable("XLA_LAZY"));
-  return on;
+  return lazy_flag().load(std::memory_order_relaxed);
 }
 
 FloatStorage float_storage() {
@@ -209,6 +213,10 @@ int cpu_num_devices() {
 
 void set_fusion(bool on) {
   fusion_flag().store(on, std::memory_order_relaxed);
+}
+
+void set_lazy(bool on) {
+  lazy_flag().store(on, std::memory_order_relaxed);
 }
 
 } // namespace torch_xla::env

@@ -34,12 +34,13 @@ int debug_level();
 void debug_print(const std::string& title, const std::string& text);
 bool verify(); // XLA_VERIFY: rules are checked after each pass and each stage of scheduling. On in debug builds and from XLA_DEBUG=3
 bool fusion(); // XLA_FUSION=0: every node by ATen's kernel or a kernel of its own, to find faults
-bool lazy(); // XLA_LAZY=0: sync after each op
+bool lazy(); // XLA_LAZY=0 or eager mode: sync after each op
 FloatStorage float_storage(); // XLA_USE_BF16, else XLA_DOWNCAST_BF16
 std::string cache_dir(); // XLA_PERSISTENT_CACHE_PATH, else ~/.cache/torch_xla; empty value switches off
 size_t program_cache_size(); // XLA_COMPILATION_CACHE_SIZE: programs kept in memory
 int cpu_num_devices(); // CPU_NUM_DEVICES: of the embedded engine
 // For tests: takes the place of the variable.
 void set_fusion(bool on);
+void set_lazy(bool on); // of traces to come; set_lazy_mode() of tensor/api.h also of those that are pending
 
 } // namespace torch_xla::env

@@ -29,16 +29,18 @@ void add_to_metrics(const Event& event) {
   using metrics::Metric;
   using metrics::Unit;
   static Metric compile("CompileTime", Unit::kTime);
+  static Metric compile_one("EagerOpCompileTime", Unit::kTime);
   static Metric run("ExecuteTime", Unit::kTime);
+  static Metric run_one("EagerOpExecuteTime", Unit::kTime);
   static Metric upload("TransferToDeviceTime", Unit::kTime);
   static Metric download("TransferFromDeviceTime", Unit::kTime);
   static Metric outbound("OutboundData", Unit::kBytes);
   static Metric inbound("InboundData", Unit::kBytes);
   switch (event.phase) {
     case Phase::kCompile:
-      return add_time(compile, event);
+      return add_time(event.name.empty() ? compile : compile_one, event);
     case Phase::kRun:
-      return add_time(run, event);
+      return add_time(event.name.empty() ? run : run_one, event);
     case Phase::kUpload:
       add_bytes(outbound, event);
       return add_time(upload, event);

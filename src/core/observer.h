@@ -10,10 +10,10 @@ namespace torch_xla::observer {
 enum class Phase : uint8_t {
   kRecord, // an operation was appended to the trace; has no length
   kSync, // a trace became a queued run: lookup, compile, enqueue
-  kCompile, // a program that was not in the cache
+  kCompile, // a program that was not in the cache; named by its operation in eager mode
   kPass, // one part of a compile: a pass over the graph, a stage of the schedule, a kernel's code
   kQueue, // a run waited for those before it
-  kRun, // a program ran
+  kRun, // a program ran; named likewise
   kKernel, // a step of a run: a fused kernel,
   kLibrary, // a call of ATen's,
   kUpdate, // or a write through a view

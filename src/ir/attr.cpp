@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "ir/computation.h"
+
 namespace torch_xla {
 namespace {
 
@@ -94,6 +96,7 @@ void hash_attr(const Attr& attr, Hash128& hash) {
             }
           },
           [&](const std::string& v) { hash.add_bytes(v.data(), v.size()); },
+          [&](const ComputationRef& v) { hash.add(v->hash); },
       },
       attr);
 }
@@ -110,6 +113,7 @@ std::string attr_text(const Attr& attr) {
           [](const std::vector<double>& v) { return list_text(v, "[f64]"); },
           [](const std::vector<bool>& v) { return list_text(v, "[pred]"); },
           [](const std::string& v) { return string_text(v); },
+          [](const ComputationRef& v) { return print_graph(v->graph); },
       },
       attr);
 }

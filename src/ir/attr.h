@@ -3,6 +3,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "core/hash.h"
 
 namespace torch_xla {
+
+struct Computation; // ir/computation.h
+using ComputationRef = std::shared_ptr<const Computation>;
 
 // monostate stands for None. Enumerations (dtype, layout, memory format) are int64.
 using Attr = std::variant<
@@ -21,11 +25,12 @@ using Attr = std::variant<
     std::vector<int64_t>,
     std::vector<double>,
     std::vector<bool>,
-    std::string>;
+    std::string,
+    ComputationRef>;
 using Attrs = std::vector<Attr>;
 
 void hash_attr(const Attr& attr, Hash128& hash);
-// Text form: none, true, 3, 0x1.8p+1 (exact), (0x1p+0, 0x0p+0), [1, 2], "text".
+// Text form: none, true, 3, 0x1.8p+1 (exact), (0x1p+0, 0x0p+0), [1, 2], "text"; of a computation its graph, which cannot be parsed.
 std::string attr_text(const Attr& attr);
 
 } // namespace torch_xla

@@ -64,6 +64,7 @@ void init_debug(py::module_& m) {
   m.def("_set_fusion", &env::set_fusion, py::arg("on"));
   m.def("_fusion", &env::fusion);
   m.def("_lazy", &env::lazy);
+  m.def("_set_lazy", &set_lazy_mode, py::arg("on"), py::call_guard<py::gil_scoped_release>());
 }
 
 } // namespace torch_xla

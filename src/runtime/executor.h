@@ -15,6 +15,7 @@
 namespace torch_xla {
 
 struct Run {
+  const char* operation = ""; // the name of the only one that it computes in eager mode
   std::shared_ptr<Executable> executable;
   std::vector<BufferRef> inputs;
   std::vector<bool> donated; // decided at enqueue, by who owns the buffer then

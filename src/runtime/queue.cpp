@@ -92,7 +92,8 @@ void fail(Queue& q, Run& run, const std::exception_ptr& error) {
 }
 
 void report(observer::Phase phase, const Queue& q, const Run& run, int64_t start_ns, int64_t end_ns) {
-  observer::report({.phase = phase, .start_ns = start_ns, .end_ns = end_ns, .device = q.device, .run = run.options.number});
+  observer::report(
+      {.phase = phase, .name = run.operation, .start_ns = start_ns, .end_ns = end_ns, .device = q.device, .run = run.options.number});
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 
 #include "core/errors.h"
 #include "ops/registry.h"
+#include "passes/passes.h"
 #include "stablehlo/call.h"
 #include "stablehlo/primitive.h"
 #include "stablehlo/random.h"
@@ -32,6 +33,7 @@ WriterMap* make_writer_map() {
       function_writers(),
       rnn_writers(),
       identity_writers(),
+      control_writers(),
   };
   auto* map = new WriterMap;
   for (std::span<const Writer> table : tables) {
@@ -56,61 +58,36 @@ struct Draw {
   std::array<Hlo, 4> words;
 };
 
+// The nodes of a lowered graph.
 class GraphWriter {
  public:
-  GraphWriter(const Graph& graph, const StableHloOptions& options)
-      : graph_(graph), options_(options), text_(options.products, options.convolutions), values_(graph.values.size()) {}
+  // `arguments`: the parameters, then the scalars.
+  GraphWriter(Text& text, const Graph& graph, const Hlos& arguments) : text_(text), graph_(graph), values_(graph.values.size()) {
+    XLA_ASSERT(arguments.size() == graph.parameters.size() + graph.scalars.size(), "arguments of a graph");
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      size_t n = graph.parameters.size();
+      values_[i < n ? graph.parameters[i] : graph.scalars[i - n]] = arguments[i];
+    }
+  }
 
-  std::string run() {
-    add_arguments();
+  Hlos run(const LocationText& location = {}) {
     for (const Node& node : graph_.nodes) {
-      text_.set_location(options_.location && node.location >= 0 ? source_line(options_.location(node.location)) : "");
+      if (location) {
+        text_.set_location(node.location >= 0 ? source_line(location(node.location)) : "");
+      }
       write_node(node);
     }
-    text_.set_location("");
     Hlos results;
     for (ValueId v : graph_.outputs) {
       results.push_back(values_[v]);
     }
-    return text_.finish(results, argument_attributes_);
+    return results;
   }
 
  private:
   // "file.py:12 in forward" without the function.
   static std::string source_line(const std::string& text) {
     return text.substr(0, text.rfind(" in "));
-  }
-
-  void add_arguments() {
-    for (size_t i = 0; i < graph_.parameters.size(); ++i) {
-      ValueId v = graph_.parameters[i];
-      add_parameter(v, graph_.parameter_strides[i]);
-      argument_attributes_.push_back(alias_text(i));
-    }
-    for (ValueId v : graph_.scalars) {
-      values_[v] = text_.argument(graph_.type(v));
-      argument_attributes_.emplace_back();
-    }
-  }
-  std::string alias_text(size_t i) const {
-    if (i >= options_.aliases.size() || options_.aliases[i] < 0) {
-      return "";
-    }
-    int32_t alias = options_.aliases[i];
-    ValueId parameter = graph_.parameters[i];
-    ValueId output = graph_.outputs.at(static_cast<size_t>(alias));
-    bool fits = graph_.type(parameter) == graph_.type(output) && graph_.parameter_strides[i].empty();
-    XLA_ASSERT(fits, "output %", output, " cannot take the memory of parameter %", parameter);
-    return str(" {tf.aliasing_output = ", alias, " : i32}");
-  }
-  void add_parameter(ValueId v, const Dims& strides) {
-    Type type = graph_.type(v);
-    if (strides.empty()) {
-      values_[v] = text_.argument(type);
-      return;
-    }
-    Hlo argument = text_.argument({type.dtype, memory_order_dims(type.dims, strides)});
-    values_[v] = from_memory_order(argument, type.dims, strides);
   }
 
   Hlos read_operands(const Node& node) const {
@@ -161,15 +138,55 @@ class GraphWriter {
     }
   }
 
+  Text& text_;
   const Graph& graph_;
-  const StableHloOptions& options_;
-  Text text_;
   Hlos values_; // by ValueId
-  std::vector<std::string> argument_attributes_;
   std::vector<Draw> draws_;
 };
 
+// The attributes of an argument of @main.
+std::string alias_text(const Graph& graph, const StableHloOptions& options, size_t i) {
+  if (i >= options.aliases.size() || options.aliases[i] < 0) {
+    return "";
+  }
+  int32_t alias = options.aliases[i];
+  ValueId parameter = graph.parameters[i];
+  ValueId output = graph.outputs.at(static_cast<size_t>(alias));
+  bool fits = graph.type(parameter) == graph.type(output) && graph.parameter_strides[i].empty();
+  XLA_ASSERT(fits, "output %", output, " cannot take the memory of parameter %", parameter);
+  return str(" {tf.aliasing_output = ", alias, " : i32}");
+}
+
+Hlo add_parameter(Text& text, const Type& type, const Dims& strides) {
+  if (strides.empty()) {
+    return text.argument(type);
+  }
+  return from_memory_order(text.argument({type.dtype, memory_order_dims(type.dims, strides)}), type.dims, strides);
+}
+
+std::string write_module(const Graph& graph, const StableHloOptions& options) {
+  Text text(options.products, options.convolutions);
+  Hlos arguments;
+  std::vector<std::string> attributes;
+  for (size_t i = 0; i < graph.parameters.size(); ++i) {
+    arguments.push_back(add_parameter(text, graph.type(graph.parameters[i]), graph.parameter_strides[i]));
+    attributes.push_back(alias_text(graph, options, i));
+  }
+  for (ValueId v : graph.scalars) {
+    arguments.push_back(text.argument(graph.type(v)));
+    attributes.emplace_back();
+  }
+  Hlos results = GraphWriter(text, graph, arguments).run(options.location);
+  text.set_location("");
+  return text.finish(results, attributes);
+}
+
 } // namespace
+
+Hlos write_computation(Text& text, const Graph& trace, const Hlos& arguments) {
+  return GraphWriter(text, run_passes(trace, /*device=*/0, has_stablehlo_form), arguments).run();
+}
+
 } // namespace stablehlo
 
 bool has_stablehlo_form(const Op& op) {
@@ -177,7 +194,7 @@ bool has_stablehlo_form(const Op& op) {
 }
 
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options) {
-  return stablehlo::GraphWriter(graph, options).run();
+  return stablehlo::write_module(graph, options);
 }
 
 } // namespace torch_xla

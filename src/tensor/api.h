@@ -22,6 +22,9 @@ c10::DataPtr allocate_cell(size_t nbytes, int device);
 // untyped_storage().resize_(): keeps the bytes that fit.
 void resize_storage_bytes(const c10::Storage& storage, size_t nbytes);
 
+// False: each operation is handed to the device as it is recorded, as with XLA_LAZY=0. For all devices; any thread.
+void set_lazy_mode(bool on);
+
 // Source lines. The provider gives an id of the user's current line, or -1; it is called at each recorded node without the GIL.
 using LocationProvider = int64_t (*)();
 // "train.py:12 in forward"; called under the recording lock: never takes the GIL.

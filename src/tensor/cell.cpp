@@ -6,6 +6,7 @@
 
 #include "core/errors.h"
 #include "tensor/api.h"
+#include "tensor/recorder.h"
 
 namespace torch_xla {
 namespace {
@@ -60,7 +61,9 @@ void move_cell(c10::DataPtr& data, size_t nbytes) {
 
 c10::DataPtr allocate_cell(size_t nbytes, int device) {
   Cell* cell = nullptr;
-  return make_cell(nbytes, device, &cell);
+  c10::DataPtr data = make_cell(nbytes, device, &cell);
+  cell->capture = recorder(device).capture.load(std::memory_order_relaxed);
+  return data;
 }
 
 void take_back_when_told(Cell& cell) {

@@ -1,9 +1,12 @@
-// Cuts a trace that grows without a sync, always at the same place of its loop.
+// Cuts a trace that grows without a sync, always at the same place of its loop; in eager mode after each operation.
 #include "tensor/cut.h"
 
+#include "core/devices.h"
 #include "core/env.h"
+#include "core/process.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
+#include "tensor/api.h"
 #include "tensor/recorder.h"
 #include "tensor/sync.h"
 
@@ -63,6 +66,9 @@ size_t nodes_until_cut(const std::vector<uint64_t>& hashes) {
 
 bool wants_cut_now(RecorderState& state) {
   size_t n = state.trace.graph().nodes.size();
+  if (state.capture) {
+    return false;
+  }
   if (!env::lazy() || n >= kHardMaxNodes) {
     return true;
   }
@@ -83,6 +89,23 @@ bool wants_cut_now(RecorderState& state) {
 }
 
 } // namespace
+
+void set_lazy_mode(bool on) {
+  env::set_lazy(on);
+  for (int device = 0; device < kMaxDevices && process::is_used(); ++device) {
+    recorder(device).wants_cut.store(true, std::memory_order_relaxed); // to be looked at anew
+  }
+}
+
+void Recording::run_if_eager() noexcept {
+  if (env::lazy() || state_.capture || trace_.empty()) {
+    return;
+  }
+  try {
+    sync_locked(device_, SyncCause::kEager);
+  } catch (...) { // by an interrupt the trace stays pending, by all else its values have failed
+  }
+}
 
 void cut_long_trace(int device) {
   bool cut = interrupt::retry([device, &state = recorder(device)] {

@@ -126,6 +126,18 @@ Cell& Recording::get_cell(const at::Tensor& t) const {
   return device_cell(t);
 }
 
+// A body is recorded once and runs many times: what it writes elsewhere would be written once.
+static void check_made_within(const Cell& cell, uint32_t capture) {
+  TORCH_CHECK(
+      cell.capture >= capture,
+      "an in-place operation in the body of a loop on a tensor from outside of it, which would be written once and not in each turn; "
+      "return the new value instead");
+}
+
+void Recording::check_writable(const Cell& cell) const {
+  check_made_within(cell, state_.capture.load(std::memory_order_relaxed));
+}
+
 ValueId Recording::content(Cell& cell) {
   if (!cell.value) {
     set_content(cell, zeros(cell.dtype, cell.dims));
@@ -252,6 +264,7 @@ void Recording::write(const at::Tensor& t, ValueId v) {
   if (t.numel() == 0) {
     return;
   }
+  check_writable(cell);
   if (fills_storage(t, cell.nbytes)) {
     set_content(cell, v);
     cell.dtype = to_dtype(t.scalar_type());
@@ -273,6 +286,7 @@ void Recording::write_converted(const at::Tensor& t, ValueId v) {
 at::Tensor Recording::wrap(ValueId v, const Dims& strides) {
   Cell* cell = nullptr;
   at::Tensor tensor = make_tensor(type(v), strides, device_, cell);
+  cell->capture = state_.capture.load(std::memory_order_relaxed);
   const Value& value = trace_.graph().values[v];
   cell->set_value(value.kind == ValueKind::kParameter ? LazyValue::ready(trace_.inputs()[value.index]) : trace_.lazy(v));
   return tensor;
@@ -291,6 +305,7 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   if (!bytes && !same_geometry(source, from)) {
     return false;
   }
+  check_writable(to);
   if (from.value->buffer()) {
     to.previous = from.previous; // the run of the same value
   } else {
@@ -307,6 +322,7 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
 at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides) {
   Cell* cell = nullptr;
   at::Tensor tensor = make_tensor(buffer->type(), strides, buffer->get()->device(), cell);
+  cell->capture = recorder(cell->device).capture.load(std::memory_order_relaxed);
   cell->set_value(LazyValue::ready(std::move(buffer)));
   return tensor;
 }
@@ -314,6 +330,7 @@ at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides) {
 void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
   auto lock = lock_recorder(device_number(tensor));
   Cell& cell = device_cell(tensor);
+  check_made_within(cell, recorder(cell.device).capture.load(std::memory_order_relaxed));
   cell.nbytes = tensor.storage().nbytes(); // without the bytes that views of wider types have added
   XLA_ASSERT(fills_storage(tensor, cell.nbytes));
   cell.set_value(LazyValue::ready(std::move(buffer)));

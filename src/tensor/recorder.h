@@ -19,7 +19,10 @@ struct RecorderState {
   Trace trace; // guarded by mutex
   size_t next_check = kFirstTraceCheck; // nodes at which cut_long_trace looks again; guarded by mutex
   bool cut_planned = false; // next_check is the place of the cut; guarded by mutex
-  std::atomic<bool> wants_cut{false};
+  std::atomic<bool> wants_cut{true}; // the first operation looks whether
+  // The number of the innermost body that is being recorded (tensor/capture.h), 0 outside of all. Until it ends nothing runs, and only
+  // tensors made since are written. Written under the mutex.
+  std::atomic<uint32_t> capture{0};
 };
 RecorderState& recorder(int device);
 // Takes the device's recording lock. Throws UserError in a forked child, where a thread that does not exist may hold it.
@@ -30,6 +33,12 @@ std::unique_lock<std::mutex> lock_recorder(int device);
 class Recording {
  public:
   explicit Recording(int device);
+  // In eager mode hands what was recorded to the device. The values keep an error that this meets.
+  ~Recording() {
+    if (state_.wants_cut.load(std::memory_order_relaxed)) {
+      run_if_eager();
+    }
+  }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
@@ -62,6 +71,9 @@ class Recording {
   void write(const at::Tensor& tensor, ValueId v);
   // As write, after conversion and broadcasting.
   void write_converted(const at::Tensor& tensor, ValueId v);
+  Trace& trace() {
+    return trace_;
+  }
   // A new tensor with the value; strides empty means contiguous.
   at::Tensor wrap(ValueId v, const Dims& strides = {});
   // The content of the tensor's whole storage as another tensor's: no node, no copy until one of them is written.
@@ -70,7 +82,9 @@ class Recording {
   void resize(Cell& cell, size_t nbytes);
 
  private:
+  void run_if_eager() noexcept;
   Cell& get_cell(const at::Tensor& tensor) const;
+  void check_writable(const Cell& cell) const;
   ValueId content(Cell& cell);
   ValueId flat_content(Cell& cell);
   void ensure_base(Cell& cell, const at::Tensor& t);

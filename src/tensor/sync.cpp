@@ -138,9 +138,14 @@ CompileOptions compile_options(int device, Trace& trace, const Precision& precis
   return options;
 }
 
+// For events: in eager mode a trace is one operation, whose last node is its own.
+const char* operation_of(const Trace& trace) {
+  return env::lazy() || trace.empty() ? "" : trace.graph().nodes.back().op->name;
+}
+
 const Program& compile(int device, Trace& trace, ProgramEntry& entry, const Precision& precision) {
   static metrics::Counter count("UncachedCompile");
-  observer::Span span(observer::Phase::kCompile, device);
+  observer::Span span(observer::Phase::kCompile, device, operation_of(trace));
   count.add();
   Graph graph = trace.graph();
   graph.outputs = list_values(entry.wanted);
@@ -201,6 +206,7 @@ uint64_t enqueue(int device, Trace& trace, const Program& program, const ValueBi
   static metrics::Counter executed("ExecuteComputation");
   program.executable->prepare_caller();
   Run run;
+  run.operation = operation_of(trace);
   run.executable = program.executable;
   run.outputs = make_outputs(trace, program.outputs, alive);
   run.scalars = std::move(trace.scalars());
@@ -232,6 +238,11 @@ void drop_if_lost(int device) {
 void sync_locked(int device, SyncCause cause) {
   static metrics::Metric size("TensorsGraphSize", metrics::Unit::kNumber);
   RecorderState& state = recorder(device);
+  XLA_CHECK(
+      !state.capture,
+      "nothing runs while the body of a loop is recorded: it needs the value of a tensor (.item(), print, a branch on a tensor, an "
+      "operation "
+      "that runs on the CPU), or it syncs");
   Trace& trace = state.trace;
   state.next_check = kFirstTraceCheck;
   state.cut_planned = false;

@@ -121,6 +121,42 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& 
   return id;
 }
 
+Trace::Mark Trace::mark() const {
+  return {
+      generation_,
+      graph_.nodes.size(),
+      graph_.values.size(),
+      graph_.parameters.size(),
+      graph_.scalars.size(),
+      replaced_.size(),
+      key_,
+      has_collectives_};
+}
+
+void Trace::cut_back(const Mark& mark) {
+  for (size_t v = mark.values; v < lazies_.size(); ++v) {
+    if (lazies_[v]) {
+      lazies_[v]->unref();
+    }
+  }
+  for (size_t i = mark.parameters; i < inputs_.size(); ++i) {
+    inputs_[i]->trace_generation = 0;
+  }
+  graph_.nodes.resize(mark.nodes);
+  graph_.values.resize(mark.values);
+  graph_.parameters.resize(mark.parameters);
+  graph_.parameter_strides.resize(mark.parameters);
+  graph_.scalars.resize(mark.scalars);
+  lazies_.resize(mark.values);
+  inputs_.resize(mark.parameters);
+  replaced_.resize(mark.replaced);
+  scalars_.resize(mark.scalars);
+  locations_.resize(mark.nodes);
+  node_hashes_.resize(mark.nodes);
+  key_ = mark.key;
+  has_collectives_ = mark.has_collectives;
+}
+
 LazyValue* Trace::lazy(ValueId id) {
   LazyValue*& slot = lazies_[id];
   if (slot) {

@@ -60,6 +60,21 @@ class Trace {
   // Starts again, empty; memory is kept for the next trace.
   void clear();
 
+  // How far the trace was recorded.
+  struct Mark {
+    uint64_t generation = 0;
+    size_t nodes = 0;
+    size_t values = 0;
+    size_t parameters = 0;
+    size_t scalars = 0;
+    size_t replaced = 0;
+    Hash128 key;
+    bool has_collectives = false;
+  };
+  Mark mark() const;
+  // As the trace was then. No cell refers to a value since but one that has failed.
+  void cut_back(const Mark& mark);
+
  private:
   template <typename Append>
   ValueId append(Append append);

@@ -1,1 +1,5 @@
-"""What the original keeps here: `plugins`."""
+"""What the original keeps here: eager mode, loops as operations of the graph, plugins."""
+
+from .eager import eager_mode, eager_mode_context, is_eager_mode
+
+__all__ = ["eager_mode", "eager_mode_context", "is_eager_mode"]

@@ -110,6 +110,9 @@ Choice choose(const LaidOutGraph& laid_out, const Node& node, bool may_write_int
 } // namespace
 
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
+  if (node.op->traits & kLoop) {
+    return false; // its turns take what memory they need
+  }
   return choose(laid_out, node, may_write_into).writes_into;
 }
 

@@ -77,7 +77,7 @@ struct CpuExecutable::Compiler {
           break;
         case StepKind::kLibrary:
           add_step(step.kind, out.calls_.size(), graph.nodes[step.node].op->name, graph.nodes[step.node].location);
-          out.calls_.push_back(make_call(graph.nodes[step.node], fusion));
+          out.calls_.push_back(make_call(graph.nodes[step.node], options, fusion));
           break;
         case StepKind::kUpdate:
           add_step(step.kind, out.updates_.size(), kViewUpdateOp.name, graph.nodes[step.node].location);
@@ -153,8 +153,13 @@ struct CpuExecutable::Compiler {
     return step;
   }
 
-  LibraryStep make_call(const Node& node, bool fusion) const {
-    LibraryStep step{LibraryCall(laid_out, node, fusion), {}, {}};
+  LibraryStep make_call(const Node& node, const CompileOptions& options, bool fusion) const {
+    LibraryStep step;
+    if (node.op->traits & kLoop) {
+      step.loop.emplace(node, options);
+    } else {
+      step.call.emplace(laid_out, node, fusion);
+    }
     for (ValueId v : node.operands) {
       step.operands.push_back(v == kNoValue ? MemoryRef() : reference(v));
     }

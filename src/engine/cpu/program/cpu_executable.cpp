@@ -91,7 +91,7 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
       run_kernel(kernels_[step.index], args);
       break;
     case StepKind::kLibrary:
-      run_library(calls_[step.index]);
+      run_library(calls_[step.index], args.options);
       break;
     case StepKind::kUpdate:
       run_update(updates_[step.index]);
@@ -221,18 +221,22 @@ void CpuExecutable::run_kernel(const KernelStep& step, const RunArgs& args) {
       0, step.units, step.grain, [&](int64_t begin, int64_t end) { step.kernel(pointers_.data(), scalars_.data(), begin, end); });
 }
 
-void CpuExecutable::run_library(LibraryStep& step) {
+void CpuExecutable::run_library(LibraryStep& step, const RunOptions& options) {
   pointers_.resize(step.operands.size());
   for (size_t i = 0; i < step.operands.size(); ++i) {
     pointers_[i] = step.operands[i].memory < 0 ? nullptr : address(step.operands[i]);
   }
   results_.clear();
   results_.resize(step.results.size());
-  bool adopts = !step.call.writes_into();
+  bool adopts = step.loop || !step.call->writes_into();
   for (size_t i = 0; i < step.results.size() && !adopts; ++i) {
     results_[i].data = base_[step.results[i]];
   }
-  step.call.run(pool_, pointers_, results_);
+  if (step.loop) {
+    step.loop->run(pool_, pointers_, results_, options);
+  } else {
+    step.call->run(pool_, pointers_, results_);
+  }
   for (size_t i = 0; i < step.results.size() && adopts; ++i) {
     if (step.results[i] >= 0) {
       base_[step.results[i]] = static_cast<char*>(results_[i].data);

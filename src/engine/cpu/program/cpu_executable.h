@@ -2,10 +2,12 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/cpu/library/call.h"
+#include "engine/cpu/program/loop.h"
 #include "engine/cpu/schedule/memory_plan.h"
 #include "engine/engine.h"
 
@@ -26,7 +28,8 @@ struct KernelStep {
 };
 
 struct LibraryStep {
-  LibraryCall call;
+  std::optional<LibraryCall> call; // or else
+  std::optional<Loop> loop;
   std::vector<MemoryRef> operands;
   std::vector<int32_t> results; // memories; -1: undefined
 };
@@ -84,7 +87,7 @@ class CpuExecutable final : public Executable {
   void commit(int32_t step, RunArgs& args);
   void restore_inputs(RunArgs& args);
   void run_kernel(const KernelStep& step, const RunArgs& args);
-  void run_library(LibraryStep& step);
+  void run_library(LibraryStep& step, const RunOptions& options);
   void run_update(const UpdateStep& step);
   void save_view(const UpdateStep& step);
   void collect_outputs(RunArgs& args);

@@ -1,0 +1,50 @@
+// Computation: a graph that is an attribute of a node, which runs it in turns: the body of a loop.
+#pragma once
+
+#include <vector>
+
+#include "core/hash.h"
+#include "ir/graph.h"
+
+namespace torch_xla {
+
+// Immutable, so that traces, programs and threads share it.
+struct Computation {
+  // Where a random node takes its stream from, as positions among Graph::scalars.
+  struct Draw {
+    int32_t seed = 0;
+    int32_t offset = 0;
+  };
+
+  Graph graph; // a trace; its parameters are row-major, its nodes have no locations
+  Hash128 hash; // of the structure: equal where a program can be shared
+  std::vector<Draw> draws; // those of loops within it included
+};
+
+// Throws UserError for a collective, in whose turns replicas could not meet.
+ComputationRef make_computation(Graph graph);
+
+// Attributes of a node with the trait kLoop, by position. Its operands are the first values of what is carried from turn to turn, tensors
+// of which each turn gets one slice along dim 0, the values that all turns share, and the body's scalars; the body's parameters are these
+// in the same order. The body gives the next values of what is carried, then one slice each of further results. The node gives the last
+// values of what is carried, then these slices joined along a new dim 0.
+enum LoopAttr {
+  kLoopBody = 0, // ComputationRef
+  kLoopCarried = 1, // how many values are carried
+  kLoopSliced = 2, // how many tensors are sliced
+  kLoopTrips = 3, // turns; None: as long as the last carried value, a Bool without dims, is true
+  kLoopReverse = 4, // from the last slice to the first
+};
+
+// The seed of one turn's stream: splitmix64's steps on the sum, so that loops within loops draw apart.
+constexpr uint64_t kTurnStep = 0x9e3779b97f4a7c15;
+constexpr uint64_t kTurnMix[2] = {0xbf58476d1ce4e5b9, 0x94d049bb133111eb};
+constexpr int kTurnShifts[3] = {30, 27, 31};
+constexpr uint64_t seed_of_turn(uint64_t seed, uint64_t turn) {
+  uint64_t z = seed + (turn + 1) * kTurnStep;
+  z = (z ^ (z >> kTurnShifts[0])) * kTurnMix[0];
+  z = (z ^ (z >> kTurnShifts[1])) * kTurnMix[1];
+  return z ^ (z >> kTurnShifts[2]);
+}
+
+} // namespace torch_xla

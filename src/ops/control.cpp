@@ -1,0 +1,52 @@
+// Control flow: loops, whose body is a computation.
+#include "core/errors.h"
+#include "ir/computation.h"
+#include "ops/row.h"
+#include "ops/rules.h"
+#include "ops/tables.h"
+
+namespace torch_xla {
+namespace {
+
+void check_operands(const InferContext& c, const Graph& body, size_t carried, size_t sliced) {
+  XLA_ASSERT(c.size() == body.parameters.size() + body.scalars.size(), "the operands of a loop are not its body's");
+  for (size_t i = 0; i < body.parameters.size(); ++i) {
+    Type given = c.operand(i);
+    Type wanted = body.type(body.parameters[i]);
+    if (i >= carried && i < carried + sliced) {
+      XLA_CHECK(!given.dims.empty(), "a loop cannot slice a tensor without dims");
+      given.dims = Dims(given.dims.data() + 1, given.dims.size() - 1);
+    }
+    XLA_CHECK(given == wanted, "the body of a loop was recorded for ", type_text(wanted), " and gets ", type_text(given));
+  }
+}
+
+// Carried values as they are, then what the turns give, joined.
+void infer_loop(InferContext& c) {
+  const Graph& body = std::get<ComputationRef>(c.attr(kLoopBody))->graph;
+  auto carried = static_cast<size_t>(c.get_int(kLoopCarried));
+  auto sliced = static_cast<size_t>(c.get_int(kLoopSliced));
+  check_operands(c, body, carried, sliced);
+  for (size_t i = 0; i < body.outputs.size(); ++i) {
+    Type type = body.type(body.outputs[i]);
+    Dims joined{c.get_int(kLoopTrips)};
+    for (int64_t d : type.dims) {
+      joined.push_back(d);
+    }
+    c.add_result(type.dtype, i < carried ? type.dims : joined);
+  }
+}
+
+constinit const Op kRows[] = {
+    // What stands for an argument of a body while that is recorded; no program has it.
+    {.name = "xla::argument", .kind = OpKind::kLibrary, .traits = kOwnKernel},
+    {.name = "xla::loop", .kind = OpKind::kLibrary, .infer = infer_loop, .traits = kOwnKernel | kLoop | kDenseOperands | kChecksValues},
+};
+
+} // namespace
+
+std::span<const Op> control_ops() {
+  return kRows;
+}
+
+} // namespace torch_xla

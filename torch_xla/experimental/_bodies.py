@@ -1,0 +1,67 @@
+"""Bodies of loops: functions that are recorded once, on tensors that stand for their arguments."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from .. import _XLAC
+
+
+def device_of(tensors: Sequence[torch.Tensor], what: str) -> int:
+    """The number of the device that the tensors are on.
+
+    Raises ValueError if they are not all on one xla device.
+    """
+    devices = {t.device for t in tensors}
+    if len(devices) != 1 or (device := devices.pop()).type != "xla":
+        raise ValueError(
+            f"{what} have to be on one xla device, but are on {sorted(map(str, {t.device for t in tensors}))}"
+        )
+    return device.index
+
+
+class Recorder:
+    """A body while it is recorded. What needs the value of a tensor raises RuntimeError until then."""
+
+    def __init__(self, device: int):
+        self._capture = _XLAC._Capture(device)
+        self._arguments: list[torch.Tensor] = []
+        self.end = self._capture.end
+        self.take = self._capture.take
+
+    def argument(self, like: torch.Tensor, sliced: bool = False) -> torch.Tensor:
+        """A tensor of the dtype and shape of `like`; `sliced`: of one element of its dim 0."""
+        tensor = self._capture.add_argument(like, sliced)
+        self._arguments.append(tensor)
+        return tensor
+
+    def arguments(self, likes: Sequence[torch.Tensor], sliced: bool = False) -> list[torch.Tensor]:
+        return [self.argument(like, sliced) for like in likes]
+
+    def residuals(self, results: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What `results` need, beside `given`, of what was recorded before mark_backward(); arguments as they are."""
+        return self._capture.find_residuals(results, given)
+
+    def mark_backward(self) -> None:
+        self._capture.mark_backward()
+
+    def check_not_written(self, error: type[Exception] = RuntimeError) -> None:
+        """Raises if an argument was the target of an in-place operation."""
+        if any(t._version for t in self._arguments):
+            raise error(
+                "an in-place operation in the body of a loop on one of its arguments; return the new value instead"
+            )
+
+
+@contextlib.contextmanager
+def recording(device: int) -> Iterator[Recorder]:
+    """Context manager in which a body is recorded. Tensors made in it that depend on the arguments end with it."""
+    recorder = Recorder(device)
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)  # a cast within the body is the body's own
+    try:
+        yield recorder
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+        recorder.end()

@@ -1,0 +1,30 @@
+"""Eager mode: each operation is a program of its own, but for those of functions that torch_xla.compile() runs."""
+
+import contextlib
+from collections.abc import Iterator
+
+from .. import _XLAC
+
+
+def eager_mode(enable: bool) -> None:
+    """Switches the mode for all devices. XLA_LAZY=0 starts with it on.
+
+    An operation is handed to the device when it is called, and runs while the program goes on, as on a GPU.
+    """
+    _XLAC._set_lazy(not enable)
+
+
+def is_eager_mode() -> bool:
+    """True if operations run one by one."""
+    return not _XLAC._lazy()
+
+
+@contextlib.contextmanager
+def eager_mode_context(enable: bool) -> Iterator[bool]:
+    """Context manager that switches the mode for its body. It gives the mode before, which is set again at the end."""
+    before = is_eager_mode()
+    eager_mode(enable)
+    try:
+        yield before
+    finally:
+        eager_mode(before)

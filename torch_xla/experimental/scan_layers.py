@@ -1,0 +1,71 @@
+"""scan_layers: layers of equal structure one after the other, as one loop over their joined weights."""
+
+import copy
+import weakref
+from collections.abc import Callable, Iterable
+
+import torch
+
+from .scan import scan
+
+# By partition function and first layer: a copy of the layer and the function over it, which scan()'s cache knows.
+_ONE_LAYER_CACHE: dict[tuple[int, int], Callable] = {}
+
+
+def _make_function(layer: torch.nn.Module) -> Callable:
+    """What runs one layer: its weights take the place of the copy's."""
+    example = copy.deepcopy(layer)
+
+    def run_layer(carry, tensors):
+        arguments = carry if isinstance(carry, tuple) else (carry,)
+        return torch.func.functional_call(example, tensors, arguments, strict=True), None
+
+    return run_layer
+
+
+def _function_of(layer: torch.nn.Module, partition_fn: Callable | None, is_layer_pure: bool) -> Callable:
+    if not is_layer_pure:
+        return _make_function(layer)
+    key = (id(partition_fn), id(layer))
+    if key not in _ONE_LAYER_CACHE:
+        _ONE_LAYER_CACHE[key] = _make_function(layer)
+        weakref.finalize(layer, _ONE_LAYER_CACHE.pop, key, None)  # another layer may get the number
+    return _ONE_LAYER_CACHE[key]
+
+
+def _tensors_of(layer: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
+
+
+def _check_same_structure(first: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    if first.keys() != other.keys():
+        raise ValueError(f"the layers have mismatched keys: {sorted(first)} and {sorted(other)}")
+    for name, tensor in first.items():
+        if tensor.shape != other[name].shape:
+            raise ValueError(f"Shape mismatch of '{name}': {tuple(tensor.shape)} and {tuple(other[name].shape)}")
+
+
+def scan_layers(
+    layers: Iterable[torch.nn.Module], input_data, partition_fn: Callable | None = None, is_layer_pure: bool = False
+):
+    """What torch.nn.Sequential(*layers)(input_data) gives, with one layer's program in a loop.
+
+    Args:
+        layers: modules that compute the same of equally named weights of equal shapes; only the first one's code runs.
+            Their weights are joined at each call and get gradients. They must not write into their buffers.
+        input_data: a tensor, or a tuple of them that each layer takes as arguments and returns.
+        partition_fn: as of scan(): what the gradient saves.
+        is_layer_pure: the first layer is recorded once, not at each call.
+
+    Returns the last layer's output, `input_data` where there are no layers. Raises ValueError for layers whose weights
+    differ in name or shape.
+    """
+    layers = list(layers)
+    if not layers:
+        return input_data
+    tensors = [_tensors_of(layer) for layer in layers]
+    for other in tensors[1:]:
+        _check_same_structure(tensors[0], other)
+    joined = {name: torch.stack([t[name] for t in tensors]) for name in tensors[0]}
+    function = _function_of(layers[0], partition_fn, is_layer_pure)
+    return scan(function, input_data, joined, partition_fn, is_layer_pure)[0]
