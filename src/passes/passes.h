@@ -28,5 +28,7 @@ void eliminate_dead_code(Graph& graph);
 // All of the above on a trace, a verifier after each where env::verify() says so, and dumps of each stage at XLA_DEBUG>=3. The device is
 // for the events; `narrow_products` where the engine multiplies 16-bit floats faster than float32.
 Graph run_passes(const Graph& trace, int device, KeepLibrary keeps = keep_all, bool narrow_products = true);
+// The same but for narrow(): of a loop's body, whose values have the types that tensors report.
+Graph run_passes_on_body(const Graph& body, int device, KeepLibrary keeps = keep_all);
 
 } // namespace torch_xla

@@ -37,14 +37,20 @@ void run_stage(const char* name, int device, Graph& graph, Stage stage) {
 } // namespace
 
 Graph run_passes(const Graph& trace, int device, KeepLibrary keeps, bool narrow_products) {
-  check(trace);
-  Graph graph;
-  if (FloatStorage storage = env::float_storage(); storage != FloatStorage::kFull) {
-    run_stage("narrow", device, graph, [&](Graph& narrowed) { narrowed = narrow(trace, storage, narrow_products); });
-    run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(lowered, keeps); });
-  } else {
-    run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(trace, keeps); });
+  FloatStorage storage = env::float_storage();
+  if (storage == FloatStorage::kFull) {
+    return run_passes_on_body(trace, device, keeps);
   }
+  check(trace);
+  Graph narrowed;
+  run_stage("narrow", device, narrowed, [&](Graph& graph) { graph = narrow(trace, storage, narrow_products); });
+  return run_passes_on_body(narrowed, device, keeps);
+}
+
+Graph run_passes_on_body(const Graph& body, int device, KeepLibrary keeps) {
+  check(body);
+  Graph graph;
+  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(body, keeps); });
   for (const Pass& pass : kPasses) {
     run_stage(pass.name, device, graph, pass.run);
   }

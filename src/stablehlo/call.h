@@ -83,6 +83,6 @@ std::span<const Writer> identity_writers(); // reinterpreted bytes, checks
 std::span<const Writer> control_writers();
 
 // A computation's graph, a trace, where the text stands: its results for these parameters and scalars.
-Hlos write_computation(Text& text, const Graph& trace, const Hlos& arguments);
+Hlos write_computation(Text& text, const Graph& body, const Hlos& arguments);
 
 } // namespace torch_xla::stablehlo

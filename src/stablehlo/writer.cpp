@@ -183,8 +183,8 @@ std::string write_module(const Graph& graph, const StableHloOptions& options) {
 
 } // namespace
 
-Hlos write_computation(Text& text, const Graph& trace, const Hlos& arguments) {
-  return GraphWriter(text, run_passes(trace, /*device=*/0, has_stablehlo_form), arguments).run();
+Hlos write_computation(Text& text, const Graph& body, const Hlos& arguments) {
+  return GraphWriter(text, run_passes_on_body(body, /*device=*/0, has_stablehlo_form), arguments).run();
 }
 
 } // namespace stablehlo

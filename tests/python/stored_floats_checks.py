@@ -308,3 +308,14 @@ def test_scaled_gradients():
     scaler.update()
     assert p.tolist() == [0.0] * 4
     assert scaler.get_scale() == 2.0**16
+
+
+def test_loops_compute_on_float32():
+    """A body's values are whole; what the loop takes and gives is rounded."""
+    from torch_xla.experimental.scan import scan
+
+    steps = torch.full((64, 3), 2.0**-9)
+    carry, sums = scan(lambda c, x: (c + x, c + x), torch.ones(3, device="xla"), steps.to("xla"))
+    assert carry.dtype == torch.float32
+    assert carry.tolist() == [1.125] * 3  # which 1 + 2^-9 in bfloat16 never reaches
+    assert torch.equal(sums.cpu(), (1 + steps.cumsum(0)).bfloat16().float())

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/errors.h"
+#include "passes/passes.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -16,7 +17,7 @@ std::shared_ptr<Executable> compile_body(const Graph& body, size_t carried, cons
   own.poll = options.poll;
   own.donated.assign(body.parameters.size(), false);
   std::fill_n(own.donated.begin(), carried, true);
-  return cpu_engine().compile_trace(body, own);
+  return cpu_engine().compile(run_passes_on_body(body, own.device), own);
 }
 
 BlockRef block_of(const EngineBufferRef& buffer) {
