@@ -81,7 +81,7 @@ enum OpTrait : uint32_t {
   kSumsProducts = 1u << 25, // sums of products of operands of one type, which engines that compute on 16-bit floats round once
   kLoop = 1u << 26, // runs a computation in turns (ir/computation.h)
   // What holds of a call of ATen's kernel, whatever the row is.
-  kOfCalls = kDenseOperands | kDenseRows | kChecksValues | kReadsWhileWriting | kHostArgument,
+  kOfCalls = kRandom | kDenseOperands | kDenseRows | kChecksValues | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
   kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kNoUnsigned | kDivides | kSameDtype | kMask | kNonNegative | kNumbersFit,
 };

@@ -218,8 +218,8 @@ bool draws_something(Numbers, const Attrs& attrs) { // num_samples, replacement
 }
 
 constinit const Op kRows[] = {
-    COMPOSITE("uniform_", like_float_operand<0>, expand_uniform, .traits = kRandom, .takes = is_range),
-    COMPOSITE("normal_", like_float_operand<0>, expand_normal, .traits = kRandom, .takes = has_deviation),
+    COMPOSITE("uniform_", like_float_operand<0>, expand_uniform, .traits = kRandom | kComplex, .takes = is_range),
+    COMPOSITE("normal_", like_float_operand<0>, expand_normal, .traits = kRandom | kComplex, .takes = has_deviation),
     COMPOSITE("log_normal_", like_float_operand<0>, expand_log_normal, .traits = kRandom, .takes = has_positive_deviation),
     COMPOSITE("exponential_", like_float_operand<0>, expand_exponential, .traits = kRandom, .takes = has_rate),
     COMPOSITE("cauchy_", like_float_operand<0>, expand_cauchy, .traits = kRandom, .takes = has_positive_deviation),

@@ -516,3 +516,25 @@ def test_speech_step_with_lengths_of_python():
         return [loss.detach(), torch.autograd.grad(loss, x)[0]]
 
     compare(program, torch.randn(12, 3, 6), torch.randint(1, 6, (9,)))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_numbers_are_drawn(dtype):
+    """Real and imaginary parts each have half of the variance, and a seed gives the same numbers again."""
+    met.clear_all()
+    torch.manual_seed(5)
+    z = torch.empty(20000, dtype=dtype, device="xla").normal_(2.0, 3.0)
+    again = torch.empty(20000, dtype=dtype, device="xla").normal_(2.0, 3.0)
+    u = torch.empty(20000, dtype=dtype, device="xla").uniform_(-1.0, 1.0)
+    torch.manual_seed(5)
+    same = torch.empty(20000, dtype=dtype, device="xla").normal_(2.0, 3.0)
+    z, again, u, same = to("cpu", (z, again, u, same))
+    assert torch.equal(z, same) and not torch.equal(z, again)
+    parts = torch.view_as_real(z)
+    torch.testing.assert_close(parts.var(0), torch.full((2,), 4.5, dtype=parts.dtype), rtol=0.1, atol=0)
+    torch.testing.assert_close(parts.mean(0), torch.full((2,), 2.0, dtype=parts.dtype), rtol=0.1, atol=0)
+    assert parts.T.corrcoef()[0, 1].abs() < 0.05
+    uniform = torch.view_as_real(u)
+    assert uniform.abs().max() <= 1
+    torch.testing.assert_close(uniform.var(0), torch.full((2,), 1 / 3, dtype=parts.dtype), rtol=0.1, atol=0)
+    assert not fallen_operations()
