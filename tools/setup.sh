@@ -12,6 +12,7 @@ packages=(
   llvm-19-dev libzstd-dev zlib1g-dev      # LLVM, linked statically, and what it needs
   lld-19 ccache                           # linker, compiler cache
   libgtest-dev                            # C++ tests
+  chromium-headless-shell                 # the test of the page that torch_xla.debug.explain() writes
 )
 
 say() { printf '== setup: %s\n' "$*"; }

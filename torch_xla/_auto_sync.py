@@ -4,11 +4,13 @@ import weakref
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.weak import WeakIdKeyDictionary
 
 from . import _XLAC
 
 _enabled: bool | None = None  # None: not asked for yet
 _parts: weakref.WeakSet = weakref.WeakSet()  # optimizers whose step is part of another's
+_steppers = WeakIdKeyDictionary()  # by an optimizer's first parameter: who stepped it last, as weakref
 
 
 def set_auto_sync(enabled: bool) -> None:
@@ -39,10 +41,23 @@ def _find_devices(optimizer: torch.optim.Optimizer, end: int | None) -> set[int]
     return {p.device.index for p in params if p.device.type == "xla"}
 
 
+def _note(optimizer: torch.optim.Optimizer, device: int) -> None:
+    """Tells the step observer of the optimizer's step."""
+    first = next((p for group in optimizer.param_groups for p in group["params"][:1]), None)
+    before = _steppers.get(first)
+    if before is None or before() is not optimizer:
+        _steppers[first] = weakref.ref(optimizer)
+    replaces = before is not None and before() is not optimizer
+    _XLAC._note_optimizer(type(optimizer).__name__, id(optimizer), replaces, device)
+
+
 def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
     # The first of each group tells: a group is rarely split, but over several devices, and a missed sync only delays.
     devices = set() if optimizer in _parts else _find_devices(optimizer, 1)
-    if not devices or not auto_sync():
+    if not devices:
+        return
+    _note(optimizer, min(devices))
+    if not auto_sync():
         return
     if _XLAC._xla_num_devices() > 1:
         devices = _find_devices(optimizer, None)

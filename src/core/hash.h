@@ -44,6 +44,9 @@ struct Hash128 {
   }
 };
 
+// Of bytes, or of a sample of many: equal where the bytes are, different for nearly all others.
+uint64_t hash_sample(const void* data, size_t nbytes);
+
 } // namespace torch_xla
 
 template <>

@@ -12,7 +12,21 @@ namespace torch_xla::observer {
 namespace {
 
 constexpr const char* kPhaseTexts[kNumPhases] = {
-    "record", "sync", "compile", "pass", "queue", "run", "kernel", "library", "update", "upload", "download", "fallback"};
+    "record",
+    "trace",
+    "sync",
+    "compile",
+    "pass",
+    "queue",
+    "run",
+    "kernel",
+    "library",
+    "update",
+    "upload",
+    "download",
+    "fallback",
+    "wait",
+    "optimizer"};
 
 void add_time(metrics::Metric& metric, const Event& event) {
   metric.add(static_cast<double>(event.end_ns - event.start_ns));
@@ -52,9 +66,23 @@ void add_to_metrics(const Event& event) {
   }
 }
 
+struct Listener {
+  Observer* observer;
+  uint32_t phases;
+};
+
 struct Observers {
   std::mutex mutex; // held during the calls
-  std::vector<Observer*> list; // guarded by mutex
+  std::vector<Listener> list; // guarded by mutex
+
+  // The caller holds the lock.
+  void tell_phases() const {
+    uint32_t phases = 0;
+    for (const Listener& listener : list) {
+      phases |= listener.phases;
+    }
+    detail::phases = phases;
+  }
 };
 
 Observers& observers() {
@@ -72,36 +100,39 @@ const char* phase_text(Phase phase) {
   return kPhaseTexts[static_cast<size_t>(phase)];
 }
 
-void add(Observer& observer) {
+void add(Observer& observer, uint32_t phases) {
   Observers& all = observers();
   std::lock_guard<std::mutex> lock(all.mutex);
-  all.list.push_back(&observer);
-  detail::on = true;
+  all.list.push_back({&observer, phases});
+  all.tell_phases();
 }
 
 void remove(Observer& observer) {
   Observers& all = observers();
   std::lock_guard<std::mutex> lock(all.mutex);
-  std::erase(all.list, &observer);
-  detail::on = !all.list.empty();
+  std::erase_if(all.list, [&observer](const Listener& listener) { return listener.observer == &observer; });
+  all.tell_phases();
 }
 
 void report(const Event& event) {
   if (is_counted(event.phase)) {
     add_to_metrics(event);
   }
-  if (!is_on()) {
+  if (!is_on(event.phase)) {
     return;
   }
   Observers& all = observers();
   std::lock_guard<std::mutex> lock(all.mutex);
-  for (Observer* observer : all.list) {
-    observer->on_event(event);
+  for (const Listener& listener : all.list) {
+    if (listener.phases & phase_bits(event.phase)) {
+      listener.observer->on_event(event);
+    }
   }
 }
 
-void Span::begin(Phase phase, int device, std::string_view name, int64_t line) {
-  event_ = {.phase = phase, .name = name, .start_ns = metrics::now_ns(), .line = line, .device = device};
+void Span::begin(const Event& event) {
+  event_ = event;
+  event_.start_ns = metrics::now_ns();
 }
 
 void Span::end() {

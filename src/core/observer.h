@@ -9,6 +9,7 @@ namespace torch_xla::observer {
 
 enum class Phase : uint8_t {
   kRecord, // an operation was appended to the trace; has no length
+  kTrace, // a trace, from its first operation to its sync
   kSync, // a trace became a queued run: lookup, compile, enqueue
   kCompile, // a program that was not in the cache; named by its operation in eager mode
   kPass, // one part of a compile: a pass over the graph, a stage of the schedule, a kernel's code
@@ -20,21 +21,36 @@ enum class Phase : uint8_t {
   kUpload, // host to device
   kDownload, // device to host
   kFallback, // an operation ran on the CPU, operands and results included
+  kWait, // a sync waited for the runs before it
+  kOptimizer, // an optimizer of PyTorch's recorded its step; has no length
 };
-constexpr int kNumPhases = 12;
+constexpr int kNumPhases = 15;
 const char* phase_text(Phase phase); // "record", "sync", ...
+
+// One bit for each of the phases.
+template <typename... Phases>
+constexpr uint32_t phase_bits(Phases... phases) {
+  return ((uint32_t{1} << static_cast<uint32_t>(phases)) | ...);
+}
+constexpr uint32_t kAllPhases = (uint32_t{1} << kNumPhases) - 1;
 
 // Of an event that is all devices': the code of a kernel, which their programs share.
 constexpr int kNoDevice = -1;
 
 struct Event {
   Phase phase = Phase::kRecord;
-  std::string_view name = {}; // of the operation, pass, kernel or call; valid while the observer is called
+  // Of the operation, pass, kernel, call or optimizer's class; of a sync its cause, of a read its use. Valid while the observer is called,
+  // as `detail` is.
+  std::string_view name = {};
+  std::string_view detail = {}; // of a fallback its reason; "replaces" at the first step of an optimizer over another one's parameters
   int64_t start_ns = 0; // of metrics::now_ns()
   int64_t end_ns = 0;
   int64_t line = -1; // id of the user's line (location_text() in tensor/), or -1
+  int64_t call = -1; // kDownload: id of the name of PyTorch's function that this line called, if it is one in Python
   int device = kNoDevice;
   int64_t bytes = -1; // kUpload, kDownload that succeeded
+  int64_t nodes = -1; // kTrace
+  uint64_t content = 0; // kUpload: hash_sample() of the user's bytes; kOptimizer: tells optimizers apart
   uint64_t run = 0; // the same number, from 1 on, for the sync, queue, run and steps of one run; 0: of none
 };
 
@@ -45,17 +61,18 @@ class Observer {
   virtual void on_event(const Event& event) = 0;
 };
 
-void add(Observer& observer);
+// The observer is called for these phases.
+void add(Observer& observer, uint32_t phases = kAllPhases);
 // When it returns the observer is not called any more.
 void remove(Observer& observer);
 
 namespace detail {
-inline std::atomic<bool> on{false};
+inline std::atomic<uint32_t> phases{0}; // that somebody listens to
 } // namespace detail
 
 // Somebody listens. One relaxed load: all that an event costs otherwise, but for those that metrics count.
-inline bool is_on() {
-  return detail::on.load(std::memory_order_relaxed);
+inline bool is_on(Phase phase) {
+  return detail::phases.load(std::memory_order_relaxed) & phase_bits(phase);
 }
 
 // The phases that metrics count, whether somebody listens or not.
@@ -69,9 +86,10 @@ void report(const Event& event);
 // An event that begins and ends with the object, on one thread.
 class Span {
  public:
-  Span(Phase phase, int device, std::string_view name = {}, int64_t line = -1) : told_(is_on() || is_counted(phase)) {
+  Span(Phase phase, int device, std::string_view name = {}, int64_t line = -1, int64_t call = -1)
+      : told_(is_on(phase) || is_counted(phase)) {
     if (told_) {
-      begin(phase, device, name, line);
+      begin({.phase = phase, .name = name, .line = line, .call = call, .device = device});
     }
   }
   ~Span() {
@@ -88,9 +106,15 @@ class Span {
   void set_run(uint64_t run) {
     event_.run = run;
   }
+  void set_detail(std::string_view detail) {
+    event_.detail = detail;
+  }
+  void set_content(uint64_t content) {
+    event_.content = content;
+  }
 
  private:
-  void begin(Phase phase, int device, std::string_view name, int64_t line);
+  void begin(const Event& event);
   void end();
 
   Event event_;

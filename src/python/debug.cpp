@@ -28,10 +28,16 @@ py::list compile_reasons() {
     list.append(py::dict(
         "kind"_a = kind_text(reason.kind),
         "what"_a = reason.what,
+        "operation"_a = reason.operation,
+        "now"_a = reason.now,
+        "before"_a = reason.before,
         "device"_a = reason.device,
         "line"_a = location_text(reason.line),
         "line_before"_a = location_text(reason.line_before),
+        "line_of_operand"_a = location_text(reason.line_of_operand),
         "nodes"_a = reason.nodes,
+        "nodes_before"_a = reason.nodes_before,
+        "time_ns"_a = reason.time_ns,
         "cause"_a = reason.cause));
   }
   return list;

@@ -1,60 +1,84 @@
-// A log of the step observer's events, for tests and tools.
+// Logs of the step observer's events: of the last steps at all times, for explain(), and of everything while a test or tool asks for it.
 #include "core/observer.h"
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
-#include <vector>
 
+#include "core/metrics.h"
 #include "python/bindings.h"
 #include "tensor/source_line.h"
 
 namespace torch_xla {
 namespace {
 
+using observer::Phase;
+
+// The last events, so many at most.
 class EventLog final : public observer::Observer {
  public:
+  explicit EventLog(size_t capacity) : capacity_(capacity) {}
+
   void on_event(const observer::Event& event) override {
-    if (events_.size() < kMaxEvents) {
-      events_.push_back({event, std::string(event.name)});
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (entries_.size() == capacity_) {
+      entries_.pop_front();
     }
+    entries_.push_back({event, std::string(event.name), std::string(event.detail)});
   }
 
-  // To be called when the log is no observer any more.
+  void clear() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    entries_.clear();
+  }
+
   py::list to_list() const {
     using namespace py::literals;
     py::list list;
-    for (const auto& [event, name] : events_) {
+    for (const auto& [event, name, detail] : copy()) {
       list.append(py::dict(
           "phase"_a = observer::phase_text(event.phase),
           "name"_a = name,
+          "detail"_a = detail,
           "start_ns"_a = event.start_ns,
           "end_ns"_a = event.end_ns,
           "line"_a = location_text(event.line),
+          "call"_a = location_text(event.call),
           "device"_a = event.device,
           "bytes"_a = event.bytes,
+          "nodes"_a = event.nodes,
+          "content"_a = event.content,
           "run"_a = event.run));
     }
     return list;
   }
 
  private:
-  static constexpr size_t kMaxEvents = 1 << 20;
   struct Entry {
-    observer::Event event; // its name is gone
+    observer::Event event; // its texts are gone
     std::string name;
+    std::string detail;
   };
-  std::vector<Entry> events_;
+
+  std::deque<Entry> copy() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return entries_;
+  }
+
+  const size_t capacity_;
+  mutable std::mutex mutex_;
+  std::deque<Entry> entries_; // guarded by mutex_
 };
 
+constexpr size_t kMaxEvents = 1 << 20;
 std::unique_ptr<EventLog> active; // guarded by the GIL
 
 void start_events() {
   if (active) {
     throw py::value_error("events are being recorded already");
   }
-  active = std::make_unique<EventLog>();
+  active = std::make_unique<EventLog>(kMaxEvents);
   observer::add(*active);
 }
 
@@ -69,11 +93,47 @@ py::list stop_events() {
   return std::exchange(active, nullptr)->to_list();
 }
 
+// What explain() reads: a few events for each step, none for an operation or a kernel. Half a megabyte at most; about 500 steps.
+constexpr size_t kHistoryEvents = 4096;
+constexpr uint32_t kHistoryPhases = observer::phase_bits(
+    Phase::kTrace,
+    Phase::kSync,
+    Phase::kCompile,
+    Phase::kRun,
+    Phase::kUpload,
+    Phase::kDownload,
+    Phase::kFallback,
+    Phase::kWait,
+    Phase::kOptimizer);
+
+EventLog& history() {
+  static auto* log = new EventLog(kHistoryEvents); // the device's threads tell it of events until the process ends
+  return *log;
+}
+
+// `number` tells the optimizer from others, `replaces` that another one has stepped its parameters before it.
+void note_optimizer(const std::string& name, uint64_t number, bool replaces, int device) {
+  const int64_t now = metrics::now_ns();
+  observer::report(
+      {.phase = Phase::kOptimizer,
+       .name = name,
+       .detail = replaces ? "replaces" : "",
+       .start_ns = now,
+       .end_ns = now,
+       .line = current_location(),
+       .device = device,
+       .content = number});
+}
+
 } // namespace
 
 void init_observer(py::module_& m) {
+  observer::add(history(), kHistoryPhases);
   m.def("_start_events", &start_events);
   m.def("_stop_events", &stop_events);
+  m.def("_history", [] { return history().to_list(); });
+  m.def("_clear_history", [] { history().clear(); });
+  m.def("_note_optimizer", &note_optimizer, py::arg("name"), py::arg("number"), py::arg("replaces"), py::arg("device"));
 }
 
 } // namespace torch_xla

@@ -195,6 +195,21 @@ int64_t current_line() {
   return cache.id_of(CodeKey(code), code, frames::instruction_index(library, code));
 }
 
+// The outermost of the frames within PyTorch's code that the user's line has called.
+int64_t current_call() {
+  const PyThreadState* state = PyGILState_GetThisThreadState();
+  PyCodeObject* call = nullptr;
+  for (const frames::Frame* frame = state == nullptr ? nullptr : frames::current(state); frame != nullptr; frame = frames::caller(frame)) {
+    PyCodeObject* code = frames::code(frame);
+    const Owner owner = code == nullptr ? Owner::kLibrary : thread_cache().owner_of(CodeKey(code));
+    if (owner == Owner::kUser) {
+      break;
+    }
+    call = owner == Owner::kTorch ? code : call;
+  }
+  return call == nullptr ? -1 : intern(text_of(frames::name(call)));
+}
+
 std::string line_text(int64_t id) {
   Lines& all = lines();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -210,7 +225,7 @@ void install() {
   made->torch = {folder_of("torch")};
   made->stdlib = folder_of("os");
   prefixes = made;
-  set_location_hooks(&current_line, &line_text);
+  set_location_hooks(&current_line, &current_call, &line_text);
 }
 
 // The package's own folder; called by torch_xla itself, which is still being imported when this module is loaded.

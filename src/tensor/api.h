@@ -25,11 +25,12 @@ void resize_storage_bytes(const c10::Storage& storage, size_t nbytes);
 // False: each operation is handed to the device as it is recorded, as with XLA_LAZY=0. For all devices; any thread.
 void set_lazy_mode(bool on);
 
-// Source lines. The provider gives an id of the user's current line, or -1; it is called at each recorded node without the GIL.
+// Source lines. The provider gives an id of the user's current line, or -1; it is called at each recorded node without the GIL. `call`
+// gives one of the name of PyTorch's function that this line called; it is called where a value is read.
 using LocationProvider = int64_t (*)();
 // "train.py:12 in forward"; called under the recording lock: never takes the GIL.
 using LocationResolver = std::string (*)(int64_t id);
-void set_location_hooks(LocationProvider provider, LocationResolver resolver);
+void set_location_hooks(LocationProvider provider, LocationProvider call, LocationResolver resolver);
 
 // One ATen overload that a row serves, for the page of operators.
 struct ServedOverload {

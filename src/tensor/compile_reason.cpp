@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "core/errors.h"
+#include "core/metrics.h"
 #include "tensor/api.h"
 #include "tensor/source_line.h"
 
@@ -67,7 +68,7 @@ class NodeComparison {
 
   bool find(CompileReason& reason) const {
     if (a_.operands.size() != b_.operands.size()) {
-      return tell(reason, Kind::kOperands, "has", str(a_.operands.size(), " operands"), str(b_.operands.size()));
+      return tell(reason, Kind::kOperands, "has", std::to_string(a_.operands.size()), std::to_string(b_.operands.size()), " operands");
     }
     for (size_t i = 0; i < a_.operands.size(); ++i) {
       if (find_value(reason, str("takes as operand ", i), a_.operands[i], b_.operands[i])) {
@@ -78,7 +79,7 @@ class NodeComparison {
       std::string is = i < a_.attrs.size() ? attr_text(a_.attrs[i]) : "none";
       std::string was = i < b_.attrs.size() ? attr_text(b_.attrs[i]) : "none";
       if (is != was) {
-        return tell(reason, Kind::kConstant, attribute_name(i), is, was);
+        return tell(reason, Kind::kConstant, attribute_name(i), is, was, "");
       }
     }
     for (int32_t i = 0; i < std::min(a_.num_results, b_.num_results); ++i) {
@@ -87,7 +88,7 @@ class NodeComparison {
       }
     }
     bool same = std::equal(a_.operands.begin(), a_.operands.end(), b_.operands.begin());
-    return !same && tell(reason, Kind::kOperands, "takes", "other tensors of the same shapes as operands", "");
+    return !same && tell(reason, Kind::kOperands, "takes", "other tensors of the same shapes as operands", "", "");
   }
 
  private:
@@ -111,12 +112,17 @@ class NodeComparison {
     }
     bool input = a != kNoValue && now_.values[a].kind == ValueKind::kParameter;
     Kind kind = !are_alike(a, b) ? Kind::kOperands : now_.type(a).dtype != before_.type(b).dtype ? Kind::kDtype : Kind::kShape;
-    return tell(reason, kind, verb, input ? "an input " + is : is, was);
+    return tell(reason, kind, input ? verb + " an input" : verb, is, was, "");
   }
 
-  bool tell(CompileReason& reason, Kind kind, const std::string& verb, const std::string& is, const std::string& was) const {
+  bool tell(
+      CompileReason& reason, Kind kind, const std::string& verb, const std::string& is, const std::string& was, const std::string& noun)
+      const {
     reason.kind = kind;
-    reason.what = str(a_.op->name, " ", verb, " ", is, was.empty() ? "" : ", before ", was);
+    reason.what = str(a_.op->name, " ", verb, " ", is, noun, was.empty() ? "" : ", before ", was);
+    reason.operation = a_.op->name;
+    reason.now = is;
+    reason.before = was;
     return true;
   }
 
@@ -144,6 +150,16 @@ std::string count_text(size_t now, size_t before) {
   return now > before ? str(" (", now - before, " operations more)") : str(" (", before - now, " operations less)");
 }
 
+int64_t find_line_of_operand(const Graph& graph, const std::vector<int64_t>& lines, size_t node) {
+  int64_t line = -1;
+  for (ValueId v : graph.nodes[node].operands) {
+    if (v != kNoValue && graph.values[v].kind == ValueKind::kResult) {
+      line = lines[static_cast<size_t>(graph.values[v].index)];
+    }
+  }
+  return line;
+}
+
 // The first difference of the trace and an earlier one.
 void find_difference(
     const Graph& now,
@@ -161,11 +177,15 @@ void find_difference(
   reason.line = line(lines, at);
   reason.line_before = line(lines_before, at);
   if (at < same) {
+    reason.what += count_text(now.nodes.size(), before.nodes.size());
+    reason.line_of_operand = find_line_of_operand(now, lines, at);
     return;
   }
   if (same < std::max(now.nodes.size(), before.nodes.size())) {
     reason.kind = Kind::kOperation;
     reason.what = str(name(now, at), " comes, before ", name(before, at), count_text(now.nodes.size(), before.nodes.size()));
+    reason.operation = reason.now = name(now, at);
+    reason.before = name(before, at);
     return;
   }
   if (!find_memory_order(now, before, reason)) {
@@ -243,9 +263,11 @@ CompileReason CompileHistory::find(
   reason.device = device;
   reason.nodes = trace.graph().nodes.size();
   reason.cause = cause;
+  reason.time_ns = metrics::now_ns();
   std::lock_guard<std::mutex> lock(mutex_);
   const Remembered* nearest = find_nearest(device, trace);
   bool known = nearest && nearest->key == trace.key();
+  reason.nodes_before = nearest ? nearest->graph.nodes.size() : 0;
   if (!entry.programs.empty()) {
     find_alive_value(trace, entry, alive, known ? nearest->lines : std::vector<int64_t>(), reason);
   } else if (known) {

@@ -30,9 +30,16 @@ struct CompileReason {
   Kind kind = Kind::kFirst;
   int device = 0; // that the program is for
   std::string what; // a sentence: what is there, and what was there before
+  // Where one operation is compared: its name, and what differs as text ("f32[3,4]", a count of operands, an argument).
+  std::string operation;
+  std::string now;
+  std::string before;
   int64_t line = -1; // the user's line for location_text(); -1: not known
   int64_t line_before = -1; // the same in the earlier trace
+  int64_t line_of_operand = -1; // where the last operand of that operation was recorded: of a backward operation often its forward
   size_t nodes = 0; // of the trace
+  size_t nodes_before = 0; // of the earlier one
+  int64_t time_ns = 0; // of metrics::now_ns(), within the sync
   const char* cause = ""; // of the sync
 };
 

@@ -11,7 +11,6 @@
 #include <optional>
 #include <utility>
 
-#include "core/metrics.h"
 #include "core/observer.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
@@ -81,6 +80,11 @@ at::Tensor stored_form(const at::Tensor& destination, const at::Tensor& source) 
 at::Tensor dense_form(const at::Tensor& tensor) {
   at::Tensor cpu = resolved(tensor);
   return cpu.is_non_overlapping_and_dense() ? cpu : cpu.contiguous();
+}
+
+observer::Span download_span(int device, std::string_view use) {
+  constexpr observer::Phase phase = observer::Phase::kDownload;
+  return {phase, device, use, observed_location(phase), observed_call(phase)};
 }
 
 enum class CopyOf { kValue, kStored }; // kStored: what lies in memory, whatever its bits of conjugation and negation stand for
@@ -167,15 +171,15 @@ at::Tensor show_on_cpu(const at::Tensor& t) {
 }
 
 void download(const at::Tensor& destination, const at::Tensor& source) {
-  observer::Span span(observer::Phase::kDownload, device_number(source), {}, observed_location());
+  observer::Span span = download_span(device_number(source), "copy");
   destination.copy_(show_on_cpu(source));
   span.set_bytes(num_bytes(source));
 }
 
 } // namespace
 
-at::Tensor read_on_cpu(const at::Tensor& t) {
-  observer::Span span(observer::Phase::kDownload, device_number(t), {}, observed_location());
+at::Tensor read_on_cpu(const at::Tensor& t, std::string_view use) {
+  observer::Span span = download_span(device_number(t), use);
   at::Tensor cpu = show_on_cpu(t);
   span.set_bytes(num_bytes(t));
   return cpu;
@@ -188,7 +192,7 @@ at::Tensor upload_adopted(int device, const at::Tensor& cpu) {
     at::Tensor dense = dense_form(cpu);
     return wrap_buffer(upload_dense(device, dense), engine_strides(dense));
   }
-  observer::Span span(observer::Phase::kUpload, device, {}, observed_location());
+  observer::Span span(observer::Phase::kUpload, device, {}, observed_location(observer::Phase::kUpload));
   span.set_bytes(num_bytes(cpu));
   return wrap_buffer(adopt_dense(device, cpu), engine_strides(cpu));
 }
@@ -261,26 +265,12 @@ at::Tensor copy_from_and_resize_kernel(const at::Tensor& self, const at::Tensor&
   return destination;
 }
 
-at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
-  static metrics::Counter& count = metrics::find_or_create_counter("aten::_local_scalar_dense");
-  count.add();
-  observer::Span span(observer::Phase::kDownload, device_number(self), {}, observed_location());
-  try {
-    at::Scalar value = show_on_cpu(self).item();
-    span.set_bytes(num_bytes(self));
-    return value;
-  } catch (const UserError& error) {
-    throw_as_torch_error(error);
-  }
-}
-
 } // namespace
 
 void register_copies(torch::Library& m) {
   m.impl("copy_", TORCH_FN(copy_kernel));
   m.impl("_copy_from", TORCH_FN(copy_from_kernel));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize_kernel));
-  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense_kernel));
 }
 
 void reinterpret_buffer_locked(Cell& cell, const Type& type) {
@@ -290,12 +280,12 @@ void reinterpret_buffer_locked(Cell& cell, const Type& type) {
   bool transfers = !payload->host_pointer(); // else it is the same memory
   std::optional<observer::Span> span;
   if (transfers) {
-    span.emplace(observer::Phase::kDownload, cell.device, std::string_view(), observed_location());
+    span.emplace(observer::Phase::kDownload, cell.device, std::string_view(), observed_location(observer::Phase::kDownload));
   }
   at::Tensor whole = storage_on_cpu(std::move(source), std::move(payload));
   if (transfers) {
     span->set_bytes(num_bytes(whole));
-    span.emplace(observer::Phase::kUpload, cell.device, std::string_view(), observed_location());
+    span.emplace(observer::Phase::kUpload, cell.device, std::string_view(), observed_location(observer::Phase::kUpload));
   }
   at::Tensor seen = at::for_blob(const_cast<void*>(whole.const_data_ptr()), to_ref(type.dims))
                         .deleter([whole](void*) {})

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string_view>
+
 #include "tensor/cell.h"
 
 namespace torch_xla {
@@ -13,7 +15,8 @@ at::Tensor upload_adopted(int device, const at::Tensor& cpu);
 // Copies the CPU tensor's elements into the device tensor: converted, broadcast. The CPU memory may change after the return.
 void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu);
 // A CPU tensor that shows the device tensor's elements without a copy where the memory allows it: read only, valid as long as it lives.
-at::Tensor read_on_cpu(const at::Tensor& tensor);
+// `use` is what observers are told that it is for: "copy", "item" (a number), "bool" (a truth value); empty for others, as fallbacks.
+at::Tensor read_on_cpu(const at::Tensor& tensor, std::string_view use = {});
 // Replaces the content of the cell, a buffer, by the same bytes seen as `type`, for dtypes without rows: waits. The caller holds the
 // recording lock of the cell's device.
 void reinterpret_buffer_locked(Cell& cell, const Type& type);

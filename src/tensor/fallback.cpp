@@ -206,7 +206,8 @@ void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack, const
   try {
     c10::ArrayRef<c10::IValue> arguments = torch::jit::last(*stack, op.schema().arguments().size());
     int device = device_of_call(arguments);
-    observer::Span span(observer::Phase::kFallback, device, op.schema().name(), observed_location());
+    observer::Span span(observer::Phase::kFallback, device, op.schema().name(), observed_location(observer::Phase::kFallback));
+    span.set_detail(reason);
     check_devices(op, arguments, device);
     FallbackCall(op, stack, device).run(key);
   } catch (const UserError& error) {

@@ -51,7 +51,7 @@ ValueId Recording::node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attr
   if (trace_.graph().nodes.size() + 1 >= state_.next_check) {
     state_.wants_cut.store(true, std::memory_order_relaxed);
   }
-  if (observer::is_on()) {
+  if (observer::is_on(observer::Phase::kRecord)) {
     int64_t now = metrics::now_ns();
     observer::report(
         {.phase = observer::Phase::kRecord, .name = op.name, .start_ns = now, .end_ns = now, .line = location_, .device = device_});

@@ -14,8 +14,10 @@ void register_tensor_kernels() {
   static bool once = [] {
     register_basic_kernels(*kernels);
     register_copies(*kernels);
+    register_numbers(*kernels);
     // Composite in ATen: no layer above asks for the gradient function of a view, which would bring that up to date before `.data =`.
     autograd->impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFallthrough());
+    autograd->impl("is_nonzero", torch::CppFunction::makeFallthrough());
     register_batch_norm(*kernels);
     register_composed(*kernels);
     register_factories(*kernels);

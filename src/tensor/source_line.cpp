@@ -9,17 +9,24 @@ namespace torch_xla {
 namespace {
 
 std::atomic<LocationProvider> location_provider{nullptr};
+std::atomic<LocationProvider> call_provider{nullptr};
 std::atomic<LocationResolver> location_resolver{nullptr};
 
 } // namespace
 
-void set_location_hooks(LocationProvider provider, LocationResolver resolver) {
+void set_location_hooks(LocationProvider provider, LocationProvider call, LocationResolver resolver) {
   location_provider = provider;
+  call_provider = call;
   location_resolver = resolver;
 }
 
 int64_t current_location() {
   LocationProvider provide = location_provider.load(std::memory_order_relaxed);
+  return provide ? provide() : -1;
+}
+
+int64_t current_call() {
+  LocationProvider provide = call_provider.load(std::memory_order_relaxed);
   return provide ? provide() : -1;
 }
 

@@ -10,9 +10,15 @@ namespace torch_xla {
 
 // The user's line on this thread, as an id for location_text(), or -1. Takes no lock and no GIL.
 int64_t current_location();
-// As current_location() for an event, which finds its line only where somebody listens: the walk over the frames is dear.
-inline int64_t observed_location() {
-  return observer::is_on() ? current_location() : -1;
+// PyTorch's function in Python that the user's line has called on this thread ("Tensor.__repr__" for print), as an id for
+// location_text(), or -1.
+int64_t current_call();
+// As these for an event of the phase, which finds them only where somebody listens: the walk over the frames is dear.
+inline int64_t observed_location(observer::Phase phase) {
+  return observer::is_on(phase) ? current_location() : -1;
+}
+inline int64_t observed_call(observer::Phase phase) {
+  return observer::is_on(phase) ? current_call() : -1;
 }
 // "file.py:12 in forward" of a recorded location; empty when unknown. Never takes the GIL.
 std::string location_text(int64_t id);

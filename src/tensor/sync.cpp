@@ -190,6 +190,15 @@ std::vector<BufferRef> make_outputs(Trace& trace, const std::vector<ValueId>& ou
   return buffers;
 }
 
+void report_trace(int device, const Trace& trace) {
+  observer::report(
+      {.phase = observer::Phase::kTrace,
+       .start_ns = trace.start_ns(),
+       .end_ns = metrics::now_ns(),
+       .device = device,
+       .nodes = static_cast<int64_t>(trace.graph().nodes.size())});
+}
+
 // The values of the pending trace fail with the error in flight. The caller holds the recording lock.
 void drop(Trace& trace) {
   bool any = false;
@@ -257,7 +266,8 @@ void sync_locked(int device, SyncCause cause) {
     env::debug_print("trace", print_graph(trace.graph()));
   }
   size.add(static_cast<double>(trace.graph().nodes.size()));
-  observer::Span span(observer::Phase::kSync, device, cause_text(cause));
+  report_trace(device, trace);
+  observer::Span span(observer::Phase::kSync, device, cause_text(cause), observed_location(observer::Phase::kSync));
   try {
     check_inputs(trace);
     span.set_run(enqueue(device, trace, find_or_compile(device, trace, alive, cause), alive));
@@ -283,6 +293,7 @@ void sync(int device, bool wait) {
       auto lock = lock_recorder(device);
       sync_locked(device, SyncCause::kUser);
     });
+    observer::Span span(observer::Phase::kWait, device);
     executor.wait_for_room();
     wait ? executor.drain() : executor.check_news();
   } catch (...) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/metrics.h"
+
 namespace torch_xla {
 namespace {
 
@@ -107,6 +109,9 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& 
   }
   for (const Type& type : results) {
     local = step(local, type_hash(type));
+  }
+  if (graph_.nodes.empty()) [[unlikely]] {
+    start_ns_ = metrics::now_ns();
   }
   ValueId id = append([&] {
     node_hashes_.push_back(local);

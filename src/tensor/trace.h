@@ -36,6 +36,10 @@ class Trace {
   uint64_t generation() const {
     return generation_;
   }
+  // When the first node was appended, as metrics::now_ns().
+  int64_t start_ns() const {
+    return start_ns_;
+  }
   std::vector<LazyValue*>& lazies() {
     return lazies_;
   }
@@ -88,6 +92,7 @@ class Trace {
   std::vector<uint64_t> scalars_; // parallel to graph_.scalars
   std::vector<int64_t> locations_; // parallel to graph_.nodes
   bool has_collectives_ = false;
+  int64_t start_ns_ = 0;
   std::vector<uint64_t> node_hashes_; // of each node by itself: position-independent, for loop detection
 };
 

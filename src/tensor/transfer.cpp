@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/env.h"
+#include "core/hash.h"
 #include "core/observer.h"
 #include "engine/engine.h"
 #include "tensor/source_line.h"
@@ -30,7 +31,7 @@ Dims engine_strides(const at::Tensor& dense) {
 }
 
 BufferRef upload_dense(int device, const at::Tensor& dense) {
-  observer::Span span(observer::Phase::kUpload, device, {}, observed_location());
+  observer::Span span(observer::Phase::kUpload, device, {}, observed_location(observer::Phase::kUpload));
   TORCH_CHECK(
       item_size(to_dtype(dense.scalar_type())) == static_cast<size_t>(dense.element_size()),
       "the XLA device cannot hold elements of type ",
@@ -38,6 +39,7 @@ BufferRef upload_dense(int device, const at::Tensor& dense) {
   at::Tensor stored = stored_form(dense);
   EngineBufferRef payload = engine().upload(device, type_of(stored), engine_strides(stored), stored.const_data_ptr());
   span.set_bytes(num_bytes(dense));
+  span.set_content(hash_sample(dense.const_data_ptr(), dense.nbytes()));
   return std::make_shared<Buffer>(std::move(payload), to_dtype(dense.scalar_type()));
 }
 

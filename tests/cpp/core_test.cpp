@@ -53,6 +53,22 @@ TEST(HashTest, DependsOnOrderAndKind) {
   EXPECT_NE(i, d);
 }
 
+TEST(HashTest, ASampleOfBytesTellsContentsApart) {
+  for (size_t size : {size_t{0}, size_t{3}, size_t{4096}, size_t{4097}, size_t{100000}}) {
+    std::vector<unsigned char> bytes(size, 7);
+    uint64_t hash = hash_sample(bytes.data(), size);
+    EXPECT_EQ(hash, hash_sample(std::vector<unsigned char>(size, 7).data(), size));
+    EXPECT_NE(hash, hash_sample(std::vector<unsigned char>(size + 1, 7).data(), size + 1));
+    for (size_t at : {size_t{0}, size - 1}) {
+      if (size) {
+        bytes[at] ^= 1;
+        EXPECT_NE(hash, hash_sample(bytes.data(), size)) << at << " of " << size;
+        bytes[at] ^= 1;
+      }
+    }
+  }
+}
+
 TEST(AttrTest, Text) {
   EXPECT_EQ(attr_text({}), "none");
   EXPECT_EQ(attr_text(true), "true");

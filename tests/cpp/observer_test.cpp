@@ -56,15 +56,15 @@ TEST(ObserverTest, AnEventCarriesDeviceLineBytesAndRun) {
 
 TEST(ObserverTest, NobodyIsToldBeforeAddAndAfterRemove) {
   Seen seen;
-  EXPECT_FALSE(is_on());
+  EXPECT_FALSE(is_on(Phase::kPass));
   {
     Span before(Phase::kPass, kNoDevice, "before");
   }
   add(seen);
-  EXPECT_TRUE(is_on());
+  EXPECT_TRUE(is_on(Phase::kPass));
   Span* across = new Span(Phase::kPass, kNoDevice, "ends after remove");
   remove(seen);
-  EXPECT_FALSE(is_on());
+  EXPECT_FALSE(is_on(Phase::kPass));
   delete across;
   EXPECT_TRUE(seen.names.empty());
 }
@@ -84,6 +84,25 @@ TEST(ObserverTest, TwoObserversSeeTheSame) {
   remove(b);
   EXPECT_EQ(a.names, (std::vector<std::string>{"both"}));
   EXPECT_EQ(b.names, (std::vector<std::string>{"both", "b only"}));
+}
+
+TEST(ObserverTest, AnObserverIsToldOfThePhasesThatItWants) {
+  Seen some;
+  Seen all;
+  add(some, phase_bits(Phase::kPass, Phase::kWait));
+  EXPECT_FALSE(is_on(Phase::kRecord));
+  EXPECT_TRUE(is_on(Phase::kWait));
+  add(all);
+  EXPECT_TRUE(is_on(Phase::kRecord));
+  {
+    Span wanted(Phase::kPass, kNoDevice, "pass");
+    Span other(Phase::kKernel, kNoDevice, "kernel");
+  }
+  remove(all);
+  EXPECT_FALSE(is_on(Phase::kRecord));
+  remove(some);
+  EXPECT_EQ(some.names, (std::vector<std::string>{"pass"}));
+  EXPECT_EQ(all.names, (std::vector<std::string>{"kernel", "pass"}));
 }
 
 TEST(ObserverTest, EventsOfThreadsComeOneAtATime) {
@@ -108,14 +127,18 @@ int num_walks = 0;
 
 TEST(ObserverTest, TheUsersLineIsLookedForWhereSomebodyListens) {
   num_walks = 0;
-  set_location_hooks([]() -> int64_t { return ++num_walks; }, nullptr);
-  EXPECT_EQ(observed_location(), -1);
+  auto walk = []() -> int64_t { return ++num_walks; };
+  set_location_hooks(walk, walk, nullptr);
+  EXPECT_EQ(observed_location(Phase::kDownload), -1);
+  EXPECT_EQ(observed_call(Phase::kDownload), -1);
   EXPECT_EQ(num_walks, 0);
   Seen seen;
-  add(seen);
-  EXPECT_EQ(observed_location(), 1);
+  add(seen, phase_bits(Phase::kDownload));
+  EXPECT_EQ(observed_location(Phase::kDownload), 1);
+  EXPECT_EQ(observed_call(Phase::kDownload), 2);
+  EXPECT_EQ(observed_location(Phase::kUpload), -1);
   remove(seen);
-  set_location_hooks(nullptr, nullptr);
+  set_location_hooks(nullptr, nullptr, nullptr);
 }
 
 // ---- Whose the events of compiling are ----

@@ -1,0 +1,195 @@
+"""The mistakes that explain() knows: each rule finds its own in the steps of one device."""
+
+import sysconfig
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+
+from ._history import Event, split_line, Step
+from ._mistakes import Finding, OFTEN
+from ._recompiles import find_compiles, has_shape_from_data
+
+# The part of the steps from the first to the last that has something which is said to be in the loop.
+_SHARE = 0.5
+
+
+def _is_frequent(numbers: Iterable[int]) -> bool:
+    """Whether the steps of these numbers are several, and many of those between the first and the last."""
+    seen = sorted(set(numbers))
+    return len(seen) >= OFTEN and len(seen) >= _SHARE * (seen[-1] - seen[0] + 1)
+
+
+def _is_users(line: str) -> bool:
+    """Whether the line is in the user's own code."""
+    file, _ = split_line(line)
+    return bool(file) and "-packages/" not in file and not file.startswith(sysconfig.get_path("stdlib"))
+
+
+def _by_line(steps: list[Step], phase: str, key: Callable[[Event], object]) -> dict[tuple, list[tuple[Step, Event]]]:
+    """The events of a phase by line and key."""
+    groups: dict[tuple, list[tuple[Step, Event]]] = defaultdict(list)
+    for step in steps:
+        for event in step.of(phase):
+            groups[event.line, key(event)].append((step, event))
+    return groups
+
+
+def _finding(cause: str, what: str, seen: list[tuple[Step, Event]], line: str = "", other_line: str = "") -> Finding:
+    """Of events."""
+    return Finding(
+        cause,
+        what,
+        line or seen[0][1].line,
+        other_line,
+        count=len(seen),
+        seconds=sum(event.seconds for _, event in seen),
+        steps=sorted({step.number for step, _ in seen}),
+        devices=[seen[0][0].device],
+    )
+
+
+def _how_read(event: Event) -> str:
+    """The cause that a read is of."""
+    if event.call.endswith(("__repr__", "__format__")):
+        return "print in the loop"
+    causes = {
+        "bool": "branch on a tensor",
+        "item": "item in the loop",
+        "copy": "copy in the loop",
+    }
+    return causes.get(event.name, "read in the loop")
+
+
+_READ_TEXTS = {
+    "print in the loop": "a tensor is printed",
+    "branch on a tensor": "Python branches on a tensor's value (if, while, assert, and, or, not)",
+    "item in the loop": "a value is read (.item(), .tolist(), float() or int() of a tensor)",
+    "copy in the loop": "a tensor is copied to the CPU",
+    "read in the loop": "a tensor is read",
+}
+
+
+def _upload_after(step: Step, read: Event) -> Event | None:
+    """What goes to the device again in the step, after a read that has cut it."""
+    return next((event for event in step.of("upload") if event.start_ns > read.end_ns and _is_users(event.line)), None)
+
+
+def find_reads(steps: list[Step]) -> Iterator[Finding]:
+    """Reads in the loop. Those that cut the step, and whose CPU part goes back, are "mixed devices"."""
+    has_marks = any(event.by_user for step in steps for event in step.of("sync"))
+    groups = _by_line(steps, "download", _how_read)
+    crossings: list[tuple[Step, Event]] = []
+    for (_, cause), seen in groups.items():
+        cuts = [(step, event) for step, event in seen if step.syncs_within(event)]
+        in_inner_loop = len(cuts) >= OFTEN * len({step.number for step, _ in seen})
+        if not _is_frequent(step.number for step, _ in seen) and not in_inner_loop:
+            continue
+        if cause == "copy in the loop" and not has_marks and len(groups) == 1:
+            continue  # the result of each turn, and the only thing that runs it
+        if cause == "copy in the loop" and has_marks and len([1 for cut in cuts if _upload_after(*cut)]) >= OFTEN:
+            crossings += seen
+            continue
+        effect = (
+            "what is recorded so far is cut off, runs alone and is waited for"
+            if len(cuts) * 2 > len(seen)
+            else "the program waits for the step that runs, instead of recording the next one"
+        )
+        yield _finding(cause, f"{_READ_TEXTS[cause]}: {effect}", seen)
+    if crossings:
+        back = _upload_after(*crossings[0])
+        what = "a value goes to the CPU within the step, and from there to the device again"
+        yield _finding("mixed devices", what, crossings, other_line=back.line if back else "")
+
+
+def find_fallbacks(steps: list[Step]) -> Iterator[Finding]:
+    """Operations that run on the CPU, those first whose shape is in the data."""
+    for (_, name), seen in _by_line(steps, "fallback", lambda event: event.name).items():
+        if not _is_frequent(step.number for step, _ in seen):
+            continue
+        if has_shape_from_data(name):
+            cut = {step.number: step for step, _ in seen}.values()
+            later = sum(reason.kind == "shape" for step in cut for reason in step.compiles)
+            what = f"{name} gives a result whose shape is in the data: it runs on the CPU, and the step is cut there"
+            what += f"; compiled for its shapes: {later}" if later else ""
+            yield _finding("shape from data", what, seen)
+        else:
+            yield _finding("fallback", f"{name} runs on the CPU: {seen[0][1].detail}", seen)
+
+
+def find_uploads(steps: list[Step]) -> Iterator[Finding]:
+    """The same bytes moved from one line again and again."""
+    for (line, _), seen in _by_line(steps, "upload", lambda event: None).items():
+        numbers = {step.number for step, _ in seen}
+        contents = defaultdict(set)
+        for step, event in seen:
+            contents[event.content].add(step.number)
+        for content, where in contents.items():
+            if content and _is_users(line) and where == numbers and _is_frequent(where):
+                same = [(step, event) for step, event in seen if event.content == content]
+                what = f"the same {same[0][1].bytes} bytes are moved from the CPU to the device"
+                yield _finding("same values moved", what, same)
+
+
+def find_optimizers(steps: list[Step]) -> Iterator[Finding]:
+    """Optimizers that are made anew for each step."""
+    for (_, name), seen in _by_line(steps, "optimizer", lambda event: event.name).items():
+        new = [(step, event) for step, event in seen if event.detail == "replaces"]
+        if len(new) >= OFTEN and all(event.detail == "replaces" for _, event in seen[-OFTEN:]):
+            what = f"each step is made by another {name}, over the same parameters"
+            yield _finding("new optimizer", what, new)
+
+
+def find_forgotten_syncs(steps: list[Step]) -> Iterator[Finding]:
+    """Traces of several turns of the loop."""
+    syncs = [(step, event) for step in steps for event in step.of("sync")]
+    cuts = [(step, event) for step, event in syncs if event.by_cut]
+    traces = [(step, event) for step in steps for event in step.of("trace")]
+    if len(cuts) > sum(event.by_user for _, event in syncs):
+        nodes = max(event.nodes for _, event in traces)
+        what = f"nothing syncs: the trace has grown to {nodes} operations, until it was cut at a repeat of the loop"
+        yield _finding("forgotten sync", what, cuts)
+        return
+    for step, trace in traces:
+        for line, turns in _turns_within(step, trace):
+            what = f"{turns} turns of the loop are recorded in one trace of {trace.nodes} operations; nothing syncs"
+            yield _finding("forgotten sync", what, [(step, trace)], line=line)
+
+
+def _turns_within(step: Step, trace: Event) -> Iterator[tuple[str, int]]:
+    """Lines that the trace has come by again and again: steps of one optimizer; where there is none, batches."""
+    turns: dict[tuple, list[Event]] = defaultdict(list)
+    for event in step.of("optimizer"):
+        if trace.contains(event):
+            turns[event.line, event.content].append(event)
+    for (line, _), seen in turns.items():
+        if len(seen) > 1:
+            yield line, len(seen)
+    if turns:
+        return
+    batches: dict[str, set[int]] = defaultdict(set)
+    for event in step.of("upload"):
+        if trace.contains(event) and _is_users(event.line):
+            batches[event.line].add(event.content)
+    for line, contents in batches.items():
+        if len(contents) > OFTEN:
+            yield line, len(contents) + 1  # the first one came before the trace's first operation
+
+
+_RULES = (find_forgotten_syncs, find_compiles, find_fallbacks, find_reads, find_uploads, find_optimizers)
+
+
+def find_all(steps: list[Step]) -> list[Finding]:
+    """All mistakes, the same one of several devices or traces once, the dearest first."""
+    found: dict[tuple, Finding] = {}
+    for device in sorted({step.device for step in steps}):
+        for rule in _RULES:
+            for finding in rule([step for step in steps if step.device == device]):
+                key = finding.cause, finding.line
+                if key not in found:
+                    found[key] = finding
+                    continue
+                same = found[key]
+                same.count += finding.count
+                same.seconds += finding.seconds
+                same.steps = sorted({*same.steps, *finding.steps})
+                same.devices = sorted({*same.devices, *finding.devices})
+    return sorted(found.values(), key=lambda finding: -finding.seconds)
