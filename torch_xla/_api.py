@@ -109,10 +109,15 @@ def _programs_of_its_own(limits: _Limits):
         yield
         limits.check_runs(_counter("ExecuteComputation") - runs)
     finally:
-        compiles = _counter("UncachedCompile")
+        programs = count_programs()
         sync()
         _XLAC._set_lazy(lazy)
-    limits.count(_counter("UncachedCompile") - compiles)
+    limits.count(count_programs() - programs)
+
+
+def count_programs() -> int:
+    """Programs of this process, compiled or from disk."""
+    return _counter("UncachedCompile") + _counter("PersistentCacheHit")
 
 
 def _counter(name: str) -> int:

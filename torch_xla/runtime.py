@@ -150,15 +150,19 @@ def is_spmd() -> bool:
 
 
 def initialize_cache(path: str, readonly: bool = False) -> None:
-    """Keeps compiled code in the folder `path`. Call it before the first sync.
+    """Keeps compiled programs in the folder `path` from now on, and finds them there; so do processes that start later.
+
+    Programs that are compiled already are not written again.
 
     Args:
-        readonly: accepted for the original's sake.
+        path: created where it is missing; it must be the user's alone. Empty for no folder.
+        readonly: nothing is written there, so that many processes may read what one has compiled.
     """
-    del readonly
     os.environ["XLA_PERSISTENT_CACHE_PATH"] = path
+    os.environ["XLA_PERSISTENT_CACHE_READ_ONLY"] = "1" if readonly else "0"
+    _XLAC._reopen_caches()
 
 
 def get_num_cached_compilation_graph() -> int:
-    """Programs compiled so far."""
-    return _XLAC._xla_counter_value("UncachedCompile") or 0
+    """Programs compiled so far, and those found on disk."""
+    return _api.count_programs()

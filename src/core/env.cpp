@@ -71,14 +71,6 @@ std::FILE* debug_file() {
   return file;
 }
 
-std::string read_cache_dir() {
-  if (std::optional<std::string> path = find(variable("XLA_PERSISTENT_CACHE_PATH"))) {
-    return *path;
-  }
-  std::string home = text(variable("HOME"));
-  return home.empty() ? home : home + "/.cache/torch_xla";
-}
-
 } // namespace
 
 std::optional<std::string> find(const Variable& variable) {
@@ -158,6 +150,7 @@ void check() {
   lazy();
   float_storage();
   cache_dir();
+  cache_is_read_only();
   program_cache_size();
   cpu_num_devices();
 }
@@ -197,8 +190,15 @@ FloatStorage float_storage() {
 }
 
 std::string cache_dir() {
-  static const std::string* dir = new std::string(read_cache_dir());
-  return *dir;
+  if (std::optional<std::string> path = find(variable("XLA_PERSISTENT_CACHE_PATH"))) {
+    return *path;
+  }
+  std::string home = text(variable("HOME"));
+  return home.empty() ? home : home + "/.cache/torch_xla";
+}
+
+bool cache_is_read_only() {
+  return flag(variable("XLA_PERSISTENT_CACHE_READ_ONLY"));
 }
 
 size_t program_cache_size() {

@@ -25,7 +25,7 @@ void check(const Variable& variable);
 // What the text may be, for people.
 std::string accepted(const Variable& variable);
 
-// ---- The variables of C++, each read once ----
+// ---- The variables of C++, each read once but for those of the directory of compiled code ----
 // Reads them all: throws for the first that is not understood, at each call. Called at the first use of the device.
 void check();
 // XLA_DEBUG=N prints to stderr (or XLA_DEBUG_FILE): 1 why it compiled and fell back, 2 the trace, 3 the graph after each pass, 4 kernels'
@@ -36,7 +36,8 @@ bool verify(); // XLA_VERIFY: rules are checked after each pass and each stage o
 bool fusion(); // XLA_FUSION=0: every node by ATen's kernel or a kernel of its own, to find faults
 bool lazy(); // XLA_LAZY=0 or eager mode: sync after each op
 FloatStorage float_storage(); // XLA_USE_BF16, else XLA_DOWNCAST_BF16
-std::string cache_dir(); // XLA_PERSISTENT_CACHE_PATH, else ~/.cache/torch_xla; empty value switches off
+std::string cache_dir(); // XLA_PERSISTENT_CACHE_PATH as it is now, else ~/.cache/torch_xla; empty value switches off
+bool cache_is_read_only(); // XLA_PERSISTENT_CACHE_READ_ONLY as it is now
 size_t program_cache_size(); // XLA_COMPILATION_CACHE_SIZE: programs kept in memory
 int cpu_num_devices(); // CPU_NUM_DEVICES: of the embedded engine
 // For tests: takes the place of the variable.

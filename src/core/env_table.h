@@ -84,10 +84,11 @@ inline constexpr Variable kVariables[] = {
     {"XLA_PERSISTENT_CACHE_PATH",
      words("a path; empty for none"),
      "",
-     "the directory of compiled code",
+     "the directory of compiled programs and kernels",
      "src/core/env.cpp",
      "~/.cache/torch_xla"},
-    {"HOME", kPath, "", "the user's folder: where the directory of compiled code is by default", "src/core/env.cpp"},
+    {"XLA_PERSISTENT_CACHE_READ_ONLY", kSwitch, "off", "nothing is written to that directory", "src/core/env.cpp"},
+    {"HOME", kPath, "", "the user's folder: where the directory of compiled programs and kernels is by default", "src/core/env.cpp"},
 
     // Finding faults
     {"XLA_DEBUG", whole_number(0, 5), "0", "prints more and more", "src/core/env.cpp"},

@@ -5,6 +5,7 @@
 #include "core/env.h"
 #include "engine/engine.h"
 #include "engine/pjrt/pjrt_engine.h"
+#include "engine/program_store.h"
 
 namespace torch_xla {
 namespace {
@@ -55,6 +56,14 @@ std::optional<PluginFile> find_plugin(const std::string& device) {
   return plugin;
 }
 
+// Programs in a folder of their own: kernels are many more, and should not push them out.
+void open_caches(Engine& engine) {
+  std::string path = env::cache_dir();
+  bool read_only = env::cache_is_read_only();
+  engine.set_cache_directory(path, read_only);
+  ProgramStore::get().set_directory(path.empty() ? path : path + "/programs", read_only);
+}
+
 } // namespace
 
 Engine& engine() {
@@ -67,10 +76,18 @@ Engine& engine() {
   std::optional<PluginFile> plugin = find_plugin(device); // may take the GIL, which a thread that waits for the mutex may hold
   std::lock_guard<std::mutex> lock(c.mutex);
   if (!c.engine.load(std::memory_order_relaxed)) {
-    c.engine.store(plugin ? open_pjrt_engine(device, *plugin) : &cpu_engine(), std::memory_order_release);
+    Engine& made = plugin ? *open_pjrt_engine(device, *plugin) : cpu_engine();
+    open_caches(made);
+    c.engine.store(&made, std::memory_order_release);
     c.device = device;
   }
   return *c.engine.load(std::memory_order_relaxed);
+}
+
+void reopen_caches() {
+  if (Engine* engine = choice().engine.load(std::memory_order_acquire)) {
+    open_caches(*engine);
+  }
 }
 
 int num_devices() {

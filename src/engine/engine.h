@@ -128,6 +128,8 @@ struct CompileOptions {
   // Called now and then on the calling thread; where it throws the compile ends with its exception. May be empty.
   std::function<void()> poll;
   bool keep_text = false; // Executable::text() will be asked
+  // Where to put what restore() makes the program of again; left as it is where there is no such form. May be null.
+  std::string* stored = nullptr;
 };
 
 // What plugins take as options and tell as attributes.
@@ -147,6 +149,13 @@ class Engine {
   // events.
   virtual Graph lower(const Graph& trace, int device) const = 0;
   virtual std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options = {}) = 0;
+  // All but the trace that decides on what compile_trace() makes: programs of other settings cannot be restored.
+  virtual std::string settings(const CompileOptions& options) const = 0;
+  // The program of what compile_trace() has stored under the same settings, or null where it must be compiled again. Throws InternalError
+  // for bytes that are not such.
+  virtual std::shared_ptr<Executable> restore(std::string_view stored, const CompileOptions& options) = 0;
+  // Where the parts of programs are kept that several may share; empty for nowhere.
+  virtual void set_cache_directory(const std::string& /*path*/, bool /*read_only*/) {}
   // Whether every library call can be a step of a program. Otherwise those that have an expansion or a writer, and values are of native
   // types.
   virtual bool runs_library_calls() const = 0;
@@ -180,6 +189,8 @@ int num_devices();
 int num_visible_devices() noexcept;
 // Throws UserError that tells how many devices there are unless this is one of them.
 void check_device(int device);
+// Looks again where compiled code is kept (env::cache_dir(), env::cache_is_read_only()), as the first call of engine() does.
+void reopen_caches();
 // The value of PJRT_DEVICE that engine() took; empty before its first success.
 std::string chosen_device();
 

@@ -48,7 +48,7 @@ class File {
   int fd_;
 };
 
-Header header_of(const std::string& key, const std::string& object) {
+Header header_of(std::string_view key, std::string_view object) {
   Hash128 hash;
   hash.add_bytes(key.data(), key.size());
   hash.add_bytes(object.data(), object.size());
@@ -77,8 +77,8 @@ bool is_own(const struct stat& info) {
   return info.st_uid == ::geteuid() && !(info.st_mode & kOthersMayWrite);
 }
 
-// The bytes of a regular file of this user; nothing for anything else. Never blocks, as a FIFO would.
-std::optional<std::string> read_file(const std::string& path) {
+// The bytes of a regular file of this user; nothing for anything else. Never blocks, as a FIFO would. `touch`: marks it as used.
+std::optional<std::string> read_file(const std::string& path, bool touch) {
   File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   struct stat info;
   if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0 || !S_ISREG(info.st_mode) || !is_own(info)) {
@@ -93,7 +93,7 @@ std::optional<std::string> read_file(const std::string& path) {
     }
     done += static_cast<size_t>(n);
   }
-  if (std::time(nullptr) - info.st_mtime > kTouchAfter) {
+  if (touch && std::time(nullptr) - info.st_mtime > kTouchAfter) {
     ::futimens(file.fd(), nullptr);
   }
   return bytes;
@@ -107,10 +107,11 @@ void create_own_directory(const std::filesystem::path& path) {
   }
 }
 
-// Creates the directory. False, with a warning, where it is not this user's alone; false in
-// silence where it cannot be had.
-bool open_directory(const std::string& path) {
-  create_own_directory(path);
+// Creates the directory if it may. False, with a warning, where it is not this user's alone; false in silence where it cannot be had.
+bool open_directory(const std::string& path, bool read_only) {
+  if (!read_only) {
+    create_own_directory(path);
+  }
   struct stat info;
   if (::stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
     return false;
@@ -129,40 +130,70 @@ bool open_directory(const std::string& path) {
 
 } // namespace
 
-void ObjectCache::set_directory(const std::string& path, const CacheLimits& limits) {
-  bool opened = !path.empty() && open_directory(path);
+void ObjectCache::set_directory(const std::string& path, const CacheLimits& limits, bool read_only) {
+  bool opened = !path.empty() && open_directory(path, read_only);
   {
     std::lock_guard lock(mutex_);
     directory_ = opened ? path : std::string();
     limits_ = limits;
+    read_only_ = read_only;
   }
-  if (opened) {
+  if (opened && !read_only) {
     prune_cache_hourly(path, limits);
   }
 }
 
-std::string ObjectCache::path_of(const std::string& key) const {
+bool ObjectCache::is_on() const {
+  std::lock_guard lock(mutex_);
+  return !directory_.empty();
+}
+
+Hash128 ObjectCache::hash_of(std::string_view key) {
   Hash128 hash;
   hash.add_bytes(key.data(), key.size());
-  std::lock_guard lock(mutex_);
+  return hash;
+}
+
+std::string ObjectCache::path_of(const Hash128& hash) const {
   return directory_.empty() ? directory_ : directory_ + "/" + hash.hex() + ".o";
 }
 
 std::optional<std::string> ObjectCache::find(const std::string& key) const {
-  std::string path = path_of(key);
-  std::optional<std::string> bytes = path.empty() ? std::nullopt : read_file(path);
-  size_t prefix = sizeof(Header) + key.size();
-  if (!bytes || bytes->size() < prefix || bytes->compare(sizeof(Header), key.size(), key) != 0) {
+  return read_object(hash_of(key), &key);
+}
+
+std::optional<std::string> ObjectCache::find(const Hash128& hash) const {
+  return read_object(hash, nullptr);
+}
+
+std::optional<std::string> ObjectCache::read_object(const Hash128& hash, const std::string* key) const {
+  std::unique_lock lock(mutex_);
+  std::string path = path_of(hash);
+  bool touch = !read_only_;
+  lock.unlock();
+  std::optional<std::string> bytes = path.empty() ? std::nullopt : read_file(path, touch);
+  Header header;
+  if (!bytes || bytes->size() < sizeof(Header)) {
     return std::nullopt;
   }
-  std::string object = bytes->substr(prefix);
-  Header expected = header_of(key, object);
-  return std::memcmp(bytes->data(), &expected, sizeof(Header)) == 0 ? std::make_optional(std::move(object)) : std::nullopt;
+  std::memcpy(&header, bytes->data(), sizeof(Header));
+  std::string_view rest = std::string_view(*bytes).substr(sizeof(Header));
+  if (header.key_size > rest.size()) {
+    return std::nullopt;
+  }
+  std::string_view found_key = rest.substr(0, header.key_size);
+  std::string_view object = rest.substr(header.key_size);
+  Header expected = header_of(found_key, object);
+  bool intact = std::memcmp(&header, &expected, sizeof(Header)) == 0;
+  bool is_of_key = key ? found_key == *key : hash_of(found_key) == hash;
+  return intact && is_of_key ? std::make_optional<std::string>(object) : std::nullopt;
 }
 
 void ObjectCache::put(const std::string& key, const std::string& object) {
   static std::atomic<uint64_t> counter{0};
-  std::string path = path_of(key);
+  std::unique_lock lock(mutex_);
+  std::string path = read_only_ ? std::string() : path_of(hash_of(key));
+  lock.unlock();
   if (path.empty()) {
     return;
   }

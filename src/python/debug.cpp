@@ -67,6 +67,7 @@ void init_debug(py::module_& m) {
   m.def("_operators", &operators);
   m.def("_live_nodes", &live_nodes, py::call_guard<py::gil_scoped_release>());
   m.def("_live_cells", &live_cells, py::call_guard<py::gil_scoped_release>());
+  m.def("_reopen_caches", &reopen_caches);
   m.def("_set_fusion", &env::set_fusion, py::arg("on"));
   m.def("_fusion", &env::fusion);
   m.def("_lazy", &env::lazy);

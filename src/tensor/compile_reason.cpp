@@ -312,6 +312,14 @@ void CompileHistory::add(const Trace& trace, const CompileReason& reason) {
   }
 }
 
+void CompileHistory::add_restored(int device, const Trace& trace) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto is_it = [&](const Remembered& other) { return other.device == device && other.key == trace.key(); };
+  if (std::none_of(traces_.begin(), traces_.end(), is_it)) {
+    remember(device, trace);
+  }
+}
+
 // The caller holds the lock.
 void CompileHistory::remember(int device, const Trace& trace) {
   if (trace.graph().nodes.size() > kMaxNodes) {

@@ -55,6 +55,8 @@ class CompileHistory {
   CompileReason find(int device, const Trace& trace, const ProgramEntry& entry, const ValueBits& alive, const char* cause) const;
   // Remembers a trace that was compiled and why. One whose compile has failed is not known: the next try has the same reason.
   void add(const Trace& trace, const CompileReason& reason);
+  // Remembers a trace whose program was on disk, with which later ones are compared, too.
+  void add_restored(int device, const Trace& trace);
   std::vector<CompileReason> reasons() const; // the latest last
 
  private:

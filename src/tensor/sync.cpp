@@ -8,6 +8,7 @@
 #include "core/errors.h"
 #include "core/metrics.h"
 #include "core/observer.h"
+#include "engine/program_store.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
 #include "runtime/wait.h"
@@ -139,20 +140,38 @@ CompileOptions compile_options(int device, Trace& trace, const Precision& precis
 }
 
 // For events: in eager mode a trace is one operation, whose last node is its own.
-const char* operation_of(const Trace& trace) {
-  return env::lazy() || trace.empty() ? "" : trace.graph().nodes.back().op->name;
+const char* operation_of(const Graph& graph) {
+  return env::lazy() || graph.nodes.empty() ? "" : graph.nodes.back().op->name;
 }
 
-const Program& compile(int device, Trace& trace, ProgramEntry& entry, const Precision& precision) {
+// `key`: by which the program is put on disk.
+std::shared_ptr<Executable> compile(const Graph& graph, CompileOptions& options, const std::string& key) {
   static metrics::Counter count("UncachedCompile");
-  observer::Span span(observer::Phase::kCompile, device, operation_of(trace));
+  observer::Span span(observer::Phase::kCompile, options.device, operation_of(graph));
   count.add();
-  Graph graph = trace.graph();
-  graph.outputs = list_values(entry.wanted);
-  Program program{nullptr, graph.outputs, entry.wanted};
-  program.executable = engine().compile_trace(graph, compile_options(device, trace, precision));
-  entry.programs.push_back(std::move(program));
-  return entry.programs.back();
+  std::string stored;
+  options.stored = key.empty() ? nullptr : &stored;
+  std::shared_ptr<Executable> executable = engine().compile_trace(graph, options);
+  ProgramStore::get().put(key, stored);
+  return executable;
+}
+
+// From the disk, or compiled.
+std::shared_ptr<Executable> make_program(
+    Trace& trace, const Graph& graph, CompileOptions options, const std::function<CompileReason()>& find_reason) {
+  // Dumps show how the program is made.
+  std::string key = options.keep_text ? std::string() : ProgramStore::get().key_of(engine(), graph, options);
+  if (std::shared_ptr<Executable> executable = ProgramStore::get().find(engine(), key, options)) {
+    CompileHistory::get().add_restored(options.device, trace);
+    return executable;
+  }
+  CompileReason reason = find_reason();
+  if (env::debug_level() >= 1) {
+    print_reason(trace, reason);
+  }
+  std::shared_ptr<Executable> executable = compile(graph, options, key);
+  CompileHistory::get().add(trace, reason);
+  return executable;
 }
 
 const Program& find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause) {
@@ -165,17 +184,16 @@ const Program& find_or_compile(int device, Trace& trace, const ValueBits& alive,
     hits.add();
     return *program;
   }
-  CompileReason reason = CompileHistory::get().find(device, trace, entry, alive, cause_text(cause));
-  if (env::debug_level() >= 1) {
-    print_reason(trace, reason);
-  }
+  auto find_reason = [&] { return CompileHistory::get().find(device, trace, entry, alive, cause_text(cause)); };
   entry.wanted.resize(alive.size(), 0);
   for (size_t i = 0; i < alive.size(); ++i) {
     entry.wanted[i] |= alive[i];
   }
-  const Program& program = compile(device, trace, entry, precision);
-  CompileHistory::get().add(trace, reason);
-  return program;
+  Graph graph = trace.graph();
+  graph.outputs = list_values(entry.wanted);
+  std::shared_ptr<Executable> executable = make_program(trace, graph, compile_options(device, trace, precision), find_reason);
+  entry.programs.push_back({std::move(executable), graph.outputs, entry.wanted});
+  return entry.programs.back();
 }
 
 // A buffer for each output that is alive; null for the program's extra ones.
@@ -215,7 +233,7 @@ uint64_t enqueue(int device, Trace& trace, const Program& program, const ValueBi
   static metrics::Counter executed("ExecuteComputation");
   program.executable->prepare_caller();
   Run run;
-  run.operation = operation_of(trace);
+  run.operation = operation_of(trace.graph());
   run.executable = program.executable;
   run.outputs = make_outputs(trace, program.outputs, alive);
   run.scalars = std::move(trace.scalars());

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -64,7 +65,7 @@ class Program {
     return graph_;
   }
 
-  std::shared_ptr<Executable> compile(const std::vector<Ex>& outputs, bool fusion = true) {
+  std::shared_ptr<Executable> compile(const std::vector<Ex>& outputs, bool fusion = true, std::string* stored = nullptr) {
     graph_.outputs.clear();
     for (const Ex& e : outputs) {
       graph_.outputs.push_back(e.id());
@@ -72,6 +73,7 @@ class Program {
     env::set_fusion(fusion);
     CompileOptions options;
     options.keep_text = true;
+    options.stored = stored;
     auto executable = cpu_engine().compile(graph_, options);
     env::set_fusion(true);
     return executable;
@@ -86,11 +88,13 @@ class Program {
     return args;
   }
   std::vector<at::Tensor> run(const std::vector<Ex>& outputs, bool fusion = true, bool donate = false) {
-    auto executable = compile(outputs, fusion);
+    return run(*compile(outputs, fusion), donate);
+  }
+  std::vector<at::Tensor> run(Executable& executable, bool donate = false) {
     std::vector<at::Tensor> results;
     for (int repeat = 0; repeat < 2; ++repeat) {
       RunArgs a = args(donate);
-      executable->run(a);
+      executable.run(a);
       results.clear();
       for (const EngineBufferRef& buffer : a.outputs) {
         results.push_back(download(buffer));
@@ -109,6 +113,20 @@ class Program {
             << "mode " << mode << " output " << i << " " << (got[i].to(at::kDouble) - expected[i].to(at::kDouble)).abs().max() << "\n"
             << compile(outputs, mode != 1)->text();
       }
+    }
+    check_restored(outputs);
+  }
+  // A program that is made of its file computes the same to the last bit.
+  void check_restored(const std::vector<Ex>& outputs) {
+    std::string stored;
+    auto executable = compile(outputs, true, &stored);
+    auto restored = cpu_engine().restore(stored, {});
+    ASSERT_TRUE(restored);
+    std::vector<at::Tensor> expected = run(*executable);
+    std::vector<at::Tensor> got = run(*restored);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(got[i].nbytes(), expected[i].nbytes());
+      EXPECT_TRUE(got[i].nbytes() == 0 || std::memcmp(got[i].const_data_ptr(), expected[i].const_data_ptr(), got[i].nbytes()) == 0);
     }
   }
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/cpu/library/products.h"
+#include "engine/cpu/schedule/layout.h"
 #include "ops/registry.h"
 
 namespace torch_xla::cpu {
@@ -32,8 +33,8 @@ TEST(LibraryMatmul, AgreesWithAten) {
 
 TEST(LibraryMatmul, PrefersLargeFloat32Products) {
   auto prefers = [](const char* text) {
-    Graph graph = parse_graph(text, find_op);
-    return prefers_onednn(graph, graph.nodes.back());
+    LaidOutGraph laid_out = lay_out(parse_graph(text, find_op));
+    return prefers_onednn(make_call_spec(laid_out, laid_out.graph.nodes.back(), true));
   };
   bool large = prefers("graph(%0: f32[256,256], %1: f32[256,256]) {\n  %2: f32[256,256] = aten::mm(%0, %1)\n  return %2\n}\n");
   const char* sum =

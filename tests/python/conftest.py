@@ -10,6 +10,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,9 +19,11 @@ from plugin_differences import find_difference
 import torch_xla
 import torch_xla.debug.metrics as met
 
-# Compiled code of this run alone, which the workers of pytest-xdist share; unless the caller names a directory.
+# Kernels of this run alone, which the workers of pytest-xdist share; unless the caller names a directory. Programs are
+# not kept, as the tests count those that are compiled: where their folder should be there is a file.
 if "XLA_PERSISTENT_CACHE_PATH" not in os.environ:
     os.environ["XLA_PERSISTENT_CACHE_PATH"] = tempfile.mkdtemp(prefix="torch_xla_tests_")
+    Path(os.environ["XLA_PERSISTENT_CACHE_PATH"], "programs").touch()
     atexit.register(shutil.rmtree, os.environ["XLA_PERSISTENT_CACHE_PATH"], ignore_errors=True)
 
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import torch_xla
-
 ROOT = Path(__file__).resolve().parents[2]
 # What each program below starts with: `fail(where, code)` makes the next call of the fake plugin fail.
 PRELUDE = """
@@ -353,9 +351,9 @@ def test_program_that_cannot_be_serialized_is_not_kept(run_fake, tmp_path):
     cache = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache")}
     lines = run_fake('fail("serialize", INTERNAL)' + TWICE, **cache)
     assert lines == ["[0.0, 1.0]"] * 2  # the fake plugin's programs copy their argument
-    assert not list(tmp_path.glob("cache/pjrt/*.o"))
+    assert not list(tmp_path.glob("cache/programs/*.o"))
     assert run_fake(TWICE, **cache) == lines
-    assert len(list(tmp_path.glob("cache/pjrt/*.o"))) == 1
+    assert len(list(tmp_path.glob("cache/programs/*.o"))) == 1
     assert run_fake('fail("load", INTERNAL)' + TWICE, **cache) == lines  # compiled again
     told = run_fake(
         'fail("serialize", INTERNAL)' + TWICE, XLA_DEBUG="1", XLA_PERSISTENT_CACHE_PATH=str(tmp_path / "new")
@@ -365,9 +363,9 @@ def test_program_that_cannot_be_serialized_is_not_kept(run_fake, tmp_path):
 
 def test_key_of_a_program_names_what_compiled_it(run_fake, tmp_path):
     run_fake(TWICE, XLA_PERSISTENT_CACHE_PATH=str(tmp_path))
-    (file,) = tmp_path.glob("pjrt/*.o")
+    (file,) = tmp_path.glob("programs/*.o")
     text = file.read_bytes()
-    assert torch_xla.__version__.encode() in text and bytes([0x20, 0x01, 0x28, 0x01]) in text
+    assert b"fake" in text.lower() and bytes([0x20, 0x01, 0x28, 0x01]) in text
 
 
 @pytest.fixture
@@ -381,7 +379,7 @@ def run_plugin(run_python, tmp_path):
         cache = tmp_path / "cache"
         settings = {"PJRT_DEVICE": "LIBRARY", "PJRT_LIBRARY_PATH": plugin, "XLA_PERSISTENT_CACHE_PATH": str(cache)}
         out = run_python(source, **settings)
-        return out.splitlines()[0], {file: file.stat().st_mtime_ns for file in (cache / "pjrt").glob("*.o")}
+        return out.splitlines()[0], {file: file.stat().st_mtime_ns for file in (cache / "programs").glob("*.o")}
 
     return run
 

@@ -1,6 +1,7 @@
 // The embedded engine: memory from the devices' pools, programs from the compiler.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/env.h"
@@ -24,10 +25,6 @@ bool multiplies_bf16_fast() {
 
 class CpuEngine final : public Engine {
  public:
-  CpuEngine() {
-    set_kernel_cache_dir(env::cache_dir());
-  }
-
   int num_devices() const override {
     return env::cpu_num_devices();
   }
@@ -41,11 +38,34 @@ class CpuEngine final : public Engine {
   }
 
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
-    auto executable = std::make_shared<CpuExecutable>(graph, options, env::fusion());
-    if (env::debug_level() >= 3) {
-      env::debug_print("steps", executable->text());
+    Schedule schedule = make_schedule(graph, options.device, env::fusion());
+    std::vector<Kernel> kernels = compile_kernels(schedule, options.poll);
+    std::vector<Loop> loops = compile_loops(schedule, options);
+    Plan plan = make_plan(schedule, kernels);
+    if (options.stored && loops.empty()) { // bodies are not kept on disk
+      *options.stored = write_plan(plan);
     }
-    return executable;
+    std::string text = options.keep_text ? schedule_text(schedule) : std::string();
+    if (env::debug_level() >= 3) {
+      env::debug_print("steps", text);
+    }
+    return std::make_shared<CpuExecutable>(std::move(plan), std::move(kernels), std::move(loops), options.device, std::move(text));
+  }
+
+  std::string settings(const CompileOptions& /*options*/) const override {
+    return str(kernel_host(), "\n", call_settings());
+  }
+
+  std::shared_ptr<Executable> restore(std::string_view stored, const CompileOptions& options) override {
+    Plan plan = read_plan(stored);
+    auto find = [&](size_t i) { return find_kernel(plan.kernels[i].code); };
+    std::vector<Kernel> kernels = make_kernels(plan.kernels.size(), find, options.poll);
+    bool all = std::all_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) { return kernel.fn(); });
+    return all ? std::make_shared<CpuExecutable>(std::move(plan), std::move(kernels), std::vector<Loop>(), options.device) : nullptr;
+  }
+
+  void set_cache_directory(const std::string& path, bool read_only) override {
+    set_kernel_cache_dir(path, read_only);
   }
 
   EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) override {

@@ -72,15 +72,20 @@ using KernelFn = void (*)(void* const* buffers, const uint64_t* scalars, int64_t
 class Kernel {
  public:
   Kernel() = default; // none
-  Kernel(KernelFn fn, std::shared_ptr<const void> code) : fn_(fn), code_(std::move(code)) {}
+  Kernel(const Hash128& hash, KernelFn fn, std::shared_ptr<const void> code) : hash_(hash), fn_(fn), code_(std::move(code)) {}
   KernelFn fn() const {
     return fn_;
+  }
+  // Of the spec and of all else that decides on the code: it finds the kernel again.
+  const Hash128& hash() const {
+    return hash_;
   }
   void operator()(void* const* buffers, const uint64_t* scalars, int64_t begin, int64_t end) const {
     fn_(buffers, scalars, begin, end);
   }
 
  private:
+  Hash128 hash_;
   KernelFn fn_ = nullptr;
   std::shared_ptr<const void> code_;
 };
@@ -88,6 +93,8 @@ class Kernel {
 // Compiles, or finds among the kernels that are alive or in the object cache on disk. Thread-safe. Never returns none; throws InternalError
 // with LLVM's message, and UserError where there is no memory.
 Kernel compile_kernel(const KernelSpec& spec);
+// The kernel that had this hash, among those that are alive or in the object cache; or none. Thread-safe, throws as compile_kernel().
+Kernel find_kernel(const Hash128& hash);
 
 // LLVM IR and assembly of a kernel as text, for the debug ladder; not cached.
 struct KernelListing {
@@ -96,9 +103,10 @@ struct KernelListing {
 };
 KernelListing list_kernel(const KernelSpec& spec);
 
-// Directory of the object cache (see engine/object_cache.h); empty switches it off. Files are keyed by the kernel's text, the CPU's
-// features, LLVM's version and the sources of the code generator.
-void set_kernel_cache_dir(const std::string& path);
+// Directory of the object cache (see engine/object_cache.h); empty switches it off. Files are keyed by the kernel's text and kernel_host().
+void set_kernel_cache_dir(const std::string& path, bool read_only = false);
+// A hash of what decides on a kernel's code beside its text: the CPU's features, LLVM's version and the sources of the code generator.
+const std::string& kernel_host();
 
 struct KernelStats {
   int64_t compiled = 0; // by LLVM

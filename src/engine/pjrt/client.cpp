@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "core/env.h"
-#include "core/version.h"
 
 namespace torch_xla::pjrt {
 namespace {
@@ -173,7 +172,7 @@ std::string Client::compile_options(int device) const {
 }
 
 std::string Client::fingerprint(int device) const {
-  std::string parts = str(kVersion, "\n", compile_options(device), "\n");
+  std::string parts = compile_options(device) + "\n";
   parts +=
       str(platform_name_,
           "\n",

@@ -17,9 +17,10 @@ std::vector<int32_t> choose_aliases(const Graph& graph, const std::vector<bool>&
 
 // What a run needs to know of the graph that was compiled.
 struct Signature {
+  Signature() = default;
   Signature(const Graph& graph, std::vector<int32_t> aliases);
 
-  size_t num_parameters;
+  uint64_t num_parameters = 0;
   std::vector<DType> scalars;
   std::vector<Type> outputs;
   std::vector<int32_t> aliases; // by parameter

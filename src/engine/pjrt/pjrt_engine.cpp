@@ -8,13 +8,19 @@
 
 #include "core/env.h"
 #include "core/observer.h"
-#include "engine/object_cache.h"
 #include "engine/pjrt/executable.h"
+#include "ir/archive.h"
 #include "passes/passes.h"
 #include "stablehlo/writer.h"
 
 namespace torch_xla {
 namespace pjrt {
+
+template <typename Archive>
+void fields(Archive& archive, Signature& signature) {
+  archive(signature.num_parameters, signature.scalars, signature.outputs, signature.aliases);
+}
+
 namespace {
 
 class PjrtEngine final : public Engine {
@@ -24,8 +30,6 @@ class PjrtEngine final : public Engine {
       counts_.emplace_back(device);
       fingerprints_.push_back(client_->fingerprint(device));
     }
-    std::string folder = env::cache_dir();
-    cache_.set_directory(folder.empty() ? folder : folder + "/pjrt");
   }
 
   int num_devices() const override {
@@ -46,9 +50,33 @@ class PjrtEngine final : public Engine {
     if (env::debug_level() >= 3) {
       env::debug_print("StableHLO", mlir);
     }
-    LoadedExecutableHandle loaded = find_or_compile(options.device, mlir);
+    LoadedExecutableHandle loaded = compile_text(options.device, mlir);
+    if (options.stored) {
+      *options.stored = store(loaded, signature);
+    }
     return std::make_shared<PjrtExecutable>(
         std::move(loaded), std::move(signature), options.keep_text ? std::move(mlir) : std::string(), counts_[options.device]);
+  }
+
+  // Which parameters are given away decides on the aliases.
+  std::string settings(const CompileOptions& options) const override {
+    Writer out;
+    out(fingerprints_[options.device], options.donated);
+    return out.take();
+  }
+
+  std::shared_ptr<Executable> restore(std::string_view stored, const CompileOptions& options) override {
+    Signature signature;
+    std::string program;
+    Reader in(stored);
+    in(signature, program);
+    in.finish();
+    try {
+      return std::make_shared<PjrtExecutable>(client_->load(program), std::move(signature), std::string(), counts_[options.device]);
+    } catch (const UserError& error) {
+      explain_miss("a program on disk is compiled again", error);
+      return nullptr;
+    }
   }
 
   EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) override {
@@ -100,43 +128,21 @@ class PjrtEngine final : public Engine {
     return client_->platform_name() == "cuda" ? precision.cuda_convolutions : precision.convolutions;
   }
 
-  // Who compiles the text, and the text without source lines: moving a line in the user's file compiles nothing.
-  std::string key_of(int device, std::string_view mlir) const {
-    std::string key = fingerprints_[device];
-    for (size_t at = 0; at < mlir.size();) {
-      std::string_view line = mlir.substr(at, mlir.find('\n', at) - at);
-      at += line.size() + 1;
-      if (!line.starts_with("#loc")) {
-        line = line.substr(0, line.rfind(" loc(#"));
-        key += line;
-        key += '\n';
-      }
-    }
-    return key;
+  LoadedExecutableHandle compile_text(int device, const std::string& mlir) const {
+    observer::Span span(observer::Phase::kPass, device, "compile StableHLO");
+    return client_->compile(device, mlir);
   }
 
-  // Null where the disk has no program that the plugin takes.
-  LoadedExecutableHandle find(const std::string& key) const {
-    std::optional<std::string> bytes = cache_.find(key);
-    if (!bytes) {
-      return {};
-    }
+  // Empty where the plugin has no such function. Many have it, and fail.
+  std::string store(const LoadedExecutableHandle& loaded, const Signature& signature) const {
     try {
-      return client_->load(*bytes);
-    } catch (const UserError& error) {
-      explain_miss("a program on disk is compiled again", error);
-      return {};
-    }
-  }
-
-  // Many plugins have the function, and fail.
-  void keep(const std::string& key, const LoadedExecutableHandle& loaded) {
-    try {
-      if (std::string bytes = client_->serialize(loaded); !bytes.empty()) {
-        cache_.put(key, bytes);
-      }
+      std::string program = client_->serialize(loaded);
+      Writer out;
+      out(signature, program);
+      return program.empty() ? program : out.take();
     } catch (const UserError& error) {
       explain_miss("a program is not kept on disk", error);
+      return {};
     }
   }
 
@@ -146,24 +152,9 @@ class PjrtEngine final : public Engine {
     }
   }
 
-  LoadedExecutableHandle find_or_compile(int device, const std::string& mlir) {
-    std::string key = key_of(device, mlir);
-    LoadedExecutableHandle loaded = find(key);
-    if (loaded.get()) {
-      return loaded;
-    }
-    {
-      observer::Span span(observer::Phase::kPass, device, "compile StableHLO");
-      loaded = client_->compile(device, mlir);
-    }
-    keep(key, loaded);
-    return loaded;
-  }
-
   const ClientRef client_;
   std::vector<std::string> fingerprints_; // by device
   std::deque<MemoryCount> counts_; // by device: buffers refer to them
-  ObjectCache cache_;
 };
 
 } // namespace

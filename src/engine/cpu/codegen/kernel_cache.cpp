@@ -7,9 +7,9 @@
 
 #include <llvm/Config/llvm-config.h>
 
+#include "core/codegen_sources.h"
 #include "core/hash.h"
 #include "core/observer.h"
-#include "core/version.h"
 #include "engine/cpu/codegen/jit.h"
 #include "engine/cpu/codegen/target.h"
 #include "engine/object_cache.h"
@@ -49,14 +49,7 @@ void add_text(Hash128& hash, const std::string& text) {
   hash.add_bytes(text.data(), text.size());
 }
 
-Hash128 hash_of(const std::string& text) {
-  Hash128 hash;
-  add_text(hash, text);
-  return hash;
-}
-
-// Of the code beside the kernel's text: the CPU and the versions.
-std::string host_key() {
+std::string hash_host() {
   Hash128 hash;
   add_text(hash, host().cpu);
   add_text(hash, host().features);
@@ -66,10 +59,12 @@ std::string host_key() {
   return hash.hex();
 }
 
-std::string get_object(const KernelSpec& spec, const std::string& text, const std::string& name) {
-  static const std::string* host = new std::string(host_key());
+std::string name_of(const Hash128& hash) {
+  return "kernel_" + hash.hex();
+}
+
+std::string get_object(const KernelSpec& spec, const std::string& key, const std::string& name) {
   Cache& c = cache();
-  std::string key = *host + "\n" + text;
   if (auto object = c.objects.find(key)) {
     ++c.disk_hits;
     return *object;
@@ -106,21 +101,40 @@ Entry::~Entry() {
 } // namespace
 
 Kernel compile_kernel(const KernelSpec& spec) {
-  std::string text = spec.text();
-  Hash128 hash = hash_of(text);
-  std::shared_ptr<Entry> entry = find_or_add_entry(hash);
+  std::string key = kernel_host() + "\n" + spec.text();
+  std::shared_ptr<Entry> entry = find_or_add_entry(ObjectCache::hash_of(key));
   std::lock_guard lock(entry->mutex);
   if (entry->code) {
     ++cache().memory_hits;
   } else {
-    std::string name = "kernel_" + hash.hex();
-    entry->code.emplace(get_object(spec, text, name), name);
+    std::string name = name_of(entry->hash);
+    entry->code.emplace(get_object(spec, key, name), name);
   }
-  return {entry->code->fn(), entry};
+  return {entry->hash, entry->code->fn(), entry};
 }
 
-void set_kernel_cache_dir(const std::string& path) {
-  cache().objects.set_directory(path);
+Kernel find_kernel(const Hash128& hash) {
+  Cache& c = cache();
+  std::shared_ptr<Entry> entry = find_or_add_entry(hash);
+  std::lock_guard lock(entry->mutex);
+  if (entry->code) {
+    ++c.memory_hits;
+  } else if (auto object = c.objects.find(hash)) {
+    ++c.disk_hits;
+    entry->code.emplace(*object, name_of(hash));
+  } else {
+    return {};
+  }
+  return {hash, entry->code->fn(), entry};
+}
+
+void set_kernel_cache_dir(const std::string& path, bool read_only) {
+  cache().objects.set_directory(path, {}, read_only);
+}
+
+const std::string& kernel_host() {
+  static const auto* hash = new std::string(hash_host());
+  return *hash;
 }
 
 KernelStats kernel_stats() {

@@ -119,7 +119,7 @@ ArgumentForm form_of(const c10::Type& type) {
 // Walks operands and attributes beside the schema.
 class StackMaker {
  public:
-  StackMaker(const Node& node, const std::vector<at::Tensor>& operands) : node_(node), operands_(operands) {}
+  StackMaker(const Attrs& attrs, const std::vector<at::Tensor>& operands) : attrs_(attrs), operands_(operands) {}
 
   c10::IValue next(const c10::Argument& argument) {
     const c10::Type& type = *argument.type();
@@ -135,7 +135,7 @@ class StackMaker {
       case ArgumentForm::kOther:
         break;
     }
-    if (attr_ >= node_.attrs.size()) {
+    if (attr_ >= attrs_.size()) {
       return argument.default_value() ? *argument.default_value() : c10::IValue();
     }
     return to_ivalue(next_attr(), type);
@@ -147,7 +147,7 @@ class StackMaker {
   }
 
   const Attr& next_attr() {
-    return node_.attrs.at(attr_++);
+    return attrs_.at(attr_++);
   }
 
   template <typename T>
@@ -168,7 +168,7 @@ class StackMaker {
     return list;
   }
 
-  const Node& node_;
+  const Attrs& attrs_;
   const std::vector<at::Tensor>& operands_;
   size_t operand_ = 0;
   size_t attr_ = 0;
@@ -191,8 +191,8 @@ void set_address(const at::Tensor& alias, void* data) {
   alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(data, c10::kCPU));
 }
 
-torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Node& node, const std::vector<at::Tensor>& operands) {
-  StackMaker maker(node, operands);
+torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Attrs& attrs, const std::vector<at::Tensor>& operands) {
+  StackMaker maker(attrs, operands);
   torch::jit::Stack stack;
   for (const c10::Argument& argument : schema.arguments()) {
     if (!argument.is_out()) {

@@ -7,7 +7,9 @@
 
 #include <vector>
 
-#include "engine/cpu/place.h"
+#include "core/dtype.h"
+#include "core/inline_vec.h"
+#include "ir/attr.h"
 
 namespace torch_xla::cpu {
 
@@ -15,7 +17,7 @@ namespace torch_xla::cpu {
 at::Tensor make_alias(DType dtype, const Dims& dims, const Dims& strides);
 void set_address(const at::Tensor& alias, void* data);
 
-// The stack of a call. `operands` are parallel to the node's; undefined tensors stand for None.
-torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Node& node, const std::vector<at::Tensor>& operands);
+// The stack of a call with a node's attributes and operands; undefined tensors stand for None.
+torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Attrs& attrs, const std::vector<at::Tensor>& operands);
 
 } // namespace torch_xla::cpu

@@ -2,6 +2,7 @@
 #include "engine/cpu/library/call.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/InferenceMode.h>
 
@@ -80,28 +81,22 @@ at::Generator make_generator(const std::vector<at::Tensor>& operands) {
 }
 
 // True where all results are row-major, as out forms resize theirs.
-bool has_plain_results(const LaidOutGraph& laid_out, const Node& node) {
-  for (int32_t i = 0; i < node.num_results; ++i) {
-    const Type& type = laid_out.graph.type(node.result(i));
-    const Dims& strides = laid_out.places[node.result(i)].strides;
-    if (type.dtype == DType::Undefined || !same_strides(type.dims, strides, contiguous_strides(type.dims))) {
-      return false;
-    }
-  }
-  return true;
+bool has_plain_results(const CallSpec& spec) {
+  return std::all_of(spec.results.begin(), spec.results.end(), [](const CallSpec::Tensor& t) {
+    return t.type.dtype != DType::Undefined && same_strides(t.type.dims, t.strides, contiguous_strides(t.type.dims));
+  });
 }
 
-Choice choose(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
-  std::string name = node.op->name;
-  size_t dot = name.find('.');
-  std::string base = name.substr(0, dot);
-  Choice choice{get_schema({base, dot == name.npos ? "" : name.substr(dot + 1)}), find_substitute(*node.op)};
-  choice.kernel = choice.substitute.choose ? choice.substitute.choose(laid_out.graph, node) : nullptr;
+Choice choose(const CallSpec& spec) {
+  size_t dot = spec.name.find('.');
+  std::string base = spec.name.substr(0, dot);
+  Choice choice{get_schema({base, dot == spec.name.npos ? "" : spec.name.substr(dot + 1)}), find_substitute(spec.name)};
+  choice.kernel = choice.substitute.choose ? choice.substitute.choose(spec) : nullptr;
   const auto& arguments = choice.op.schema().arguments();
   choice.mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
-  bool out_form = may_write_into && node.op->out_form && !choice.mutates && has_plain_results(laid_out, node);
+  bool out_form = !spec.out_form.empty() && !choice.mutates && has_plain_results(spec);
   if (out_form) {
-    choice.op = get_schema({base, node.op->out_form});
+    choice.op = get_schema({base, spec.out_form});
   }
   choice.writes_into = out_form || choice.kernel;
   return choice;
@@ -109,52 +104,58 @@ Choice choose(const LaidOutGraph& laid_out, const Node& node, bool may_write_int
 
 } // namespace
 
-bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
-  if (node.op->traits & kLoop) {
-    return false; // its turns take what memory they need
+CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
+  auto tensor = [&](ValueId v) { return CallSpec::Tensor{laid_out.graph.type(v), laid_out.places[v].strides}; };
+  CallSpec spec;
+  spec.name = node.op->name;
+  spec.out_form = may_write_into && node.op->out_form ? node.op->out_form : "";
+  spec.attrs = node.attrs;
+  for (ValueId v : node.operands) {
+    spec.operands.push_back(v == kNoValue ? CallSpec::Tensor{{DType::Undefined, {}}, {}} : tensor(v));
   }
-  return choose(laid_out, node, may_write_into).writes_into;
+  for (int32_t i = 0; i < node.num_results; ++i) {
+    spec.results.push_back(tensor(node.result(i)));
+  }
+  spec.location = node.location;
+  return spec;
+}
+
+bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
+  // A loop's turns take what memory they need.
+  return !(node.op->traits & kLoop) && choose(make_call_spec(laid_out, node, may_write_into)).writes_into;
+}
+
+std::string call_settings() {
+  return at::globalContext().userEnabledMkldnn() ? "onednn" : "";
 }
 
 struct LibraryCall::Impl {
-  struct Result {
-    Type type;
-    Dims strides;
-  };
-
   std::string name;
   int32_t location = -1;
   Choice choice;
-  std::vector<at::Tensor> operands; // parallel to the node's; undefined: None
-  std::vector<Result> results;
+  std::vector<at::Tensor> operands; // parallel to the spec's; undefined: None
+  std::vector<CallSpec::Tensor> results;
   std::vector<at::Tensor> outs; // empty: the functional form is called
   torch::jit::Stack stack; // template
   int generator = -1; // the argument that is one; seed and offset are the last operands
 
-  Impl(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
+  explicit Impl(const CallSpec& spec);
   void call(Pool& pool, torch::jit::Stack& args) const;
-  void take_result(Pool& pool, const c10::IValue& value, const Result& result, ResultMemory& memory) const;
+  void take_result(Pool& pool, const c10::IValue& value, const CallSpec::Tensor& result, ResultMemory& memory) const;
   bool is_operand_memory(const at::Tensor& t) const;
 };
 
-LibraryCall::Impl::Impl(const LaidOutGraph& laid_out, const Node& node, bool may_write_into)
-    : name(node.op->name), location(node.location), choice(choose(laid_out, node, may_write_into)) {
-  const Graph& graph = laid_out.graph;
-  for (ValueId v : node.operands) {
-    if (v == kNoValue) {
-      operands.emplace_back();
-      continue;
-    }
-    operands.push_back(make_alias(graph.type(v).dtype, graph.type(v).dims, laid_out.places[v].strides));
+LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.location), choice(choose(spec)), results(spec.results) {
+  auto alias = [](const CallSpec::Tensor& t) { return make_alias(t.type.dtype, t.type.dims, t.strides); };
+  for (const CallSpec::Tensor& t : spec.operands) {
+    operands.push_back(t.type.dtype == DType::Undefined ? at::Tensor() : alias(t));
   }
-  for (int32_t i = 0; i < node.num_results; ++i) {
-    ValueId v = node.result(i);
-    const Result& result = results.emplace_back(graph.type(v), laid_out.places[v].strides);
+  for (const CallSpec::Tensor& t : spec.results) {
     if (choice.writes_into) {
-      outs.push_back(make_alias(result.type.dtype, result.type.dims, result.strides));
+      outs.push_back(alias(t));
     }
   }
-  stack = make_stack(choice.op.schema(), node, operands);
+  stack = make_stack(choice.op.schema(), spec.attrs, operands);
   generator = find_generator(choice.op.schema());
   for (const at::Tensor& t : outs) {
     stack.emplace_back(t);
@@ -186,7 +187,7 @@ bool LibraryCall::Impl::is_operand_memory(const at::Tensor& t) const {
   });
 }
 
-void LibraryCall::Impl::take_result(Pool& pool, const c10::IValue& value, const Result& result, ResultMemory& memory) const {
+void LibraryCall::Impl::take_result(Pool& pool, const c10::IValue& value, const CallSpec::Tensor& result, ResultMemory& memory) const {
   at::Tensor t = value.toTensor();
   t = t.defined() ? t.resolve_conj().resolve_neg() : t;
   const Dims& dims = result.type.dims;
@@ -210,8 +211,7 @@ void LibraryCall::Impl::take_result(Pool& pool, const c10::IValue& value, const 
   copy_strided(result.type.dtype, dims, memory.data, result.strides, t.data_ptr(), strides);
 }
 
-LibraryCall::LibraryCall(const LaidOutGraph& laid_out, const Node& node, bool may_write_into)
-    : impl_(std::make_unique<Impl>(laid_out, node, may_write_into)) {}
+LibraryCall::LibraryCall(const CallSpec& spec) : impl_(std::make_unique<Impl>(spec)) {}
 LibraryCall::~LibraryCall() = default;
 LibraryCall::LibraryCall(LibraryCall&&) noexcept = default;
 

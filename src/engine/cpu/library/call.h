@@ -1,8 +1,9 @@
-// One call of an ATen CPU kernel, prepared when the program is compiled.
+// One call of an ATen CPU kernel: as data, and prepared to run.
 #pragma once
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/cpu/memory/cpu_buffer.h"
@@ -16,19 +17,36 @@ struct ResultMemory {
   BlockRef block;
 };
 
-// True when the node's call writes its results into memory of the caller, else its results are adopted. `may_write_into` false: only where
-// no form of ATen's computes it. Throws as LibraryCall's constructor.
+// A call as data: what it is prepared from.
+struct CallSpec {
+  struct Tensor {
+    Type type; // of DType::Undefined: an operand that is None, a result that there is not
+    Dims strides;
+  };
+  std::string name; // ATen's: "aten::add.Tensor"
+  std::string out_form; // the overload that writes into given memory; empty where it is not to be called
+  Attrs attrs;
+  std::vector<Tensor> operands;
+  std::vector<Tensor> results;
+  int32_t location = -1; // Node::location
+};
+
+// `may_write_into` false: results are adopted but where no form of ATen's computes them.
+CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
+// True when the node's call writes its results into memory of the caller, else its results are adopted. Throws as LibraryCall's constructor.
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
+// What decides on that beside the node: switches of PyTorch's.
+std::string call_settings();
 
 // Not thread-safe: the operands' tensors are made once and get new addresses at each run.
 class LibraryCall {
  public:
   // Throws InternalError when ATen has no such operation or the attributes do not fit its schema.
-  LibraryCall(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
+  explicit LibraryCall(const CallSpec& spec);
   ~LibraryCall();
   LibraryCall(LibraryCall&&) noexcept;
 
-  // As the function above says; then ResultMemory::data must be set for each result.
+  // As the function above; then ResultMemory::data must be set for each result.
   bool writes_into() const;
   // Addresses of element 0, parallel to the node's operands; ignored for None. Results are parallel to the node's; undefined ones stay
   // empty. What ATen allocates comes from the pool. Throws StepError with ATen's message.

@@ -39,16 +39,16 @@ at::Tensor group_of(const at::Tensor& t, int64_t dim, int64_t group, int64_t fro
 
 } // namespace
 
-bool prefers_onednn(const Graph& graph, const Node& node) {
+bool prefers_onednn(const CallSpec& call) {
   if (!is_foreign_processor() || !at::globalContext().userEnabledMkldnn()) {
     return false;
   }
-  bool sums = node.operands.size() == 3;
-  if (sums && !(node.attrs.size() == 2 && is_one(node.attrs[0]) && is_one(node.attrs[1]))) {
+  bool sums = call.operands.size() == 3;
+  if (sums && !(call.attrs.size() == 2 && is_one(call.attrs[0]) && is_one(call.attrs[1]))) {
     return false;
   }
-  const Type& a = graph.type(node.operands[sums ? 1 : 0]);
-  const Type& b = graph.type(node.operands[sums ? 2 : 1]);
+  const Type& a = call.operands[sums ? 1 : 0].type;
+  const Type& b = call.operands[sums ? 2 : 1].type;
   return a.dtype == DType::F32 && a.dims[0] * a.dims[1] * b.dims[1] >= kMinProducts;
 }
 

@@ -5,12 +5,12 @@
 
 #include <vector>
 
-#include "ir/graph.h"
+#include "engine/cpu/library/call.h"
 
 namespace torch_xla::cpu {
 
-// True for a node mm or addmm (beta and alpha 1) of the graph that oneDNN computes faster.
-bool prefers_onednn(const Graph& graph, const Node& node);
+// True for a call of mm or addmm (beta and alpha 1) that oneDNN computes faster.
+bool prefers_onednn(const CallSpec& call);
 // Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and none of them.
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const at::Tensor& out);
 

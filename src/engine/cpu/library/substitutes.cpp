@@ -5,18 +5,17 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string_view>
 
 #include "engine/cpu/library/products.h"
 
 namespace torch_xla::cpu {
 namespace {
 
-CallKernel choose_onednn(const Graph& graph, const Node& node) {
-  return prefers_onednn(graph, node) ? multiply_by_onednn : nullptr;
+CallKernel choose_onednn(const CallSpec& call) {
+  return prefers_onednn(call) ? multiply_by_onednn : nullptr;
 }
 
-CallKernel choose_groups(const Graph&, const Node&) {
+CallKernel choose_groups(const CallSpec&) {
   return multiply_groups;
 }
 
@@ -39,10 +38,9 @@ constexpr Substitute kSubstitutes[] = {
 
 } // namespace
 
-Substitute find_substitute(const Op& op) {
-  std::string_view name = op.name;
-  auto found = std::find_if(std::begin(kSubstitutes), std::end(kSubstitutes), [&](const Substitute& s) { return name == s.row; });
-  return found == std::end(kSubstitutes) ? Substitute{op.name} : *found;
+Substitute find_substitute(std::string_view row) {
+  auto found = std::find_if(std::begin(kSubstitutes), std::end(kSubstitutes), [&](const Substitute& s) { return row == s.row; });
+  return found == std::end(kSubstitutes) ? Substitute() : *found;
 }
 
 } // namespace torch_xla::cpu

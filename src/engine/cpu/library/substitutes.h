@@ -4,9 +4,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
+#include <string_view>
 #include <vector>
 
-#include "ir/graph.h"
+#include "engine/cpu/library/call.h"
 
 namespace torch_xla::cpu {
 
@@ -14,12 +15,12 @@ namespace torch_xla::cpu {
 using CallKernel = void (*)(const std::vector<at::Tensor>& operands, const at::Tensor& out);
 
 struct Substitute {
-  const char* row;
-  CallKernel (*choose)(const Graph& graph, const Node& node) = nullptr; // the kernel for this node, or null: ATen's
+  const char* row = nullptr;
+  CallKernel (*choose)(const CallSpec& call) = nullptr; // the kernel for this call, or null: ATen's
   void (*check)(const torch::jit::Stack& arguments) = nullptr; // raises ATen's error for what its kernel takes without a look
 };
 
-// Nothing but the name for rows that are ATen's alone.
-Substitute find_substitute(const Op& op);
+// Nothing for rows that are ATen's alone.
+Substitute find_substitute(std::string_view row);
 
 } // namespace torch_xla::cpu

@@ -45,6 +45,36 @@ CpuBuffer& cpu_buffer(const EngineBufferRef& buffer) {
 
 } // namespace
 
+CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector<Loop> loops, int device, std::string text)
+    : device_(device),
+      pool_(Pool::get(device)),
+      plan_(std::move(plan)),
+      kernels_(std::move(kernels)),
+      loops_(std::move(loops)),
+      text_(std::move(text)) {
+  prepare_calls();
+  base_.resize(plan_.memory.memories.size());
+  blocks_.resize(plan_.memory.memories.size());
+  saves_.resize(plan_.memory.memories.size());
+  donatable_.resize(plan_.num_parameters);
+}
+
+// A call's results lie where the plan has room for them, or the call brings their memory.
+void CpuExecutable::prepare_calls() {
+  for (LibraryStep& step : plan_.calls) {
+    if (step.loop >= 0) {
+      calls_.emplace_back();
+      continue;
+    }
+    const LibraryCall& call = *calls_.emplace_back(std::in_place, step.call);
+    for (int32_t memory : step.results) {
+      bool adopted = memory >= 0 && plan_.memory.memories.at(memory).home == Memory::Home::kAdopted;
+      XLA_ASSERT(memory < 0 || adopted != call.writes_into(), step.call.name, " was planned otherwise");
+    }
+    step.call = {};
+  }
+}
+
 // libgomp's threads wait for work by spinning only while all teams of the process together are no more than the processors; beyond that
 // each parallel region of the run puts its threads to sleep and wakes them. The team that eager work left on the calling thread ends here.
 void CpuExecutable::prepare_caller() {
@@ -71,9 +101,9 @@ void CpuExecutable::run(RunArgs& args) {
 }
 
 void CpuExecutable::run_steps(RunArgs& args) {
-  for (int32_t step = 0; step < static_cast<int32_t>(steps_.size()); ++step) {
+  for (int32_t step = 0; step < static_cast<int32_t>(plan_.steps.size()); ++step) {
     XLA_CHECK(committed_ || !args.options.is_cancelled(), kCancelled);
-    if (step > plan_.last_fallible && !saved_.empty()) {
+    if (step > plan_.memory.last_fallible && !saved_.empty()) {
       commit(step, args);
     }
     take_memory(step, args);
@@ -83,18 +113,18 @@ void CpuExecutable::run_steps(RunArgs& args) {
 }
 
 void CpuExecutable::run_step(int32_t number, RunArgs& args) {
-  const StepRef& step = steps_[number];
+  const StepRef& step = plan_.steps[number];
   observer::Span span(phase_of(step.kind), device_, step.name, line_of(step, args.options));
   span.set_run(args.options.number);
   switch (step.kind) {
     case StepKind::kKernel:
-      run_kernel(kernels_[step.index], args);
+      run_kernel(kernels_[step.index], plan_.kernels[step.index], args);
       break;
     case StepKind::kLibrary:
-      run_library(calls_[step.index], args.options);
+      run_library(step.index, args.options);
       break;
     case StepKind::kUpdate:
-      run_update(updates_[step.index]);
+      run_update(plan_.updates[step.index]);
       break;
   }
 }
@@ -102,12 +132,12 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
 void CpuExecutable::start_run(RunArgs& args) {
   XLA_ASSERT(args.inputs.size() == donatable_.size(), "inputs of a run");
   args.restored.resize(args.inputs.size());
-  if (plan_.arena_bytes) {
-    arena_ = std::make_shared<Block>(pool_, static_cast<size_t>(plan_.arena_bytes));
+  if (plan_.memory.arena_bytes) {
+    arena_ = std::make_shared<Block>(pool_, static_cast<size_t>(plan_.memory.arena_bytes));
   }
   char* arena = arena_ ? static_cast<char*>(arena_->data()) : nullptr;
-  for (size_t m = 0; m < plan_.memories.size(); ++m) {
-    const Memory& memory = plan_.memories[m];
+  for (size_t m = 0; m < plan_.memory.memories.size(); ++m) {
+    const Memory& memory = plan_.memory.memories[m];
     if (memory.home == Memory::Home::kParameter) {
       const EngineBufferRef& input = args.inputs[memory.parameter];
       XLA_ASSERT(input->device() == device_, "a program of xla:", device_, " got a value of xla:", input->device());
@@ -121,12 +151,12 @@ void CpuExecutable::start_run(RunArgs& args) {
 }
 
 void CpuExecutable::take_memory(int32_t step, RunArgs& args) {
-  for (int32_t m : plan_.taken[step]) {
+  for (int32_t m : plan_.memory.taken[step]) {
     if (!blocks_[m]) { // else commit() has taken it
       take_donor(step, m, args);
     }
-    if (!blocks_[m] && plan_.memories[m].home == Memory::Home::kBlock) {
-      blocks_[m] = std::make_shared<Block>(pool_, static_cast<size_t>(plan_.memories[m].bytes));
+    if (!blocks_[m] && plan_.memory.memories[m].home == Memory::Home::kBlock) {
+      blocks_[m] = std::make_shared<Block>(pool_, static_cast<size_t>(plan_.memory.memories[m].bytes));
     }
     if (blocks_[m]) {
       base_[m] = static_cast<char*>(blocks_[m]->data());
@@ -136,18 +166,18 @@ void CpuExecutable::take_memory(int32_t step, RunArgs& args) {
 
 // What a failed run must restore is written behind all that can fail, or by updates that are saved.
 void CpuExecutable::take_donor(int32_t step, int32_t m, RunArgs& args) {
-  const Memory& memory = plan_.memories[m];
+  const Memory& memory = plan_.memory.memories[m];
   saves_[m] = false;
   for (int32_t donor : memory.donors) {
-    int32_t parameter = plan_.memories[donor].parameter;
+    int32_t parameter = plan_.memory.memories[donor].parameter;
     bool restored = args.restored[parameter];
-    if (!donatable_[parameter] || (restored && step <= plan_.last_fallible && !memory.undoable)) {
+    if (!donatable_[parameter] || (restored && step <= plan_.memory.last_fallible && !memory.undoable)) {
       continue;
     }
     donatable_[parameter] = false;
     blocks_[m] = cpu_buffer(args.inputs[parameter]).block();
-    saves_[m] = restored && step <= plan_.last_fallible;
-    if (restored && step > plan_.last_fallible) {
+    saves_[m] = restored && step <= plan_.memory.last_fallible;
+    if (restored && step > plan_.memory.last_fallible) {
       commit(step, args);
     }
     return;
@@ -161,7 +191,7 @@ void CpuExecutable::commit(int32_t step, RunArgs& args) {
   }
   committed_ = true;
   try {
-    for (int32_t later = step; later < static_cast<int32_t>(steps_.size()); ++later) {
+    for (int32_t later = step; later < static_cast<int32_t>(plan_.steps.size()); ++later) {
       take_memory(later, args);
     }
   } catch (...) {
@@ -189,9 +219,9 @@ void CpuExecutable::restore_inputs(RunArgs& args) {
 }
 
 void CpuExecutable::release_memory(int32_t step, RunArgs& args) {
-  for (int32_t m : plan_.released[step]) {
-    int32_t parameter = plan_.memories[m].parameter;
-    if (plan_.memories[m].home == Memory::Home::kParameter) {
+  for (int32_t m : plan_.memory.released[step]) {
+    int32_t parameter = plan_.memory.memories[m].parameter;
+    if (plan_.memory.memories[m].home == Memory::Home::kParameter) {
       if (!args.restored[parameter] || committed_) {
         args.inputs[parameter].reset();
       }
@@ -201,7 +231,7 @@ void CpuExecutable::release_memory(int32_t step, RunArgs& args) {
   }
 }
 
-void CpuExecutable::run_kernel(const KernelStep& step, const RunArgs& args) {
+void CpuExecutable::run_kernel(const Kernel& kernel, const KernelStep& step, const RunArgs& args) {
   if (step.units == 0) {
     return;
   }
@@ -214,29 +244,26 @@ void CpuExecutable::run_kernel(const KernelStep& step, const RunArgs& args) {
     scalars_[i] = args.scalars[step.scalars[i]];
   }
   if (step.units <= step.grain) {
-    step.kernel(pointers_.data(), scalars_.data(), 0, step.units);
+    kernel(pointers_.data(), scalars_.data(), 0, step.units);
     return;
   }
-  at::parallel_for(
-      0, step.units, step.grain, [&](int64_t begin, int64_t end) { step.kernel(pointers_.data(), scalars_.data(), begin, end); });
+  at::parallel_for(0, step.units, step.grain, [&](int64_t begin, int64_t end) { kernel(pointers_.data(), scalars_.data(), begin, end); });
 }
 
-void CpuExecutable::run_library(LibraryStep& step, const RunOptions& options) {
+void CpuExecutable::run_library(int32_t index, const RunOptions& options) {
+  const LibraryStep& step = plan_.calls[index];
   pointers_.resize(step.operands.size());
   for (size_t i = 0; i < step.operands.size(); ++i) {
     pointers_[i] = step.operands[i].memory < 0 ? nullptr : address(step.operands[i]);
   }
   results_.clear();
   results_.resize(step.results.size());
-  bool adopts = step.loop || !step.call->writes_into();
+  Loop* loop = step.loop < 0 ? nullptr : &loops_[step.loop];
+  bool adopts = loop || !calls_[index]->writes_into();
   for (size_t i = 0; i < step.results.size() && !adopts; ++i) {
     results_[i].data = base_[step.results[i]];
   }
-  if (step.loop) {
-    step.loop->run(pool_, pointers_, results_, options);
-  } else {
-    step.call->run(pool_, pointers_, results_);
-  }
+  loop ? loop->run(pool_, pointers_, results_, options) : calls_[index]->run(pool_, pointers_, results_);
   for (size_t i = 0; i < step.results.size() && adopts; ++i) {
     if (step.results[i] >= 0) {
       base_[step.results[i]] = static_cast<char*>(results_[i].data);
@@ -265,8 +292,8 @@ void CpuExecutable::save_view(const UpdateStep& step) {
 
 void CpuExecutable::collect_outputs(RunArgs& args) {
   args.outputs.clear();
-  for (const Output& output : outputs_) {
-    const Memory& memory = plan_.memories[output.memory];
+  for (const Output& output : plan_.outputs) {
+    const Memory& memory = plan_.memory.memories[output.memory];
     if (output.is_input) {
       args.outputs.push_back(args.inputs[memory.parameter]);
       continue;

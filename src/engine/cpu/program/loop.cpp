@@ -159,4 +159,17 @@ void Loop::run(Pool& pool, std::span<void* const> operands, std::span<ResultMemo
   }
 }
 
+std::vector<Loop> compile_loops(const Schedule& schedule, const CompileOptions& options) {
+  std::vector<Loop> loops;
+  for (const Step& step : schedule.steps) {
+    if (step.kind == StepKind::kLibrary) {
+      const Node& node = schedule.laid_out.graph.nodes[step.node];
+      if (node.op->traits & kLoop) {
+        loops.emplace_back(node, options);
+      }
+    }
+  }
+  return loops;
+}
+
 } // namespace torch_xla::cpu

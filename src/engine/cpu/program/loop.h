@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/cpu/library/call.h"
+#include "engine/cpu/schedule/pipeline.h"
 #include "engine/engine.h"
 #include "ir/computation.h"
 
@@ -33,5 +34,8 @@ class Loop {
   int32_t location_;
   std::shared_ptr<Executable> program_;
 };
+
+// The schedule's loops, in their order.
+std::vector<Loop> compile_loops(const Schedule& schedule, const CompileOptions& options);
 
 } // namespace torch_xla::cpu

@@ -1,0 +1,205 @@
+// From a schedule to a plan: kernels compiled, places turned into memories.
+#include "engine/cpu/program/plan.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/env.h"
+#include "engine/cpu/cost.h"
+#include "ir/view.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+constexpr size_t kNamedPrims = 6; // in a kernel's name
+
+void print_listing(const KernelSpec& spec) {
+  KernelListing listing = list_kernel(spec);
+  env::debug_print("kernel", listing.llvm_ir);
+  if (env::debug_level() >= 5) {
+    env::debug_print("assembly", listing.assembly);
+  }
+}
+
+class Planner {
+ public:
+  Planner(const Schedule& schedule, const std::vector<Kernel>& kernels)
+      : schedule_(schedule), laid_out_(schedule.laid_out), graph_(laid_out_.graph), kernels_(kernels) {}
+
+  Plan run() {
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
+      const Step& step = schedule_.steps[s];
+      switch (step.kind) {
+        case StepKind::kKernel:
+          add_step(step.kind, plan_.kernels.size(), kernel_name(step), graph_.find_producer(step.stores.back())->location);
+          plan_.kernels.push_back(make_kernel(schedule_.kernels[s]));
+          break;
+        case StepKind::kLibrary:
+          add_step(step.kind, plan_.calls.size(), graph_.nodes[step.node].op->name, graph_.nodes[step.node].location);
+          plan_.calls.push_back(make_call(graph_.nodes[step.node]));
+          break;
+        case StepKind::kUpdate:
+          add_step(step.kind, plan_.updates.size(), kViewUpdateOp.name, graph_.nodes[step.node].location);
+          plan_.updates.push_back(make_update(graph_.nodes[step.node]));
+          break;
+      }
+    }
+    add_outputs();
+    plan_.memory = schedule_.plan;
+    plan_.memory.memory_of = {};
+    plan_.num_parameters = graph_.parameters.size();
+    return std::move(plan_);
+  }
+
+ private:
+  void add_step(StepKind kind, size_t index, std::string name, int32_t location) {
+    plan_.steps.push_back({kind, static_cast<int32_t>(index), std::move(name), location});
+  }
+
+  // For people: the kinds of primitives that it is made of, in their order.
+  std::string kernel_name(const Step& step) const {
+    std::vector<const char*> prims;
+    for (ValueId v : step.body) {
+      Prim prim = graph_.find_producer(v)->op->prim;
+      bool known = std::find(prims.begin(), prims.end(), prim_name(prim)) != prims.end();
+      if (!known && prim != Prim::kConstant && prim != Prim::kConvert) {
+        prims.push_back(prim_name(prim));
+      }
+    }
+    std::string name;
+    for (size_t i = 0; i < prims.size() && i < kNamedPrims; ++i) {
+      name += str(i ? "_" : "", prims[i]);
+    }
+    return prims.empty() ? "copy" : prims.size() > kNamedPrims ? name + "_etc" : name;
+  }
+
+  // ---- References to planned memory ----
+
+  int32_t memory_of(ValueId root) const {
+    return schedule_.plan.memory_of[root];
+  }
+
+  MemoryRef reference(ValueId v) const {
+    const Place& place = laid_out_.places[v];
+    return {memory_of(place.root), place.offset * static_cast<int64_t>(item_size(graph_.type(v).dtype))};
+  }
+
+  // ---- Steps ----
+
+  KernelStep make_kernel(const BuiltKernel& built) const {
+    KernelStep step;
+    step.code = kernels_[plan_.kernels.size()].hash();
+    for (const KernelOperand& operand : built.operands) {
+      step.buffers.push_back({memory_of(operand.root), operand.byte_offset});
+    }
+    step.scalars = built.scalars;
+    step.units = built.spec.units();
+    step.grain = built.grain;
+    return step;
+  }
+
+  LibraryStep make_call(const Node& node) {
+    LibraryStep step;
+    if (node.op->traits & kLoop) {
+      step.loop = num_loops_++;
+    } else {
+      step.call = make_call_spec(laid_out_, node, schedule_.fusion);
+    }
+    for (ValueId v : node.operands) {
+      step.operands.push_back(v == kNoValue ? MemoryRef() : reference(v));
+    }
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      step.results.push_back(memory_of(node.result(i)));
+    }
+    return step;
+  }
+
+  UpdateStep make_update(const Node& node) const {
+    ViewGeometry view = view_geometry(graph_, node);
+    const Type& type = graph_.type(node.result());
+    UpdateStep step;
+    step.dtype = type.dtype;
+    step.base = reference(node.operands[0]);
+    step.result = reference(node.result());
+    step.elements = span_elements(type.dims, laid_out_.places[node.result()].strides);
+    step.update = reference(node.operands[1]);
+    step.dims = view.dims;
+    step.update_strides = laid_out_.places[node.operands[1]].strides;
+    step.view_offset = view.offset * static_cast<int64_t>(item_size(type.dtype));
+    step.view_strides = view.strides;
+    return step;
+  }
+
+  void add_outputs() {
+    for (ValueId v : graph_.outputs) {
+      ValueId root = laid_out_.places[v].root;
+      bool is_input = graph_.values[root].kind == ValueKind::kParameter && root == v;
+      plan_.outputs.push_back({graph_.type(v), memory_of(root), is_input});
+    }
+  }
+
+  const Schedule& schedule_;
+  const LaidOutGraph& laid_out_;
+  const Graph& graph_;
+  const std::vector<Kernel>& kernels_;
+  Plan plan_;
+  int32_t num_loops_ = 0;
+};
+
+} // namespace
+
+std::vector<Kernel> make_kernels(size_t count, const std::function<Kernel(size_t)>& make, const std::function<void()>& poll) {
+  std::vector<Kernel> kernels(count);
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error; // guarded by mutex
+  auto work = [&](const std::function<void()>& before_each) {
+    try {
+      for (size_t i = next++; i < count; i = next++) {
+        if (before_each) {
+          before_each();
+        }
+        kernels[i] = make(i);
+      }
+    } catch (...) {
+      next = count;
+      std::lock_guard<std::mutex> lock(mutex);
+      error = error ? error : std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    size_t threads = std::min<size_t>(std::thread::hardware_concurrency(), count / kKernelsPerThread);
+    for (size_t i = 1; i < threads; ++i) {
+      helpers.emplace_back(work, nullptr);
+    }
+    work(poll);
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+  return kernels;
+}
+
+std::vector<Kernel> compile_kernels(const Schedule& schedule, const std::function<void()>& poll) {
+  std::vector<const KernelSpec*> specs;
+  for (size_t s = 0; s < schedule.steps.size(); ++s) {
+    if (schedule.steps[s].kind == StepKind::kKernel) {
+      specs.push_back(&schedule.kernels[s].spec);
+    }
+  }
+  std::vector<Kernel> kernels = make_kernels(specs.size(), [&](size_t i) { return compile_kernel(*specs[i]); }, poll);
+  for (size_t i = 0; env::debug_level() >= 4 && i < specs.size(); ++i) {
+    print_listing(*specs[i]);
+  }
+  return kernels;
+}
+
+Plan make_plan(const Schedule& schedule, const std::vector<Kernel>& kernels) {
+  return Planner(schedule, kernels).run();
+}
+
+} // namespace torch_xla::cpu

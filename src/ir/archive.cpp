@@ -1,0 +1,20 @@
+// The bytes of a graph.
+#include "ir/archive.h"
+
+#include <string_view>
+
+namespace torch_xla {
+
+std::string graph_key(const Graph& graph) {
+  Writer out;
+  out(graph.parameters, graph.parameter_strides, graph.scalars, graph.outputs, static_cast<uint64_t>(graph.values.size()));
+  for (const Value& value : graph.values) {
+    out(value.kind, value.index, value.type.dtype, value.type.dims);
+  }
+  for (const Node& node : graph.nodes) {
+    out(std::string_view(node.op->name), node.op->kind, node.op->traits, node.operands, node.attrs, node.first_result, node.num_results);
+  }
+  return out.take();
+}
+
+} // namespace torch_xla
