@@ -1,16 +1,23 @@
 """Checks random programs against CPU eager: one by one for the tests, thousands from the command line.
 
 python -m tests.fuzz.check --kinds modules,indexing --first 0 --programs 1000 --fusion both
+
+With --disk each program is played twice on the device: the second time what it compiled comes from disk, and values are
+equal to the last bit.
 """
 
 import argparse
 import os
 import sys
+import tempfile
 import warnings
+from collections.abc import Callable
 
+import torch
 import tqdm
 
 import torch_xla
+import torch_xla.debug.metrics as met
 from tests.fuzz import play
 from tests.fuzz.kinds import Kind, KINDS
 
@@ -23,22 +30,49 @@ def find_difference(kind: Kind, lines: list[str]) -> str | None:
     return play.find_difference(expected, actual, kind.tolerance, kind.layout)
 
 
-def check(kind: Kind, seed: int) -> str | None:
+def find_difference_from_disk(_kind: Kind, lines: list[str]) -> str | None:
+    """What differs between programs as they are compiled and as they come from disk, or None. See keep_on_disk()."""
+    compiled = {name: list_bits(*result) for name, result in play.run(lines, "xla", torch_xla.sync).items()}
+    forget_last_program()
+    restored = {name: list_bits(*result) for name, result in play.run(lines, "xla", torch_xla.sync).items()}
+    differing = [name for name in compiled.keys() | restored.keys() if compiled.get(name) != restored.get(name)]
+    return f"{differing} differ" if differing else None
+
+
+def list_bits(value: torch.Tensor | type, *facts: object) -> tuple:
+    """A tensor's type and memory to the last bit; the class of an error."""
+    if not isinstance(value, torch.Tensor):
+        return (value,)
+    flat = value.cpu().clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
+    return value.dtype, value.shape, value.stride(), flat.tolist(), facts
+
+
+def keep_on_disk(directory: str) -> None:
+    """Before the device is used: keeps programs on disk, and in memory the last one only."""
+    os.environ["XLA_PERSISTENT_CACHE_PATH"] = directory
+    os.environ["XLA_COMPILATION_CACHE_SIZE"] = "1"
+
+
+def forget_last_program() -> None:
+    (torch.zeros(1).to("xla") + 1).item()
+
+
+def check(kind: Kind, seed: int, find: Callable[[Kind, list[str]], str | None] = find_difference) -> str | None:
     """The difference that program `seed` shows and the shortest program that shows one, or None."""
     lines = play.drop_refused(kind.generate(seed))
-    if find_difference(kind, lines) is None:
+    if find(kind, lines) is None:
         return None
-    lines = play.shrink(lines, lambda some: find_difference(kind, some) is not None)
-    return f"program {seed}: {find_difference(kind, lines)}\n" + "\n".join(lines)
+    lines = play.shrink(lines, lambda some: find(kind, some) is not None)
+    return f"program {seed}: {find(kind, lines)}\n" + "\n".join(lines)
 
 
-def check_range(name: str, first: int, programs: int, fusion: bool) -> int:
+def check_range(name: str, first: int, programs: int, fusion: bool, find: Callable = find_difference) -> int:
     """Checks programs, prints their differences and returns how many there are."""
     torch_xla._XLAC._set_fusion(fusion)
     differences = 0
     title = f"{name}, fusion {'on' if fusion else 'off'}"
     for seed in tqdm.trange(first, first + programs, desc=title, disable=not sys.stderr.isatty()):
-        if difference := check(KINDS[name], seed):
+        if difference := check(KINDS[name], seed, find):
             differences += 1
             print(f"---- {title}: {difference}", flush=True)
     print(f"{title}: {programs} programs, {differences} differences", flush=True)
@@ -52,11 +86,23 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--programs", type=int, default=100, help="how many of each kind")
     parser.add_argument("--fusion", choices=["on", "off", "both"], default="both")
+    parser.add_argument("--disk", action="store_true", help="compare programs with themselves from disk")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    if not arguments.disk:
+        return check_all(arguments, find_difference)
+    with tempfile.TemporaryDirectory() as directory:
+        keep_on_disk(directory)
+        code = check_all(arguments, find_difference_from_disk)
+    print(*(f"{name}: {met.counter_value(name) or 0}" for name in ("UncachedCompile", "PersistentCacheHit")), sep=", ")
+    return code
+
+
+def check_all(arguments: argparse.Namespace, find: Callable) -> int:
+    """Exit code of the command line."""
     modes = {"on": [True], "off": [False], "both": [True, False]}[arguments.fusion]
     names = arguments.kinds.split(",")
-    found = [check_range(name, arguments.first, arguments.programs, mode) for name in names for mode in modes]
+    found = [check_range(name, arguments.first, arguments.programs, mode, find) for name in names for mode in modes]
     return 1 if any(found) else 0
 
 
