@@ -4,6 +4,7 @@
 #include "core/errors.h"
 #include "core/metrics.h"
 #include "runtime/executor.h"
+#include "runtime/interrupt.h"
 #include "tensor/api.h"
 
 namespace torch_xla {
@@ -27,40 +28,61 @@ class MarkProgram final : public Executable {
   std::shared_ptr<EventMark> mark_;
 };
 
-void queue_mark(Executor& executor, std::shared_ptr<EventMark> mark) {
+// Queues what is pending and the mark behind it, unless that has been done.
+void queue_mark(const std::shared_ptr<EventMark>& mark) {
+  if (mark->queued.exchange(true)) {
+    return;
+  }
+  const interrupt::NoGil no_gil;
+  sync(mark->device, false);
+  Executor& executor = Executor::get(mark->device);
+  if (executor.idle()) {
+    mark->reached_ns = metrics::now_ns();
+    return;
+  }
   Run run;
-  run.executable = std::make_shared<MarkProgram>(std::move(mark));
+  run.executable = std::make_shared<MarkProgram>(mark);
   executor.enqueue(std::move(run));
   executor.wait_for_room();
 }
 
 } // namespace
 
-void Event::record(int device) {
-  sync(device, false);
-  mark_ = std::make_shared<EventMark>(device);
-  Executor& executor = Executor::get(device);
-  if (executor.idle()) {
-    mark_->reached_ns = metrics::now_ns();
-  } else {
-    queue_mark(executor, mark_);
+std::shared_ptr<EventMark> Event::mark() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return mark_;
+}
+
+void Event::record(int device, bool timed) {
+  auto mark = std::make_shared<EventMark>(device);
+  if (timed) {
+    queue_mark(mark);
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  mark_ = std::move(mark);
 }
 
 bool Event::query() const {
-  return mark_ == nullptr || mark_->reached_ns != 0;
+  std::shared_ptr<EventMark> mark = this->mark();
+  if (mark == nullptr) {
+    return true;
+  }
+  queue_mark(mark);
+  return mark->reached_ns != 0;
 }
 
 void Event::wait() const {
   if (!query()) {
-    wait_device_ops(mark_->device);
+    const interrupt::NoGil no_gil;
+    sync(mark()->device, true);
   }
 }
 
 double Event::elapsed_ms(const Event& end) const {
-  XLA_CHECK(mark_ != nullptr && end.mark_ != nullptr, "elapsed_time needs two events that were recorded");
+  std::shared_ptr<EventMark> from = mark(), to = end.mark();
+  XLA_CHECK(from != nullptr && to != nullptr, "elapsed_time needs two events that were recorded");
   XLA_CHECK(query() && end.query(), "elapsed_time needs two events that the device has reached; call synchronize() first");
-  return static_cast<double>(end.mark_->reached_ns - mark_->reached_ns) / 1e6;
+  return static_cast<double>(to->reached_ns - from->reached_ns) / 1e6;
 }
 
 } // namespace torch_xla

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 namespace torch_xla {
 
@@ -11,13 +12,16 @@ namespace torch_xla {
 struct EventMark {
   explicit EventMark(int of_device) : device(of_device) {}
   const int device;
+  std::atomic<bool> queued{false};
   std::atomic<int64_t> reached_ns{0}; // 0 while the device has not come to it
 };
 
+// Any thread, with the GIL or without.
 class Event {
  public:
-  // Queues everything pending and then a mark. A later record replaces an earlier one.
-  void record(int device);
+  // A later record replaces an earlier one. For an event that tells times it queues everything pending and then a mark; for others that is
+  // put off until somebody looks, so that a step with events is one program.
+  void record(int device, bool timed);
   // True when the device has reached the mark, or nothing was recorded.
   bool query() const;
   // Blocks until the mark is reached; rethrows the error of a failed run.
@@ -26,7 +30,10 @@ class Event {
   double elapsed_ms(const Event& end) const;
 
  private:
+  mutable std::mutex mutex_; // guards mark_
   std::shared_ptr<EventMark> mark_;
+
+  std::shared_ptr<EventMark> mark() const;
 };
 
 } // namespace torch_xla

@@ -88,11 +88,11 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
     sync(device_at(index).index(), true);
   }
 
-  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/, const c10::EventFlag /*flag*/) const override {
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/, const c10::EventFlag flag) const override {
     if (*event == nullptr) {
       *event = new Event(); // destroyEvent deletes it
     }
-    static_cast<Event*>(*event)->record(stream.device_index());
+    static_cast<Event*>(*event)->record(stream.device_index(), flag == c10::EventFlag::BACKEND_DEFAULT);
   }
   void destroyEvent(void* event, const c10::DeviceIndex /*index*/) const noexcept override {
     delete static_cast<Event*>(event);

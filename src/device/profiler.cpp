@@ -23,7 +23,7 @@ struct XlaProfilerStubs final : profiler::ProfilerStubs {
       *device = current_device();
     }
     auto made = std::make_shared<Event>();
-    made->record(current_device());
+    made->record(current_device(), /*timed=*/true);
     *event = std::move(made);
     if (cpu_ns != nullptr) {
       *cpu_ns = wall_ns();

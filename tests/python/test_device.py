@@ -49,6 +49,22 @@ def test_events_time_what_was_recorded_between_them(device):
     torch.xla.current_stream().wait_event(end)
 
 
+def test_an_event_without_times_runs_nothing_until_somebody_looks(device, compiles):
+    x = torch.arange(7.0, device=device).cosh() + 11
+    event = torch.xla.Event()
+    event.record()
+    torch.xla.current_stream().wait_event(event)
+    torch.xla.Stream().wait_stream(torch.xla.current_stream())
+    assert compiles.value == 0
+    while not event.query():
+        pass
+    assert compiles.value == 1
+    event.record()
+    event.synchronize()
+    torch.testing.assert_close(x.cpu(), torch.arange(7.0).cosh() + 11)
+    assert compiles.value == 1
+
+
 # ---- Storage ----
 def test_no_cell_or_node_is_left_behind(device):
     def work():
