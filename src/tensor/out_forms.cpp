@@ -21,10 +21,10 @@ class OutForm final : public c10::OperatorKernel {
         casts_(casts) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-    const at::Tensor self = torch::jit::peek(*stack, 0, op.schema().arguments().size()).toTensor();
+    const c10::IValue self = torch::jit::peek(*stack, 0, op.schema().arguments().size());
     for (const c10::IValue& out : torch::jit::last(*stack, op.schema().returns().size())) {
       const at::Tensor& t = out.toTensor();
-      if (!is_xla_tensor(t) || overlaps_itself(t) || (!casts_ && t.scalar_type() != self.scalar_type())) {
+      if (!is_xla_tensor(t) || overlaps_itself(t) || (!casts_ && t.scalar_type() != self.toTensor().scalar_type())) {
         run_fallback(op, stack, "the out tensor cannot be written natively");
         return;
       }
@@ -60,6 +60,7 @@ struct OutFormRow {
 
 constexpr OutFormRow kOutForms[] = {
     {"_batch_norm_with_update.out", "aten::_batch_norm_with_update"},
+    {"_chunk_cat.out", "aten::_chunk_cat", true},
     {"_native_batch_norm_legit.no_stats_out", "aten::_native_batch_norm_legit.no_stats"},
     {"_native_batch_norm_legit.out", "aten::_native_batch_norm_legit"},
     {"_slow_conv2d_forward.output", "aten::_slow_conv2d_forward"},
