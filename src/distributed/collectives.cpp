@@ -23,7 +23,7 @@ struct Reduction {
 
 c10d::ReduceOp find_op(const std::string& name, bool is_bool) {
   using c10d::ReduceOp;
-  if (is_bool) {
+  if (is_bool && name != "xor") {
     bool any = name == "sum" || name == "or" || name == "max";
     return any ? ReduceOp::MAX : ReduceOp::MIN;
   }
@@ -33,7 +33,8 @@ c10d::ReduceOp find_op(const std::string& name, bool is_bool) {
       {"min", ReduceOp::MIN},
       {"max", ReduceOp::MAX},
       {"and", ReduceOp::BAND},
-      {"or", ReduceOp::BOR}};
+      {"or", ReduceOp::BOR},
+      {"xor", ReduceOp::BXOR}};
   auto found = ops.find(name);
   TORCH_CHECK_VALUE(found != ops.end(), "the reduction ", name, " is not known");
   return found->second;
@@ -41,7 +42,7 @@ c10d::ReduceOp find_op(const std::string& name, bool is_bool) {
 
 Reduction find_reduction(const std::string& name, c10::ScalarType type) {
   bool is_bool = type == at::kBool;
-  bool words = name == "and" || name == "or";
+  bool words = name == "and" || name == "or" || name == "xor";
   TORCH_CHECK_TYPE(is_bool || !words || c10::isIntegralType(type, false), "the reduction ", name, " of ", type, " is not defined");
   TORCH_CHECK_TYPE(!c10::isComplexType(type) || name == "sum", "the reduction ", name, " of complex numbers is not defined");
   c10::ScalarType on_the_way = is_bool ? at::kByte : type == at::kShort ? at::kInt : c10::toRealValueType(type);
