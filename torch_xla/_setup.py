@@ -7,7 +7,7 @@ import sys
 import torch
 from torch.utils import backend_registration
 
-from . import _auto_sync, _device_module, _legacy_types, _serialization, _XLAC
+from . import _auto_sync, _device_mesh, _device_module, _legacy_types, _serialization, _world, _XLAC
 from .experimental import plugins as _plugins  # noqa: F401 (tells the engine where plugins are)
 from .utils import dlpack as _dlpack
 
@@ -41,8 +41,15 @@ def _add_methods() -> None:
 
 
 def _finish() -> None:
-    """Waits for what is queued, so that its errors are known; cancels it in a process that ends by an exception."""
-    _XLAC._xla_finish(getattr(sys, "last_type", None) is not None)
+    """Runs collectives that others wait for, waits for what is queued, so that its errors are known.
+
+    Cancels it in a process that ends by an exception.
+    """
+    is_failing = getattr(sys, "last_type", None) is not None
+    if not is_failing and _XLAC._xla_is_used() and not _XLAC._in_bad_fork():
+        _world.run_collectives()
+    _XLAC._xla_finish(is_failing)
+    _world.end_threads()
 
 
 def register() -> None:
@@ -55,6 +62,7 @@ def register() -> None:
     _serialization.install()
     _dlpack._install()
     torch.set_autocast_dtype(NAME, torch.bfloat16)
+    _device_mesh.install()
     _auto_sync.install()
     atexit.register(_finish)
     # As for CPU tensors, backward runs on the thread that calls it, without two switches of threads.

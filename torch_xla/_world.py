@@ -16,12 +16,18 @@ import torch
 from . import _XLAC
 
 _BEAT_SECONDS = 1.0  # src/distributed/collectives.cpp looks whether others still count
+_IDLE_SECONDS = 3.0  # after which a trace is taken to be complete, for now
 _PREFIX = "torch_xla"
 
 
 def timeout() -> datetime.timedelta:
     """How long a replica waits for the others: XLA_COLLECTIVE_TIMEOUT."""
     return datetime.timedelta(seconds=_XLAC._env_integer("XLA_COLLECTIVE_TIMEOUT"))
+
+
+def run_collectives() -> None:
+    """Runs what is recorded if others may wait for it: to be called before this replica waits for them elsewhere."""
+    _XLAC._xla_sync_collectives(_XLAC._xla_current_device())
 
 
 def make_group(name: str, store, rank: int, size: int, run_store=None) -> str:
@@ -33,6 +39,7 @@ def make_group(name: str, store, rank: int, size: int, run_store=None) -> str:
     """
     import torch.distributed as dist
 
+    run_collectives()
     group = dist.ProcessGroup(store if run_store is None else run_store, rank, size)
     gloo = dist.ProcessGroupGloo(store, rank, size, timeout())
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
@@ -95,7 +102,8 @@ class Replica:
                 store = self._connect()
                 store.set("replicas", str(self.size))
                 store.add(f"heartbeat/{self.rank}", 1)
-                threading.Thread(target=_beat, args=(store, self.rank), name="xla-heartbeat", daemon=True).start()
+                _start_thread("xla-heartbeat", _beat, store, self.rank)
+                _start_thread("xla-collectives", _run_idle_collectives)
         return self._connect()
 
     def leave(self) -> None:
@@ -110,6 +118,7 @@ class Replica:
 
         Raises RuntimeError that names those who did not come in time.
         """
+        run_collectives()
         ranks = tuple(ranks) or tuple(range(self.size))
         with self._lock:
             visit = self._visits[tag]
@@ -138,12 +147,42 @@ class Replica:
             pause = min(2 * pause, 0.05)
 
 
+# ---- Threads of a process that has met others ----
+_ending = threading.Event()
+_threads: list[threading.Thread] = []
+
+
+def _start_thread(name: str, work: Callable, *args) -> None:
+    _threads.append(threading.Thread(target=work, args=args, name=name, daemon=True))
+    _threads[-1].start()
+
+
+def end_threads() -> None:
+    """Before the interpreter ends, which a thread that comes back from C++ would not survive."""
+    _ending.set()
+    for thread in _threads:
+        thread.join(2 * _BEAT_SECONDS)
+
+
 def _beat(store, rank: int) -> None:
-    """The thread: counts up until the process or the store ends."""
+    """Counts up until the process or the store ends."""
     with contextlib.suppress(Exception):  # the store ends with the process that keeps it
-        while True:
-            time.sleep(_BEAT_SECONDS)
+        while not _ending.wait(_BEAT_SECONDS):
             store.add(f"heartbeat/{rank}", 1)
+
+
+def _run_idle_collectives() -> None:
+    """Runs what is recorded where nothing has been added for a while, if others may wait for it.
+
+    As when a replica reads nothing of a collective's result and waits for the others elsewhere.
+    """
+    seen: dict[int, tuple | None] = {}
+    while not _ending.wait(_IDLE_SECONDS):
+        for device in range(_XLAC._xla_num_devices()):
+            pending = _XLAC._xla_pending_collectives(device)
+            if pending is not None and pending == seen.get(device):
+                _XLAC._xla_sync_collectives(device)
+            seen[device] = pending
 
 
 # ---- Who this thread is ----

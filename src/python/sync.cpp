@@ -83,6 +83,8 @@ void init_sync(py::module_& m) {
   set_interrupt_check(&check_interrupt);
   interrupt::set_hooks({&is_interrupted, &release_gil, &take_gil});
   m.def("_xla_sync", &run_pending, py::arg("device"), py::arg("wait") = false);
+  m.def("_xla_sync_collectives", &sync_collectives, py::arg("device"), py::call_guard<py::gil_scoped_release>());
+  m.def("_xla_pending_collectives", &pending_collectives, py::arg("device"), py::call_guard<py::gil_scoped_release>());
   m.def("_xla_step_marker", &step_marker, py::arg("device") = "", py::arg("devices") = std::vector<std::string>(), py::arg("wait") = true);
   m.def("_xla_finish", &finish, py::arg("cancel"));
   m.def("_xla_wait_device_ops", &wait_ops, py::arg("devices") = std::vector<std::string>());

@@ -5,7 +5,9 @@
 #include <c10/core/Storage.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace torch_xla {
@@ -13,6 +15,11 @@ namespace torch_xla {
 // Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run, and UserError for a
 // device that does not exist. Any thread; call without the GIL.
 void sync(int device, bool wait = false);
+// Queues everything pending on the device if a collective is among it, for which other replicas may wait. Throws the error of a failed
+// compile, none of earlier runs. Any thread; call without the GIL.
+void sync_collectives(int device);
+// Number of the device's trace and how many nodes it has, if a collective is among them.
+std::optional<std::pair<uint64_t, size_t>> pending_collectives(int device);
 // Waits until all queued runs of the device have ended; rethrows the first error that nobody has seen. Pending nodes stay pending.
 void wait_device_ops(int device);
 

@@ -31,6 +31,8 @@ const char* cause_text(SyncCause cause) {
       return "the trace was cut at a repeat of its loop";
     case SyncCause::kEager:
       return "XLA_LAZY=0";
+    case SyncCause::kCollective:
+      return "other replicas may wait for a collective";
   }
   return "";
 }
@@ -318,6 +320,26 @@ void sync(int device, bool wait) {
     settle_after_error(device);
     throw;
   }
+}
+
+void sync_collectives(int device) {
+  try {
+    interrupt::retry([device] {
+      auto lock = lock_recorder(device);
+      if (recorder(device).trace.has_collectives()) {
+        sync_locked(device, SyncCause::kCollective);
+      }
+    });
+  } catch (...) {
+    settle_after_error(device);
+    throw;
+  }
+}
+
+std::optional<std::pair<uint64_t, size_t>> pending_collectives(int device) {
+  auto lock = lock_recorder(device);
+  const Trace& trace = recorder(device).trace;
+  return trace.has_collectives() ? std::make_optional(std::pair(trace.generation(), trace.graph().nodes.size())) : std::nullopt;
 }
 
 void wait_device_ops(int device) {

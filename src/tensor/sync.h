@@ -4,7 +4,7 @@
 namespace torch_xla {
 
 // Why a sync happens: shown in dumps and counted.
-enum class SyncCause { kUser, kRead, kCut, kEager };
+enum class SyncCause { kUser, kRead, kCut, kEager, kCollective };
 
 // The caller holds the device's recording lock. Values that no cell refers to are dropped, all others get buffers. Within
 // interrupt::retry() Ctrl-C ends a compile, and leaves all as it was.

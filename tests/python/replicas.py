@@ -363,6 +363,24 @@ def stops_coming(rank: int, path: str) -> None:
             file.write(str(error))
 
 
+def read_by_one(rank: int, path: str) -> None:
+    """Results that the first replica reads, while the others wait for it at a meeting, elsewhere, or have ended."""
+
+    def total() -> None:
+        result = xm.all_reduce("sum", torch.full((2,), rank + 1.0, device="xla"))
+        assert rank or result.tolist() == [sum(range(1, xr.world_size() + 1))] * 2
+
+    total()
+    xm.rendezvous("read")
+    total()
+    if rank == 0:
+        with open(path, "w"):
+            pass
+    while not os.path.exists(path):
+        time.sleep(0.05)
+    total()
+
+
 def unwanted_result(rank: int) -> None:
     """A collective whose result only one replica keeps runs in all."""
     for _ in range(3):

@@ -36,6 +36,10 @@ def test_a_result_that_one_replica_keeps():
     xmp.spawn(replicas.unwanted_result, nprocs=2)
 
 
+def test_results_that_one_replica_reads(tmp_path):
+    xmp.spawn(replicas.read_by_one, (str(tmp_path / "read"),), nprocs=2)
+
+
 @pytest.mark.parametrize("size", [2, 4])
 def test_half_batches_train_as_a_whole_one(size, tmp_path):
     xmp.spawn(replicas.half_batches, (str(tmp_path / "p"),), size)

@@ -84,7 +84,7 @@ def test_what_needs_several_replicas_is_refused():
         with pytest.raises(NotImplementedError, match="FSDP needs several replicas, and a run has one"):
             sharded(nn.Linear(2, 2))
     for distribute in (xs.xla_distribute_tensor, xs.xla_distribute_module):
-        with pytest.raises(NotImplementedError, match="DTensor needs several replicas, and a run has one"):
+        with pytest.raises(NotImplementedError, match="DTensor needs a DeviceMesh with process groups"):
             distribute(x, mesh)
 
 

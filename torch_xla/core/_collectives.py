@@ -270,6 +270,7 @@ def _peer(value: torch.Tensor, channel_id: int, sends: bool) -> tuple[int, Membe
     rank = _world.of(value).rank
     if len(members) == 2:
         return 1 - rank, members
+    _world.run_collectives()
     store = _world.of(value).store
     ours, theirs = ("sender", "receiver") if sends else ("receiver", "sender")
     number = store.add(f"channel/{channel_id}/{ours}s", 1)

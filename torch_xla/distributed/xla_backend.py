@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from .. import _world
+from .. import _device_module, _world
 
 _numbers = itertools.count()  # of groups, in the order in which all processes make them
 _REDUCTIONS = {
@@ -20,6 +20,8 @@ _REDUCTIONS = {
     dist.ReduceOp.MAX: "max",
     dist.ReduceOp.BAND: "and",
     dist.ReduceOp.BOR: "or",
+    dist.ReduceOp.BXOR: "xor",
+    dist.ReduceOp.PREMUL_SUM: "sum",
 }
 
 
@@ -55,16 +57,26 @@ def _write(outputs, results) -> _Recorded:
 class ProcessGroupXla(dist.ProcessGroup):
     """A group of processes. All of them have to record the same collectives in the same order.
 
-    Raises ValueError for reductions other than sums, means, products, minima, maxima, and bitwise and, or.
+    Collectives of CPU tensors run at once, over gloo.
+    Raises ValueError for reductions that are not known.
     """
 
     def __init__(self, store, rank: int, size: int, timeout):
         super().__init__(rank, size)
-        self._name = self._public_name = self._description = ""
+        self._public_name = self._description = ""
+        # Names for torch.ops.xla, by type of device: what runs at once must not meet what is queued.
+        self._groups: dict[str, str] = {}
         if size > 1:
-            process = _world.process()
+            process, number = _world.process(), next(_numbers)
             run_store = process.watched_store() if process.size > 1 else None
-            self._name = _world.make_group(f"group {next(_numbers)}", store, rank, size, run_store)
+            for device in ("cpu", "xla"):
+                name = f"group {number} of {device}"
+                self._groups[device] = _world.make_group(name, dist.PrefixStore(device, store), rank, size, run_store)
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        """Of the tensors it takes. (The base knows of backends in C++ alone.)"""
+        return [torch.device("cpu"), torch.device("xla")]
 
     def getBackendName(self) -> str:
         """The name."""
@@ -88,12 +100,21 @@ class ProcessGroupXla(dist.ProcessGroup):
 
     # ---- Each takes a tensor and gives what this process gets ----
     def _record(self, operation: Callable, tensor: torch.Tensor, *arguments) -> torch.Tensor:
-        """On the device, also of CPU tensors (those of pickled objects): else it would run before what is recorded."""
-        return operation(tensor.to("xla"), *arguments, self._name) if self.size() > 1 else tensor
+        """The operation of CPU tensors runs at once."""
+        if self.size() == 1:
+            return tensor
+        if tensor.device.type == "cpu":
+            _world.run_collectives()
+        return operation(tensor, *arguments, self._groups[tensor.device.type])
 
-    def _reduce(self, tensor: torch.Tensor, op) -> torch.Tensor:
-        result = self._record(torch.ops.xla.all_reduce, tensor, self._reduction(op))
+    def _reduce(self, operation: Callable, tensor: torch.Tensor, op, *arguments) -> torch.Tensor:
+        if op == dist.ReduceOp.PREMUL_SUM:
+            tensor = tensor * op.__getstate__()[1]
+        result = self._record(operation, tensor, self._reduction(op), *arguments)
         return result / self.size() if op == dist.ReduceOp.AVG else result
+
+    def _all_reduce(self, tensor: torch.Tensor, op) -> torch.Tensor:
+        return self._reduce(torch.ops.xla.all_reduce, tensor, op)
 
     @staticmethod
     def _reduction(op) -> str:
@@ -109,22 +130,21 @@ class ProcessGroupXla(dist.ProcessGroup):
     def _exchange(self, rows: torch.Tensor, received: list[int], sent: list[int]) -> torch.Tensor:
         return self._record(torch.ops.xla.all_to_all, rows, received, sent)
 
-    def _scatter_sum(self, rows: torch.Tensor, op) -> torch.Tensor:
+    def _reduce_scatter(self, rows: torch.Tensor, op) -> torch.Tensor:
         """Of [processes * n, ...] what is at this process's n, reduced over all."""
-        part = self._record(torch.ops.xla.reduce_scatter, rows, self._reduction(op), self.size())
-        return part / self.size() if op == dist.ReduceOp.AVG else part
+        return self._reduce(torch.ops.xla.reduce_scatter, rows, op, self.size())
 
     # ---- What torch.distributed calls ----
     def allreduce(self, tensors, opts=None):
         """Overwrites the tensors by their reductions."""
         op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
-        return _write(tensors, [self._reduce(t, op) for t in tensors])
+        return _write(tensors, [self._all_reduce(t, op) for t in tensors])
 
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors, opts):
         """Overwrites the tensors of the root by their reductions."""
-        results = [self._reduce(t, opts.reduceOp) for t in tensors]
+        results = [self._all_reduce(t, opts.reduceOp) for t in tensors]
         return _write(tensors, results) if self.rank() == opts.rootRank else _Recorded(tensors)
 
     def broadcast(self, tensors, opts):
@@ -158,7 +178,7 @@ class ProcessGroupXla(dist.ProcessGroup):
     def reduce_scatter(self, output_tensors, input_tensors, opts):
         """Each output gets this process's part of the reduced inputs."""
         for output, inputs in zip(output_tensors, input_tensors):
-            _write([output], [self._scatter_sum(torch.stack(list(inputs)), opts.reduceOp)])
+            _write([output], [self._reduce_scatter(torch.stack(list(inputs)), opts.reduceOp)])
         return _Recorded(output_tensors)
 
     def _allgather_base(self, output, input, opts=None):
@@ -169,11 +189,11 @@ class ProcessGroupXla(dist.ProcessGroup):
         return _write(outputs, [self._gather(t) for t in inputs])
 
     def _reduce_scatter_base(self, output, input, opts):
-        return _write([output], [self._scatter_sum(input.view(self.size(), -1), opts.reduceOp)])
+        return _write([output], [self._reduce_scatter(input.view(self.size(), -1), opts.reduceOp)])
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts):
         """Each output gets this process's part of the reduced input."""
-        return _write(outputs, [self._scatter_sum(t.view(self.size(), -1), opts.reduceOp) for t in inputs])
+        return _write(outputs, [self._reduce_scatter(t.view(self.size(), -1), opts.reduceOp) for t in inputs])
 
     def alltoall_base(self, output, input, output_split_sizes, input_split_sizes, opts=None):
         """Exchanges rows, as many as the lists say; empty lists stand for equal parts."""
@@ -199,7 +219,20 @@ class ProcessGroupXla(dist.ProcessGroup):
 
     def barrier(self, opts=None):
         """Waits until all processes have come here and what they recorded has run."""
-        self._reduce(torch.zeros(1, device="xla"), dist.ReduceOp.SUM).cpu()
+        self._all_reduce(torch.zeros(1, device="xla"), dist.ReduceOp.SUM).cpu()
+        return _Recorded([])
+
+    def shutdown(self) -> None:
+        """Waits until what is recorded has run, and leaves the group."""
+        if self.size() > 1:
+            _device_module.synchronize()
+            for name in self._groups.values():
+                torch.ops.xla._remove_group(name)
+
+    def _start_coalescing(self, device) -> None:
+        """What is recorded until _end_coalescing() may become one transfer: it is one program anyhow."""
+
+    def _end_coalescing(self, device) -> _Recorded:
         return _Recorded([])
 
     # C++ calls the names above, Python these.
@@ -223,3 +256,9 @@ def _meet(url: str, timeout=None, **kwargs):
 if "xla" not in dist.Backend.backend_list:
     dist.Backend.register_backend("xla", _create, devices=["xla"])
     dist.register_rendezvous_handler("xla", _meet)
+
+
+def join() -> None:
+    """Makes the process group of all replicas of the run, unless there is one."""
+    if not dist.is_initialized():
+        dist.init_process_group("xla", init_method="xla://")

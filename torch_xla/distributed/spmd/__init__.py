@@ -1,5 +1,6 @@
 """Sharding of tensors over a mesh of devices (`xs`). A mesh has one device, which has all of each tensor."""
 
+from ._dtensor import xla_distribute_module, xla_distribute_tensor
 from .xla_sharding import (
     apply_backward_optimization_barrier,
     apply_xla_patch_to_nn_linear,
@@ -14,8 +15,6 @@ from .xla_sharding import (
     ShardingSpec,
     ShardingType,
     wrap_if_sharded,
-    xla_distribute_module,
-    xla_distribute_tensor,
     XLAShardedTensor,
 )
 

@@ -208,13 +208,3 @@ def apply_xla_patch_to_nn_linear(module: torch.nn.Module, patched_function=None)
 def apply_backward_optimization_barrier(module: torch.nn.Module) -> torch.nn.Module:
     """The module: it needs no barrier in its backward."""
     return module
-
-
-def xla_distribute_tensor(tensor, device_mesh, placements=None):
-    """DTensor over several replicas. Raises NotImplementedError."""
-    raise NotImplementedError("DTensor needs several replicas, and a run has one: use the tensor itself")
-
-
-def xla_distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None, output_fn=None):
-    """A module of DTensors. Raises NotImplementedError."""
-    raise NotImplementedError("DTensor needs several replicas, and a run has one: use the module itself")

@@ -1,0 +1,48 @@
+"""torch.distributed's ways to spread tensors over processes: functional collectives, DTensor, FSDP2, checkpoints."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sharded
+
+import torch_xla.distributed.xla_multiprocessing as xmp
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_values_are_those_of_one_process(size):
+    xmp.spawn(sharded.against_one_process, (size,), size)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """What four replicas saved."""
+    path = str(tmp_path_factory.mktemp("saved"))
+    xmp.spawn(sharded.saves, (path,), 4)
+    return path
+
+
+@pytest.mark.parametrize("size, kind", [(2, "whole"), (1, "async")])
+def test_a_checkpoint_of_four_is_loaded_by_fewer(size, kind, checkpoint):
+    xmp.spawn(sharded.goes_on, (checkpoint, kind), size)
+
+
+def test_the_program_of_the_documents(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "replicas.md").read_text()
+    (program,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "fully_shard" in block]
+    (tmp_path / "program.py").write_text(program)
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "saved").glob("*.distcp"))) == 2

@@ -1,0 +1,57 @@
+"""Meshes of devices named xla have process groups, as those of other devices.
+
+PyTorch takes a device of that name to be one whose compiler shards (SPMD): it gives its meshes no groups, and asks
+torch_xla.distributed.spmd to distribute tensors.
+"""
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Iterator
+
+from torch.distributed import is_available
+
+
+class _OfGroups(str):
+    """The device's name where PyTorch looks whether it is xla, and is told that it is not."""
+
+    __slots__ = ()
+
+    def __eq__(self, other) -> bool:
+        return False
+
+    def __ne__(self, other) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+@contextlib.contextmanager
+def mesh_of_groups(mesh) -> Iterator[None]:
+    """While it lasts, PyTorch takes the DeviceMesh for one of a device that it has no special case for."""
+    name = mesh._device_type
+    mesh._device_type = _OfGroups(name)
+    try:
+        yield
+    finally:
+        mesh._device_type = name
+
+
+def install() -> None:
+    """Called once, when torch_xla is imported."""
+    if not is_available():
+        return
+    from torch.distributed.device_mesh import DeviceMesh
+
+    make = DeviceMesh.__init__
+
+    @functools.wraps(make)
+    def make_with_groups(self, device_type, *args, **kwargs):
+        if device_type != "xla" or importlib.import_module("torch_xla.runtime").is_spmd():
+            make(self, device_type, *args, **kwargs)
+            return
+        importlib.import_module("torch_xla.distributed.xla_backend").join()
+        make(self, _OfGroups(device_type), *args, **kwargs)
+        self._device_type = device_type
+
+    DeviceMesh.__init__ = make_with_groups
