@@ -99,6 +99,19 @@ def test_compiled_functions_are_one_program(eager):
     torch.testing.assert_close(got.cpu(), want.cpu())
 
 
+def test_graphs_of_torch_compile_are_one_program(eager):
+    x = torch.randn(5, 5, device=eager)
+    compiled = torch.compile(lambda t: torch.cos(torch.sin(t)) * 2, backend="openxla")
+    compiled(x)
+    want = torch.cos(torch.sin(x)) * 2
+    start_counting()
+    got = compiled(x)
+    xm.wait_device_ops()
+    assert count("ExecuteTime") == 1
+    assert count("EagerOpExecuteTime") == 0
+    torch.testing.assert_close(got.cpu(), want.cpu())
+
+
 def test_the_mode_comes_back_after_an_error(eager):
     def fail(t):
         raise KeyError("no")
@@ -116,6 +129,7 @@ def test_what_is_pending_runs_when_the_mode_is_switched_on(device):
     assert (x + y).tolist() == [6, 6, 6]
 
 
+@pytest.mark.checks_values
 def test_an_error_is_told_by_the_value(eager):
     table = torch.ones(3, device=eager)
     bad = table[torch.tensor([7], device=eager)]

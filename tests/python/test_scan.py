@@ -246,6 +246,7 @@ def test_a_pure_function_sees_the_weights_of_now(device):
     assert scan(fn, init, xs, is_fn_pure=True)[0].tolist() == [8, 8]
 
 
+@pytest.mark.checks_values
 def test_an_error_in_a_turn_is_told_with_the_line(device):
     table = torch.arange(4.0, device=device)
     indices = torch.tensor([1, 2, 9], device=device)
@@ -311,6 +312,25 @@ def test_refused_inputs(device):
         scan(lambda a, b: (a, b), init, ())
     with pytest.raises(ValueError, match="one xla device"):
         scan(lambda a, b: (a, b), init.cpu(), xs)
+
+
+def test_the_turns_as_functions(device):
+    def fn(carry, x):
+        new = torch.sin(carry["a"] @ x["w"] + x["b"])
+        return {"a": new}, new.exp()
+
+    init = {"a": torch.randn(2, 3, device=device)}
+    x = {"w": torch.randn(3, 3, device=device), "b": torch.randn(2, 3, device=device)}
+    forward, alias_input, backward = scan_module.value_and_grad_partitioned(fn, init, tree_map(lambda t: t[None], x))
+    assert not any(t.requires_grad for t in tree_leaves((init, x)))
+    carry, (y, saved) = forward(init, x)
+    grads = backward(tree_map(torch.ones_like, carry), (2 * torch.ones_like(y), alias_input(saved, x)))
+    init, x = tree_map(lambda t: t.clone().requires_grad_(), (init, x))
+    want_carry, want_y = fn(init, x)
+    (want_carry["a"].sum() + 2 * want_y.sum()).backward()
+    torch.testing.assert_close((carry["a"].cpu(), y.cpu()), (want_carry["a"].detach().cpu(), want_y.detach().cpu()))
+    for got, want in zip(tree_leaves(grads), tree_leaves((init, x)), strict=True):
+        torch.testing.assert_close(got.cpu(), want.grad.cpu())
 
 
 def test_tree_flatten_none():

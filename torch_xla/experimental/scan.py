@@ -255,6 +255,54 @@ class _Scan(torch.autograd.Function):
         return None, None, None, *by_input
 
 
+def _saves_all(partition_fn: Callable | None) -> bool:
+    return partition_fn is None or getattr(partition_fn, "__name__", "") == "default_partition"
+
+
+def value_and_grad_partitioned(
+    fn: Callable, init, xs, partition_fn: Callable | None = None, is_fn_pure: bool = True
+) -> tuple[Callable, Callable, Callable]:
+    """The turns of scan() as functions of tensors.
+
+    Args:
+        fn, init, xs, partition_fn, is_fn_pure: as of scan(); gradients of all floating inputs are wanted.
+
+    Returns `forward(carry, x)`, which gives `(new_carry, (y, saved))`; `alias_input(saved, x)`, which gives all that
+    the gradient needs; and `backward(grad_new_carry, (grad_y, needed))`, which gives `(grad_carry, grad_x)`.
+    """
+    inputs = _Inputs(init, xs)
+    inputs.init, inputs.xs = (
+        [t.detach().requires_grad_(_is_differentiable(t)) for t in leaves] for leaves in (inputs.init, inputs.xs)
+    )
+    with torch.enable_grad():
+        step = (_find_or_record if is_fn_pure else _record)(fn, inputs, _saves_all(partition_fn))
+    num_carried, last = len(inputs.init), -step.num_saved or None
+
+    def run(body, carried: list, sliced: list, num: int) -> tuple[list, list]:
+        slices = [t.detach().unsqueeze(0) for t in sliced]
+        results = _XLAC._record_loop(inputs.device, body, [t.detach() for t in carried], slices, 1)
+        return results[:num], [t.squeeze(0) for t in results[num:]]
+
+    def forward(carry, x):
+        carried, results = run(step.forward, tree_flatten_none(carry)[0], tree_flatten_none(x)[0], num_carried)
+        saved = tuple(results[last:]) if last else ()
+        return step.unflatten_carry(carried), (step.unflatten_ys(results[:last]), saved)
+
+    def alias_input(saved, x):
+        leaves = tree_flatten_none(x)[0]
+        return (*saved, *(leaves[i] for i in step.backward.used_xs))
+
+    def backward(grad_carry, grad_y_and_needed):
+        carried, ys = tree_flatten_none(grad_carry)[0], tree_flatten_none(grad_y_and_needed[0])[0]
+        given = [*(ys[i] for i in step.backward.ys), *grad_y_and_needed[1]]
+        sums = [torch.zeros_like(t) for t in step.backward.outside]
+        chosen = [carried[i] for i in step.backward.carried]
+        grads, grads_x = run(step.backward.body, [*chosen, *sums], given, len(chosen) + len(sums))
+        return inputs.unflatten_init(grads[: len(chosen)]), inputs.unflatten_xs(grads_x)
+
+    return forward, alias_input, backward
+
+
 def scan(fn: Callable, init, xs, partition_fn: Callable | None = None, is_fn_pure: bool = False) -> tuple[Any, Any]:
     """Calls `fn(carry, x)` for the slices x of `xs` along dim 0, each with the carry that the call before gave.
 
@@ -278,8 +326,7 @@ def scan(fn: Callable, init, xs, partition_fn: Callable | None = None, is_fn_pur
     if not callable(fn):
         raise ValueError(f"`fn` {fn} must be callable.")
     inputs = _Inputs(init, xs)
-    saves_all = partition_fn is None or getattr(partition_fn, "__name__", "") == "default_partition"
-    step = (_find_or_record if is_fn_pure else _record)(fn, inputs, saves_all)
+    step = (_find_or_record if is_fn_pure else _record)(fn, inputs, _saves_all(partition_fn))
     if step.backward:
         results = _Scan.apply(step, len(inputs.init), len(inputs.xs), *inputs.init, *inputs.xs, *step.backward.outside)
     else:
