@@ -10,7 +10,8 @@ from . import _XLAC
 
 _enabled: bool | None = None  # None: not asked for yet
 _parts: weakref.WeakSet = weakref.WeakSet()  # optimizers whose step is part of another's
-_steppers = WeakIdKeyDictionary()  # by an optimizer's first parameter: who stepped it last, as weakref
+_steppers: weakref.WeakSet = weakref.WeakSet()  # optimizers that have made a step
+_stepped = WeakIdKeyDictionary()  # their first parameters
 
 
 def set_auto_sync(enabled: bool) -> None:
@@ -41,14 +42,15 @@ def _find_devices(optimizer: torch.optim.Optimizer, end: int | None) -> set[int]
     return {p.device.index for p in params if p.device.type == "xla"}
 
 
-def _note(optimizer: torch.optim.Optimizer, device: int) -> None:
-    """Tells the step observer of the optimizer's step."""
-    first = next((p for group in optimizer.param_groups for p in group["params"][:1]), None)
-    before = _steppers.get(first)
-    if before is None or before() is not optimizer:
-        _steppers[first] = weakref.ref(optimizer)
-    replaces = before is not None and before() is not optimizer
-    _XLAC._note_optimizer(type(optimizer).__name__, id(optimizer), replaces, device)
+def _replaces_another(optimizer: torch.optim.Optimizer) -> bool:
+    """At the first step of an optimizer: whether another one has stepped its first parameter."""
+    if optimizer in _steppers:
+        return False
+    _steppers.add(optimizer)
+    first = next((p for group in optimizer.param_groups for p in group["params"]), None)
+    was_stepped = first in _stepped
+    _stepped[first] = True
+    return was_stepped
 
 
 def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
@@ -56,7 +58,7 @@ def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
     devices = set() if optimizer in _parts else _find_devices(optimizer, 1)
     if not devices:
         return
-    _note(optimizer, min(devices))
+    _XLAC._note_optimizer(type(optimizer).__name__, id(optimizer), _replaces_another(optimizer), min(devices))
     if not auto_sync():
         return
     if _XLAC._xla_num_devices() > 1:

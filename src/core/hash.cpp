@@ -13,7 +13,7 @@ std::string Hash128::hex() const {
 }
 
 uint64_t hash_sample(const void* data, size_t nbytes) {
-  constexpr size_t kWords = 512;
+  constexpr size_t kWords = 256;
   auto bytes = static_cast<const unsigned char*>(data);
   Hash128 hash;
   if (nbytes <= kWords * sizeof(uint64_t)) {

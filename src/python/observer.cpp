@@ -1,10 +1,11 @@
 // Logs of the step observer's events: of the last steps at all times, for explain(), and of everything while a test or tool asks for it.
 #include "core/observer.h"
 
-#include <deque>
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "core/metrics.h"
 #include "python/bindings.h"
@@ -22,15 +23,20 @@ class EventLog final : public observer::Observer {
 
   void on_event(const observer::Event& event) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (entries_.size() == capacity_) {
-      entries_.pop_front();
+    if (entries_.size() < capacity_) {
+      entries_.emplace_back();
     }
-    entries_.push_back({event, std::string(event.name), std::string(event.detail)});
+    Entry& entry = entries_[next_];
+    next_ = (next_ + 1) % capacity_;
+    entry.event = event;
+    entry.name = event.name; // into the memory that the overwritten one had
+    entry.detail = event.detail;
   }
 
   void clear() {
     const std::lock_guard<std::mutex> lock(mutex_);
     entries_.clear();
+    next_ = 0;
   }
 
   py::list to_list() const {
@@ -61,14 +67,20 @@ class EventLog final : public observer::Observer {
     std::string detail;
   };
 
-  std::deque<Entry> copy() const {
+  // The oldest first.
+  std::vector<Entry> copy() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return entries_;
+    std::vector<Entry> entries = entries_;
+    if (entries.size() == capacity_) {
+      std::rotate(entries.begin(), entries.begin() + static_cast<ptrdiff_t>(next_), entries.end());
+    }
+    return entries;
   }
 
   const size_t capacity_;
   mutable std::mutex mutex_;
-  std::deque<Entry> entries_; // guarded by mutex_
+  std::vector<Entry> entries_; // guarded by mutex_, as the next
+  size_t next_ = 0; // the place of the next event; the oldest one's, when it is full
 };
 
 constexpr size_t kMaxEvents = 1 << 20;
