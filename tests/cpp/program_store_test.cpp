@@ -304,6 +304,17 @@ TEST_F(ProgramStoreTest, DamagedFilesAreMisses) {
   EXPECT_TRUE(find());
 }
 
+TEST_F(ProgramStoreTest, FilesOfAnotherUserAreMisses) {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "only root can give a file to another user";
+  }
+  auto compiled = compile();
+  store_.put(key(), stored_);
+  EXPECT_TRUE(find());
+  ASSERT_EQ(chown(file().c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(find());
+}
+
 TEST_F(ProgramStoreTest, BytesThatAreNoPlanAreMisses) {
   auto compiled = compile();
   for (size_t size = 0; size < stored_.size(); ++size) {

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import functools
-import os
 import random
 import re
 import resource
@@ -35,7 +34,8 @@ def train(steps=3):
                 p -= 0.1 * p.grad
                 p.grad = None
         torch_xla.sync()
-    return [p.detach().cpu().numpy().tobytes().hex() for p in model.parameters()]
+    values = [*model.parameters(), model.eval()(x)]
+    return [value.detach().cpu().numpy().tobytes().hex() for value in values]
 def report():
     names = ["UncachedCompile", "PersistentCacheHit", "PersistentCacheMiss", "PersistentCacheNotStored"]
     print(*(count(name) for name in names))
@@ -82,15 +82,6 @@ def test_second_start_compiles_nothing_and_computes_the_same(second):
     assert start() == (expected, [0, compiled, 0, 0])
 
 
-def test_compile_time_is_not_counted_for_programs_on_disk(empty):
-    source = (
-        TRAIN
-        + "train()\nprint('CompileTime' in met.metric_names(), 'PersistentCacheLoad' in met.metric_names())\nreport()"
-    )
-    assert empty(source)[0] == ["True False"]
-    assert empty(source)[0] == ["False True"]
-
-
 def test_digit_example_compiles_nothing_at_its_second_start(run_python, tmp_path):
     example = Path(__file__).parents[2] / "examples/train_digits.py"
     source = f"""
@@ -101,14 +92,10 @@ def test_digit_example_compiles_nothing_at_its_second_start(run_python, tmp_path
     env = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache"), **ENGINE}
     runs = [run_python(source, **env) for _ in range(2)]
     assert "Metric: CompileTime" in runs[0] and "Metric: CompileTime" not in runs[1]
+    assert "Metric: PersistentCacheLoad" in runs[1] and "Metric: PersistentCacheLoad" not in runs[0]
     assert "Counter: PersistentCacheHit" in runs[1] and "Counter: UncachedCompile" not in runs[1]
     losses = [re.findall(r"xla:0 epoch \d: loss \S+ test accuracy \S+", out) for out in runs]
     assert losses[0] == losses[1] and len(losses[0]) == 2
-
-
-def test_moved_lines_compile_nothing(second):
-    start, expected, compiled = second
-    assert start("\n\n\n" + RUN) == (expected, [0, compiled, 0, 0])
 
 
 def test_errors_of_programs_from_disk_name_the_lines_of_this_process(empty):
@@ -155,9 +142,6 @@ def flip(data: bytes, seed: int) -> bytes:
 DAMAGES = {
     "flipped": lambda data: flip(data, len(data)),
     "truncated": lambda data: data[: len(data) // 2],
-    "empty": lambda data: b"",
-    "longer": lambda data: data + b"\0",
-    "another version": lambda data: b"XLACODE0" + data[8:],
 }
 
 
@@ -168,24 +152,6 @@ def test_damaged_programs_are_compiled_again_and_mended(second, programs, damage
         file.write_bytes(DAMAGES[damage](file.read_bytes()))
     assert start() == (expected, [compiled, 0, compiled, 0])
     assert start() == (expected, [0, compiled, 0, 0])
-
-
-def test_programs_that_were_swapped_are_misses(second, programs):
-    start, expected, compiled = second
-    one, other, *_ = programs()
-    swapped = one.read_bytes(), other.read_bytes()
-    other.write_bytes(swapped[0])
-    one.write_bytes(swapped[1])
-    assert start() == (expected, [2, compiled - 2, 2, 0])
-
-
-def test_programs_of_another_user_are_misses(second, programs):
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file to another user")
-    start, expected, compiled = second
-    for file in programs():
-        os.chown(file, 12345, 12345)
-    assert start() == (expected, [compiled, 0, compiled, 0])
 
 
 # ---- Disks ----
@@ -273,8 +239,7 @@ report()
     assert empty(TRAIN + source) == (first, [0, counts[0], 0, 0])
 
 
-def test_dumps_show_how_programs_are_made(second):
-    start, _, compiled = second
-    out, counts = start(XLA_DEBUG="3")
-    assert counts == [compiled, 0, 0, 0]
-    assert any("graph after lower" in line for line in out)
+def test_dumps_show_how_programs_are_made(second, tmp_path):
+    start, expected, compiled = second
+    assert start(XLA_DEBUG="3", XLA_DEBUG_FILE=str(tmp_path / "dump")) == (expected, [compiled, 0, 0, 0])
+    assert (tmp_path / "dump").read_text().count("graph after lower") == compiled
