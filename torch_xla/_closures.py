@@ -5,7 +5,7 @@ on another device does not run them.
 """
 
 import concurrent.futures
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from . import _XLAC
 
@@ -14,38 +14,49 @@ _MAX_WAITING = 100  # asynchronous closures of a device that hold their argument
 Closure = Callable[[], object]
 
 
+class _Thread:
+    """Runs closures in order on a thread of its own."""
+
+    def __init__(self):
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, "xla-step-closure")
+        self._running: list[concurrent.futures.Future] = []
+
+    def run_all(self, closures: Iterable[Closure]) -> None:
+        for closure in closures:
+            if len(self._running) >= _MAX_WAITING:
+                concurrent.futures.wait(self._running[:1])
+            self._running.append(self._pool.submit(closure))
+
+    def raise_failed(self) -> None:
+        """Raises RuntimeError for the first closure that has failed since the last call, if there is one."""
+        finished = [future for future in self._running if future.done()]
+        self._running = [future for future in self._running if future not in finished]
+        for future in finished:
+            if error := future.exception():
+                raise RuntimeError("an asynchronous closure has failed") from error
+
+
 class _StepClosures:
-    """What was added on one device, and the asynchronous ones that have not ended."""
+    """What was added on one device."""
 
     def __init__(self):
         self._closures: list[Closure] = []
         self._async_closures: list[Closure] = []
-        self._running: list[concurrent.futures.Future] = []
-        self._pool: concurrent.futures.Executor | None = None
+        self._thread: _Thread | None = None  # from the first asynchronous closure on
 
     def add(self, closure: Closure, run_async: bool) -> None:
         (self._async_closures if run_async else self._closures).append(closure)
 
     def run(self) -> None:
-        self._raise_finished()
-        started, self._async_closures = self._async_closures, []
-        for closure in started:
-            self._start(closure)
+        if self._thread is not None:
+            self._thread.raise_failed()
+        if self._async_closures:
+            self._thread = self._thread or _Thread()
+            started, self._async_closures = self._async_closures, []
+            self._thread.run_all(started)
         closures, self._closures = self._closures, []
         for closure in closures:
             closure()
-
-    def _start(self, closure: Closure) -> None:
-        self._pool = self._pool or concurrent.futures.ThreadPoolExecutor(1, "xla-step-closure")
-        if len(self._running) >= _MAX_WAITING:
-            concurrent.futures.wait(self._running[:1])
-        self._running.append(self._pool.submit(closure))
-
-    def _raise_finished(self) -> None:
-        finished = [future for future in self._running if future.done()]
-        self._running = [future for future in self._running if future not in finished]
-        for future in finished:
-            future.result()
 
 
 _of_device: dict[str, _StepClosures] = {}
@@ -58,6 +69,9 @@ def add(closure: Callable, args: Sequence = (), run_async: bool = False) -> None
 
 
 def run() -> None:
-    """Runs what was added on the current device. What an asynchronous one raised, the next run() raises."""
+    """Runs what was added on the current device.
+
+    Raises RuntimeError, caused by its exception, if an asynchronous closure of before has failed.
+    """
     if _of_device and (of_device := _of_device.get(_XLAC._xla_get_default_device())):
         of_device.run()

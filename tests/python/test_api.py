@@ -199,22 +199,6 @@ def test_moving_objects(device):
     assert changed[0] == 2 and changed[1] is changed
 
 
-def test_parts_converted_together(device):
-    x, y = torch.ones(2), torch.zeros(1)
-    calls = []
-
-    def convert(parts):
-        calls.append(len(parts))
-        return [part.to(device) for part in parts]
-
-    arena = xm.ToXlaTensorArena(convert, lambda value: isinstance(value, torch.Tensor))
-    moved = arena.transform({"a": [x, (y, 3)], "b": x, "c": "text"})
-    assert moved["a"][0] is moved["b"] and moved["a"][0].device == moved["a"][1][0].device == device
-    assert (moved["a"][0].tolist(), moved["a"][1][1], moved["c"]) == ([1, 1], 3, "text")
-    assert arena.transform([1, "text"]) == [1, "text"]
-    assert calls == [2]  # x once
-
-
 def test_rate_tracker():
     tracker = xm.RateTracker()
     tracker.add(10)

@@ -70,12 +70,15 @@ def test_an_error_of_an_asynchronous_one_is_raised_by_a_later_sync(device):
     xm.add_step_closure(fail, run_async=True)
     torch_xla.sync()
     assert failed.wait(60)
-    xm.add_step_closure(seen.append, args=("kept",))
-    with pytest.raises(ValueError, match="from another thread"):
-        for _ in range(10_000):  # the future of the closure ends a moment after it
+    with pytest.raises(RuntimeError, match="asynchronous closure has failed") as raised:
+        for _ in range(10_000):  # the closure ends a moment after it has failed
             torch_xla.sync()
+    assert "from another thread" in str(raised.value.__cause__)
+    done = threading.Event()
+    xm.add_step_closure(done.set, run_async=True)
+    xm.add_step_closure(seen.append, args=("goes on",))
     torch_xla.sync()
-    assert seen == ["kept"]
+    assert done.wait(60) and seen == ["goes on"]
 
 
 def test_the_step_waits_where_very_many_have_not_ended(device):

@@ -11,7 +11,7 @@ import torch
 from .. import _api, _auto_sync, _closures, _device_module, _XLAC
 from .. import runtime as _runtime
 from ..runtime import xla_device
-from ..utils.utils import DataWrapper, for_each_instance, for_each_instance_rewrite
+from ..utils.utils import DataWrapper, for_each_instance_rewrite
 from ._collectives import (  # noqa: F401 (part of this module for its users)
     all_gather,
     all_gather_bucketized,
@@ -248,26 +248,6 @@ def send_cpu_data_to_device(datas, device, input_sharding=None):
         )
 
     return for_each_instance_rewrite([datas] if isinstance(datas, torch.Tensor) else datas, is_moved, move_part)
-
-
-class ToXlaTensorArena:
-    """Converts the parts of nested data that `select_fn` picks by one call of `convert_fn`.
-
-    Args:
-        convert_fn: gets the list of parts and returns as many, in their order; not called where there are none.
-        select_fn: tells of a part whether it is converted.
-    """
-
-    def __init__(self, convert_fn: Callable[[list], Sequence], select_fn: Callable[[object], bool]):
-        self._convert_fn = convert_fn
-        self._select_fn = select_fn
-
-    def transform(self, inputs):
-        """Copy of `inputs` (nested lists, tuples, dicts, sets, objects) with the converted parts."""
-        parts: list = []
-        for_each_instance(inputs, self._select_fn, parts.append)
-        converted = iter(self._convert_fn(parts) if parts else ())
-        return for_each_instance_rewrite(inputs, self._select_fn, lambda part: next(converted))
 
 
 def save(data, file_or_path, master_only: bool = True, global_master: bool = False) -> None:
