@@ -1,8 +1,6 @@
-// Automatic mixed precision: PyTorch's own op lists, registered for this device.
+// Automatic mixed precision: PyTorch's own op lists, registered for this device, and what the original has beside them.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
-
-#include "core/errors.h"
 
 // The lists of the header are macros that name functions of these namespaces.
 using at::IntArrayRef; // NOLINT(misc-unused-using-decls)
@@ -18,13 +16,20 @@ namespace {
 #define FP32_SET_OPT_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
 #define PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
 
-// float16 overflows in it; PyTorch refuses it on its own devices too.
-Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
-  XLA_CHECK(
-      false,
-      "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast; use "
-      "binary_cross_entropy_with_logits or BCEWithLogitsLoss, which are safe, or call it within autocast(enabled=False)");
-}
+// Most have no kernel for 16-bit floats. PyTorch refuses binary_cross_entropy under autocast, as its input may have been rounded.
+#define XLA_FORALL_FP32(_) \
+  _(binary_cross_entropy)  \
+  _(ctc_loss, IntList)     \
+  _(ctc_loss, Tensor)      \
+  _(cholesky)              \
+  _(cholesky_inverse)      \
+  _(cholesky_solve)        \
+  _(inverse)               \
+  _(linalg_inv_ex)         \
+  _(linalg_svd)            \
+  _(qr)                    \
+  _(svd)                   \
+  _(triangular_solve)
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
@@ -36,7 +41,7 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_FP32_SET_OPT_DTYPE(FP32_SET_OPT_DTYPE)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
   AT_FORALL_PROMOTE(PROMOTE)
-  m.impl("binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
+  XLA_FORALL_FP32(FP32)
 }
 
 } // namespace

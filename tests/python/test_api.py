@@ -142,10 +142,33 @@ def test_autocast(device):
     torch.testing.assert_close(y.float().cpu(), linear(x).cpu(), rtol=2e-2, atol=2e-2)
 
 
-def test_autocast_refuses_binary_cross_entropy(device):
-    x = torch.rand(3, device=device)
-    with torch.autocast("xla"), pytest.raises(RuntimeError, match="unsafe to autocast"):
-        torch.nn.functional.binary_cross_entropy(x, x)
+FLOAT32 = {
+    "binary_cross_entropy": lambda x: torch.nn.functional.binary_cross_entropy(torch.sigmoid(x), torch.sigmoid(x)),
+    "ctc_loss": lambda x: torch.nn.functional.ctc_loss(
+        x.view(6, 1, 6).log_softmax(2), torch.ones(1, 2, dtype=torch.long), torch.tensor([6]), torch.tensor([2])
+    ),
+    "cholesky": lambda x: torch.cholesky(x @ x.T + 6 * torch.eye(6, device=x.device)),
+    "inverse": lambda x: torch.inverse(x @ x + 6 * torch.eye(6, device=x.device)),
+    "linalg.inv_ex": lambda x: torch.linalg.inv_ex(x @ x + 6 * torch.eye(6, device=x.device))[0],
+    "linalg.svd": lambda x: torch.linalg.svd(x @ x)[1],
+    "cdist": lambda x: torch.cdist(x, x + 1),
+    "mse_loss": lambda x: torch.nn.functional.mse_loss(x, x + 1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:torch.cholesky is deprecated")
+@pytest.mark.parametrize("name", FLOAT32)
+def test_autocast_computes_in_float32(device, name):
+    """What has no kernel for 16-bit floats, or too few digits in them."""
+    x = torch.randn(6, 6, generator=torch.Generator().manual_seed(0)).bfloat16()
+    expected = FLOAT32[name](x.float())
+    on_device = x.to(device).requires_grad_()
+    with torch.autocast("xla"):
+        result = FLOAT32[name](on_device)
+    assert result.dtype == torch.float32
+    torch.testing.assert_close(result.detach().cpu(), expected, rtol=5e-2, atol=5e-2)
+    result.sum().backward()
+    assert on_device.grad.dtype == torch.bfloat16 and on_device.grad.isfinite().all()
 
 
 # ---- Helpers ----
