@@ -1,6 +1,7 @@
 """Makes PyTorch know the device: its name, `torch.xla`, methods, the automatic sync."""
 
 import atexit
+import functools
 import os
 import sys
 
@@ -40,6 +41,14 @@ def _add_methods() -> None:
     backend_registration._generate_storage_methods_for_privateuse1_backend(NAME)
 
 
+def _point_deprecated_autocast_functions_here() -> None:
+    """PyTorch's own ask for its former device of that name: they would say that autocast is off."""
+    torch.is_autocast_xla_enabled = functools.partial(torch.is_autocast_enabled, NAME)
+    torch.set_autocast_xla_enabled = functools.partial(torch.set_autocast_enabled, NAME)
+    torch.get_autocast_xla_dtype = functools.partial(torch.get_autocast_dtype, NAME)
+    torch.set_autocast_xla_dtype = functools.partial(torch.set_autocast_dtype, NAME)
+
+
 def _finish() -> None:
     """Runs collectives that others wait for, waits for what is queued, so that its errors are known.
 
@@ -63,6 +72,7 @@ def register() -> None:
     _dlpack._install()
     torch.set_autocast_dtype(NAME, torch.bfloat16)
     _device_mesh.install()
+    _point_deprecated_autocast_functions_here()
     _auto_sync.install()
     atexit.register(_finish)
     # As for CPU tensors, backward runs on the thread that calls it, without two switches of threads.

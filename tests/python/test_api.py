@@ -142,6 +142,17 @@ def test_autocast(device):
     torch.testing.assert_close(y.float().cpu(), linear(x).cpu(), rtol=2e-2, atol=2e-2)
 
 
+def test_deprecated_autocast_functions():
+    assert not torch.is_autocast_xla_enabled() and torch.get_autocast_xla_dtype() == torch.bfloat16
+    with torch.autocast("xla", dtype=torch.float16):
+        assert torch.is_autocast_xla_enabled() and torch.get_autocast_xla_dtype() == torch.float16
+        torch.set_autocast_xla_enabled(False)
+        assert not torch.is_autocast_enabled("xla")
+    torch.set_autocast_xla_dtype(torch.float16)
+    assert torch.get_autocast_dtype("xla") == torch.float16
+    torch.set_autocast_xla_dtype(torch.bfloat16)
+
+
 FLOAT32 = {
     "binary_cross_entropy": lambda x: torch.nn.functional.binary_cross_entropy(torch.sigmoid(x), torch.sigmoid(x)),
     "ctc_loss": lambda x: torch.nn.functional.ctc_loss(

@@ -33,7 +33,8 @@ struct CallSpec {
 
 // `may_write_into` false: results are adopted but where no form of ATen's computes them.
 CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
-// True when the node's call writes its results into memory of the caller, else its results are adopted. Throws as LibraryCall's constructor.
+// True when the node's call writes its results into memory of the caller, else its results are adopted. Throws as LibraryCall's
+// constructor.
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
 // What decides on that beside the node: switches of PyTorch's.
 std::string call_settings();
