@@ -25,8 +25,8 @@ struct Body {
   std::vector<Number> numbers; // parallel to Graph::scalars
 };
 
-// From construction to end() the device records a body: nothing runs, and operations that need a value raise. Captures of one thread nest.
-// What other threads record on the device meanwhile is safe, unless they sync or record bodies too: then one of them raises.
+// From construction to end() the device records a body: nothing runs, and operations that need a value raise. Other threads that use the
+// device wait until the end; captures of one thread nest, and end on it.
 class Capture {
  public:
   // Throws UserError for a device that does not exist.

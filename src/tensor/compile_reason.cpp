@@ -6,6 +6,7 @@
 
 #include "core/errors.h"
 #include "core/metrics.h"
+#include "ir/computation.h"
 #include "tensor/api.h"
 #include "tensor/source_line.h"
 
@@ -60,6 +61,12 @@ std::string value_text(const Graph& graph, ValueId v) {
   return str(dtype == DType::Bool ? "a " : "an ", dtype_name(dtype), " number");
 }
 
+// Of the body of a loop its size and what tells it from others.
+std::string attribute_text(const Attr& attr) {
+  const auto* body = std::get_if<ComputationRef>(&attr);
+  return body ? str("a body of ", (*body)->graph.nodes.size(), " operations, ", (*body)->hash.hex().substr(0, 8)) : attr_text(attr);
+}
+
 // The difference of two nodes of one operation, found in `now` and `before`; false where there is none.
 class NodeComparison {
  public:
@@ -76,8 +83,8 @@ class NodeComparison {
       }
     }
     for (size_t i = 0; i < std::max(a_.attrs.size(), b_.attrs.size()); ++i) {
-      std::string is = i < a_.attrs.size() ? attr_text(a_.attrs[i]) : "none";
-      std::string was = i < b_.attrs.size() ? attr_text(b_.attrs[i]) : "none";
+      std::string is = i < a_.attrs.size() ? attribute_text(a_.attrs[i]) : "none";
+      std::string was = i < b_.attrs.size() ? attribute_text(b_.attrs[i]) : "none";
       if (is != was) {
         return tell(reason, Kind::kConstant, attribute_name(i), is, was, "");
       }

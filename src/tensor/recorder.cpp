@@ -74,6 +74,11 @@ static std::unique_lock<std::mutex> take_lock(RecorderState& state) {
     interrupt::NoGil no_gil; // the owner may take it
     lock.lock();
   }
+  auto is_free = [&state] { return !state.capture || state.capture_thread == std::this_thread::get_id(); };
+  if (!is_free()) {
+    interrupt::NoGil no_gil;
+    state.capture_ended.wait(lock, is_free);
+  }
   return lock;
 }
 

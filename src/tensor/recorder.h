@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "tensor/cell.h"
 #include "tensor/cut.h"
@@ -20,9 +22,11 @@ struct RecorderState {
   size_t next_check = kFirstTraceCheck; // nodes at which cut_long_trace looks again; guarded by mutex
   bool cut_planned = false; // next_check is the place of the cut; guarded by mutex
   std::atomic<bool> wants_cut{true}; // the first operation looks whether
-  // The number of the innermost body that is being recorded (tensor/capture.h), 0 outside of all. Until it ends nothing runs, and only
-  // tensors made since are written. Written under the mutex.
+  // The number of the innermost body that is being recorded (tensor/capture.h), 0 outside of all. Until it ends nothing runs, only tensors
+  // made since are written, and all threads but the one that records it wait for the lock. Written under the mutex.
   std::atomic<uint32_t> capture{0};
+  std::thread::id capture_thread; // guarded by mutex
+  std::condition_variable capture_ended;
 };
 RecorderState& recorder(int device);
 // Takes the device's recording lock. Throws UserError in a forked child, where a thread that does not exist may hold it.

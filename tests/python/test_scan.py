@@ -1,6 +1,9 @@
 """scan and scan_layers: values and gradients of the same Python loop, one node, compiled once."""
 
 import copy
+import re
+import threading
+import time
 
 import pytest
 import torch
@@ -207,6 +210,15 @@ def test_is_one_node_that_compiles_once(device, compiles):
     assert step(9)[1].shape == gradient.shape
 
 
+def test_another_body_is_named_as_the_cause_of_a_compile(device):
+    def run(turn):
+        scan(turn, torch.ones(3, device=device), torch.ones(5, 3, device=device))[0].tolist()
+        return torch_xla._XLAC._compile_reasons()[-1]["what"]
+
+    run(lambda c, x: (c * x, x))
+    assert re.search(r"argument 0 a body of \d+ operations, \w{8}", run(lambda c, x: ((c * x).exp(), x)))
+
+
 def test_reads_nothing_back(device):
     init, xs = torch.zeros(2, device=device), torch.ones(3, 2, device=device)
     torch_xla.sync(wait=True)
@@ -300,6 +312,34 @@ def test_a_tensor_kept_from_the_body_raises(device):
     assert carry.tolist() == [4, 4]
     with pytest.raises(RuntimeError, match="outside of it"):
         kept[0].tolist()
+
+
+def test_other_threads_wait_until_the_body_is_recorded(device):
+    started, stop, sums = threading.Event(), threading.Event(), []
+
+    def work():
+        x = torch.ones(3, device=device)
+        while not stop.is_set():
+            x = x + 1
+            sums.append(x.sum().item())  # syncs
+            started.set()
+
+    def fn(carry, x):
+        time.sleep(0.01)
+        return carry * w + x, carry
+
+    w = torch.full((2,), 2.0, device=device, requires_grad=True)
+    thread = threading.Thread(target=work)
+    thread.start()
+    started.wait()
+    try:
+        for _ in range(10):
+            carry, _ = scan(fn, torch.ones(2, device=device), torch.ones(3, 2, device=device))
+            assert carry.tolist() == [15, 15]
+    finally:
+        stop.set()
+        thread.join()
+    assert sums == [3 * (2 + i) for i in range(len(sums))]
 
 
 def test_refused_inputs(device):

@@ -61,7 +61,9 @@ def recording(device: int) -> Iterator[Recorder]:
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # a cast within the body is the body's own
     try:
-        yield recorder
+        # Other threads wait until the body has been recorded; those of autograd would be waited for.
+        with torch.autograd.set_multithreading_enabled(False):
+            yield recorder
     finally:
         torch.set_autocast_cache_enabled(cached)
         recorder.end()
