@@ -56,12 +56,13 @@ std::optional<PluginFile> find_plugin(const std::string& device) {
   return plugin;
 }
 
-// Programs in a folder of their own: kernels are many more, and should not push them out.
+// Programs in a folder of their own: kernels are many more, and should not push them out. A folder within one that is refused is, too.
 void open_caches(Engine& engine) {
   std::string path = env::cache_dir();
   bool read_only = env::cache_is_read_only();
-  engine.set_cache_directory(path, read_only);
-  ProgramStore::get().set_directory(path.empty() ? path : path + "/programs", read_only);
+  bool opened = !path.empty() && open_cache_directory(path, read_only);
+  engine.set_cache_directory(opened ? path : std::string(), read_only);
+  ProgramStore::get().set_directory(opened ? path + "/programs" : std::string(), read_only);
 }
 
 } // namespace

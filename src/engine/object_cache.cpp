@@ -107,8 +107,9 @@ void create_own_directory(const std::filesystem::path& path) {
   }
 }
 
-// Creates the directory if it may. False, with a warning, where it is not this user's alone; false in silence where it cannot be had.
-bool open_directory(const std::string& path, bool read_only) {
+} // namespace
+
+bool open_cache_directory(const std::string& path, bool read_only) {
   if (!read_only) {
     create_own_directory(path);
   }
@@ -128,10 +129,8 @@ bool open_directory(const std::string& path, bool read_only) {
   return true;
 }
 
-} // namespace
-
 void ObjectCache::set_directory(const std::string& path, const CacheLimits& limits, bool read_only) {
-  bool opened = !path.empty() && open_directory(path, read_only);
+  bool opened = !path.empty() && open_cache_directory(path, read_only);
   {
     std::lock_guard lock(mutex_);
     directory_ = opened ? path : std::string();

@@ -12,6 +12,9 @@
 
 namespace torch_xla {
 
+// Creates the directory if it may. False, with a warning, where it is not this user's alone; false in silence where it cannot be had.
+bool open_cache_directory(const std::string& path, bool read_only);
+
 // Thread-safe; any number of processes may share the directory. Failures to read or write are misses, never errors.
 //
 // What lies in the directory is run, so it must be the user's alone: one that belongs to someone else, or that others may write, is refused
