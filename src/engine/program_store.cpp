@@ -25,7 +25,12 @@ std::string ProgramStore::key_of(const Engine& engine, const Graph& trace, const
   }
   Writer out;
   const Precision& precision = options.precision;
-  out(std::string_view(kProgramSources), env::fusion(), env::float_storage(), precision.products, precision.convolutions, precision.cuda_convolutions);
+  out(std::string_view(kProgramSources),
+      env::fusion(),
+      env::float_storage(),
+      precision.products,
+      precision.convolutions,
+      precision.cuda_convolutions);
   out(engine.settings(options), graph_key(trace));
   return out.take();
 }
