@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import itertools
 import threading
 import time
 
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import torch_xla.debug.metrics as met
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.utils.utils as xu
+from torch_xla.utils.utils import SampleGenerator
 
 
 def make_loader(**kwargs) -> DataLoader:
@@ -38,6 +40,13 @@ def test_a_shuffle_is_that_of_the_plain_loader(device):
     expected = [x.tolist() for x, _ in make_loader(shuffle=True)]
     torch.manual_seed(3)
     assert [x.tolist() for x, _ in pl.MpDeviceLoader(make_loader(shuffle=True), device)] == expected
+
+
+def test_synthetic_data_ends(device):
+    """iter() of the iterator of SampleGenerator starts again."""
+    loader = pl.MpDeviceLoader(SampleGenerator((torch.ones(2), torch.zeros(2)), sample_count=3), device)
+    for _ in range(2):
+        assert [[t.tolist() for t in batch] for batch in itertools.islice(loader, 9)] == [[[1, 1], [0, 0]]] * 3
 
 
 def test_nested_batches(device):
