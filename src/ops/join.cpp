@@ -1,4 +1,4 @@
-// Joins, rearrangements and searches: calls of ATen's kernels, histograms and the triangles.
+// Joins, rearrangements and searches: calls of ATen's kernels, histograms and the triangles; the barrier that nothing is joined across.
 #include "core/errors.h"
 #include "ir/promote.h"
 #include "ops/math.h"
@@ -51,6 +51,12 @@ void infer_cat(InferContext& c) {
     }
   }
   c.add_result(dtype, dims);
+}
+
+void infer_barrier(InferContext& c) {
+  for (size_t i = 0; i < c.size(); ++i) {
+    c.add_result(c.operand(i).dtype, c.operand(i).dims);
+  }
 }
 
 void infer_flip(InferContext& c) {
@@ -227,6 +233,7 @@ constinit const Op kRows[] = {
     CALL("_pdist_backward", kFloats, .traits = kDenseOperands),
     CALL("renorm", kAllFloats | kComplexes),
     CALL("narrow_copy", kAllTypes),
+    {.name = "xla::optimization_barrier", .kind = OpKind::kLibrary, .infer = infer_barrier, .traits = kBarrier | kOwnKernel},
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// Rows that hand on an operand's bits: seen as another type, or as they are, where a check stood.
+// Rows that hand on an operand's bits: seen as another type, or as they are, where a check or a barrier stood.
 #include "stablehlo/call.h"
 
 namespace torch_xla::stablehlo {
@@ -37,9 +37,23 @@ void write_assert(Call& c) {
   c.set(0, c[1]);
 }
 
+void write_barrier(Call& c) {
+  Hlos operands;
+  std::vector<Type> types;
+  for (size_t i = 0; i < c.num_results(); ++i) {
+    operands.push_back(c[i]);
+    types.push_back(c.result_type(i));
+  }
+  Hlos results = c.text().op("optimization_barrier", operands, {}, types);
+  for (size_t i = 0; i < results.size(); ++i) {
+    c.set(i, results[i]);
+  }
+}
+
 constexpr Writer kWriters[] = {
     {"aten::view_copy.dtype", write_reinterpret},
     {"aten::_functional_assert_async.msg", write_assert},
+    {"xla::optimization_barrier", write_barrier},
 };
 
 } // namespace

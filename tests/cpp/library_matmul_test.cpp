@@ -21,10 +21,10 @@ TEST(LibraryMatmul, AgreesWithAten) {
       at::Tensor a = a_is_transposed ? at::randn({70, 30}).t() : at::randn({30, 70});
       at::Tensor b = b_is_transposed ? at::randn({50, 70}).t() : at::randn({70, 50});
       at::Tensor out = at::empty({30, 50}).fill_(NAN);
-      multiply_by_onednn({a, b}, out);
+      multiply_by_onednn({a, b}, {out});
       EXPECT_TRUE(at::allclose(out, at::mm(a, b), 1e-4, 1e-4));
       for (const at::Tensor& bias : {at::randn({50}), at::randn({30, 1}), at::randn({30, 50})}) {
-        multiply_by_onednn({bias, a, b}, out.fill_(NAN));
+        multiply_by_onednn({bias, a, b}, {out.fill_(NAN)});
         EXPECT_TRUE(at::allclose(out, at::addmm(bias, a, b), 1e-4, 1e-4));
       }
     }

@@ -59,7 +59,7 @@ c10::OperatorHandle get_schema(const c10::OperatorName& name) {
 struct Choice {
   c10::OperatorHandle op; // ATen's functional or out form
   Substitute substitute;
-  CallKernel kernel = nullptr; // computes the result in ATen's place
+  CallKernel kernel = nullptr; // computes the results in ATen's place
   bool mutates = false; // operand 0 is written: it must be a copy
   bool writes_into = false;
 };
@@ -166,7 +166,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args) const {
   c10::InferenceMode inference;
   PoolRedirect redirect(pool);
   if (choice.kernel) {
-    choice.kernel(operands, outs[0]);
+    choice.kernel(operands, outs);
     return;
   }
   if (choice.substitute.check) {

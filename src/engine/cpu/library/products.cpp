@@ -52,7 +52,8 @@ bool prefers_onednn(const CallSpec& call) {
   return a.dtype == DType::F32 && a.dims[0] * a.dims[1] * b.dims[1] >= kMinProducts;
 }
 
-void multiply_by_onednn(const std::vector<at::Tensor>& operands, const at::Tensor& out) {
+void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  const at::Tensor& out = outs[0];
   bool sums = operands.size() == 3;
   if (sums) {
     out.copy_(operands[0].expand_as(out));
@@ -60,7 +61,8 @@ void multiply_by_onednn(const std::vector<at::Tensor>& operands, const at::Tenso
   at::native::mkldnn_matmul(operands[operands.size() - 2], operands.back(), out, sums ? 1 : 0, 1);
 }
 
-void multiply_groups(const std::vector<at::Tensor>& operands, const at::Tensor& out) {
+void multiply_groups(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  const at::Tensor& out = outs[0];
   const at::Tensor& a = operands[0];
   const at::Tensor& b = operands[1];
   const at::Tensor& offsets = operands[2];

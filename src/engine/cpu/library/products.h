@@ -12,10 +12,10 @@ namespace torch_xla::cpu {
 // True for a call of mm or addmm (beta and alpha 1) that oneDNN computes faster.
 bool prefers_onednn(const CallSpec& call);
 // Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and none of them.
-void multiply_by_onednn(const std::vector<at::Tensor>& operands, const at::Tensor& out);
+void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
 // Operands of _grouped_mm: a, b, offsets or undefined; in any memory order, which ATen's refuses. Rows and columns beyond the last offset
 // become 0. `out` is row-major.
-void multiply_groups(const std::vector<at::Tensor>& operands, const at::Tensor& out);
+void multiply_groups(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
 } // namespace torch_xla::cpu

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/cpu/library/barrier.h"
 #include "engine/cpu/library/products.h"
 
 namespace torch_xla::cpu {
@@ -17,6 +18,10 @@ CallKernel choose_onednn(const CallSpec& call) {
 
 CallKernel choose_groups(const CallSpec&) {
   return multiply_groups;
+}
+
+CallKernel choose_barrier(const Graph&, const Node&) {
+  return hand_on;
 }
 
 // ATen's backward passes over indices out of range, as its forward refuses them; here the forward need not have run.
@@ -33,6 +38,7 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::mm", .choose = choose_onednn},
     {.row = "aten::addmm", .choose = choose_onednn},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
+    {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},
 };
 

@@ -11,8 +11,8 @@
 
 namespace torch_xla::cpu {
 
-// Computes the only result of a call into `out`, which is row-major and no operand.
-using CallKernel = void (*)(const std::vector<at::Tensor>& operands, const at::Tensor& out);
+// Computes the results of a call into `outs`, which are row-major. A barrier's may be the operand itself, others are no operands.
+using CallKernel = void (*)(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
 struct Substitute {
   const char* row = nullptr;

@@ -41,6 +41,18 @@ StepAccess kernel_access(const BuiltKernel& kernel) {
   return access;
 }
 
+// A barrier leaves what lies as its result is to lie where it is.
+void add_handed_on(const LaidOutGraph& laid_out, const Node& node, StepAccess& access) {
+  for (int32_t i = 0; i < node.num_results; ++i) {
+    ValueId from = node.operands[i], to = node.result(i);
+    auto same_memory = [&](ValueId v) { return laid_out.places[v].root == from; };
+    bool whole = laid_out.places[from].root == from && laid_out.places[from].strides == laid_out.places[to].strides;
+    if (whole && std::count_if(node.operands.begin(), node.operands.end(), same_memory) == 1) {
+      access.in_place.push_back({from, to});
+    }
+  }
+}
+
 // A call that writes into planned memory can still fail, where it checks what its operands hold.
 StepAccess call_access(const LaidOutGraph& laid_out, const Node& node, bool fusion) {
   StepAccess access;
@@ -53,6 +65,9 @@ StepAccess call_access(const LaidOutGraph& laid_out, const Node& node, bool fusi
     if (laid_out.graph.type(node.result(i)).dtype != DType::Undefined) {
       access.writes.push_back(node.result(i));
     }
+  }
+  if (node.op->traits & kBarrier) {
+    add_handed_on(laid_out, node, access);
   }
   access.adopts = !writes_into(laid_out, node, fusion);
   access.can_fail = access.adopts || (node.op->traits & kChecksValues);

@@ -135,9 +135,15 @@ class MemoryVerifier : private Verifier {
       case StepKind::kUpdate: // the source is not in what is written over
         return reads == 1 && from == root(graph_.nodes[s_.steps[step].node].operands[0]);
       case StepKind::kLibrary:
-        return false;
+        return reads == 1 && is_handed_on(graph_.nodes[s_.steps[step].node], from, to);
     }
     return false;
+  }
+
+  // By a barrier: the same elements at the same addresses.
+  bool is_handed_on(const Node& node, ValueId from, ValueId to) const {
+    int32_t i = to - node.first_result;
+    return (node.op->traits & kBarrier) && node.operands[i] == from && s_.laid_out.places[from].strides == s_.laid_out.places[to].strides;
   }
 
   // At run time the memory may be that of a donor, from this step on.
