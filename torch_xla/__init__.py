@@ -36,6 +36,7 @@ from ._api import (  # noqa: E402
     launch,
     manual_seed,
     real_devices,
+    set_custom_compile_options,
     step,
     sync,
 )
@@ -55,12 +56,13 @@ __all__ = [
     "manual_seed",
     "real_devices",
     "set_auto_sync",
+    "set_custom_compile_options",
     "step",
     "sync",
 ]
 
 # Imported when a program first names them: `import torch` loads this module, and is to stay quick.
-_LAZY_MODULES = ("amp", "backends", "distributed", "experimental", "runtime", "utils")
+_LAZY_MODULES = ("amp", "backends", "distributed", "experimental", "runtime", "test", "utils")
 
 
 def __getattr__(name: str):

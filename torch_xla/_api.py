@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 import torch
 
 from . import _closures, _XLAC
+from ._XLAC import SyncCause
+from .debug import metrics_saver
 
 SEED_MASK = 2**64 - 1  # seeds and offsets of the generators are that wide
 
@@ -50,11 +52,12 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
     sync_devices([""], wait)
 
 
-def sync_devices(names: Iterable[str], wait: bool) -> None:
-    """sync() of the devices of these names, "" being the current one."""
+def sync_devices(names: Iterable[str], wait: bool, cause: SyncCause = SyncCause.USER) -> None:
+    """sync() of the devices of these names, "" being the current one. `cause` is what analyses tell of it."""
     wait = wait or _XLAC._env_flag("XLA_SYNC_WAIT")
     for name in names:
-        _XLAC._xla_step_marker(name, [], wait)
+        _XLAC._xla_step_marker(name, [], wait, cause)
+    metrics_saver.save_step()
     _closures.run()
 
 
@@ -100,18 +103,31 @@ class _Limits:
 
 
 @contextlib.contextmanager
-def _programs_of_its_own(limits: _Limits):
-    sync()
+def _named(name: str):
+    """What is recorded in its body has this name in analyses and dumps; an empty one changes nothing."""
+    before = _XLAC._get_current_graph_name()
+    _XLAC._set_current_graph_name(name or before)
+    try:
+        yield
+    finally:
+        _XLAC._set_current_graph_name(before)
+
+
+@contextlib.contextmanager
+def _programs_of_its_own(name: str, limits: _Limits):
+    with _named(name and f"{name}_clear_pending"):
+        sync_devices([""], False, SyncCause.BEFORE_COMPILE)
     runs = _counter("ExecuteComputation")
     lazy = _XLAC._lazy()
     _XLAC._set_lazy(True)  # also in eager mode
-    try:
-        yield
-        limits.check_runs(_counter("ExecuteComputation") - runs)
-    finally:
-        programs = count_programs()
-        sync()
-        _XLAC._set_lazy(lazy)
+    with _named(name):
+        try:
+            yield
+            limits.check_runs(_counter("ExecuteComputation") - runs)
+        finally:
+            programs = count_programs()
+            sync_devices([""], False, SyncCause.COMPILE)
+            _XLAC._set_lazy(lazy)
     limits.count(count_programs() - programs)
 
 
@@ -136,14 +152,29 @@ def compile(
     Args:
         f: the function to wrap; without it a context manager (which is also a decorator) is returned.
         full_graph: it has to be one program: RuntimeError if it ran another before its end.
-        name: for errors; by default the function's.
+        name: for errors, analyses and dumps; by default the function's.
         max_different_graphs: how many different programs all calls together may have; RuntimeError beyond.
-        custom_compile_options: accepted for the original's sake.
+        custom_compile_options: for set_custom_compile_options(), which is called now; None changes nothing.
     """
-    del custom_compile_options
-    limits = _Limits(name or getattr(f, "__name__", "the block"), full_graph, max_different_graphs)
-    region = _programs_of_its_own(limits)
+    if custom_compile_options is not None:
+        set_custom_compile_options(custom_compile_options)
+    name = name or getattr(f, "__name__", "")
+    limits = _Limits(name or "the block", full_graph, max_different_graphs)
+    region = _programs_of_its_own(name, limits)
     return region if f is None else region(f)
+
+
+def set_custom_compile_options(options: dict) -> None:
+    """Sets options that the plugin compiles all later programs with, in place of those set before; `{}` sets none.
+
+    Args:
+        options: by the plugin's names for them, as `{"xla_gpu_autotune_level": 0}`: str, bool, int or float. Programs
+            that were compiled with other options are kept beside the new ones.
+
+    Raises ValueError for an option with the embedded engine, which has none, TypeError for values of other types. What
+    the plugin does not know is the RuntimeError of the next sync.
+    """
+    _XLAC._set_custom_compile_options(options)
 
 
 def manual_seed(seed: int, device=None) -> None:

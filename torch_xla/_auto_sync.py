@@ -64,7 +64,7 @@ def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
     if _XLAC._xla_num_devices() > 1:
         devices = _find_devices(optimizer, None)
     for device in sorted(devices):
-        _XLAC._xla_sync(device)
+        _XLAC._xla_sync(device, cause=_XLAC.SyncCause.OPTIMIZER)
 
 
 def install() -> None:

@@ -4,36 +4,12 @@ They belong to the device that is the thread's current one when they are added, 
 on another device does not run them.
 """
 
-import concurrent.futures
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from . import _XLAC
-
-_MAX_WAITING = 100  # asynchronous closures of a device that hold their arguments; the next sync waits for the oldest
+from .utils.closures import AsyncClosureHandler
 
 Closure = Callable[[], object]
-
-
-class _Thread:
-    """Runs closures in order on a thread of its own."""
-
-    def __init__(self):
-        self._pool = concurrent.futures.ThreadPoolExecutor(1, "xla-step-closure")
-        self._running: list[concurrent.futures.Future] = []
-
-    def run_all(self, closures: Iterable[Closure]) -> None:
-        for closure in closures:
-            if len(self._running) >= _MAX_WAITING:
-                concurrent.futures.wait(self._running[:1])
-            self._running.append(self._pool.submit(closure))
-
-    def raise_failed(self) -> None:
-        """Raises RuntimeError for the first closure that has failed since the last call, if there is one."""
-        finished = [future for future in self._running if future.done()]
-        self._running = [future for future in self._running if future not in finished]
-        for future in finished:
-            if error := future.exception():
-                raise RuntimeError("an asynchronous closure has failed") from error
 
 
 class _StepClosures:
@@ -42,18 +18,18 @@ class _StepClosures:
     def __init__(self):
         self._closures: list[Closure] = []
         self._async_closures: list[Closure] = []
-        self._thread: _Thread | None = None  # from the first asynchronous closure on
+        self._handler: AsyncClosureHandler | None = None  # from the first asynchronous closure on
 
     def add(self, closure: Closure, run_async: bool) -> None:
         (self._async_closures if run_async else self._closures).append(closure)
 
     def run(self) -> None:
-        if self._thread is not None:
-            self._thread.raise_failed()
+        if self._handler is not None:
+            self._handler.raise_failed()
         if self._async_closures:
-            self._thread = self._thread or _Thread()
+            self._handler = self._handler or AsyncClosureHandler()
             started, self._async_closures = self._async_closures, []
-            self._thread.run_all(started)
+            self._handler.run_all(started)
         closures, self._closures = self._closures, []
         for closure in closures:
             closure()

@@ -47,6 +47,7 @@ void add_to_metrics(const Event& event) {
   static Metric run("ExecuteTime", Unit::kTime);
   static Metric run_one("EagerOpExecuteTime", Unit::kTime);
   static Metric upload("TransferToDeviceTime", Unit::kTime);
+  static Metric to_data("TensorToData", Unit::kTime); // the original's other name for it
   static Metric download("TransferFromDeviceTime", Unit::kTime);
   static Metric outbound("OutboundData", Unit::kBytes);
   static Metric inbound("InboundData", Unit::kBytes);
@@ -57,6 +58,7 @@ void add_to_metrics(const Event& event) {
       return add_time(event.name.empty() ? run : run_one, event);
     case Phase::kUpload:
       add_bytes(outbound, event);
+      add_time(to_data, event);
       return add_time(upload, event);
     case Phase::kDownload:
       add_bytes(inbound, event);

@@ -37,6 +37,18 @@ constexpr uint32_t kAllPhases = (uint32_t{1} << kNumPhases) - 1;
 // Of an event that is all devices': the code of a kernel, which their programs share.
 constexpr int kNoDevice = -1;
 
+// A compiled program. Sizes are in bytes.
+struct Program {
+  std::string_view hash; // of the trace, its settings and the values that it outputs; valid while the observer is called
+  int64_t inputs = 0; // tensors, the numbers beside them, and the random state where it draws
+  int64_t outputs = 0;
+  int64_t input_bytes = 0;
+  int64_t output_bytes = 0;
+  int64_t aliased_bytes = 0; // of inputs whose memory becomes an output's
+  int64_t scratch_bytes = 0; // that a run needs beside them
+  int64_t code_bytes = 0;
+};
+
 struct Event {
   Phase phase = Phase::kRecord;
   // Of the operation, pass, kernel, call or optimizer's class; of a sync its cause, of a read its use. Valid while the observer is called,
@@ -51,6 +63,7 @@ struct Event {
   int64_t bytes = -1; // kUpload, kDownload that succeeded
   int64_t nodes = -1; // kTrace
   uint64_t content = 0; // kUpload: hash_sample() of the user's bytes; kOptimizer: tells optimizers apart
+  const Program* program = nullptr; // kCompile, kSync: where there is one; valid as `name`
   uint64_t run = 0; // the same number, from 1 on, for the sync, queue, run and steps of one run; 0: of none
 };
 
@@ -111,6 +124,10 @@ class Span {
   }
   void set_content(uint64_t content) {
     event_.content = content;
+  }
+  // Lives as long as the span.
+  void set_program(const Program& program) {
+    event_.program = &program;
   }
 
  private:

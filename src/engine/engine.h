@@ -107,6 +107,10 @@ class Executable {
   virtual void prepare_caller() {}
   // Bytes of scratch memory a run needs beside inputs and outputs.
   virtual int64_t scratch_bytes() const = 0;
+  // Bytes of machine code; -1 where it is not known.
+  virtual int64_t code_bytes() const {
+    return -1;
+  }
   // Steps in the order in which they run, for dumps: empty where CompileOptions did not ask for it.
   virtual std::string text() const = 0;
 };
@@ -119,6 +123,10 @@ struct EngineMemoryInfo {
   int64_t peak_bytes_reserved = 0;
 };
 
+// What plugins take as options and tell as attributes.
+using NamedValue = std::variant<std::string, bool, int64_t, double, std::vector<int64_t>>;
+using NamedValues = std::map<std::string, NamedValue>;
+
 struct CompileOptions {
   int device = 0; // that will run it
   Precision precision;
@@ -130,11 +138,8 @@ struct CompileOptions {
   bool keep_text = false; // Executable::text() will be asked
   // Where to put what restore() makes the program of again; left as it is where there is no such form. May be null.
   std::string* stored = nullptr;
+  NamedValues custom = {}; // the plugin's own options, as the user gives them
 };
-
-// What plugins take as options and tell as attributes.
-using NamedValue = std::variant<std::string, bool, int64_t, double, std::vector<int64_t>>;
-using NamedValues = std::map<std::string, NamedValue>;
 
 // Thread-safe. All of it may throw UserError; OutOfMemory where a buffer finds no room. A `device` is one of num_devices().
 class Engine {
@@ -159,6 +164,10 @@ class Engine {
   // Whether every library call can be a step of a program. Otherwise those that have an expansion or a writer, and values are of native
   // types.
   virtual bool runs_library_calls() const = 0;
+  // Whether CompileOptions::custom may have options.
+  virtual bool takes_custom_options() const {
+    return false;
+  }
   // A buffer of the device with a copy of host memory, whose elements lie in the dense order `strides` (empty: row-major). The memory is
   // the caller's again when the call returns. The buffer's own strides() may differ.
   virtual EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) = 0;

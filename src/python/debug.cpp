@@ -1,9 +1,13 @@
 // What tests and the debug functions of torch_xla look at: the pending trace, leak counters, switches. The trace is read without the GIL,
 // as another thread may compile it for long.
+#include <torch/csrc/autograd/python_variable.h>
+
 #include "core/env.h"
 #include "python/bindings.h"
 #include "tensor/api.h"
+#include "tensor/barrier.h"
 #include "tensor/compile_reason.h"
+#include "tensor/pending_graph.h"
 #include "tensor/source_line.h"
 
 namespace torch_xla {
@@ -15,9 +19,37 @@ std::string device_text(const std::string& device) {
   return pending_graph_text(index);
 }
 
-// The original prints the graph of the given tensors; here one trace holds all that is pending on their device.
-std::string tensors_text(const py::list& tensors) {
-  return device_text(tensors.empty() ? "" : py::str(tensors[0].attr("device")).cast<std::string>());
+std::vector<at::Tensor> to_tensors(const std::vector<py::object>& objects) {
+  std::vector<at::Tensor> tensors;
+  for (const py::object& object : objects) {
+    if (!THPVariable_Check(object.ptr())) {
+      throw py::type_error("expected tensors, but got " + py::str(py::type::of(object)).cast<std::string>());
+    }
+    tensors.push_back(THPVariable_Unpack(object.ptr()));
+  }
+  return tensors;
+}
+
+// Of all that is pending on the current device where none are given.
+template <GraphFormat format>
+std::string tensors_text(const std::vector<py::object>& objects) {
+  std::vector<at::Tensor> tensors = to_tensors(objects);
+  bool here = tensors.empty() || !tensors[0].is_privateuseone();
+  int device = here ? device_index("") : tensors[0].get_device();
+  const py::gil_scoped_release no_gil;
+  return pending_text(device, tensors, format);
+}
+
+std::string tensor_info(const py::object& object) {
+  std::vector<at::Tensor> tensors = to_tensors({object});
+  const py::gil_scoped_release no_gil;
+  return tensor_text(tensors[0]);
+}
+
+void barrier(const std::vector<py::object>& objects) {
+  std::vector<at::Tensor> tensors = to_tensors(objects);
+  const py::gil_scoped_release no_gil;
+  optimization_barrier(tensors);
 }
 
 // A dict for each of the last compiles, the latest last.
@@ -61,7 +93,14 @@ py::list operators() {
 } // namespace
 
 void init_debug(py::module_& m) {
-  m.def("_get_xla_tensors_text", &tensors_text, py::arg("tensors") = py::list());
+  m.def("_get_xla_tensors_text", &tensors_text<GraphFormat::kText>, py::arg("tensors"));
+  m.def("_get_xla_tensors_dot", &tensors_text<GraphFormat::kDot>, py::arg("tensors"));
+  m.def("_get_xla_tensors_hlo", &tensors_text<GraphFormat::kStableHlo>, py::arg("tensors"));
+  m.def("_get_stablehlo", &tensors_text<GraphFormat::kStableHlo>, py::arg("tensors"));
+  m.def("_get_xla_tensor_debug_info", &tensor_info, py::arg("tensor"));
+  m.def("_get_current_graph_name", [] { return graph_name(); });
+  m.def("_set_current_graph_name", [](const std::string& name) { graph_name() = name; }, py::arg("name"));
+  m.def("_xla_optimization_barrier_", &barrier, py::arg("tensors"));
   m.def("_pending_graph_text", &device_text, py::arg("device") = "");
   m.def("_compile_reasons", &compile_reasons);
   m.def("_operators", &operators);

@@ -4,10 +4,12 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "core/errors.h"
 #include "core/metrics.h"
 #include "core/process.h"
 #include "engine/engine.h"
 #include "python/bindings.h"
+#include "tensor/compile_settings.h"
 
 namespace torch_xla {
 namespace {
@@ -76,6 +78,27 @@ NamedValue to_option(py::handle value) {
   return value.cast<std::vector<int64_t>>();
 }
 
+py::list tensors_from_aten(const py::list& tensors, const std::vector<std::string>& devices) {
+  XLA_CHECK_KIND(Value, tensors.size() == devices.size(), "there are ", tensors.size(), " tensors for ", devices.size(), " devices");
+  py::list moved;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    moved.append(tensors[i].attr("to")(devices[i]));
+  }
+  return moved;
+}
+
+void take_compile_options(const py::dict& options) {
+  NamedValues values;
+  for (auto [name, value] : options) {
+    bool fits = py::isinstance<py::str>(value) || py::isinstance<py::int_>(value) || py::isinstance<py::float_>(value); // bool is an int
+    std::string text = py::str(name);
+    XLA_CHECK_KIND(Type, fits, "compile options are str, bool, int or float, but ", text, " is not");
+    values[text] = to_option(value);
+  }
+  const py::gil_scoped_release no_gil;
+  set_compile_options(std::move(values));
+}
+
 // Python's function from a name to (path, options) or None; never destroyed.
 py::object* plugin_finder = nullptr;
 
@@ -130,6 +153,8 @@ void init_device(py::module_& m) {
   m.def("_xla_get_tensor_id", &tensor_id, py::arg("tensor"));
   m.def("_xla_memory_info", &memory_info, py::arg("device") = "");
   m.def("_xla_empty_cache", &empty_caches, py::call_guard<py::gil_scoped_release>());
+  m.def("_xla_tensors_from_aten", &tensors_from_aten, py::arg("tensors"), py::arg("devices"));
+  m.def("_set_custom_compile_options", &take_compile_options, py::arg("options"));
   m.def("_xla_set_plugin_finder", &take_plugin_finder, py::arg("find"));
   m.def("_xla_chosen_device", &chosen_device);
   m.def("_xla_is_used", &process::is_used);

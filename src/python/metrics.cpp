@@ -34,6 +34,10 @@ py::object counter_value(const std::string& name) {
   return py::int_(value);
 }
 
+void increment_counter(const std::string& name, int64_t by) {
+  metrics::find_or_create_counter(name).add(by);
+}
+
 } // namespace
 
 void init_metrics(py::module_& m) {
@@ -43,6 +47,7 @@ void init_metrics(py::module_& m) {
   m.def("_xla_metric_data", &metric_data, py::arg("name"));
   m.def("_xla_counter_names", &metrics::counter_names);
   m.def("_xla_counter_value", &counter_value, py::arg("name"));
+  m.def("_xla_increment_counter", &increment_counter, py::arg("name"), py::arg("by"));
   m.def("_get_executed_fallback_ops", &fallback_ops);
   m.def("_clear_xla_counters", &metrics::clear_counters);
   m.def("_clear_xla_metrics", &metrics::clear_metrics);

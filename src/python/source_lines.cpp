@@ -210,6 +210,20 @@ int64_t current_call() {
   return call == nullptr ? -1 : intern(text_of(frames::name(call)));
 }
 
+// "forward (train.py:12)", innermost first; the package's own frames too.
+std::vector<std::string> read_frames(size_t most) {
+  std::vector<std::string> texts;
+  const PyThreadState* state = PyGILState_GetThisThreadState();
+  const frames::Frame* frame = state == nullptr ? nullptr : frames::current(state);
+  for (; frame != nullptr && texts.size() < most; frame = frames::caller(frame)) {
+    if (PyCodeObject* code = frames::code(frame)) {
+      const int line = frames::line(code, frames::instruction_index(frame, code));
+      texts.push_back(text_of(frames::name(code)) + " (" + text_of(code->co_filename) + ":" + std::to_string(line) + ")");
+    }
+  }
+  return texts;
+}
+
 std::string line_text(int64_t id) {
   Lines& all = lines();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -226,6 +240,7 @@ void install() {
   made->stdlib = folder_of("os");
   prefixes = made;
   set_location_hooks(&current_line, &current_call, &line_text);
+  set_frame_reader(&read_frames);
 }
 
 // The package's own folder; called by torch_xla itself, which is still being imported when this module is loaded.

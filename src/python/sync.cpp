@@ -42,16 +42,16 @@ void take_gil(void* released) {
   PyEval_RestoreThread(static_cast<PyThreadState*>(released));
 }
 
-void run_pending(int device, bool wait) {
+void run_pending(int device, bool wait, SyncCause cause) {
   const py::gil_scoped_release no_gil;
-  sync(device, wait);
+  sync(device, wait, cause);
 }
 
 // The original takes the devices that it replicates over, too.
-void step_marker(const std::string& device, const std::vector<std::string>& /*devices*/, bool wait) {
+void step_marker(const std::string& device, const std::vector<std::string>& /*devices*/, bool wait, SyncCause cause) {
   static metrics::Counter count("MarkStep");
   count.add();
-  run_pending(device_index(device), wait);
+  run_pending(device_index(device), wait, cause);
 }
 
 // Of all devices where none is named.
@@ -82,10 +82,23 @@ void init_sync(py::module_& m) {
   main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
   set_interrupt_check(&check_interrupt);
   interrupt::set_hooks({&is_interrupted, &release_gil, &take_gil});
-  m.def("_xla_sync", &run_pending, py::arg("device"), py::arg("wait") = false);
+  py::enum_<SyncCause>(m, "SyncCause")
+      .value("USER", SyncCause::kUser)
+      .value("OPTIMIZER", SyncCause::kOptimizer)
+      .value("LOADER", SyncCause::kLoader)
+      .value("STEP_TRACE", SyncCause::kStepTrace)
+      .value("COMPILE", SyncCause::kCompile)
+      .value("BEFORE_COMPILE", SyncCause::kBeforeCompile);
+  m.def("_xla_sync", &run_pending, py::arg("device"), py::arg("wait") = false, py::arg("cause") = SyncCause::kUser);
   m.def("_xla_sync_collectives", &sync_collectives, py::arg("device"), py::call_guard<py::gil_scoped_release>());
   m.def("_xla_pending_collectives", &pending_collectives, py::arg("device"), py::call_guard<py::gil_scoped_release>());
-  m.def("_xla_step_marker", &step_marker, py::arg("device") = "", py::arg("devices") = std::vector<std::string>(), py::arg("wait") = true);
+  m.def(
+      "_xla_step_marker",
+      &step_marker,
+      py::arg("device") = "",
+      py::arg("devices") = std::vector<std::string>(),
+      py::arg("wait") = true,
+      py::arg("cause") = SyncCause::kUser);
   m.def("_xla_finish", &finish, py::arg("cancel"));
   m.def("_xla_wait_device_ops", &wait_ops, py::arg("devices") = std::vector<std::string>());
 }

@@ -12,9 +12,25 @@
 
 namespace torch_xla {
 
+// Why a sync happens.
+enum class SyncCause {
+  kUser, // torch_xla.sync(), xm.mark_step(), an event
+  kOptimizer, // the end of an optimizer's step
+  kLoader, // the end of a loader's step
+  kStepTrace, // the end of a profiler's step
+  kCompile, // the end of a function that torch_xla.compile() runs as a program of its own,
+  kBeforeCompile, // and its beginning
+  kRead, // of a value
+  kCut, // of a long trace
+  kEager, // XLA_LAZY=0
+  kCollective, // for which other replicas may wait
+};
+constexpr int kNumSyncCauses = 10;
+const char* cause_text(SyncCause cause); // "user torch_xla.sync"
+
 // Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run, and UserError for a
 // device that does not exist. Any thread; call without the GIL.
-void sync(int device, bool wait = false);
+void sync(int device, bool wait = false, SyncCause cause = SyncCause::kUser);
 // Queues everything pending on the device if a collective is among it, for which other replicas may wait. Throws the error of a failed
 // compile, none of earlier runs. Any thread; call without the GIL.
 void sync_collectives(int device);
@@ -38,6 +54,9 @@ using LocationProvider = int64_t (*)();
 // "train.py:12 in forward"; called under the recording lock: never takes the GIL.
 using LocationResolver = std::string (*)(int64_t id);
 void set_location_hooks(LocationProvider provider, LocationProvider call, LocationResolver resolver);
+// The Python frames of the calling thread, innermost first, at most so many: "forward (train.py:12)". Called without the GIL.
+using FrameReader = std::vector<std::string> (*)(size_t most);
+void set_frame_reader(FrameReader reader);
 
 // One ATen overload that a row serves, for the page of operators.
 struct ServedOverload {
@@ -52,6 +71,8 @@ const std::vector<ServedOverload>& served_overloads();
 
 // The device's pending trace as text, for dumps.
 std::string pending_graph_text(int device);
+// The name of what this thread records, for analyses and dumps: that of the function which torch_xla.compile() runs. Empty: none.
+std::string& graph_name();
 
 // Leak counters of all devices: recorded nodes that are still held, cells alive.
 int64_t live_nodes();

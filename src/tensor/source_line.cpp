@@ -11,6 +11,7 @@ namespace {
 std::atomic<LocationProvider> location_provider{nullptr};
 std::atomic<LocationProvider> call_provider{nullptr};
 std::atomic<LocationResolver> location_resolver{nullptr};
+std::atomic<FrameReader> frame_reader{nullptr};
 
 } // namespace
 
@@ -18,6 +19,15 @@ void set_location_hooks(LocationProvider provider, LocationProvider call, Locati
   location_provider = provider;
   call_provider = call;
   location_resolver = resolver;
+}
+
+void set_frame_reader(FrameReader reader) {
+  frame_reader = reader;
+}
+
+std::vector<std::string> current_frames(size_t most) {
+  FrameReader read = frame_reader;
+  return read ? read(most) : std::vector<std::string>();
 }
 
 int64_t current_location() {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/observer.h"
 
@@ -22,5 +23,9 @@ inline int64_t observed_call(observer::Phase phase) {
 }
 // "file.py:12 in forward" of a recorded location; empty when unknown. Never takes the GIL.
 std::string location_text(int64_t id);
+
+constexpr size_t kAllFrames = SIZE_MAX;
+// The Python frames of this thread, innermost first, at most so many: "forward (train.py:12)"; empty where it runs no Python. Takes no GIL.
+std::vector<std::string> current_frames(size_t most);
 
 } // namespace torch_xla

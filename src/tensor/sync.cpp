@@ -1,90 +1,51 @@
 // The sync: alive values, program lookup, compile, enqueue.
 #include "tensor/sync.h"
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
+
+#include <optional>
 
 #include "core/env.h"
 #include "core/errors.h"
 #include "core/metrics.h"
 #include "core/observer.h"
-#include "engine/program_store.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
 #include "runtime/wait.h"
-#include "tensor/api.h"
-#include "tensor/compile_reason.h"
-#include "tensor/program_cache.h"
+#include "tensor/analysis.h"
+#include "tensor/pending_graph.h"
+#include "tensor/program.h"
 #include "tensor/recorder.h"
 #include "tensor/source_line.h"
 
 namespace torch_xla {
 namespace {
 
-const char* cause_text(SyncCause cause) {
-  switch (cause) {
-    case SyncCause::kUser:
-      return "user torch_xla.sync";
-    case SyncCause::kRead:
-      return "user code read a value";
-    case SyncCause::kCut:
-      return "the trace was cut at a repeat of its loop";
-    case SyncCause::kEager:
-      return "XLA_LAZY=0";
-    case SyncCause::kCollective:
-      return "other replicas may wait for a collective";
-  }
-  return "";
-}
-
-ProgramCache& program_cache(int device) {
-  static auto* caches = new std::vector<ProgramCache>(kMaxDevices, ProgramCache(env::program_cache_size()));
-  return (*caches)[static_cast<size_t>(device)];
-}
+// In the order of SyncCause; the original's words where it has the cause.
+constexpr const char* kCauseTexts[kNumSyncCauses] = {
+    "user torch_xla.sync",
+    "torch_xla.sync after the optimizer's step",
+    "torch_xla.sync in parallel loader at step end",
+    "torch_xla.sync when exiting a profiler StepTrace region",
+    "torch_xla.compile",
+    "torch_xla.compile clear the pending graph prior calling the target function",
+    "user code trying to access tensor value before torch_xla.sync",
+    "the trace was cut at a repeat of its loop",
+    "XLA_LAZY=0",
+    "other replicas may wait for a collective"};
 
 // Bits of the values that a cell refers to.
-ValueBits alive_values(Trace& trace, bool* any) {
-  const std::vector<LazyValue*>& lazies = trace.lazies();
-  ValueBits bits((lazies.size() + 63) / 64, 0);
+ValueBits alive_values(const Trace& trace, bool* any) {
+  size_t values = trace.graph().values.size();
+  ValueBits bits((values + 63) / 64, 0);
   *any = false;
-  for (size_t i = 0; i < lazies.size(); ++i) {
-    if (lazies[i] && lazies[i]->refs() > 1) {
+  for (size_t i = 0; i < values; ++i) {
+    if (trace.is_alive(static_cast<ValueId>(i))) {
       bits[i / 64] |= uint64_t{1} << (i % 64);
       *any = true;
     }
   }
   return bits;
-}
-
-Precision::Level read_level(at::Float32Backend backend, at::Float32Op op) {
-  switch (at::globalContext().float32Precision(backend, op)) {
-    case at::Float32Precision::BF16:
-      return Precision::kDefault;
-    case at::Float32Precision::TF32:
-    case at::Float32Precision::DEFAULT: // cuDNN's
-      return Precision::kHigh;
-    default:
-      return Precision::kHighest;
-  }
-}
-
-// torch.set_float32_matmul_precision sets those of both backends: "medium" is BF16 in the one and TF32 in the other.
-Precision read_precision() {
-  using at::Float32Backend;
-  using at::Float32Op;
-  return {
-      std::min(read_level(Float32Backend::MKLDNN, Float32Op::MATMUL), read_level(Float32Backend::CUDA, Float32Op::MATMUL)),
-      read_level(Float32Backend::MKLDNN, Float32Op::CONV),
-      read_level(Float32Backend::CUDA, Float32Op::CONV)};
-}
-
-// A buffer that no lazy value refers to any more is the run's alone.
-std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
-  std::vector<bool> donated(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    donated[i] = inputs[i]->owners.load(std::memory_order_acquire) == 0;
-  }
-  return donated;
 }
 
 // What tensors held that have new values in this trace.
@@ -108,11 +69,6 @@ void check_inputs(Trace& trace) {
   }
 }
 
-// The user's line of a node of the trace.
-std::string line_of(std::span<const int64_t> locations, int32_t node) {
-  return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
-}
-
 // For an error of a run: the user's line of the node, or of the last node where it is not known (-1).
 std::string describe(std::span<const int64_t> locations, int32_t node) {
   std::string line = line_of(locations, node);
@@ -121,81 +77,6 @@ std::string describe(std::span<const int64_t> locations, int32_t node) {
   }
   line = line_of(locations, static_cast<int32_t>(locations.size()) - 1);
   return line.empty() ? line : "\nin the program whose last operation is at " + line;
-}
-
-void print_reason(const Trace& trace, const CompileReason& reason) {
-  const Graph& graph = trace.graph();
-  env::debug_print(
-      "compile",
-      str(reason_text(reason), "\n  nodes: ", graph.nodes.size(), ", parameters: ", graph.parameters.size(), ", key: ", trace.key().hex()));
-}
-
-CompileOptions compile_options(int device, Trace& trace, const Precision& precision) {
-  CompileOptions options;
-  options.device = device;
-  options.precision = precision;
-  options.donated = find_donated(trace.inputs());
-  options.location = [&trace](int32_t node) { return line_of(trace.locations(), node); };
-  options.poll = &interrupt::poll;
-  options.keep_text = env::debug_level() >= 3;
-  return options;
-}
-
-// For events: in eager mode a trace is one operation, whose last node is its own.
-const char* operation_of(const Graph& graph) {
-  return env::lazy() || graph.nodes.empty() ? "" : graph.nodes.back().op->name;
-}
-
-// `key`: by which the program is put on disk.
-std::shared_ptr<Executable> compile(const Graph& graph, CompileOptions& options, const std::string& key) {
-  static metrics::Counter count("UncachedCompile");
-  observer::Span span(observer::Phase::kCompile, options.device, operation_of(graph));
-  count.add();
-  std::string stored;
-  options.stored = key.empty() ? nullptr : &stored;
-  std::shared_ptr<Executable> executable = engine().compile_trace(graph, options);
-  ProgramStore::get().put(key, stored);
-  return executable;
-}
-
-// From the disk, or compiled.
-std::shared_ptr<Executable> make_program(
-    Trace& trace, const Graph& graph, CompileOptions options, const std::function<CompileReason()>& find_reason) {
-  // Dumps show how the program is made.
-  std::string key = options.keep_text ? std::string() : ProgramStore::get().key_of(engine(), graph, options);
-  if (std::shared_ptr<Executable> executable = ProgramStore::get().find(engine(), key, options)) {
-    CompileHistory::get().add_restored(options.device, trace);
-    return executable;
-  }
-  CompileReason reason = find_reason();
-  if (env::debug_level() >= 1) {
-    print_reason(trace, reason);
-  }
-  std::shared_ptr<Executable> executable = compile(graph, options, key);
-  CompileHistory::get().add(trace, reason);
-  return executable;
-}
-
-const Program& find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause) {
-  static metrics::Counter hits("CachedCompile");
-  Hash128 key = trace.key();
-  Precision precision = read_precision();
-  key.add(uint64_t{env::fusion()} << 24 | precision.products << 16 | precision.convolutions << 8 | precision.cuda_convolutions);
-  ProgramEntry& entry = program_cache(device).entry(key);
-  if (const Program* program = find_program(entry, alive)) {
-    hits.add();
-    return *program;
-  }
-  auto find_reason = [&] { return CompileHistory::get().find(device, trace, entry, alive, cause_text(cause)); };
-  entry.wanted.resize(alive.size(), 0);
-  for (size_t i = 0; i < alive.size(); ++i) {
-    entry.wanted[i] |= alive[i];
-  }
-  Graph graph = trace.graph();
-  graph.outputs = list_values(entry.wanted);
-  std::shared_ptr<Executable> executable = make_program(trace, graph, compile_options(device, trace, precision), find_reason);
-  entry.programs.push_back({std::move(executable), graph.outputs, entry.wanted});
-  return entry.programs.back();
 }
 
 // A buffer for each output that is alive; null for the program's extra ones.
@@ -264,14 +145,22 @@ void drop_if_lost(int device) {
 
 } // namespace
 
+const char* cause_text(SyncCause cause) {
+  return kCauseTexts[static_cast<size_t>(cause)];
+}
+
+std::string& graph_name() {
+  thread_local std::string name;
+  return name;
+}
+
 void sync_locked(int device, SyncCause cause) {
   static metrics::Metric size("TensorsGraphSize", metrics::Unit::kNumber);
   RecorderState& state = recorder(device);
   XLA_CHECK(
       !state.capture,
       "nothing runs while the body of a loop is recorded: it needs the value of a tensor (.item(), print, a branch on a tensor, an "
-      "operation "
-      "that runs on the CPU), or it syncs");
+      "operation that runs on the CPU), or it syncs");
   Trace& trace = state.trace;
   state.next_check = kFirstTraceCheck;
   state.cut_planned = false;
@@ -287,10 +176,19 @@ void sync_locked(int device, SyncCause cause) {
   }
   size.add(static_cast<double>(trace.graph().nodes.size()));
   report_trace(device, trace);
+  const bool analyzes = start_analysis();
+  if (saves_graphs()) {
+    save_graph(device, trace, list_values(alive));
+  }
+  std::optional<ProgramFacts> facts;
   observer::Span span(observer::Phase::kSync, device, cause_text(cause), observed_location(observer::Phase::kSync));
   try {
     check_inputs(trace);
-    span.set_run(enqueue(device, trace, find_or_compile(device, trace, alive, cause), alive));
+    const Program& program = find_or_compile(device, trace, alive, cause);
+    if (analyzes) {
+      span.set_program(facts.emplace(trace, program, find_donated(trace.inputs())).get());
+    }
+    span.set_run(enqueue(device, trace, program, alive));
   } catch (const interrupt::Interrupted&) {
     throw; // before anything has run: the trace stays pending
   } catch (...) {
@@ -305,13 +203,13 @@ void settle_after_error(int device) {
   std::for_each(settled.begin(), settled.end(), drop_if_lost);
 }
 
-void sync(int device, bool wait) {
+void sync(int device, bool wait, SyncCause cause) {
   check_device(device);
   Executor& executor = Executor::get(device);
   try {
-    interrupt::retry([device] {
+    interrupt::retry([device, cause] {
       auto lock = lock_recorder(device);
-      sync_locked(device, SyncCause::kUser);
+      sync_locked(device, cause);
     });
     observer::Span span(observer::Phase::kWait, device);
     executor.wait_for_room();

@@ -1,10 +1,9 @@
 // Sync: turns the pending trace into a queued run of a program, found by key or compiled.
 #pragma once
 
-namespace torch_xla {
+#include "tensor/api.h"
 
-// Why a sync happens: shown in dumps and counted.
-enum class SyncCause { kUser, kRead, kCut, kEager, kCollective };
+namespace torch_xla {
 
 // The caller holds the device's recording lock. Values that no cell refers to are dropped, all others get buffers. Within
 // interrupt::retry() Ctrl-C ends a compile, and leaves all as it was.

@@ -23,6 +23,10 @@ class Trace {
   bool empty() const {
     return graph_.nodes.empty();
   }
+  // Whether a cell refers to the value.
+  bool is_alive(ValueId v) const {
+    return lazies_[v] && lazies_[v]->refs() > 1;
+  }
   // Whether other replicas wait for one of its nodes.
   bool has_collectives() const {
     return has_collectives_;
@@ -50,6 +54,9 @@ class Trace {
     return replaced_;
   }
   std::vector<uint64_t>& scalars() {
+    return scalars_;
+  }
+  const std::vector<uint64_t>& scalar_bits() const {
     return scalars_;
   }
   std::vector<int64_t>& locations() {

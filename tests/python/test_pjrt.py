@@ -496,3 +496,28 @@ print(x.tolist())
 """)
     assert "forked subprocess" in lines[0]
     assert lines[1:] == ["True", "[1.0, 2.0]"]
+
+
+# ---- Options of the compiler ----
+def test_options_of_the_compiler(run_fake, tmp_path):
+    lines = run_fake(
+        """
+import torch_xla.debug.metrics as met
+def run():
+    (torch.arange(2.0).to("xla") + 1).cpu()
+    print(met.counter_value("UncachedCompile"), met.counter_value("CachedCompile") or 0)
+run()
+torch_xla.set_custom_compile_options({"flag": True, "level": 3, "share": 0.5, "name": "x"})
+run()
+run()
+torch_xla.compile(lambda: None, custom_compile_options={})
+run()
+print(error_of(lambda: torch_xla.set_custom_compile_options({"a": [1]})))
+""",
+        XLA_PERSISTENT_CACHE_PATH=str(tmp_path),
+    )
+    assert lines == ["1 0", "2 0", "2 1", "2 2", "TypeError: compile options are str, bool, int or float, but a is not"]
+    keys = [file.read_bytes() for file in tmp_path.glob("pjrt/*.o")]
+    assert len(keys) == 2
+    for override in (b"flag\x12\x02\x10\x01", b"level\x12\x02\x18\x03", b"name\x12\x03\x0a\x01x", b"share\x12\x09\x21"):
+        assert sum(override in key for key in keys) == 1

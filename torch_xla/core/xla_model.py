@@ -1,9 +1,9 @@
 """The classic API (`xm`): devices, steps, random state, saving, progress."""
 
 import contextlib
+import re
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 
 import torch
@@ -11,7 +11,6 @@ import torch
 from .. import _api, _auto_sync, _closures, _device_module, _XLAC
 from .. import runtime as _runtime
 from ..runtime import xla_device
-from ..utils.utils import DataWrapper, for_each_instance_rewrite
 from ._collectives import (  # noqa: F401 (part of this module for its users)
     all_gather,
     all_gather_bucketized,
@@ -31,6 +30,12 @@ from ._collectives import (  # noqa: F401 (part of this module for its users)
     reduce_scatter_bucketized,
     REDUCE_SUM,
     send,
+)
+from ._data import (  # noqa: F401
+    _maybe_convert_to_cpu,
+    check_view_sharing,
+    send_cpu_data_to_device,
+    ToXlaTensorArena,
 )
 from ._meetings import (  # noqa: F401
     do_on_ordinals,
@@ -76,6 +81,12 @@ def xla_device_kind(device=None) -> str:
 def _name_of(device) -> str:
     """The name of the device (string, torch.device or None, which is the current one)."""
     return str(_api.device() if device is None else device)
+
+
+def parse_xla_device(device: str) -> tuple[str, int] | None:
+    """("TPU", 0) of "TPU:0", as real_devices() names hardware; None of another text."""
+    match = re.fullmatch(r"([A-Z]+):(\d+)", device)
+    return (match[1], int(match[2])) if match else None
 
 
 def is_xla_tensor(tensor: torch.Tensor) -> bool:
@@ -175,13 +186,40 @@ def optimizer_step(
     loss = optimizer.step(**(optimizer_args or {}))
     if barrier:
         devices = sorted(_auto_sync._find_devices(optimizer, None))
-        _api.sync_devices([f"xla:{device}" for device in devices] or [""], wait=False)
+        names = [f"xla:{device}" for device in devices] or [""]
+        _api.sync_devices(names, wait=False, cause=_api.SyncCause.OPTIMIZER)
     return loss
 
 
 def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """The gradients of all parameters that have one."""
     return [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+
+
+# ---- Programs ----
+def get_stablehlo(tensors: Sequence[torch.Tensor] | None = None) -> str:
+    """StableHLO of what is pending of the tensors, by default of all on the current device: MLIR text, one function.
+
+    Its arguments are the values and numbers that it takes, its results the tensors'. Nothing runs. Raises
+    NotImplementedError for an operation that has no form in StableHLO, ValueError for a tensor on another device.
+    """
+    return _XLAC._get_stablehlo(list(tensors or ()))
+
+
+def get_stablehlo_bytecode(tensors: Sequence[torch.Tensor] | None = None) -> bytes:
+    """get_stablehlo() as bytes: the text in UTF-8, which MLIR's readers take where they take bytecode."""
+    return get_stablehlo(tensors).encode()
+
+
+def optimization_barrier_(tensors: Sequence[torch.Tensor]) -> None:
+    """Gives each tensor its value again, behind a barrier: when all have been computed.
+
+    What is computed from them afterwards is merged with nothing that was computed before, and not moved before it: so
+    activations that are computed again are. Autograd does not see it. It costs a copy of what is used on both sides.
+
+    Raises ValueError for tensors that are not on the device `xla`, or not on the same.
+    """
+    _XLAC._xla_optimization_barrier_(list(tensors))
 
 
 # ---- Random numbers ----
@@ -208,48 +246,7 @@ def fork_rng(device=None, enabled: bool = True):
             set_rng_state(state, device)
 
 
-# ---- Moving and saving data ----
-def _maybe_convert_to_cpu(data, convert: bool = True):
-    """Copy of `data` (nested lists, tuples, dicts, sets) with its xla tensors on the CPU.
-
-    `convert=False` returns it as it is.
-    """
-    if not convert:
-        return data
-    return for_each_instance_rewrite(
-        data, lambda value: type(value) is torch.Tensor and is_xla_tensor(value), lambda tensor: tensor.cpu()
-    )
-
-
-def send_cpu_data_to_device(datas, device, input_sharding=None):
-    """Copy of `datas` (nested lists, tuples, dicts, sets, objects) with its CPU tensors on `device`.
-
-    A lone tensor comes in a list.
-
-    Args:
-        input_sharding: a torch_xla.distributed.spmd.ShardingSpec; checked, and without effect: its mesh is one device.
-    """
-
-    def move(tensor):
-        if tensor is None:  # a part that a DataWrapper lacks
-            return None
-        if input_sharding is not None and not input_sharding.can_apply(tensor):
-            raise ValueError(f"{input_sharding} does not fit a tensor of shape {list(tensor.shape)}")
-        return tensor.to(device)
-
-    def is_moved(value):
-        return isinstance(value, DataWrapper) or (isinstance(value, torch.Tensor) and value.device.type == "cpu")
-
-    def move_part(value):
-        return (
-            value.from_tensors([move(t) for t in value.get_tensors()])
-            if isinstance(value, DataWrapper)
-            else move(value)
-        )
-
-    return for_each_instance_rewrite([datas] if isinstance(datas, torch.Tensor) else datas, is_moved, move_part)
-
-
+# ---- Saving data ----
 def save(data, file_or_path, master_only: bool = True, global_master: bool = False) -> None:
     """torch.save of `data` with its xla tensors moved to the CPU, so that it loads anywhere.
 
@@ -298,18 +295,3 @@ class RateTracker:
     def global_rate(self) -> float:
         """Items per second since the beginning."""
         return self._count / max(time.time() - self._start, 1e-9)
-
-
-def check_view_sharing(obj) -> None:
-    """Warns about tensors in `obj` that share memory: `.to(device)` would make them independent copies."""
-    seen: dict[int, torch.Tensor] = {}
-
-    def check(tensor):
-        other = seen.setdefault(tensor.untyped_storage()._cdata, tensor)
-        if other is not tensor:
-            warnings.warn(
-                f"two tensors of shapes {list(other.shape)} and {list(tensor.shape)} share memory", stacklevel=3
-            )
-        return tensor
-
-    for_each_instance_rewrite(obj, lambda value: isinstance(value, torch.Tensor), check)

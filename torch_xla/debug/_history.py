@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .. import _XLAC
 
-_BY_USER = "user torch_xla.sync"
+_BY_USER = ("user torch_xla.sync", "torch_xla.")
 _BY_CUT = "the trace was cut at a repeat of its loop"
 
 
@@ -40,7 +40,7 @@ class Event:
     @property
     def by_user(self) -> bool:
         """A sync that the program or its optimizer asked for."""
-        return self.name == _BY_USER
+        return self.name.startswith(_BY_USER)
 
     @property
     def by_cut(self) -> bool:

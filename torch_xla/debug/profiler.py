@@ -30,7 +30,7 @@ class StepTrace(Trace):
 
     def __exit__(self, *exc):
         if exc[0] is None:
-            _api.sync()
+            _api.sync_devices([""], wait=False, cause=_api.SyncCause.STEP_TRACE)
         return super().__exit__(*exc)
 
 

@@ -175,7 +175,7 @@ class PerDeviceLoader:
         return item
 
     def _sync(self) -> None:
-        _api.sync_devices([str(self._device)], wait=False)
+        _api.sync_devices([str(self._device)], wait=False, cause=_api.SyncCause.LOADER)
 
     def close(self) -> None:
         """Stops reading ahead."""

@@ -72,13 +72,17 @@ using KernelFn = void (*)(void* const* buffers, const uint64_t* scalars, int64_t
 class Kernel {
  public:
   Kernel() = default; // none
-  Kernel(const Hash128& hash, KernelFn fn, std::shared_ptr<const void> code) : hash_(hash), fn_(fn), code_(std::move(code)) {}
+  Kernel(const Hash128& hash, KernelFn fn, std::shared_ptr<const void> code, size_t bytes)
+      : hash_(hash), fn_(fn), code_(std::move(code)), bytes_(bytes) {}
   KernelFn fn() const {
     return fn_;
   }
   // Of the spec and of all else that decides on the code: it finds the kernel again.
   const Hash128& hash() const {
     return hash_;
+  }
+  size_t bytes() const { // of the code, which other kernels may share
+    return bytes_;
   }
   void operator()(void* const* buffers, const uint64_t* scalars, int64_t begin, int64_t end) const {
     fn_(buffers, scalars, begin, end);
@@ -88,6 +92,7 @@ class Kernel {
   Hash128 hash_;
   KernelFn fn_ = nullptr;
   std::shared_ptr<const void> code_;
+  size_t bytes_ = 0;
 };
 
 // Compiles, or finds among the kernels that are alive or in the object cache on disk. Thread-safe. Never returns none; throws InternalError

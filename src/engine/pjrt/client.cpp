@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -33,6 +34,22 @@ std::string field(int number, uint64_t value) {
 
 std::string field(int number, const std::string& message) {
   return varint(static_cast<uint64_t>(number) << 3 | 2) + varint(message.size()) + message;
+}
+
+// OptionOverrideProto, of what is no list.
+std::string override_of(const NamedValue& value) {
+  if (auto text = std::get_if<std::string>(&value)) {
+    return field(1, *text);
+  }
+  if (auto flag = std::get_if<bool>(&value)) {
+    return field(2, uint64_t{*flag});
+  }
+  if (auto number = std::get_if<int64_t>(&value)) {
+    return field(3, static_cast<uint64_t>(*number));
+  }
+  std::string bytes(sizeof(double), 0);
+  std::memcpy(bytes.data(), &std::get<double>(value), sizeof(double));
+  return varint(4 << 3 | 1) + bytes;
 }
 
 struct ValueText {
@@ -161,14 +178,17 @@ NamedValues Client::device_attributes(int device) const {
   return read_values(args.attributes, args.num_attributes);
 }
 
-// CompileOptionsProto: one replica in one partition, on this device.
-std::string Client::compile_options(int device) const {
+std::string Client::compile_options(int device, const NamedValues& custom) const {
   auto args = c::make<c::DeviceDescriptionId>();
   args.description = description(device);
   plugin_->call(kDeviceDescription_Id, args, "asking for the device's number");
   std::string computation = field(1, varint(static_cast<uint64_t>(args.id))); // replica_device_ids
   std::string assignment = field(1, 1) + field(2, 1) + field(3, computation); // replica_count, computation_count
-  return field(3, field(4, 1) + field(5, 1) + field(9, assignment)); // num_replicas, num_partitions, device_assignment
+  std::string options;
+  for (const auto& [name, value] : custom) {
+    options += field(7, field(1, name) + field(2, override_of(value))); // env_option_overrides
+  }
+  return options + field(3, field(4, 1) + field(5, 1) + field(9, assignment)); // num_replicas, num_partitions, device_assignment
 }
 
 std::string Client::fingerprint(int device) const {
@@ -192,8 +212,8 @@ std::string Client::fingerprint(int device) const {
   return parts;
 }
 
-LoadedExecutableHandle Client::compile(int device, const std::string& mlir) const {
-  std::string options = compile_options(device);
+LoadedExecutableHandle Client::compile(int device, const std::string& mlir, const NamedValues& custom) const {
+  std::string options = compile_options(device, custom);
   auto program = c::make<c::Program>();
   program.code = const_cast<char*>(mlir.data());
   program.code_size = mlir.size();

@@ -69,8 +69,8 @@ class Client : public std::enable_shared_from_this<Client> {
   }
   std::string device_kind(int device) const; // "NVIDIA H200"
   NamedValues device_attributes(int device) const; // the plugin's: "compute_capability"
-  // Names all that compiled code depends on beside the program: the options of the compilation, the plugin's file and its versions, the
-  // device, the host's processor and the variable XLA_FLAGS.
+  // Names all that compiled code depends on beside the program: the options of the compilation but for the user's, the plugin's file and its
+  // versions, the device, the host's processor and the variable XLA_FLAGS.
   std::string fingerprint(int device) const;
 
   // `strides` in elements; empty: row-major. The buffer is row-major.
@@ -80,8 +80,10 @@ class Client : public std::enable_shared_from_this<Client> {
   BufferHandle adopt(int device, const Type& type, void* data, std::function<void()> release) const;
   // Row-major. Waits.
   void download(const BufferHandle& buffer, const Type& type, void* data) const;
+  // CompileOptionsProto: one replica in one partition, on this device, with the user's options, none of which is a list.
+  std::string compile_options(int device, const NamedValues& custom = {}) const;
   // A program that runs on the device.
-  LoadedExecutableHandle compile(int device, const std::string& mlir) const;
+  LoadedExecutableHandle compile(int device, const std::string& mlir, const NamedValues& custom = {}) const;
   // The bytes of an executable that load() takes, or empty where the plugin has no such function. Throws UserError where it fails.
   std::string serialize(const LoadedExecutableHandle& loaded) const;
   // For the device that it was compiled for.
@@ -94,7 +96,6 @@ class Client : public std::enable_shared_from_this<Client> {
   explicit Client(PluginRef plugin) : plugin_(std::move(plugin)) {}
   void open(const NamedValues& options);
   c::DeviceDescription* description(int device) const;
-  std::string compile_options(int device) const;
   // `done` comes when the memory is the caller's again.
   BufferHandle start_upload(
       int device, const Type& type, const Dims& byte_strides, const void* data, c::HostBufferSemantics semantics, c::Event** done) const;

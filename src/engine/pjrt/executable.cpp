@@ -46,6 +46,7 @@ void PjrtExecutable::read_scratch(const ExecutableHandle& executable) {
     client().plugin().call_quietly(kExecutable_GetCompiledMemoryStats, args);
   }
   scratch_bytes_ = args.temp_size;
+  code_bytes_ = args.generated_code_size > 0 ? args.generated_code_size : -1;
 }
 
 std::function<void()> PjrtExecutable::start(RunArgs& args) {

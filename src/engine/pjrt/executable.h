@@ -40,6 +40,9 @@ class PjrtExecutable final : public Executable {
   int64_t scratch_bytes() const override {
     return scratch_bytes_;
   }
+  int64_t code_bytes() const override {
+    return code_bytes_;
+  }
   std::string text() const override {
     return mlir_;
   }
@@ -68,6 +71,7 @@ class PjrtExecutable final : public Executable {
   const std::string mlir_;
   MemoryCount& count_;
   int64_t scratch_bytes_ = 0;
+  int64_t code_bytes_ = -1;
   std::mutex mutex_; // one start at a time; guards all below
   std::vector<Scalar> scalars_;
   std::map<std::pair<DType, uint64_t>, std::shared_ptr<BufferHandle>> uploaded_; // numbers of this run and of some before

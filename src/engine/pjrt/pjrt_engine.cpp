@@ -44,13 +44,17 @@ class PjrtEngine final : public Engine {
     return false;
   }
 
+  bool takes_custom_options() const override {
+    return true;
+  }
+
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
     Signature signature(graph, choose_aliases(graph, options.donated));
     std::string mlir = write_program(graph, signature, options);
     if (env::debug_level() >= 3) {
       env::debug_print("StableHLO", mlir);
     }
-    LoadedExecutableHandle loaded = compile_text(options.device, mlir);
+    LoadedExecutableHandle loaded = compile_text(options.device, mlir, options.custom);
     if (options.stored) {
       *options.stored = store(loaded, signature);
     }
@@ -61,7 +65,7 @@ class PjrtEngine final : public Engine {
   // Which parameters are given away decides on the aliases.
   std::string settings(const CompileOptions& options) const override {
     Writer out;
-    out(fingerprints_[options.device], options.donated);
+    out(fingerprints_[options.device], client_->compile_options(options.device, options.custom), options.donated);
     return out.take();
   }
 
@@ -128,9 +132,9 @@ class PjrtEngine final : public Engine {
     return client_->platform_name() == "cuda" ? precision.cuda_convolutions : precision.convolutions;
   }
 
-  LoadedExecutableHandle compile_text(int device, const std::string& mlir) const {
+  LoadedExecutableHandle compile_text(int device, const std::string& mlir, const NamedValues& custom) const {
     observer::Span span(observer::Phase::kPass, device, "compile StableHLO");
-    return client_->compile(device, mlir);
+    return client_->compile(device, mlir, custom);
   }
 
   // Empty where the plugin has no such function. Many have it, and fail.

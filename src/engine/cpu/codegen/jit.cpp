@@ -119,7 +119,8 @@ LinkedCode::LinkedCode(const std::string& object, const std::string& name) {
   llvm::RuntimeDyld linker(sections, externals);
   auto loaded = linker.loadObject(*file);
   if (!linker.hasError()) {
-    pages_.emplace(sections.size());
+    bytes_ = sections.size();
+    pages_.emplace(bytes_);
     sections.map(linker, pages_->data());
     linker.resolveRelocations();
     fn_ = reinterpret_cast<KernelFn>(linker.getSymbol(name).getAddress());

@@ -17,10 +17,14 @@ class LinkedCode {
   KernelFn fn() const {
     return fn_;
   }
+  size_t bytes() const {
+    return bytes_;
+  }
 
  private:
   std::optional<CodePages> pages_;
   KernelFn fn_ = nullptr;
+  size_t bytes_ = 0;
 };
 
 // The object code of a kernel whose function gets this name.

@@ -110,7 +110,7 @@ Kernel compile_kernel(const KernelSpec& spec) {
     std::string name = name_of(entry->hash);
     entry->code.emplace(get_object(spec, key, name), name);
   }
-  return {entry->hash, entry->code->fn(), entry};
+  return {entry->hash, entry->code->fn(), entry, entry->code->bytes()};
 }
 
 Kernel find_kernel(const Hash128& hash) {
@@ -125,7 +125,7 @@ Kernel find_kernel(const Hash128& hash) {
   } else {
     return {};
   }
-  return {hash, entry->code->fn(), entry};
+  return {hash, entry->code->fn(), entry, entry->code->bytes()};
 }
 
 void set_kernel_cache_dir(const std::string& path, bool read_only) {

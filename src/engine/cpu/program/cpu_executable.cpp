@@ -290,6 +290,14 @@ void CpuExecutable::save_view(const UpdateStep& step) {
   saved_.emplace_back(&step, std::move(block));
 }
 
+int64_t CpuExecutable::code_bytes() const {
+  int64_t bytes = 0;
+  for (const KernelStep& step : kernels_) {
+    bytes += static_cast<int64_t>(step.kernel.bytes());
+  }
+  return bytes;
+}
+
 void CpuExecutable::collect_outputs(RunArgs& args) {
   args.outputs.clear();
   for (const Output& output : plan_.outputs) {

@@ -21,6 +21,7 @@ class CpuExecutable final : public Executable {
   int64_t scratch_bytes() const override {
     return plan_.memory.arena_bytes;
   }
+  int64_t code_bytes() const override;
   std::string text() const override {
     return text_;
   }

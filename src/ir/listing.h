@@ -1,0 +1,31 @@
+// A graph in the original's text form and for graphviz, for people and tools that read its dumps. print_graph() is the form that is read
+// back.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "ir/graph.h"
+
+namespace torch_xla {
+
+struct ListingOptions {
+  std::string device; // "CPU:0": where parameters lie
+  std::span<const uint64_t> scalars = {}; // by position: the bits of a double or int64; empty: not known
+  std::function<std::string(int32_t)> location = {}; // the user's line of a Node::location; may be empty
+};
+
+// What the outputs need, each node behind its operands:
+//   IR {
+//     %0 = f32[4,4]{1,0} xla::device_data(), xla_shape=f32[4,4]{1,0}, device=CPU:0
+//     %1 = f32[4,4]{1,0} aten::mm(%0, %0), xla_shape=f32[4,4]{1,0}, location=train.py:12 in forward, ROOT=0
+//   }
+std::string list_graph(const Graph& graph, const ListingOptions& options);
+// The same as a digraph.
+std::string list_dot(const Graph& graph, const ListingOptions& options);
+// "f32[4,4]{1,0}", by XLA's names of types.
+std::string shape_text(const Type& type);
+
+} // namespace torch_xla

@@ -1,0 +1,235 @@
+// Graphs of pending tensors: a copy of the trace, with the tensors' values as outputs and only what these need.
+#include "tensor/pending_graph.h"
+
+#include <fstream>
+#include <mutex>
+
+#include "core/env.h"
+#include "core/errors.h"
+#include "engine/engine.h"
+#include "ir/listing.h"
+#include "ops/registry.h"
+#include "passes/passes.h"
+#include "stablehlo/writer.h"
+#include "tensor/api.h"
+#include "tensor/recorder.h"
+#include "tensor/source_line.h"
+
+namespace torch_xla {
+namespace {
+
+// ---- Graphs ----
+
+// The live nodes of a graph, with the parameters and scalars that they or the outputs take, and the bits of these scalars.
+struct Excerpt {
+  Graph graph;
+  std::vector<uint64_t> scalars;
+
+  Excerpt(const Graph& from, const std::vector<uint64_t>& bits) : from_(from), bits_(bits), mapped_(from.values.size(), kNoValue) {
+    std::vector<bool> live = find_live_nodes(from);
+    for (size_t i = 0; i < from.nodes.size(); ++i) {
+      if (live[i]) {
+        add(from.nodes[i]);
+      }
+    }
+    for (ValueId v : from.outputs) {
+      graph.outputs.push_back(map(v));
+    }
+  }
+
+ private:
+  ValueId map(ValueId v) {
+    if (v == kNoValue || mapped_[v] != kNoValue) {
+      return v == kNoValue ? kNoValue : mapped_[v];
+    }
+    const Value& value = from_.values[v];
+    if (value.kind == ValueKind::kScalar) {
+      mapped_[v] = graph.add_scalar(value.type.dtype);
+      scalars.push_back(bits_[value.index]);
+    } else {
+      mapped_[v] = graph.add_parameter(value.type, from_.parameter_strides[value.index]);
+    }
+    return mapped_[v];
+  }
+
+  void add(const Node& node) {
+    InlineVec<ValueId, 4> operands;
+    for (ValueId v : node.operands) {
+      operands.push_back(map(v));
+    }
+    std::vector<Type> results;
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      results.push_back(from_.type(node.result(i)));
+    }
+    ValueId first = graph.add_node(*node.op, std::move(operands), node.attrs, results, node.location);
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      mapped_[node.result(i)] = first + i;
+    }
+  }
+
+  const Graph& from_;
+  const std::vector<uint64_t>& bits_;
+  std::vector<ValueId> mapped_; // by value of the graph that it is taken from
+};
+
+// The value of the cell in the copy of the trace, or kNoValue for memory that nobody has written.
+ValueId value_of(const Cell& cell, const Trace& trace, Graph& graph) {
+  if (!cell.value) {
+    return kNoValue;
+  }
+  const BufferRef& buffer = cell.value->buffer();
+  if (!buffer) {
+    return cell.value->id();
+  }
+  return buffer->trace_generation == trace.generation() ? buffer->trace_value : graph.add_parameter(buffer->type(), buffer->strides());
+}
+
+const Cell& cell_of(int device, const at::Tensor& t) {
+  bool here = t.is_privateuseone() && t.get_device() == device;
+  XLA_CHECK_KIND(Value, here, "expected a tensor on xla:", device, ", but got one on ", t.device().str());
+  const Cell* cell = find_cell(t);
+  XLA_CHECK(cell, kNoCell);
+  return *cell;
+}
+
+ValueId add_node(Graph& graph, const Op& op, ValueId operand, Attrs attrs, Type type) {
+  return graph.add_node(op, {operand}, std::move(attrs), std::span<const Type>(&type, 1));
+}
+
+void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph& graph) {
+  static const Op& reinterpret = get_op("aten::view_copy.dtype");
+  ValueId v = value_of(cell, trace, graph);
+  if (v == kNoValue || t.numel() == 0) {
+    return;
+  }
+  DType dtype = to_dtype(t.scalar_type());
+  Dims dims = to_dims(t.sizes()), strides = to_dims(t.strides()), base = cell.strides, flat{1};
+  auto elements = [&](DType type) { return Dims{static_cast<int64_t>(cell.nbytes / item_size(type))}; };
+  if (dtype != cell.dtype) { // of the bytes as they lie in memory
+    v = add_node(graph, kViewOp, v, {cell.strides.vec(), flat.vec(), int64_t{0}}, {cell.dtype, elements(cell.dtype)});
+    v = add_node(graph, reinterpret, v, {static_cast<int64_t>(dtype)}, {dtype, elements(dtype)});
+    base = flat;
+  }
+  bool whole = dtype == cell.dtype && t.storage_offset() == 0 && dims == cell.dims && strides == cell.strides;
+  graph.outputs.push_back(whole ? v : add_node(graph, kViewOp, v, {base.vec(), strides.vec(), t.storage_offset()}, {dtype, dims}));
+}
+
+// ---- Texts ----
+
+std::string stablehlo_text(const Graph& graph, int device, const LocationText& location) {
+  StableHloOptions options;
+  options.location = location;
+  try {
+    return write_stablehlo(run_passes(graph, device, has_stablehlo_form), options);
+  } catch (const UserError& error) {
+    throw UserError(error.kind(), str("there is no StableHLO of this graph: ", error.what()));
+  }
+}
+
+// The trace's lines are asked for while the recording lock is held.
+std::string text_of(const Excerpt& excerpt, int device, const std::vector<int64_t>& lines, GraphFormat format) {
+  auto location = [&](int32_t node) {
+    bool known = node >= 0 && static_cast<size_t>(node) < lines.size();
+    return known ? location_text(lines[static_cast<size_t>(node)]) : std::string();
+  };
+  if (format == GraphFormat::kStableHlo) {
+    return stablehlo_text(excerpt.graph, device, location);
+  }
+  ListingOptions options{str(engine().hardware(), ":", device), excerpt.scalars, location};
+  return format == GraphFormat::kDot ? list_dot(excerpt.graph, options) : list_graph(excerpt.graph, options);
+}
+
+std::string graph_text(int device, const Trace& trace, Graph graph, GraphFormat format) {
+  return text_of(Excerpt(graph, trace.scalar_bits()), device, trace.locations(), format);
+}
+
+std::vector<ValueId> alive_values(const Trace& trace) {
+  std::vector<ValueId> values;
+  for (size_t v = 0; v < trace.graph().values.size(); ++v) {
+    if (trace.is_alive(static_cast<ValueId>(v))) {
+      values.push_back(static_cast<ValueId>(v));
+    }
+  }
+  return values;
+}
+
+const std::string& graph_file() {
+  static const auto* path = new std::string(env::text(env::variable("XLA_SAVE_TENSORS_FILE")));
+  return *path;
+}
+
+} // namespace
+
+GraphFormat find_graph_format(const std::string& name) {
+  bool known = name == "text" || name == "dot" || name == "hlo" || name == "stablehlo";
+  XLA_CHECK_KIND(Value, known, "the graph format ", name, " is not known; it can be text, dot, hlo or stablehlo");
+  return name == "text" ? GraphFormat::kText : name == "dot" ? GraphFormat::kDot : GraphFormat::kStableHlo;
+}
+
+std::string pending_text(int device, const std::vector<at::Tensor>& tensors, GraphFormat format) {
+  auto lock = lock_recorder(device);
+  const Trace& trace = recorder(device).trace;
+  Graph graph = trace.graph();
+  if (tensors.empty()) {
+    graph.outputs = alive_values(trace);
+  }
+  for (const at::Tensor& t : tensors) {
+    add_output(t, cell_of(device, t), trace, graph);
+  }
+  return graph_text(device, trace, std::move(graph), format);
+}
+
+std::string tensor_text(const at::Tensor& tensor) {
+  if (!tensor.is_privateuseone()) {
+    return "Not a XLATensor\n";
+  }
+  int device = tensor.get_device();
+  const Cell& cell = cell_of(device, tensor);
+  auto lock = lock_recorder(device);
+  const Trace& trace = recorder(device).trace;
+  std::string shape = shape_text({to_dtype(tensor.scalar_type()), to_dims(tensor.sizes())});
+  std::string ir = "None", data = "XLAData: None\n";
+  if (cell.value && cell.value->buffer()) {
+    const Buffer& buffer = *cell.value->buffer();
+    const char* state = buffer.state() == Buffer::State::kReady ? "ready" : buffer.state() == Buffer::State::kFailed ? "failed" : "queued";
+    data = str("XLAData:\n  Data Device: ", engine().hardware(), ":", device, "\n  Data Shape: ", shape_text(buffer.type()));
+    data += str("\n  Data Handle: ", static_cast<const void*>(&buffer), "\n  State: ", state, "\n");
+  } else if (cell.value) {
+    const Node& node = *trace.graph().find_producer(cell.value->id());
+    ir = str(shape_text(trace.graph().type(cell.value->id())), " ", node.op->name);
+  }
+  auto id = reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl());
+  auto alias = reinterpret_cast<uintptr_t>(tensor.storage().data());
+  return str("XLATensor {\nTensorID: ", id, "\nAliasID: ", alias, "\nDevice: xla:", device, "\nXLA Shape: ", shape) +
+      str("\nShardingSpec: None\nIR: ", ir, "\n", data, "Tensor on host: None\n}\n");
+}
+
+bool saves_graphs() {
+  return !graph_file().empty();
+}
+
+void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outputs) {
+  static const GraphFormat format = find_graph_format(env::text(env::variable("XLA_SAVE_TENSORS_FMT")));
+  std::string text = "[ScheduleSyncTensorsGraph]\n" + (graph_name().empty() ? "" : "Graph Name: " + graph_name() + "\n");
+  text += "TensorsGraphInfo:\n";
+  for (const std::string& frame : current_frames(kAllFrames)) {
+    text += "  " + frame + "\n";
+  }
+  Graph graph = trace.graph();
+  graph.outputs = outputs;
+  text += "\n## BEGIN_GRAPH\n";
+  try {
+    text += graph_text(device, trace, std::move(graph), format);
+  } catch (const UserError& error) { // an operation without a StableHLO form: the program runs all the same
+    text += str(error.what(), "\n");
+  }
+  text += "\nGraph Hash: " + trace.key().hex() + "\n\n## END_GRAPH\n\n";
+  static std::mutex mutex; // one block at a time
+  std::lock_guard<std::mutex> lock(mutex);
+  std::string name = str(graph_file(), ".", device);
+  std::ofstream file(name, std::ios::app);
+  file << text << std::flush;
+  XLA_CHECK_KIND(Value, file.good(), "the file that XLA_SAVE_TENSORS_FILE names, ", name, ", cannot be written");
+}
+
+} // namespace torch_xla

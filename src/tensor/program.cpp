@@ -1,0 +1,127 @@
+// The way from a trace to its program.
+#include "tensor/program.h"
+
+#include <functional>
+#include <optional>
+
+#include "core/env.h"
+#include "core/errors.h"
+#include "core/metrics.h"
+#include "core/observer.h"
+#include "engine/program_store.h"
+#include "runtime/interrupt.h"
+#include "tensor/analysis.h"
+#include "tensor/compile_reason.h"
+#include "tensor/compile_settings.h"
+#include "tensor/source_line.h"
+
+namespace torch_xla {
+namespace {
+
+ProgramCache& program_cache(int device) {
+  static auto* caches = new std::vector<ProgramCache>(kMaxDevices, ProgramCache(env::program_cache_size()));
+  return (*caches)[static_cast<size_t>(device)];
+}
+
+void print_reason(const Trace& trace, const CompileReason& reason) {
+  const Graph& graph = trace.graph();
+  env::debug_print(
+      "compile",
+      str(reason_text(reason), "\n  nodes: ", graph.nodes.size(), ", parameters: ", graph.parameters.size(), ", key: ", trace.key().hex()));
+}
+
+CompileOptions compile_options(int device, Trace& trace, CompileSettings settings) {
+  CompileOptions options;
+  options.device = device;
+  options.precision = settings.precision;
+  options.custom = std::move(settings.custom);
+  options.donated = find_donated(trace.inputs());
+  options.location = [&trace](int32_t node) { return line_of(trace.locations(), node); };
+  options.poll = &interrupt::poll;
+  options.keep_text = env::debug_level() >= 3;
+  return options;
+}
+
+// `key`: by which the program is put on disk.
+void compile(const Trace& trace, const Graph& graph, CompileOptions& options, const std::string& key, SyncCause cause, Program& program) {
+  static metrics::Counter count("UncachedCompile");
+  static metrics::Counter handles("CreateCompileHandles");
+  std::optional<ProgramFacts> facts;
+  observer::Span span(observer::Phase::kCompile, options.device, operation_of(graph));
+  span.set_detail(cause_text(cause));
+  count.add();
+  handles.add();
+  std::string stored;
+  options.stored = key.empty() ? nullptr : &stored;
+  program.executable = engine().compile_trace(graph, options);
+  ProgramStore::get().put(key, stored);
+  if (start_analysis()) {
+    span.set_program(facts.emplace(trace, program, options.donated).get());
+  }
+}
+
+// Gives the program its executable: from the disk, or compiled.
+void make_executable(
+    Trace& trace,
+    const Graph& graph,
+    CompileOptions options,
+    SyncCause cause,
+    const std::function<CompileReason()>& find_reason,
+    Program& program) {
+  // Dumps show how the program is made.
+  std::string key = options.keep_text ? std::string() : ProgramStore::get().key_of(engine(), graph, options);
+  program.executable = ProgramStore::get().find(engine(), key, options);
+  if (program.executable) {
+    CompileHistory::get().add_restored(options.device, trace);
+    return;
+  }
+  CompileReason reason = find_reason();
+  if (env::debug_level() >= 1) {
+    print_reason(trace, reason);
+  }
+  compile(trace, graph, options, key, cause, program);
+  CompileHistory::get().add(trace, reason);
+}
+
+} // namespace
+
+const Program& find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause) {
+  static metrics::Counter hits("CachedCompile");
+  Hash128 key = trace.key();
+  CompileSettings settings = read_compile_settings();
+  key.add(settings.hash());
+  ProgramEntry& entry = program_cache(device).entry(key);
+  if (const Program* program = find_program(entry, alive)) {
+    hits.add();
+    return *program;
+  }
+  auto find_reason = [&] { return CompileHistory::get().find(device, trace, entry, alive, cause_text(cause)); };
+  entry.wanted.resize(alive.size(), 0);
+  for (size_t i = 0; i < alive.size(); ++i) {
+    entry.wanted[i] |= alive[i];
+  }
+  Graph graph = trace.graph();
+  graph.outputs = list_values(entry.wanted);
+  Program program{nullptr, graph.outputs, entry.wanted};
+  make_executable(trace, graph, compile_options(device, trace, std::move(settings)), cause, find_reason, program);
+  entry.programs.push_back(std::move(program));
+  return entry.programs.back();
+}
+
+std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
+  std::vector<bool> donated(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    donated[i] = inputs[i]->owners.load(std::memory_order_acquire) == 0;
+  }
+  return donated;
+}
+
+std::string line_of(std::span<const int64_t> locations, int32_t node) {
+  return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
+}
+
+const char* operation_of(const Graph& graph) {
+  return env::lazy() || graph.nodes.empty() ? "" : graph.nodes.back().op->name;
+}
+
+} // namespace torch_xla

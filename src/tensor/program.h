@@ -1,0 +1,26 @@
+// The program of a trace: in the device's cache, on disk, or compiled.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/buffer.h"
+#include "tensor/api.h"
+#include "tensor/program_cache.h"
+#include "tensor/trace.h"
+
+namespace torch_xla {
+
+// A program whose outputs include the alive values; valid until the next call for the device. Throws the error of a failed compile. The
+// caller holds the device's recording lock.
+const Program& find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause);
+
+// By input: true where no lazy value refers to the buffer any more, so that it is the run's alone.
+std::vector<bool> find_donated(const std::vector<BufferRef>& inputs);
+// The user's line of a node of the trace; empty where it is not known.
+std::string line_of(std::span<const int64_t> locations, int32_t node);
+// For events: in eager mode a trace is one operation, whose last node is its own; else empty.
+const char* operation_of(const Graph& graph);
+
+} // namespace torch_xla

@@ -1,0 +1,88 @@
+"""Nested data: moved between the CPU and the device, converted, looked through."""
+
+import warnings
+from collections.abc import Callable
+
+import torch
+
+from ..utils.utils import DataWrapper, for_each_instance_rewrite
+
+
+def _maybe_convert_to_cpu(data, convert: bool = True):
+    """Copy of `data` (nested lists, tuples, dicts, sets) with its xla tensors on the CPU.
+
+    `convert=False` returns it as it is.
+    """
+    if not convert:
+        return data
+    return for_each_instance_rewrite(
+        data, lambda value: type(value) is torch.Tensor and value.device.type == "xla", lambda tensor: tensor.cpu()
+    )
+
+
+def send_cpu_data_to_device(datas, device, input_sharding=None):
+    """Copy of `datas` (nested lists, tuples, dicts, sets, objects) with its CPU tensors on `device`.
+
+    A lone tensor comes in a list.
+
+    Args:
+        input_sharding: a torch_xla.distributed.spmd.ShardingSpec; checked, and without effect: its mesh is one device.
+    """
+
+    def move(tensor):
+        if input_sharding is not None and not input_sharding.can_apply(tensor):
+            raise ValueError(f"{input_sharding} does not fit a tensor of shape {list(tensor.shape)}")
+        return tensor.to(device)
+
+    def is_moved(value):
+        return isinstance(value, DataWrapper) or (isinstance(value, torch.Tensor) and value.device.type == "cpu")
+
+    def move_part(value):
+        return (
+            value.from_tensors([move(t) for t in value.get_tensors()])
+            if isinstance(value, DataWrapper)
+            else move(value)
+        )
+
+    return for_each_instance_rewrite([datas] if isinstance(datas, torch.Tensor) else datas, is_moved, move_part)
+
+
+class ToXlaTensorArena:
+    """Moves what is chosen of nested data in one go.
+
+    Args:
+        convert_fn: from a list of what is chosen to the list of what takes its place.
+        select_fn: True for what is chosen.
+    """
+
+    def __init__(self, convert_fn: Callable[[list], list], select_fn: Callable[[object], bool]):
+        self._convert = convert_fn
+        self._select = select_fn
+
+    def transform(self, inputs):
+        """Copy of `inputs` (nested lists, tuples, dicts, sets, objects) with what is chosen converted.
+
+        `convert_fn` is called once, unless nothing is chosen. Raises ValueError if it gives another number than it got.
+        """
+        chosen: list = []
+        for_each_instance_rewrite(inputs, self._select, lambda value: chosen.append(value) or value)
+        converted = self._convert(chosen) if chosen else []
+        if len(converted) != len(chosen):
+            raise ValueError(f"convert_fn gave {len(converted)} values for {len(chosen)}")
+        places = {id(value): new for value, new in zip(chosen, converted, strict=True)}
+        return for_each_instance_rewrite(inputs, self._select, lambda value: places[id(value)])
+
+
+def check_view_sharing(obj) -> None:
+    """Warns about tensors in `obj` that share memory: `.to(device)` would make them independent copies."""
+    seen: dict[int, torch.Tensor] = {}
+
+    def check(tensor):
+        other = seen.setdefault(tensor.untyped_storage()._cdata, tensor)
+        if other is not tensor:
+            warnings.warn(
+                f"two tensors of shapes {list(other.shape)} and {list(tensor.shape)} share memory", stacklevel=3
+            )
+        return tensor
+
+    for_each_instance_rewrite(obj, lambda value: isinstance(value, torch.Tensor), check)
