@@ -1,0 +1,1 @@
+"""What example programs share: lines about training, and scalars for TensorBoard."""
