@@ -36,7 +36,7 @@ class Job:
 
     folder: Path
     file: str
-    environment: dict[str, str]
+    environment: dict[str, str]  # {temporary} in a text is a folder of the process, which ends with it
     timeout: float  # seconds of a test
     load_timeout: float  # seconds of the file's import
 
@@ -47,6 +47,8 @@ class Process:
     def __init__(self, job: Job):
         self._job, self._buffer, self._is_late = job, b"", False
         self._output = tempfile.TemporaryFile()
+        self._folder = tempfile.TemporaryDirectory()
+        variables = {name: text.replace("{temporary}", self._folder.name) for name, text in job.environment.items()}
         self._events, write_end = os.pipe()
         paths = [str(job.folder), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
@@ -56,7 +58,7 @@ class Process:
             stderr=subprocess.STDOUT,
             pass_fds=[write_end],
             cwd=job.folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **job.environment},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables},
             start_new_session=True,
         )
         os.close(write_end)
@@ -110,6 +112,7 @@ class Process:
         self.stop()
         self._process.stdin.close()
         self._output.close()
+        self._folder.cleanup()
         os.close(self._events)
 
     def _send(self, names: list[str]) -> None:

@@ -42,13 +42,16 @@ class TestList:
         self._data = tomllib.loads(path.read_text(encoding="utf-8"))
         self.title, self.about = self._data["title"], self._data.get("about", "")
         self.page = TOOLS.parent / self._data["page"]
-        self.environment: dict[str, str] = self._data.get("environment", {})
         self._files: dict[str, dict] = self._data["files"]
         self._used: set[int] = set()  # rules that fit a test
 
     def find_files(self, patterns: list[str]) -> list[str]:
         """The files that fit one of the patterns; all if there are none."""
         return [file for file in self._files if not patterns or is_like(file, patterns)]
+
+    def find_environment(self, file: str) -> dict[str, str]:
+        """Variables of all files and of this one."""
+        return {**self._data.get("environment", {}), **self._files[file].get("environment", {})}
 
     def choose(self, names: list[str], report: FileReport) -> list[str]:
         """Those of the file's tests that are to run. The report takes the others."""
@@ -114,7 +117,8 @@ class Run:
     def _run_file(self, report: FileReport) -> None:
         """Loads a file and runs the first shard; the others wait for their turn."""
         options = self._options
-        job = Job(options.folder, report.file, self._tests.environment, options.timeout, options.load_timeout)
+        environment = self._tests.find_environment(report.file)
+        job = Job(options.folder, report.file, environment, options.timeout, options.load_timeout)
         self._progress.update(self._bar, description=report.file)
         if not (options.folder / report.file).is_file():
             report.problem = "the folder has no such file"

@@ -126,7 +126,8 @@ bool start() {
         ", cannot be written: ",
         std::strerror(errno));
   }
-  observer::add(*new Printer(settings), observer::phase_bits(observer::Phase::kCompile, observer::Phase::kSync)); // for as long as the process lives
+  observer::add(
+      *new Printer(settings), observer::phase_bits(observer::Phase::kCompile, observer::Phase::kSync)); // for as long as the process lives
   return true;
 }
 

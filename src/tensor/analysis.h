@@ -10,8 +10,8 @@
 
 namespace torch_xla {
 
-// Starts to print where the environment asks for it, at the first call; true where it prints. Throws UserError for a variable that is not understood
-// and a file that cannot be written, at each call until one succeeds.
+// Starts to print where the environment asks for it, at the first call; true where it prints. Throws UserError for a variable that is not
+// understood and a file that cannot be written, at each call until one succeeds.
 bool start_analysis();
 
 // What observers are told of a program.

@@ -24,6 +24,7 @@ tests = "*cuda_graph*"
 reason = "CUDA only"
 
 [files."test_outcomes.py"]
+environment = { OUTCOMES_FILE = "{temporary}/outcomes" }
 
 [files."nn/test_deaths.py"]
 exclude = [{ tests = "TestDeathsPRIVATEUSE1.test_fork_*", reason = "a child | of a device" }]
@@ -52,6 +53,7 @@ class TestOutcomes(TestCase):
     @dtypes(torch.float32, torch.int64)
     def test_add(self, device, dtype):
         self.assertEqual(torch.ones(3, dtype=dtype, device=device) + 1, torch.full((3,), 2, dtype=dtype))
+        self.assertEqual(os.listdir(os.path.dirname(os.environ["OUTCOMES_FILE"])), [])
 
     def test_equal(self, device):
         self.assertEqual(torch.ones(2, device=device), torch.zeros(2))

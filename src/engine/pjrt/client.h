@@ -69,8 +69,8 @@ class Client : public std::enable_shared_from_this<Client> {
   }
   std::string device_kind(int device) const; // "NVIDIA H200"
   NamedValues device_attributes(int device) const; // the plugin's: "compute_capability"
-  // Names all that compiled code depends on beside the program: the options of the compilation but for the user's, the plugin's file and its
-  // versions, the device, the host's processor and the variable XLA_FLAGS.
+  // Names all that compiled code depends on beside the program: the options of the compilation but for the user's, the plugin's file and
+  // its versions, the device, the host's processor and the variable XLA_FLAGS.
   std::string fingerprint(int device) const;
 
   // `strides` in elements; empty: row-major. The buffer is row-major.

@@ -292,8 +292,8 @@ void CpuExecutable::save_view(const UpdateStep& step) {
 
 int64_t CpuExecutable::code_bytes() const {
   int64_t bytes = 0;
-  for (const KernelStep& step : kernels_) {
-    bytes += static_cast<int64_t>(step.kernel.bytes());
+  for (const Kernel& kernel : kernels_) {
+    bytes += static_cast<int64_t>(kernel.bytes());
   }
   return bytes;
 }
