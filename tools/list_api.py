@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Writes docs/api.md: the public names of the original that programs use, what becomes of each here, and a test of it.
+
+Needs the built package: `.venv/bin/python tools/list_api.py`.
+"""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "api.md"
+
+# By module: a title, and the names. Names with an underscore are here because libraries call them.
+NAMES = {
+    "torch_xla": (
+        "The package",
+        "device devices real_devices device_count sync step compile manual_seed launch set_custom_compile_options "
+        "save_as_stablehlo save_torch_model_as_stablehlo",
+    ),
+    "torch_xla.runtime": (
+        "The run and its hardware",
+        "device_type set_device_type world_size global_ordinal local_ordinal global_runtime_device_count "
+        "addressable_device_count addressable_runtime_device_count global_device_count local_device_count "
+        "local_process_count process_index process_count host_index is_bf16_supported runtime_device_attributes "
+        "global_runtime_device_attributes get_master_ip use_spmd is_spmd initialize_cache "
+        "get_num_cached_compilation_graph xla_device",
+    ),
+    "torch_xla.core.xla_model": (
+        "Devices, steps, values",
+        "xla_device xla_real_devices xla_device_hw xla_device_kind parse_xla_device get_xla_supported_devices "
+        "is_xla_tensor mark_step wait_device_ops unlazy optimizer_step reduce_gradients add_step_closure "
+        "set_rng_state get_rng_state fork_rng get_memory_info RateTracker is_master_ordinal master_print "
+        "get_local_ordinal get_ordinal xrt_world_size send_cpu_data_to_device ToXlaTensorArena "
+        "check_view_sharing get_stablehlo get_stablehlo_bytecode xla_replication_devices set_replication "
+        "optimization_barrier_ save _maybe_convert_to_cpu _fetch_gradients all_reduce all_gather "
+        "reduce_scatter reduce_scatter_bucketized all_gather_bucketized all_reduce_bucketized_gradients "
+        "all_to_all collective_permute collective_broadcast send recv rendezvous xla_rendezvous mesh_reduce "
+        "do_on_ordinals broadcast_master_param",
+    ),
+    "torch_xla.core.functions": ("Collectives with gradients", "all_reduce all_gather distributed_mm SyncBatchNorm"),
+    "torch_xla.core.dynamo_bridge": ("torch.compile", "extract_compiled_graph"),
+    "torch_xla.distributed.parallel_loader": ("Loaders", "MpDeviceLoader ParallelLoader PerDeviceLoader"),
+    "torch_xla.distributed.xla_multiprocessing": ("Processes", "spawn MpModelWrapper MpSerialExecutor"),
+    "torch_xla.distributed.data_parallel": ("Threads", "DataParallel Context"),
+    "torch_xla.distributed.xla_backend": ("torch.distributed", "ProcessGroupXla"),
+    "torch_xla.distributed.zero_redundancy_optimizer": ("Optimizers with spread state", "ZeroRedundancyOptimizer"),
+    "torch_xla.amp": ("Mixed precision", "autocast GradScaler"),
+    "torch_xla.amp.syncfree": ("Optimizers for it", "SGD Adam AdamW"),
+    "torch_xla.backends": ("Precision", "set_mat_mul_precision get_mat_mul_precision"),
+    "torch_xla.debug.metrics": (
+        "Metrics",
+        "metrics_report short_metrics_report metric_names metric_data counter_names counter_value clear_all "
+        "clear_counters clear_metrics executed_fallback_ops",
+    ),
+    "torch_xla.debug.metrics_saver": ("Metrics in files", "save_metrics"),
+    "torch_xla.debug.metrics_compare_utils": (
+        "Metrics compared",
+        "parse_metrics_report get_data_points_from_metrics_reports compare_metrics",
+    ),
+    "torch_xla.debug.graph_saver": ("Graphs in files", "save_tensors_graph"),
+    "torch_xla.debug.model_comparator": (
+        "Models compared",
+        "configure save compare compare_tensors tensor_file_compare",
+    ),
+    "torch_xla.debug.profiler": (
+        "Profiler",
+        "start_server trace trace_detached Trace StepTrace start_trace stop_trace trace_me",
+    ),
+    "torch_xla.experimental": ("Eager mode", "eager_mode is_eager_mode eager_mode_context"),
+    "torch_xla.experimental.plugins": (
+        "Plugins",
+        "DevicePlugin register_plugin use_dynamic_plugins using_dynamic_plugins default",
+    ),
+    "torch_xla.stablehlo": (
+        "Export",
+        "exported_program_to_stablehlo save_as_stablehlo StableHLOGraphModule StableHLOExportOptions",
+    ),
+    "torch_xla.utils.utils": (
+        "Utilities",
+        "SampleGenerator FnDataGenerator DataWrapper LazyProperty TimedScope timed eprint getenv_as as_list "
+        "for_each_instance for_each_instance_rewrite get_free_tcp_ports",
+    ),
+    "torch_xla.utils.checkpoint": ("Activation checkpoints", "checkpoint"),
+    "torch_xla.utils.serialization": ("Files of tensors", "save load"),
+    "torch_xla.utils.dlpack": ("DLPack", "to_dlpack from_dlpack"),
+    "torch_xla.utils.closures": ("Closures", "ClosureHandler AsyncClosureHandler"),
+    "torch_xla.utils.keyd_queue": ("Queues", "KeydQueue Queue"),
+    "torch_xla.test.test_utils": (
+        "For example programs",
+        "mp_test get_summary_writer write_to_summary close_summary_writer now print_training_update print_test_update",
+    ),
+}
+
+# What is not as in the original. All other names do what the original's do.
+STATES = {
+    "torch_xla.set_custom_compile_options": "options of plugins; the embedded engine has none and refuses them",
+    "torch_xla.core.xla_model.get_stablehlo": "in MLIR's generic form",
+    "torch_xla.core.xla_model.get_stablehlo_bytecode": "MLIR text, which its readers take too",
+    "torch_xla.core.xla_model.xla_device_kind": "that of the embedded engine is `cpu`",
+    "torch_xla.core.dynamo_bridge.extract_compiled_graph": "the graph is recorded by each call, as without it",
+    "torch_xla.debug.graph_saver.save_tensors_graph": "`hlo` is StableHLO",
+    "torch_xla.debug.profiler.start_server": "accepted; nothing listens",
+    "torch_xla.debug.profiler.trace": "raises NotImplementedError: traces are started in the program itself",
+    "torch_xla.debug.profiler.trace_detached": "as `trace`",
+    "torch_xla.runtime.use_spmd": "a mesh has one device",
+    "torch_xla.runtime.is_bf16_supported": "always true",
+}
+MISSING = "missing"
+
+
+def find(module: str, name: str):
+    """The object of that name, or None."""
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+
+
+def state_of(module: str, name: str) -> str:
+    """A few words."""
+    return STATES.get(f"{module}.{name}", "as in the original") if find(module, name) is not None else MISSING
+
+
+class TestFile:
+    """A file of tests, as text: code that it starts in other processes counts as well."""
+
+    def __init__(self, path: Path):
+        self.name, self._text = path.name, path.read_text(encoding="utf-8")
+        self._aliases: dict[str, set[str]] = {}  # by module: its names in this file
+        self._imported: set[tuple[str, str]] = set()  # module, name
+        for module, alias in re.findall(r"^\s*import (torch_xla[\w.]*)(?: as (\w+))?", self._text, re.MULTILINE):
+            self._aliases.setdefault(module, set()).add(alias or module)
+        pattern = r"^\s*from (torch_xla[\w.]*) import (?:\(([^)]*)\)|(.*))"
+        for module, several, line in re.findall(pattern, self._text, re.MULTILINE):
+            for part in re.findall(r"(\w+)(?: as (\w+))?", several or line.split("#")[0]):
+                self._imported.add((module, part[0]))
+                self._aliases.setdefault(f"{module}.{part[0]}", set()).add(part[1] or part[0])
+
+    def _find_use(self, module: str, name: str) -> int | None:
+        prefixes = {module} | self._aliases.get(module, set())
+        spellings = [re.escape(f"{prefix}.{name}") for prefix in sorted(prefixes)]
+        if (module, name) in self._imported:
+            spellings += [rf"{alias}(?=[(.,)\s]|$)" for alias in sorted(self._aliases[f"{module}.{name}"])]
+        uses = re.finditer(rf"(?<![\w.])(?:{'|'.join(spellings)})\b", self._text)
+        imports = [
+            match.span() for match in re.finditer(r"^\s*(?:from|import) .*(?:\([^)]*\))?", self._text, re.MULTILINE)
+        ]
+        starts = (use.start() for use in uses)
+        return next((at for at in starts if not any(begin <= at < end for begin, end in imports)), None)
+
+    def find_test(self, module: str, name: str) -> str | None:
+        """`test_api.py: test_devices`, or the file alone where the use is in no function; None if there is none."""
+        at = self._find_use(module, name)
+        if at is None:
+            return None
+        tops = re.findall(r"^(?:def (\w+)|\S.*)", self._text[: self._text.rfind("\n", 0, at) + 1], re.MULTILINE)
+        inside = tops[-1] if tops else ""
+        return f"{self.name}: {inside}" if inside else self.name
+
+
+def test_files() -> list[TestFile]:
+    """Those of the Python tests, with what they run in other processes."""
+    return [TestFile(path) for path in sorted((ROOT / "tests/python").glob("*.py"))]
+
+
+def find_test(files: list[TestFile], module: str, name: str) -> str | None:
+    """A test that uses the name, one that is in a test function before others."""
+    found = [test for file in files if (test := file.find_test(module, name))]
+    return min(found, key=lambda test: (": test_" not in test, ":" not in test), default=None)
+
+
+def rows(module: str, names: str, files: list[TestFile]) -> list[str]:
+    """Lines of the module's table."""
+    lines = ["| name | state | a test |", "|---|---|---|"]
+    for name in names.split():
+        test = find_test(files, module, name) or ""
+        lines.append(f"| `{name}` | {state_of(module, name)} | {f'`{test}`' if test else ''} |")
+    return lines
+
+
+def page() -> str:
+    """The text of the page."""
+    files = test_files()
+    count = sum(len(names.split()) for _, names in NAMES.values())
+    here = sum(find(module, name) is not None for module, (_, names) in NAMES.items() for name in names.split())
+    lines = [
+        "# The API",
+        "",
+        f"Of {count} names that programs of the original use, {here} exist here. `tools/list_api.py` writes this page,",
+        "and a test compares it. Each name has a docstring; the tests are in `tests/python/`.",
+    ]
+    for module, (title, names) in NAMES.items():
+        lines += ["", f"## {title}: `{module}`", "", *rows(module, names, files)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Writes the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
