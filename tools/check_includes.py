@@ -20,7 +20,7 @@ ORDER = ["core", "ir", "ops", "passes", "stablehlo", "engine", "runtime", "tenso
 
 # Who may include headers of ATen, c10 and torch; LLVM; Python and pybind11.
 TORCH_ALLOWED = re.compile(
-    r"src/(tensor|device|distributed|python)/|src/engine/cpu/(library/|program/cpu_executable\.cpp)|tests/|bench/"
+    r"src/(tensor|device|distributed|python)/|src/engine/cpu/(library/|program/(cpu_executable|call_steps)\.cpp)|tests/|bench/"
 )
 LLVM_ALLOWED = re.compile(r"src/engine/cpu/codegen/")
 PYTHON_ALLOWED = re.compile(r"src/python/")
@@ -66,7 +66,7 @@ def include_problem(name: str, header: str) -> str | None:
     if PYTHON_HEADER.match(header):
         return None if PYTHON_ALLOWED.match(name) else f"{header}: only src/python sees Python"
     if TORCH_HEADER.match(header):
-        may = "tensor, device, distributed, python and engine/cpu/{library/,program/cpu_executable.cpp}"
+        may = "tensor, device, distributed, python and engine/cpu/{library/,program/{cpu_executable,call_steps}.cpp}"
         return None if TORCH_ALLOWED.match(name) else f"{header}: only {may} see torch"
     if LLVM_HEADER.match(header):
         return None if LLVM_ALLOWED.match(name) else f"{header}: only engine/cpu/codegen sees LLVM"

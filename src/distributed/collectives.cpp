@@ -80,15 +80,33 @@ at::DimVector with_dim0(const at::Tensor& input, int64_t size) {
   return sizes;
 }
 
-at::Tensor all_reduce(const at::Tensor& input, const std::string& reduction, const std::string& group) {
-  Reduction chosen = find_reduction(reduction, input.scalar_type());
-  std::vector<at::Tensor> packed{pack(input, chosen.type)};
+void reduce_all(const at::Tensor& packed, c10d::ReduceOp op, const std::string& group) {
+  std::vector<at::Tensor> tensors{packed};
   run_on_group(group, [&](c10d::Backend& backend) {
     c10d::AllreduceOptions options;
-    options.reduceOp = chosen.op;
-    return std::vector{backend.allreduce(packed, options)};
+    options.reduceOp = op;
+    return std::vector{backend.allreduce(tensors, options)};
   });
-  return unpack(packed[0], input);
+}
+
+at::Tensor all_reduce(const at::Tensor& input, const std::string& reduction, const std::string& group) {
+  Reduction chosen = find_reduction(reduction, input.scalar_type());
+  at::Tensor packed = pack(input, chosen.type);
+  reduce_all(packed, chosen.op, group);
+  return unpack(packed, input);
+}
+
+// `out` is contiguous; it may lie in the input's memory.
+at::Tensor& all_reduce_out(const at::Tensor& input, const std::string& reduction, const std::string& group, at::Tensor& out) {
+  Reduction chosen = find_reduction(reduction, input.scalar_type());
+  if (chosen.type != input.scalar_type()) {
+    return out.copy_(all_reduce(input, reduction, group));
+  }
+  if (input.const_data_ptr() != out.const_data_ptr()) {
+    out.copy_(input);
+  }
+  reduce_all(out, chosen.op, group);
+  return out;
 }
 
 at::Tensor all_gather(const at::Tensor& input, int64_t replicas, const std::string& group) {
@@ -213,6 +231,14 @@ at::Tensor transfer_meta(const at::Tensor& input, int64_t, int64_t, const std::s
   return like(input);
 }
 
+// Groups, and the forms that programs alone call.
+void define_others(torch::Library& definitions, torch::Library& cpu) {
+  definitions.def("_add_group", &add_group);
+  definitions.def("_remove_group", &remove_group);
+  definitions.def("all_reduce.out(Tensor input, str reduction, str group, *, Tensor(a!) out) -> Tensor(a!)");
+  cpu.impl("all_reduce.out", torch::CppFunction(&all_reduce_out));
+}
+
 } // namespace
 
 void register_collectives() {
@@ -225,8 +251,7 @@ void register_collectives() {
     cpu->impl(name, std::move(kernel));
     meta->impl(name, std::move(shape_rule));
   };
-  definitions->def("_add_group", &add_group);
-  definitions->def("_remove_group", &remove_group);
+  define_others(*definitions, *cpu);
   define(
       "all_reduce(Tensor input, str reduction, str group) -> Tensor",
       "all_reduce",

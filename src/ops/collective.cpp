@@ -5,11 +5,11 @@
 namespace torch_xla {
 namespace {
 
-// A replica that is lost is known by the error of its neighbours' calls.
+// A replica that is lost is known by the error of its neighbours' calls. An out form may be given the memory of operand 0.
 constexpr uint32_t kMeets = kOtherLibrary | kCollective | kChecksValues;
 
 constinit const Op kRows[] = {
-    CALL_OF("xla::all_reduce", kAllTypes, .traits = kMeets),
+    CALL_OF("xla::all_reduce", kAllTypes, .traits = kMeets, .out_form = "out"),
     CALL_OF("xla::all_gather", kAllTypes, .traits = kMeets),
     CALL_OF("xla::reduce_scatter", kAllTypes, .traits = kMeets),
     CALL_OF("xla::all_to_all", kAllTypes, .traits = kMeets),

@@ -181,6 +181,29 @@ def half_batches(rank: int, path: str) -> None:
     torch.save(parameters, f"{path}.{rank}")
 
 
+def starts_early(rank: int, path: str) -> None:
+    """The sums of gradients start in the middle of the backward and are waited for behind it; `path` has the steps."""
+    model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(4)]).to("xla")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.ones(4, 512, device="xla")
+    xm.broadcast_master_param(model)
+    torch_xla.sync(wait=True)
+    xm.rendezvous("made")
+    if rank == 1:
+        xm.rendezvous("compiled")
+    model(x).square().sum().backward()
+    xm.optimizer_step(optimizer, barrier=True)
+    if rank == 0:
+        with open(path) as file:
+            steps = file.read().split("[torch_xla] steps\n")[-1]
+        last_product = steps.rindex("aten::mm of")
+        assert [steps.count(f"{how}xla::all_reduce of") for how in ("start ", "wait for ", "")] == [3, 3, 7]
+        assert steps.index("start xla::all_reduce of") < steps.rindex("start xla::all_reduce of") < last_product
+        assert last_product < steps.index("wait for xla::all_reduce of")
+        xm.rendezvous("compiled")
+    assert torch.isfinite(model[0].weight).all()
+
+
 def gradients(rank: int) -> None:
     """Of collectives that gradients go through."""
     size = xr.world_size()

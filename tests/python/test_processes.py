@@ -54,6 +54,13 @@ def test_half_batches_train_as_a_whole_one(size, tmp_path):
         torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_sums_of_gradients_start_during_the_backward(tmp_path, monkeypatch):
+    path = str(tmp_path / "steps")
+    monkeypatch.setenv("XLA_DEBUG", "3")
+    monkeypatch.setenv("XLA_DEBUG_FILE", path)
+    xmp.spawn(replicas.starts_early, (path,), 2)
+
+
 def test_a_loader_in_each_process(tmp_path):
     xmp.spawn(replicas.loader, (str(tmp_path / "p"),), 2)
     first, second = (torch.load(tmp_path / f"p.{rank}") for rank in range(2))

@@ -4,11 +4,12 @@ All replicas have to record the same ones in the same order. In a run of one rep
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
 from .. import _world
+from ._buckets import few, LARGEST_MB, rewrite, scaled
 from ._members import check_replica, Members, members_of
 
 REDUCE_SUM = "sum"
@@ -18,7 +19,6 @@ REDUCE_OR = "or"
 REDUCE_MIN = "min"
 REDUCE_MAX = "max"
 _REDUCTIONS = (REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX)
-_BUCKET_MB = 25
 
 
 # ---- Checks ----
@@ -35,32 +35,6 @@ def _check_count(name: str, count: int, members: int) -> None:
 
 
 # ---- Many tensors in few transfers ----
-def _buckets(tensors: Sequence[torch.Tensor], megabytes: float) -> Iterator[list[torch.Tensor]]:
-    """Runs of tensors of one dtype, each of about that many megabytes or one tensor."""
-    by_dtype: dict[torch.dtype, list[torch.Tensor]] = {}
-    for tensor in tensors:
-        bucket = by_dtype.setdefault(tensor.dtype, [])
-        if bucket and sum(t.nbytes for t in bucket) + tensor.nbytes > megabytes * 2**20:
-            yield bucket
-            bucket = by_dtype[tensor.dtype] = []
-        bucket.append(tensor)
-    yield from (bucket for bucket in by_dtype.values() if bucket)
-
-
-def _rewrite(tensors: Sequence[torch.Tensor], compute: Callable[[torch.Tensor], torch.Tensor], megabytes: float):
-    """Overwrites the tensors by what `compute` makes of them, joined to flat buckets."""
-    with torch.no_grad():
-        for bucket in _buckets(tensors, megabytes):
-            flat = bucket[0].reshape(-1) if len(bucket) == 1 else torch.cat([t.reshape(-1) for t in bucket])
-            parts = compute(flat).split([t.numel() for t in bucket])
-            for tensor, part in zip(bucket, parts):
-                tensor.copy_(part.view(tensor.shape))
-
-
-def _scaled(tensor: torch.Tensor, scale: float) -> torch.Tensor:
-    return tensor if scale == 1.0 else tensor * scale
-
-
 def _of_one(tensor: torch.Tensor, scale: float) -> torch.Tensor:
     """What a replica alone gets: a tensor of its own."""
     return tensor.clone() if scale == 1.0 else tensor * scale
@@ -91,11 +65,11 @@ class _AllReduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, value, reduction, scale, group):
         ctx.scale, ctx.group = scale, group
-        return _scaled(torch.ops.xla.all_reduce(value, reduction, group), scale)
+        return scaled(torch.ops.xla.all_reduce(value, reduction, group), scale)
 
     @staticmethod
     def backward(ctx, grad):
-        return _scaled(torch.ops.xla.all_reduce(grad, REDUCE_SUM, ctx.group), ctx.scale), None, None, None
+        return scaled(torch.ops.xla.all_reduce(grad, REDUCE_SUM, ctx.group), ctx.scale), None, None, None
 
 
 class _AllGather(torch.autograd.Function):
@@ -137,13 +111,24 @@ def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None
         if len(members) == 1:
             return _of_one(inputs, scale)
         return _AllReduce.apply(inputs, reduction, scale, members.name)
-    _reduce_list(reduction, list(inputs), scale, members, _BUCKET_MB)
+    _reduce_list(reduction, list(inputs), scale, members)
     return None
 
 
-def _reduce_list(reduction: str, tensors: list[torch.Tensor], scale: float, members: Members, megabytes: float) -> None:
+def _reduce_list(
+    reduction: str, tensors: list[torch.Tensor], scale: float, members: Members, megabytes: float = 0
+) -> None:
+    """In buckets of about that many megabytes; 0: in few, which begin with the last tensors.
+
+    For gradients come in the order of the parameters, and a backward makes them in the other one.
+    """
     if len(members) > 1:
-        _rewrite(tensors, lambda t: _scaled(torch.ops.xla.all_reduce(t, reduction, members.name), scale), megabytes)
+        rewrite(
+            tensors[::-1],
+            lambda t: torch.ops.xla.all_reduce(t, reduction, members.name),
+            megabytes or few(tensors),
+            scale,
+        )
     elif scale != 1.0:
         with torch.no_grad():
             torch._foreach_mul_(tensors, scale)
@@ -201,7 +186,7 @@ def reduce_scatter(
             return _of_one(tensor, scale)
         rows = tensor.movedim(scatter_dim, 0)
         part = torch.ops.xla.reduce_scatter(rows, reduction, shard_count, members.name)
-        return _scaled(part.movedim(0, scatter_dim).contiguous(), scale)
+        return scaled(part.movedim(0, scatter_dim).contiguous(), scale)
 
     return _for_each(input, output, scatter)
 
@@ -259,7 +244,7 @@ def collective_broadcast(
         raise ValueError(f"replica {root_ordinal} does not exist among {members.ranks}, which take part")
     if len(members) > 1:
         root = members.ranks.index(root_ordinal)
-        _rewrite(list(tensors), lambda t: torch.ops.xla.broadcast(t, root, members.name), _BUCKET_MB)
+        rewrite(list(tensors), lambda t: torch.ops.xla.broadcast(t, root, members.name), LARGEST_MB)
 
 
 def _peer(value: torch.Tensor, channel_id: int, sends: bool) -> tuple[int, Members]:
@@ -306,7 +291,7 @@ def all_reduce_bucketized_gradients(
     bucket_cap_mb: int = 0,
 ) -> None:
     """all_reduce of a list by sum, in place, in transfers of about `bucket_cap_mb`; 0 leaves that open."""
-    _reduce_list(REDUCE_SUM, list(gradients), scale, members_of(gradients, groups), bucket_cap_mb or _BUCKET_MB)
+    _reduce_list(REDUCE_SUM, list(gradients), scale, members_of(gradients, groups), bucket_cap_mb)
 
 
 def all_gather_bucketized(

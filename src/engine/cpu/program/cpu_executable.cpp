@@ -25,12 +25,12 @@ void use_threads(int threads) {
 
 observer::Phase phase_of(StepKind kind) {
   switch (kind) {
-    case StepKind::kLibrary:
-      return observer::Phase::kLibrary;
+    case StepKind::kKernel:
+      return observer::Phase::kKernel;
     case StepKind::kUpdate:
       return observer::Phase::kUpdate;
     default:
-      return observer::Phase::kKernel;
+      return observer::Phase::kLibrary;
   }
 }
 
@@ -57,6 +57,7 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
   blocks_.resize(plan_.memory.memories.size());
   saves_.resize(plan_.memory.memories.size());
   donatable_.resize(plan_.num_parameters);
+  call_args_.resize(plan_.calls.size());
 }
 
 // A call's results lie where the plan has room for them, or the call brings their memory.
@@ -94,6 +95,7 @@ void CpuExecutable::run(RunArgs& args) {
   try {
     run_steps(args);
   } catch (...) {
+    abandon_calls();
     restore_inputs(args);
     throw;
   }
@@ -114,6 +116,10 @@ void CpuExecutable::run_steps(RunArgs& args) {
 
 void CpuExecutable::run_step(int32_t number, RunArgs& args) {
   const StepRef& step = plan_.steps[number];
+  if (step.kind == StepKind::kStart) {
+    start_transfer(step, args.options);
+    return;
+  }
   observer::Span span(phase_of(step.kind), device_, step.name, line_of(step, args.options));
   span.set_run(args.options.number);
   switch (step.kind) {
@@ -125,6 +131,12 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
       break;
     case StepKind::kUpdate:
       run_update(plan_.updates[step.index]);
+      break;
+    case StepKind::kStart:
+      break;
+    case StepKind::kWait:
+      Transfers::get(device_).wait(call_args_[step.index].transfer);
+      take_results(step.index);
       break;
   }
 }
@@ -250,28 +262,6 @@ void CpuExecutable::run_kernel(const Kernel& kernel, const KernelStep& step, con
   at::parallel_for(0, step.units, step.grain, [&](int64_t begin, int64_t end) { kernel(pointers_.data(), scalars_.data(), begin, end); });
 }
 
-void CpuExecutable::run_library(int32_t index, const RunOptions& options) {
-  const LibraryStep& step = plan_.calls[index];
-  pointers_.resize(step.operands.size());
-  for (size_t i = 0; i < step.operands.size(); ++i) {
-    pointers_[i] = step.operands[i].memory < 0 ? nullptr : address(step.operands[i]);
-  }
-  results_.clear();
-  results_.resize(step.results.size());
-  Loop* loop = step.loop < 0 ? nullptr : &loops_[step.loop];
-  bool adopts = loop || !calls_[index]->writes_into();
-  for (size_t i = 0; i < step.results.size() && !adopts; ++i) {
-    results_[i].data = base_[step.results[i]];
-  }
-  loop ? loop->run(pool_, pointers_, results_, options) : calls_[index]->run(pool_, pointers_, results_);
-  for (size_t i = 0; i < step.results.size() && adopts; ++i) {
-    if (step.results[i] >= 0) {
-      base_[step.results[i]] = static_cast<char*>(results_[i].data);
-      blocks_[step.results[i]] = std::move(results_[i].block);
-    }
-  }
-}
-
 void CpuExecutable::run_update(const UpdateStep& step) {
   char* base = address(step.base);
   char* result = address(step.result);
@@ -320,7 +310,6 @@ void CpuExecutable::end_run() {
   arena_.reset();
   saved_.clear();
   committed_ = false;
-  results_.clear();
 }
 
 } // namespace torch_xla::cpu

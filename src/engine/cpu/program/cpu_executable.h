@@ -8,6 +8,7 @@
 
 #include "engine/cpu/program/loop.h"
 #include "engine/cpu/program/plan.h"
+#include "engine/cpu/program/transfers.h"
 #include "engine/engine.h"
 
 namespace torch_xla::cpu {
@@ -38,6 +39,10 @@ class CpuExecutable final : public Executable {
   void restore_inputs(RunArgs& args);
   void run_kernel(const Kernel& kernel, const KernelStep& step, const RunArgs& args);
   void run_library(int32_t index, const RunOptions& options);
+  void prepare_call(int32_t index);
+  void take_results(int32_t index);
+  void start_transfer(const StepRef& step, const RunOptions& options);
+  void abandon_calls();
   void run_update(const UpdateStep& step);
   void save_view(const UpdateStep& step);
   void collect_outputs(RunArgs& args);
@@ -63,9 +68,14 @@ class CpuExecutable final : public Executable {
   std::vector<std::pair<const UpdateStep*, BlockRef>> saved_;
   std::vector<bool> saves_; // by memory: updates of it are saved
   BlockRef arena_;
-  std::vector<void*> pointers_; // arguments of the step that runs
+  std::vector<void*> pointers_; // arguments of the kernel that runs
   std::vector<uint64_t> scalars_;
-  std::vector<ResultMemory> results_;
+  struct CallArgs {
+    std::vector<void*> operands;
+    std::vector<ResultMemory> results;
+    uint64_t transfer = 0; // of Transfers, where it runs as one
+  };
+  std::vector<CallArgs> call_args_; // parallel to plan_.calls
 };
 
 } // namespace torch_xla::cpu

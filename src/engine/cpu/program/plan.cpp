@@ -37,9 +37,15 @@ class Planner {
           add_step(step.kind, plan_.kernels.size(), kernel_name(step), graph_.find_producer(step.stores.back())->location);
           plan_.kernels.push_back(make_kernel(schedule_.kernels[s]));
           break;
+        case StepKind::kStart:
+          started_.push_back(plan_.calls.size());
+          [[fallthrough]];
         case StepKind::kLibrary:
           add_step(step.kind, plan_.calls.size(), graph_.nodes[step.node].op->name, graph_.nodes[step.node].location);
           plan_.calls.push_back(make_call(graph_.nodes[step.node]));
+          break;
+        case StepKind::kWait:
+          add_step(step.kind, started_[num_waits_++], "wait", graph_.nodes[step.node].location);
           break;
         case StepKind::kUpdate:
           add_step(step.kind, plan_.updates.size(), kViewUpdateOp.name, graph_.nodes[step.node].location);
@@ -146,6 +152,8 @@ class Planner {
   const Graph& graph_;
   const std::vector<Kernel>& kernels_;
   Plan plan_;
+  std::vector<size_t> started_; // calls by kStart, which are waited for in their order
+  size_t num_waits_ = 0; // so far
   int32_t num_loops_ = 0;
 };
 

@@ -56,7 +56,7 @@ struct Output {
 // One step.
 struct StepRef {
   StepKind kind = StepKind::kKernel;
-  int32_t index = 0; // in the list of its kind
+  int32_t index = 0; // in the list of its kind; kStart and its kWait have one call
   std::string name; // for observers
   int32_t location = -1; // Node::location of one of its nodes
 };

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "engine/cpu/library/call.h"
+#include "ir/strides.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -53,6 +54,12 @@ void add_handed_on(const LaidOutGraph& laid_out, const Node& node, StepAccess& a
   }
 }
 
+// In the order of its elements, from the beginning of its memory on.
+bool lies_row_major(const LaidOutGraph& laid_out, ValueId v) {
+  const Dims& dims = laid_out.graph.type(v).dims;
+  return laid_out.places[v].offset == 0 && same_strides(dims, laid_out.places[v].strides, contiguous_strides(dims));
+}
+
 // A call that writes into planned memory can still fail, where it checks what its operands hold.
 StepAccess call_access(const LaidOutGraph& laid_out, const Node& node, bool fusion) {
   StepAccess access;
@@ -70,6 +77,9 @@ StepAccess call_access(const LaidOutGraph& laid_out, const Node& node, bool fusi
     add_handed_on(laid_out, node, access);
   }
   access.adopts = !writes_into(laid_out, node, fusion);
+  if (!access.adopts && (node.op->traits & kCollective) && lies_row_major(laid_out, node.operands[0])) {
+    access.in_place.push_back({laid_out.places[node.operands[0]].root, node.result()});
+  }
   access.can_fail = access.adopts || (node.op->traits & kChecksValues);
   return access;
 }
@@ -89,23 +99,40 @@ StepAccess update_access(const LaidOutGraph& laid_out, const Node& node) {
   return access;
 }
 
+// By node.
+std::map<int32_t, int32_t> find_waits(const std::vector<Step>& steps) {
+  std::map<int32_t, int32_t> waits;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    if (steps[s].kind == StepKind::kWait) {
+      waits[steps[s].node] = static_cast<int32_t>(s);
+    }
+  }
+  return waits;
+}
+
 } // namespace
 
 std::vector<StepAccess> find_accesses(
     const LaidOutGraph& laid_out, const std::vector<Step>& steps, const std::vector<BuiltKernel>& kernels, bool fusion) {
   std::vector<StepAccess> accesses;
+  std::map<int32_t, int32_t> waits = find_waits(steps);
   for (size_t s = 0; s < steps.size(); ++s) {
     switch (steps[s].kind) {
       case StepKind::kKernel:
         accesses.push_back(kernel_access(kernels[s]));
         break;
       case StepKind::kLibrary:
+      case StepKind::kStart:
         accesses.push_back(call_access(laid_out, laid_out.graph.nodes[steps[s].node], fusion));
         break;
       case StepKind::kUpdate:
         accesses.push_back(update_access(laid_out, laid_out.graph.nodes[steps[s].node]));
         break;
+      case StepKind::kWait:
+        accesses.emplace_back().can_fail = true;
+        break;
     }
+    accesses.back().until = steps[s].kind == StepKind::kStart ? waits.at(steps[s].node) : static_cast<int32_t>(s);
   }
   return accesses;
 }

@@ -9,8 +9,9 @@
 
 namespace torch_xla::cpu {
 
-// What a group of nodes becomes: a fused kernel, a call of ATen's, a copy into a part of memory.
-enum class StepKind : uint8_t { kKernel, kLibrary, kUpdate };
+// What a group of nodes becomes: a fused kernel, a call of ATen's, a copy into a part of memory. Ordering makes two steps of a call that
+// runs beside others.
+enum class StepKind : uint8_t { kKernel, kLibrary, kUpdate, kStart, kWait };
 
 struct Group {
   StepKind kind = StepKind::kKernel;

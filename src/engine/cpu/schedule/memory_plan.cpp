@@ -18,6 +18,7 @@ class MemoryPlanner {
         places_(laid_out.places),
         steps_(steps),
         last_read_(graph_.values.size(), -1),
+        in_use_until_(graph_.values.size(), -1),
         is_output_(graph_.values.size()) {
     plan_.memory_of.assign(graph_.values.size(), -1);
   }
@@ -45,11 +46,12 @@ class MemoryPlanner {
       }
       for (ValueId v : steps_[s].reads) {
         last_read_[v] = static_cast<int32_t>(s);
+        in_use_until_[v] = std::max(in_use_until_[v], steps_[s].until);
       }
     }
     for (ValueId v : graph_.outputs) {
       is_output_[places_[v].root] = true;
-      last_read_[places_[v].root] = end();
+      in_use_until_[places_[v].root] = end();
     }
   }
 
@@ -60,7 +62,7 @@ class MemoryPlanner {
       memory.home = Memory::Home::kParameter;
       memory.bytes = bytes_of(v);
       memory.parameter = static_cast<int32_t>(i);
-      memory.last = last_read_[v];
+      memory.last = in_use_until_[v];
       memory.is_output = is_output_[v];
       add_memory(v, std::move(memory));
     }
@@ -92,14 +94,14 @@ class MemoryPlanner {
       }
       Memory& memory = plan_.memories[plan_.memory_of[v]];
       memory.undoable = memory.undoable && (access.is_update || step > plan_.last_fallible);
-      memory.last = std::max(step, last_read_[v]);
+      memory.last = std::max(access.until, in_use_until_[v]);
       memory.is_output = memory.is_output || is_output_[v];
     }
   }
 
-  // Nobody reads it afterwards.
+  // Nobody reads it afterwards, or while the step runs beside others.
   bool dies_at(int32_t step, ValueId v) const {
-    return last_read_[v] == step && !is_output_[v];
+    return last_read_[v] == step && in_use_until_[v] <= steps_[step].until && !is_output_[v];
   }
 
   // Lets v live on in the memory of a value that the step reads for the last time: memory that is in the cache already, and one block less.
@@ -194,7 +196,8 @@ class MemoryPlanner {
   const Graph& graph_;
   const std::vector<Place>& places_;
   const std::vector<StepAccess>& steps_;
-  std::vector<int32_t> last_read_; // by root; the number of steps for outputs, -1 for never
+  std::vector<int32_t> last_read_; // by root: the last step that reads it; -1: none
+  std::vector<int32_t> in_use_until_; // by root: the end of its reads; the number of steps for outputs, -1 for never
   std::vector<bool> is_output_; // by root
   MemoryPlan plan_;
 };

@@ -3,6 +3,7 @@
 
 #include "core/env.h"
 #include "core/observer.h"
+#include "engine/cpu/schedule/order.h"
 #include "engine/cpu/schedule/verify.h"
 
 namespace torch_xla::cpu {
@@ -22,6 +23,13 @@ void run_grouping(Schedule& s, const Graph& /*graph*/) {
 
 void run_fusing(Schedule& s, const Graph& /*graph*/) {
   s.steps = fuse(s.laid_out, s.recompute, s.groups, s.fusion);
+}
+
+// Without fusion, which is for looking into faults, steps stay in the order of the graph.
+void run_ordering(Schedule& s, const Graph& /*graph*/) {
+  if (s.fusion) {
+    s.steps = order_steps(s.laid_out, s.steps);
+  }
 }
 
 void run_kernel_building(Schedule& s, const Graph& /*graph*/) {
@@ -48,6 +56,7 @@ constexpr Stage kStages[] = {
     {"layout", run_layout, verify_layout},
     {"grouping", run_grouping, verify_groups},
     {"fusing", run_fusing, verify_steps},
+    {"ordering", run_ordering, verify_steps},
     {"kernel building", run_kernel_building, verify_kernels},
     {"accesses", run_accesses, verify_accesses},
     {"memory plan", run_memory_plan, verify_memory},

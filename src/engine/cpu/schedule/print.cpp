@@ -18,7 +18,7 @@ class Printer {
     }
     for (size_t i = 0; i < s_.steps.size(); ++i) {
       out_ << "step " << i << ": ";
-      s_.steps[i].kind == StepKind::kKernel ? print_kernel(s_.kernels[i]) : print_node(graph_.nodes[s_.steps[i].node]);
+      print_step(s_.steps[i], s_.kernels[i]);
     }
     return out_.str();
   }
@@ -73,6 +73,15 @@ class Printer {
         out_ << "adopted";
         break;
     }
+  }
+
+  void print_step(const Step& step, const BuiltKernel& kernel) {
+    if (step.kind == StepKind::kKernel) {
+      print_kernel(kernel);
+      return;
+    }
+    out_ << (step.kind == StepKind::kStart ? "start " : step.kind == StepKind::kWait ? "wait for " : "");
+    print_node(graph_.nodes[step.node]);
   }
 
   // Stored values, then the kernel with its buffers in the order of their names.

@@ -24,12 +24,18 @@ class AccessVerifier : private Verifier {
           check_kernel(s_.steps[i], s_.accesses[i]);
           break;
         case StepKind::kLibrary:
+        case StepKind::kStart:
           check_call(graph_.nodes[s_.steps[i].node], s_.accesses[i]);
           break;
         case StepKind::kUpdate:
           check_update(graph_.nodes[s_.steps[i].node], s_.accesses[i]);
           break;
+        case StepKind::kWait:
+          check_lists(s_.accesses[i], {});
+          check_kind(s_.accesses[i], /*adopts=*/false, /*can_fail=*/true, /*is_update=*/false);
+          break;
       }
+      check_end(i);
     }
   }
 
@@ -64,6 +70,20 @@ class AccessVerifier : private Verifier {
     read_operands(node);
     check_lists(access, {node.result()});
     check_kind(access, /*adopts=*/false, /*can_fail=*/false, /*is_update=*/true);
+  }
+
+  void check_end(size_t index) const {
+    int32_t until = s_.accesses[index].until;
+    if (s_.steps[index].kind != StepKind::kStart) {
+      check(until == static_cast<int32_t>(index), "ends with step ", until);
+      return;
+    }
+    bool exists = until > static_cast<int32_t>(index) && until < static_cast<int32_t>(s_.steps.size());
+    check(exists && is_wait_for(s_.steps[until], s_.steps[index]), "ends with step ", until, ", which does not wait for it");
+  }
+
+  static bool is_wait_for(const Step& wait, const Step& start) {
+    return wait.kind == StepKind::kWait && wait.node == start.node;
   }
 
   void read_operands(const Node& node) {

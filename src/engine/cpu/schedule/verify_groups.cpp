@@ -1,5 +1,6 @@
 // The rules of groups and of the steps that become of them: domains, reductions, and what exists before it is read.
 #include <algorithm>
+#include <deque>
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/schedule/verifier.h"
@@ -123,8 +124,9 @@ class StepVerifier : private Verifier {
     for (size_t i = 0; i < s_.steps.size(); ++i) {
       const Step& step = s_.steps[i];
       enter("step ", i);
-      step.kind == StepKind::kKernel ? check_kernel(step, static_cast<int>(i)) : check_call(graph_.nodes[step.node]);
+      step.kind == StepKind::kKernel ? check_kernel(step, static_cast<int>(i)) : check_call(step, graph_.nodes[step.node]);
     }
+    check(started_.empty(), "step ", s_.steps.size(), " is the end, and a call was not waited for");
     for (ValueId v : graph_.outputs) {
       enter("output %", v);
       check(stored_[root(v)], "no step stores it");
@@ -141,14 +143,32 @@ class StepVerifier : private Verifier {
     stored_[v] = true;
   }
 
-  void check_call(const Node& node) {
+  void check_call(const Step& step, const Node& node) {
+    if (node.op->traits & kCollective) {
+      check_collective(step);
+    }
     for (ValueId v : node.operands) {
       if (v != kNoValue) {
         check_read(v);
       }
     }
-    for (int32_t i = 0; i < node.num_results; ++i) {
+    for (int32_t i = 0; i < node.num_results && step.kind != StepKind::kStart; ++i) {
       store(node.result(i));
+    }
+  }
+
+  // In the order of the graph they run, and are waited for.
+  void check_collective(const Step& step) {
+    if (step.kind == StepKind::kWait) {
+      check(!started_.empty() && started_.front() == step.node, "does not wait for the call that was started first");
+      started_.pop_front();
+      return;
+    }
+    check(step.node > last_collective_, "runs before a collective that is behind it in the graph");
+    last_collective_ = step.node;
+    check(started_.empty() || step.kind == StepKind::kStart, "runs while another collective is not waited for");
+    if (step.kind == StepKind::kStart) {
+      started_.push_back(step.node);
     }
   }
 
@@ -197,6 +217,8 @@ class StepVerifier : private Verifier {
 
   std::vector<bool> stored_; // by root: lies in memory when the step begins
   std::vector<int> body_of_; // by value: the last step that computes it
+  std::deque<int32_t> started_; // nodes that are not waited for yet
+  int32_t last_collective_ = -1; // node
 };
 
 } // namespace

@@ -16,6 +16,7 @@ class MemoryVerifier : private Verifier {
         plan_(schedule.plan),
         holds_(plan_.memories.size(), kNoValue),
         last_write_(plan_.memories.size(), -1),
+        complete_(plan_.memories.size(), -1),
         last_use_(plan_.memories.size(), -1),
         parameter_memory_(plan_.memories.size(), kNoValue) {}
 
@@ -60,21 +61,35 @@ class MemoryVerifier : private Verifier {
   // ---- Steps ----
 
   void check_step(int32_t step) {
+    for (ValueId v : s_.accesses[step].writes) {
+      check_free(v, step);
+    }
     find_reads(s_.steps[step], s_.kernels[step]);
     for (auto [v, count] : reads_) {
       check_alive(v, step);
-      last_use_[plan_.memory_of[v]] = step;
+      use(plan_.memory_of[v], step);
     }
     for (ValueId v : s_.accesses[step].writes) {
       check_write(v, step);
     }
   }
 
+  // A call that was started and not waited for uses its memory by itself.
+  void check_free(ValueId v, int32_t step) const {
+    int32_t m = plan_.memory_of[v];
+    check(m < 0 || last_use_[m] < step, "writes %", v, " to memory ", m, ", which is in use to step ", m < 0 ? -1 : last_use_[m]);
+  }
+
+  void use(int32_t m, int32_t step) {
+    check_lifetime(m, s_.accesses[step].until);
+    last_use_[m] = std::max(last_use_[m], s_.accesses[step].until);
+  }
+
   // Taken from the step itself, not from the list that the plan was made from.
   void find_reads(const Step& step, const BuiltKernel& kernel) {
     reads_.clear();
     in_place_.clear();
-    if (step.kind != StepKind::kKernel) {
+    if (step.kind != StepKind::kKernel && step.kind != StepKind::kWait) {
       for (ValueId v : graph_.nodes[step.node].operands) {
         if (v != kNoValue) {
           ++reads_[root(v)];
@@ -96,6 +111,7 @@ class MemoryVerifier : private Verifier {
     check(m >= 0, "reads %", v, ", which has no memory");
     check(holds_[m] != kNoValue, "reads %", v, ", but nothing is stored in memory ", m, " yet");
     check(holds_[m] == v, "reads %", v, ", but memory ", m, " holds %", holds_[m], " since step ", last_write_[m]);
+    check(complete_[m] < step, "reads %", v, ", which is complete after step ", complete_[m]);
     check_lifetime(m, step);
   }
 
@@ -117,7 +133,8 @@ class MemoryVerifier : private Verifier {
     }
     holds_[m] = v;
     last_write_[m] = step;
-    last_use_[m] = step;
+    complete_[m] = s_.accesses[step].until;
+    use(m, step);
   }
 
   // By the step itself; who reads the old value afterwards finds another one there.
@@ -135,7 +152,11 @@ class MemoryVerifier : private Verifier {
       case StepKind::kUpdate: // the source is not in what is written over
         return reads == 1 && from == root(graph_.nodes[s_.steps[step].node].operands[0]);
       case StepKind::kLibrary:
-        return reads == 1 && is_handed_on(graph_.nodes[s_.steps[step].node], from, to);
+      case StepKind::kStart:
+        return reads == 1 &&
+            (is_handed_on(graph_.nodes[s_.steps[step].node], from, to) || reads_in_order(graph_.nodes[s_.steps[step].node], from));
+      case StepKind::kWait:
+        return false;
     }
     return false;
   }
@@ -146,12 +167,26 @@ class MemoryVerifier : private Verifier {
     return (node.op->traits & kBarrier) && node.operands[i] == from && s_.laid_out.places[from].strides == s_.laid_out.places[to].strides;
   }
 
+  // Operand 0 is the whole value, row by row as the result will be.
+  bool reads_in_order(const Node& node, ValueId from) const {
+    const Place& place = places_[node.operands[0]];
+    const Dims& dims = graph_.type(node.operands[0]).dims;
+    return (node.op->traits & kCollective) && place.root == from && place.offset == 0 && span(node.operands[0]) == span(from) &&
+        same_strides(dims, place.strides, contiguous_strides(dims));
+  }
+
   // At run time the memory may be that of a donor, from this step on.
   void check_donors(ValueId v, int32_t step) const {
     for (int32_t donor : memory(plan_.memory_of[v]).donors) {
       ValueId given = parameter_memory_[donor];
       check(given != kNoValue, "%", v, " takes over memory ", donor, ", which is no parameter");
-      check(!memory(donor).is_output && memory(donor).last == step, "%", v, " takes over %", given, ", which does not end at the step");
+      check(
+          !memory(donor).is_output && memory(donor).last == s_.accesses[step].until,
+          "%",
+          v,
+          " takes over %",
+          given,
+          ", which does not end at the step");
       check(memory(donor).bytes == bytes(v), "%", v, " takes over %", given, ", which has another size");
       check(may_replace(given, v, step), "writes %", v, " over %", given, ", which it reads elsewhere");
     }
@@ -268,7 +303,8 @@ class MemoryVerifier : private Verifier {
   const MemoryPlan& plan_;
   std::vector<ValueId> holds_; // by memory: the value that lies there now
   std::vector<int32_t> last_write_; // by memory: the step that wrote what it holds; -1 for the caller
-  std::vector<int32_t> last_use_; // by memory: the last step so far that reads or writes it
+  std::vector<int32_t> complete_; // by memory: the end of that step
+  std::vector<int32_t> last_use_; // by memory: the end of the last step so far that reads or writes it
   // Of the step under test: how often it reads each root, and how many of these reads are at the addresses of a store.
   std::map<ValueId, int> reads_;
   std::map<std::pair<ValueId, ValueId>, int> in_place_;
