@@ -246,6 +246,8 @@ def page(found: dict) -> str:
             "overlaps where the program computes beside it. Transfers need processors too: where each process has one,",
             "as here, what overlaps makes the computing slower.",
             "",
+            "The machine's load (1 minute's average) was {:.0f} before and {:.0f} after.".format(*found["load"]),
+            "",
             *all_reduce_lines(found["all_reduce"]),
             "",
             *training_lines(found["training"]),
@@ -265,11 +267,13 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="where the page is written")
     options = parser.parse_args()
     os.environ.update(WARM_MALLOC)
+    before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "found"
         xmp.spawn(replica, args=(str(path), options.rounds), nprocs=2)
         found = json.loads(path.read_text(encoding="utf-8"))
     found["loaders"] = loaders(options.rounds)
+    found["load"] = before, os.getloadavg()[0]
     text = page(found)
     print(text)
     if options.page:
