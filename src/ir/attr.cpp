@@ -60,6 +60,12 @@ std::string element_text(bool v) {
   return v ? "true" : "false";
 }
 
+std::string computation_text(const Computation& v) {
+  std::string text = print_graph(v.graph);
+  text.pop_back(); // its last line's end
+  return text;
+}
+
 // An empty list does not show its kind by its elements: `empty` does.
 template <typename T>
 std::string list_text(const std::vector<T>& list, const char* empty) {
@@ -113,7 +119,7 @@ std::string attr_text(const Attr& attr) {
           [](const std::vector<double>& v) { return list_text(v, "[f64]"); },
           [](const std::vector<bool>& v) { return list_text(v, "[pred]"); },
           [](const std::string& v) { return string_text(v); },
-          [](const ComputationRef& v) { return print_graph(v->graph); },
+          [](const ComputationRef& v) { return computation_text(*v); },
       },
       attr);
 }

@@ -36,7 +36,7 @@ Hash128 hash_graph(const Graph& graph) {
 
 void add_draw(const Graph& graph, ValueId seed, ValueId offset, std::vector<Computation::Draw>& draws) {
   bool given = graph.values[seed].kind == ValueKind::kScalar && graph.values[offset].kind == ValueKind::kScalar;
-  XLA_ASSERT(given, "a random node without a seed of its own");
+  XLA_CHECK(given, "a random node without a seed of its own");
   draws.push_back({graph.values[seed].index, graph.values[offset].index});
 }
 
@@ -45,9 +45,11 @@ std::vector<Computation::Draw> find_draws(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     size_t n = node.operands.size();
     if (node.op->traits & kRandom) {
+      XLA_CHECK(n >= 2, "a random node without a seed of its own");
       add_draw(graph, node.operands[n - 2], node.operands[n - 1], draws);
     } else if (node.op->traits & kLoop) {
-      const Computation& body = *std::get<ComputationRef>(node.attrs[kLoopBody]);
+      const Computation& body = body_of(node.attrs.empty() ? Attr() : node.attrs[kLoopBody]);
+      XLA_CHECK(n >= body.graph.scalars.size(), "the operands of a loop are not its body's");
       size_t first = n - body.graph.scalars.size();
       for (const Computation::Draw& draw : body.draws) {
         add_draw(graph, node.operands[first + draw.seed], node.operands[first + draw.offset], draws);
@@ -58,6 +60,12 @@ std::vector<Computation::Draw> find_draws(const Graph& graph) {
 }
 
 } // namespace
+
+const Computation& body_of(const Attr& attr) {
+  const auto* body = std::get_if<ComputationRef>(&attr);
+  XLA_CHECK(body, "a loop without a body");
+  return **body;
+}
 
 ComputationRef make_computation(Graph graph) {
   for (const Node& node : graph.nodes) {

@@ -36,6 +36,9 @@ enum LoopAttr {
   kLoopReverse = 4, // from the last slice to the first
 };
 
+// What kLoopBody is. Throws UserError for another attribute.
+const Computation& body_of(const Attr& attr);
+
 // The seed of one turn's stream: splitmix64's steps on the sum, so that loops within loops draw apart.
 constexpr uint64_t kTurnStep = 0x9e3779b97f4a7c15;
 constexpr uint64_t kTurnMix[2] = {0xbf58476d1ce4e5b9, 0x94d049bb133111eb};

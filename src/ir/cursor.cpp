@@ -185,7 +185,7 @@ Attr parse_list(Cursor& in) {
 
 } // namespace
 
-Attr parse_attr(Cursor& in) {
+Attr parse_plain_attr(Cursor& in) {
   if (in.peek() == '"') {
     return parse_string(in);
   }

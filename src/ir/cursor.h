@@ -4,8 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "ir/attr.h"
-#include "ir/type.h"
+#include "ir/graph.h"
 
 namespace torch_xla {
 
@@ -23,6 +22,9 @@ class Cursor {
   void expect_word(std::string_view word);
   // Letters, digits and the signs of names and numbers; may be empty.
   std::string word();
+  int64_t size() const { // of the whole text
+    return static_cast<int64_t>(text_.size());
+  }
   // The next character as it is.
   char raw();
 
@@ -32,8 +34,10 @@ class Cursor {
 };
 
 int64_t parse_int(Cursor& in, const std::string& word);
-Attr parse_attr(Cursor& in);
+Attr parse_plain_attr(Cursor& in); // no computation
 DType parse_dtype(Cursor& in);
 Dims parse_dims(Cursor& in, char open, char close); // "[2,3]"
+// An attribute of any kind, with the rows that the look-up knows.
+Attr parse_attr(Cursor& in, FindOp find_op);
 
 } // namespace torch_xla

@@ -1,18 +1,19 @@
 // Reader of the text form of graphs.
 #include "core/errors.h"
+#include "ir/computation.h"
 #include "ir/cursor.h"
 #include "ir/graph.h"
 
 namespace torch_xla {
 namespace {
 
-Attrs parse_attrs(Cursor& in) {
+Attrs parse_attrs(Cursor& in, FindOp find_op) {
   Attrs attrs;
   if (!in.accept('{') || in.accept('}')) {
     return attrs;
   }
   do {
-    attrs.push_back(parse_attr(in));
+    attrs.push_back(parse_attr(in, find_op));
   } while (in.accept(','));
   in.expect('}');
   return attrs;
@@ -20,7 +21,7 @@ Attrs parse_attrs(Cursor& in) {
 
 class GraphReader {
  public:
-  GraphReader(const std::string& text, FindOp find_op) : in_(text), find_op_(find_op), max_id_(static_cast<int64_t>(text.size())) {}
+  GraphReader(Cursor& in, FindOp find_op) : in_(in), find_op_(find_op), max_id_(in.size()) {}
 
   Graph read() {
     read_header();
@@ -33,9 +34,6 @@ class GraphReader {
       } while (in_.accept(','));
     }
     in_.expect('}');
-    if (in_.peek()) {
-      in_.fail("text after the graph");
-    }
     check_values();
     return std::move(graph_);
   }
@@ -134,7 +132,7 @@ class GraphReader {
       in_.fail("no operation has the name '" + name + "'");
     }
     read_operands(node);
-    node.attrs = parse_attrs(in_);
+    node.attrs = parse_attrs(in_, find_op_);
     graph_.nodes.push_back(std::move(node));
   }
   void check_defined(ValueId v) {
@@ -156,7 +154,7 @@ class GraphReader {
     }
   }
 
-  Cursor in_;
+  Cursor& in_;
   FindOp find_op_;
   int64_t max_id_; // each value takes some characters of the text
   Graph graph_;
@@ -165,8 +163,17 @@ class GraphReader {
 
 } // namespace
 
+Attr parse_attr(Cursor& in, FindOp find_op) {
+  return in.peek() == 'g' ? make_computation(GraphReader(in, find_op).read()) : parse_plain_attr(in);
+}
+
 Graph parse_graph(const std::string& text, FindOp find_op) {
-  return GraphReader(text, find_op).read();
+  Cursor in(text);
+  Graph graph = GraphReader(in, find_op).read();
+  if (in.peek()) {
+    in.fail("text after the graph");
+  }
+  return graph;
 }
 
 } // namespace torch_xla

@@ -9,12 +9,13 @@ namespace torch_xla {
 namespace {
 
 void check_operands(const InferContext& c, const Graph& body, size_t carried, size_t sliced) {
-  XLA_ASSERT(c.size() == body.parameters.size() + body.scalars.size(), "the operands of a loop are not its body's");
+  XLA_CHECK(c.size() == body.parameters.size() + body.scalars.size(), "the operands of a loop are not its body's");
   for (size_t i = 0; i < body.parameters.size(); ++i) {
     Type given = c.operand(i);
     Type wanted = body.type(body.parameters[i]);
     if (i >= carried && i < carried + sliced) {
-      XLA_CHECK(!given.dims.empty(), "a loop cannot slice a tensor without dims");
+      bool fits = !given.dims.empty() && !c.is_none(kLoopTrips) && given.dims[0] == c.get_int(kLoopTrips);
+      XLA_CHECK(fits, "a loop has another number of turns than ", type_text(given), " has slices");
       given.dims = Dims(given.dims.data() + 1, given.dims.size() - 1);
     }
     XLA_CHECK(given == wanted, "the body of a loop was recorded for ", type_text(wanted), " and gets ", type_text(given));
@@ -23,7 +24,7 @@ void check_operands(const InferContext& c, const Graph& body, size_t carried, si
 
 // Carried values as they are, then what the turns give, joined.
 void infer_loop(InferContext& c) {
-  const Graph& body = std::get<ComputationRef>(c.attr(kLoopBody))->graph;
+  const Graph& body = body_of(c.attr(kLoopBody)).graph;
   auto carried = static_cast<size_t>(c.get_int(kLoopCarried));
   auto sliced = static_cast<size_t>(c.get_int(kLoopSliced));
   check_operands(c, body, carried, sliced);

@@ -40,7 +40,7 @@ class LoopWriter {
  public:
   explicit LoopWriter(Call& c)
       : c_(c),
-        body_(*std::get<ComputationRef>(c.attr(kLoopBody))),
+        body_(body_of(c.attr(kLoopBody))),
         carried_(static_cast<size_t>(c.get_int(kLoopCarried))),
         sliced_(static_cast<size_t>(c.get_int(kLoopSliced))),
         joined_(body_.graph.outputs.size() - carried_) {}

@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "ir/builder.h"
+#include "ir/computation.h"
 #include "ops/registry.h"
 
 namespace torch_xla {
@@ -53,6 +54,26 @@ TEST(TextTest, ReadsBackWhatItPrints) {
   EXPECT_EQ(back.parameter_strides[0], (Dims{1, 64}));
   EXPECT_EQ(back.values.size(), g.values.size());
   verify_graph(back);
+}
+
+TEST(TextTest, ReadsBackComputations) {
+  std::string text =
+      "graph(%0: f32[2], %1: f32[3,2]) {\n"
+      "  %2: f32[2], %3: f32[3,2] = xla::loop(%0, %1) {graph(%0: f32[2], %1: f32[2]) {\n"
+      "  %2: f32[2] = aten::mul.Tensor(%0, %1)\n"
+      "  return %2, %0\n"
+      "}, 1, 1, 3, false}\n"
+      "  return %2\n"
+      "}\n";
+  Graph graph = parse_graph(text, find_op);
+  verify_graph(graph);
+  EXPECT_EQ(print_graph(graph), text);
+  EXPECT_EQ(body_of(graph.nodes[0].attrs[kLoopBody]).hash, body_of(parse_graph(text, find_op).nodes[0].attrs[kLoopBody]).hash);
+  for (size_t n = 0; n + 2 < text.size(); ++n) {
+    EXPECT_THROW(parse_graph(text.substr(0, n), find_op), UserError) << n;
+  }
+  graph.nodes[0].attrs[kLoopTrips] = int64_t{4};
+  expect_broken(graph, "another number of turns than f32[3,2]");
 }
 
 TEST(TextTest, Prints) {

@@ -174,7 +174,7 @@ class CaseReader {
       return;
     }
     while (!in_.accept('}')) {
-      attrs_.push_back(parse_attr(in_));
+      attrs_.push_back(parse_attr(in_, find_op));
       in_.accept(',');
     }
   }
