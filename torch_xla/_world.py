@@ -85,6 +85,8 @@ class Replica:
                 self._groups[ranks] = self._make_group(ranks)
             return self._groups[ranks]
 
+    group._dynamo_marked_constant = True  # torch.compiler.assume_constant_result, which imports all of dynamo
+
     def _make_group(self, ranks: tuple[int, ...]) -> str:
         import torch.distributed as dist
 

@@ -214,6 +214,17 @@ def gradients(rank: int) -> None:
     weight = torch.arange(2.0 * 2 * size, device="xla").reshape(2, -1) * (rank + 1)
     (xf.all_gather(x, dim=1) * weight).sum().backward()
     assert x.grad.tolist() == weight[:, 2 * rank : 2 * rank + 2].tolist()
+    compiled(rank)
+
+
+def compiled(rank: int) -> None:
+    """Collectives in a function of torch.compile, without a break."""
+    size = xr.world_size()
+    x = torch.full((2, 2), rank + 1.0, device="xla")
+    gather = torch.compile(lambda t: xm.all_gather(t * 2, dim=1) + 1, backend="openxla", fullgraph=True)
+    assert gather(x).tolist() == [[2 * each + 3.0 for each in range(size) for _ in range(2)]] * 2
+    reduce = torch.compile(lambda t: xm.all_reduce("max", t) - 1, backend="openxla", fullgraph=True)
+    assert reduce(x).tolist() == [[size - 1.0] * 2] * 2
 
 
 def batch_norm(rank: int) -> None:
@@ -373,14 +384,24 @@ def fails(rank: int) -> None:
 def stops_coming(rank: int, path: str) -> None:
     """Steps with a collective for ever, until another replica is lost; says what it was told."""
     x = torch.ones(2, device="xla")
+
+    def step(number: int) -> None:
+        nonlocal x
+        x = xm.all_reduce("max", x + 1)
+        x.cpu()
+        time.sleep(0.01)
+
+    until_told(rank, path, step)
+
+
+def until_told(rank: int, path: str, step) -> None:
+    """Calls step(number) until it raises, and writes what it was told."""
     try:
-        for step in range(10_000):
-            x = xm.all_reduce("max", x + 1)
-            x.cpu()
-            if step == 3:
+        for number in range(10_000):
+            step(number)
+            if number == 3:
                 with open(f"{path}.{rank}.running", "w"):
                     pass
-            time.sleep(0.01)
     except RuntimeError as error:
         with open(f"{path}.{rank}", "w") as file:
             file.write(str(error))

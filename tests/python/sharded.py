@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.distributed.tensor as dt
-from replicas import batch_of, IS_ONE_PROGRAM
+from replicas import batch_of, IS_ONE_PROGRAM, until_told
 from torch import nn
 from torch.distributed import _functional_collectives as funcol
 from torch.distributed.checkpoint.state_dict import (
@@ -396,6 +396,19 @@ def goes_on(rank: int, path: str, kind: str) -> None:
     check_same_state(optimizer, expected_optimizer)
     loads_a_file(rank, path, model)
     dist.destroy_process_group()
+
+
+def trains_for_ever(rank: int, path: str) -> None:
+    """Until another replica is lost: steps of FSDP2, each saved, all but the first in the same place."""
+    size = xr.world_size()
+    model = sharded_net(mesh=init_device_mesh("xla", (size,)))
+    optimizer = adam(model.parameters())
+
+    def step(number: int) -> None:
+        train(model, optimizer, batches_of(rank, size), [number])
+        dcp.save({"model": model.state_dict()}, checkpoint_id=f"{path}.saved.{min(number, 1)}")
+
+    until_told(rank, path, step)
 
 
 def loads_a_file(rank: int, path: str, model) -> None:

@@ -33,9 +33,12 @@ def test_gather_and_scatter(x):
     output = torch.zeros_like(x)
     assert xm.all_gather(x, dim=-1).tolist() == x.tolist()
     assert xm.all_gather(x, output=output) is output and output.tolist() == x.tolist()
+    other_shape = torch.zeros(5, 1, device=x.device)
+    assert xm.all_gather(x, output=other_shape, channel_id=1, use_global_device_ids=True) is other_shape
+    assert other_shape.tolist() == x.tolist()
     assert [t.tolist() for t in xm.all_gather([x, x + 1])] == [x.tolist(), (x + 1).tolist()]
     assert xm.reduce_scatter("sum", x, 2.0, scatter_dim=1, shard_count=1).tolist() == [[2, 4], [6, 8]]
-    assert xm.reduce_scatter("sum", [x], 1.0, 0, 1, output=[output])[0] is output
+    assert xm.reduce_scatter("sum", [x], 1.0, 0, 1, output=[output], channel_id=1)[0] is output
     assert xm.all_to_all(x, 0, 1, 1).tolist() == x.tolist()
     assert xm.all_gather_bucketized([x])[0].tolist() == x.tolist()
     assert xm.reduce_scatter_bucketized("sum", [x], 0.5, 0, 1)[0].tolist() == [[0.5, 1], [1.5, 2]]

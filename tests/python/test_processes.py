@@ -1,16 +1,21 @@
 """Runs of several processes: xmp.spawn, collectives, training, and what is told when a process is lost."""
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
 import replicas
+import sharded
 import torch
+import torch.distributed.checkpoint as dcp
 from torch.multiprocessing import ProcessRaisedException
 
 import torch_xla
@@ -124,24 +129,60 @@ def test_torchrun(tmp_path):
     assert [(tmp_path / f"said.{index}").read_text() for index in range(2)] == ["0 2 3.0", "1 2 3.0"]
 
 
+def processes_of(path: Path) -> set[int]:
+    """Those that live and were started with this path in their environment."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or is another user's
+            if str(path).encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                found.add(int(pid))
+    return found
+
+
+def end_one(work, how: signal.Signals, path: Path, monkeypatch) -> list[str]:
+    """Sends a signal to the third of four replicas in the middle of `work`; returns what the others were told.
+
+    They have ended, and no process or shared memory of the run is left.
+    """
+    resource_tracker.ensure_running()  # multiprocessing's own process, which lives on
+    monkeypatch.setenv("XLA_COLLECTIVE_TIMEOUT", "20")
+    monkeypatch.setenv("PATH_OF_THIS_TEST", str(path))
+    context = xmp.spawn(work, (str(path),), 4, join=False)
+    processes = [*context.processes]
+    end = time.monotonic() + 180
+    while len(list(path.parent.glob("*.running"))) < 4 and time.monotonic() < end:
+        time.sleep(0.05)
+    lost = processes.pop(2)
+    assert processes_of(path) == set(context.pids())
+    os.kill(lost.pid, how)
+    for process in processes:
+        process.join(120)
+    exitcodes = [process.exitcode for process in processes]
+    os.kill(lost.pid, signal.SIGKILL)
+    lost.join()
+    assert set(exitcodes) <= {0, 1}  # 1 where a program failed whose results nobody waited for
+    assert not processes_of(path)
+    assert not [
+        name for name in os.listdir("/dev/shm") if {str(pid) for pid in context.pids()} & set(re.split(r"\D", name))
+    ]
+    return [Path(f"{path}.{rank}").read_text() for rank in (0, 1, 3)]
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_process_is_named(how, tmp_path, monkeypatch):
-    monkeypatch.setenv("XLA_COLLECTIVE_TIMEOUT", "20")
-    path = tmp_path / "said"
-    context = xmp.spawn(replicas.stops_coming, (str(path),), 4, join=False)
-    end = time.monotonic() + 120
-    while len(list(tmp_path.glob("*.running"))) < 4 and time.monotonic() < end:
-        time.sleep(0.05)
-    lost = context.processes[2]
-    os.kill(lost.pid, how)
-    others = [process for process in context.processes if process is not lost]
-    for process in others:
-        process.join(120)
-    told = [Path(f"{path}.{rank}").read_text() for rank in (0, 1, 3)]
-    os.kill(lost.pid, signal.SIGKILL)
+    told = end_one(replicas.stops_coming, how, tmp_path / "said", monkeypatch)
     assert all("replica 2 has ended or does not answer" in text for text in told), told
-    assert all(process.exitcode == 0 for process in others)
-    lost.join()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_process_lost_in_sharded_training_is_named(how, tmp_path, monkeypatch):
+    told = end_one(sharded.trains_for_ever, how, tmp_path / "said", monkeypatch)
+    assert all("replica 2 has ended or does not answer" in text for text in told), told
+    expected, loaded = sharded.Net(), {"model": sharded.Net().state_dict()}
+    sharded.train(expected, sharded.adam(expected.parameters()), sharded.batch_of, range(1))
+    dcp.load(loaded, checkpoint_id=str(tmp_path / "said.saved.0"))
+    for name, parameter in expected.state_dict().items():
+        torch.testing.assert_close(loaded["model"][name], parameter, rtol=1e-5, atol=1e-5)
 
 
 def test_ctrl_c_ends_all(tmp_path):

@@ -21,7 +21,6 @@ REDUCE_MAX = "max"
 _REDUCTIONS = (REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX)
 
 
-# ---- Checks ----
 def _check_reduction(reduce_type: str) -> str:
     reduction = reduce_type.lower()
     if reduction not in _REDUCTIONS:
@@ -41,13 +40,13 @@ def _of_one(tensor: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 def _give(results: list[torch.Tensor], output: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
-    """The results, or `output` with them written into it."""
+    """The results, or `output` with them written into it, which takes their shapes."""
     if output is None:
         return results
     if len(output) != len(results):
         raise ValueError(f"output has {len(output)} tensors when it should have {len(results)}")
     for target, result in zip(output, results):
-        target.copy_(result)
+        target.resize_(result.shape).copy_(result)
     return list(output)
 
 
@@ -134,14 +133,23 @@ def _reduce_list(
             torch._foreach_mul_(tensors, scale)
 
 
-def all_gather(value, dim: int = 0, groups: list | None = None, output=None, pin_layout: bool = True):
+def all_gather(
+    value,
+    dim: int = 0,
+    groups: list | None = None,
+    output=None,
+    pin_layout: bool = True,
+    channel_id: int | None = None,
+    use_global_device_ids: bool | None = None,
+):
     """Joins the replicas' values along `dim`. Each replica gets the gradient of its part.
 
     Args:
         value: a tensor of one dim or more, or a list of such.
         dim: counts from the end if negative. Raises IndexError if there is no such dim.
-        groups, pin_layout: as in all_reduce.
+        groups: as in all_reduce.
         output: a tensor (a list of them) of the result's shape to write into.
+        pin_layout, channel_id, use_global_device_ids: accepted for the original's sake.
 
     Returns a tensor (a list of tensors) as long along `dim` as all replicas' values.
     """
@@ -163,15 +171,16 @@ def reduce_scatter(
     groups: list | None = None,
     output=None,
     pin_layout: bool = True,
+    channel_id: int | None = None,
+    use_global_device_ids: bool | None = None,
 ):
     """Reduces over the replicas, cuts the result along `scatter_dim` and keeps this replica's part.
 
     Args:
-        reduce_type, scale, groups, pin_layout: as in all_reduce.
-        input: a tensor, or a list of tensors.
-        shard_count: how many parts; the number of replicas in a group. Raises ValueError where they do not divide the
-            dim.
-        output: a tensor (a list of them) to write into.
+        reduce_type, scale, groups: as in all_reduce.
+        input: a tensor, or a list of tensors; `output` likewise, to write into.
+        shard_count: how many parts; a group's number of replicas. Raises ValueError where they do not divide the dim.
+        pin_layout, channel_id, use_global_device_ids: accepted for the original's sake.
 
     Returns a tensor (a list of tensors).
     """
