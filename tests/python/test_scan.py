@@ -10,6 +10,7 @@ import torch
 from functorch.compile import default_partition, min_cut_rematerialization_partition
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.checkpoint import checkpoint
 
 import torch_xla
 import torch_xla.debug.metrics as met
@@ -140,6 +141,23 @@ def test_gradient_of_a_computed_tensor_from_outside_is_refused(device):
     w = torch.ones(2, device=device, requires_grad=True) * 2
     with pytest.raises(RuntimeError, match="has a gradient and is no leaf"):
         scan(lambda c, x: (c * w, x), torch.ones(2, device=device), torch.ones(3, 2, device=device))
+
+
+@pytest.mark.parametrize("where", ["around", "within"])
+def test_checkpoints(device, where):
+    def turn(carry, x):
+        return torch.tanh(carry * x).sin(), carry.exp()
+
+    def fn(carry, x):
+        return checkpoint(turn, carry, x, use_reentrant=False)
+
+    def around(scanner):
+        return lambda fn, init, xs: checkpoint(lambda: scanner(turn, init, xs), use_reentrant=False)
+
+    init, xs = leaf(3), leaf(4, 3)
+    ours, theirs = (around(scan), around(loop)) if where == "around" else (scan, loop)
+    for got, want in zip(run(ours, fn, init, xs, device), run(theirs, fn, init, xs, torch.device("cpu")), strict=True):
+        torch.testing.assert_close(got, want)
 
 
 def test_loops_in_loops(device):

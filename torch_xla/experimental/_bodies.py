@@ -54,6 +54,10 @@ class Recorder:
             )
 
 
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
 @contextlib.contextmanager
 def recording(device: int) -> Iterator[Recorder]:
     """Context manager in which a body is recorded. Tensors made in it that depend on the arguments end with it."""
@@ -61,8 +65,12 @@ def recording(device: int) -> Iterator[Recorder]:
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # a cast within the body is the body's own
     try:
-        # Other threads wait until the body has been recorded; those of autograd would be waited for.
-        with torch.autograd.set_multithreading_enabled(False):
+        # Other threads wait until the body has been recorded; those of autograd would be waited for. What is saved for
+        # the body's gradient is used within it: a checkpoint around the loop would compute the loop for that.
+        with (
+            torch.autograd.set_multithreading_enabled(False),
+            torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is),
+        ):
             yield recorder
     finally:
         torch.set_autocast_cache_enabled(cached)
