@@ -1,6 +1,7 @@
 """The page that explain() writes, in a headless Chromium."""
 
 import html
+import itertools
 import json
 import re
 import shutil
@@ -23,16 +24,20 @@ FLAGS = [
 ]
 
 
-@pytest.fixture(scope="module")
+WIDTHS = itertools.count(51)  # each report's program is compiled anew
+
+
+@pytest.fixture
 def report():
     """Of a program with two mistakes: a last batch that is smaller, and a value that is read in each step."""
     torch_xla.sync(wait=True)
     torch_xla.debug.forget()
     device = torch_xla.device()
-    model = torch.nn.Linear(8, 51).to(device)
+    width = next(WIDTHS)
+    model = torch.nn.Linear(8, width).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for size in (16, 16, 16, 16, 7):
-        x, y = torch.randn(size, 8).to(device), torch.randint(51, (size,)).to(device)
+        x, y = torch.randn(size, 8).to(device), torch.randint(width, (size,)).to(device)
         optimizer.zero_grad()
         loss = F.cross_entropy(model(x), y)
         loss.backward()
@@ -86,6 +91,7 @@ def test_the_data_of_the_page(page, report):
 def test_the_page_in_a_browser(page, report, tmp_path):
     dom = run_chromium(page, tmp_path, "--dump-dom")
     text = html.unescape(re.sub(r"<[^>]+>", " ", dom.split("<body>")[1].split('id="data"')[0]))
+    assert {found.cause for found in report.findings} == {"changing batch", "item in the loop"}
     for found in report.findings:
         assert found.cause in text and found.what in text and f"Do: {found.advice}." in text
         assert f"test_explain_page.py:{found.line.rsplit(':', 1)[1]}" in text
