@@ -125,3 +125,30 @@ def test_a_picture_of_the_page(page, tmp_path):
 def test_a_folder_that_does_not_exist(report, tmp_path):
     with pytest.raises(FileNotFoundError):
         report.save_html(tmp_path / "none" / "report.html")
+
+
+def test_pointing_and_clicking(page, tmp_path):
+    """What a user does, done by a script at the page's end."""
+    script = """
+        const point = (phase, type) =>
+          document.querySelector(`[data-phase=${phase}]`).dispatchEvent(new PointerEvent(type, { bubbles: true }));
+        const seen = [];
+        const note = () => seen.push(byId("detail").textContent);
+        document.querySelector("[data-steps='0']").click();
+        point("compile", "pointerover"), note();
+        point("run", "pointerover"), note();
+        point("download", "click"), note();
+        point("run", "pointerover"), note(); // the click has kept the read
+        const bars = () => byId("timeline").querySelectorAll("rect[data-phase]").length;
+        const all = bars();
+        document.querySelector(".finding button").click();
+        seen.push(bars() < all ? "a part" : "all", document.querySelectorAll(".strip .shown").length);
+        const told = document.createElement("pre");
+        document.body.append(Object.assign(told, { id: "seen", textContent: JSON.stringify(seen) }));
+    """
+    page.write_text(page.read_text().replace("</body>", f"<script>{script}</script></body>"))
+    dom = run_chromium(page, tmp_path, "--dump-dom")
+    compiled, run, read, kept, part, shown = json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom)[1]))
+    assert compiled.startswith("compile") and run.startswith("run") and kept == read
+    assert read.startswith("read · item") and "test_explain_page.py" in read and "loss.item()" in read
+    assert part == "a part" and 1 <= shown < 5
