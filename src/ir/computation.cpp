@@ -1,6 +1,8 @@
 // What a computation's key is made of, and its random streams.
 #include "ir/computation.h"
 
+#include <string_view>
+
 #include "core/errors.h"
 
 namespace torch_xla {
@@ -23,7 +25,10 @@ Hash128 hash_graph(const Graph& graph) {
     add_type(hash, value.type);
   }
   for (const Node& node : graph.nodes) {
-    hash.add(reinterpret_cast<uintptr_t>(node.op));
+    // No address: programs on disk are found by it. Rows of one name are told apart by their kind (library_form()).
+    std::string_view name = node.op->name;
+    hash.add_bytes(name.data(), name.size());
+    hash.add(static_cast<uint64_t>(node.op->kind));
     add_values(hash, {node.operands.data(), node.operands.size()});
     hash.add(static_cast<uint64_t>(node.num_results));
     for (const Attr& attr : node.attrs) {
