@@ -54,7 +54,7 @@ struct Event {
   // Of the operation, pass, kernel, call or optimizer's class; of a sync its cause, of a read its use. Valid while the observer is called,
   // as `detail` is.
   std::string_view name = {};
-  std::string_view detail = {}; // of a fallback its reason; "replaces" at the first step of an optimizer over another one's parameters
+  std::string_view detail = {}; // of a fallback its reason, of a compile its sync's cause; "replaces": an optimizer's first step over another's
   int64_t start_ns = 0; // of metrics::now_ns()
   int64_t end_ns = 0;
   int64_t line = -1; // id of the user's line (location_text() in tensor/), or -1
@@ -63,7 +63,7 @@ struct Event {
   int64_t bytes = -1; // kUpload, kDownload that succeeded
   int64_t nodes = -1; // kTrace
   uint64_t content = 0; // kUpload: hash_sample() of the user's bytes; kOptimizer: tells optimizers apart
-  const Program* program = nullptr; // kCompile, kSync: where there is one; valid as `name`
+  const Program* program = nullptr; // kCompile, kSync: where analyses are printed; valid as `name`
   uint64_t run = 0; // the same number, from 1 on, for the sync, queue, run and steps of one run; 0: of none
 };
 

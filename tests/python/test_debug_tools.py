@@ -48,7 +48,8 @@ def analyze(run_python, tmp_path):
 
     def run(call: str, **env) -> list[tuple[str, list[str]]]:
         file = tmp_path / "analysis.txt"
-        run_python(ANALYZED + f"    {call}()\n    torch_xla.sync()", PT_XLA_DEBUG_FILE=str(file), **env)
+        env = {"PT_XLA_DEBUG_FILE": str(file), "XLA_PERSISTENT_CACHE_PATH": "", **env}
+        run_python(ANALYZED + f"    {call}()\n    torch_xla.sync()", **env)
         text = file.read_text()
         blocks = []
         for block in text.split("\n\n"):

@@ -30,6 +30,8 @@ def send_cpu_data_to_device(datas, device, input_sharding=None):
     """
 
     def move(tensor):
+        if tensor is None:  # a part that a DataWrapper lacks
+            return None
         if input_sharding is not None and not input_sharding.can_apply(tensor):
             raise ValueError(f"{input_sharding} does not fit a tensor of shape {list(tensor.shape)}")
         return tensor.to(device)
