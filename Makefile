@@ -48,8 +48,9 @@ test-pjrt: build ## the C++ and Python tests on a PJRT plugin, XLA's CPU client 
 	build/release/tests/cpp/torch_xla_tests --gtest_filter='Pjrt*:FakeClient*:StableHlo*:*PluginRows*' && \
 	PJRT_DEVICE=LIBRARY PJRT_LIBRARY_PATH=$$plugin XLA_FLAGS=--xla_backend_optimization_level=0 python -m pytest -n 2
 
-fuzz: build ## random programs of every kind against PyTorch eager, with fusion on and off (PROGRAMS=1000 of each kind)
+fuzz: build ## random programs of every kind against PyTorch eager, with fusion on and off, then from disk (PROGRAMS=1000 of each kind)
 	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000)
+	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000) --disk
 
 lint: setup ## formatters in check mode, ruff, codespell, direction of includes, names of operations, sizes
 	@clang-format-19 --dry-run -Werror $(CPP)

@@ -1,4 +1,9 @@
-"""Random programs give CPU eager's values, types, strides, gradients and errors, with fusion on and off."""
+"""Random programs give CPU eager's values, types, strides, gradients and errors; from disk the same to the last bit."""
+
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -28,3 +33,12 @@ def test_programs_agree_with_eager(name, first, fusion):
             assert difference is None, difference
     finally:
         torch_xla._XLAC._set_fusion(True)
+
+
+def test_programs_from_disk_agree_with_themselves():
+    command = [sys.executable, "-m", "tests.fuzz.check", "--disk", "--programs", "4"]
+    embedded = {**os.environ, "PJRT_DEVICE": "CPU"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=embedded)
+    assert done.returncode == 0, done.stdout + done.stderr
+    compiled, restored = map(int, re.findall(r"(?:UncachedCompile|PersistentCacheHit): (\d+)", done.stdout))
+    assert restored >= compiled > 0
