@@ -62,15 +62,21 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
 
 // A call's results lie where the plan has room for them, or the call brings their memory.
 void CpuExecutable::prepare_calls() {
-  for (LibraryStep& step : plan_.calls) {
+  for (size_t s = 0; s < plan_.steps.size(); ++s) {
+    if (plan_.steps[s].kind != StepKind::kLibrary) {
+      continue;
+    }
+    LibraryStep& step = plan_.calls.at(calls_.size());
     if (step.loop >= 0) {
       calls_.emplace_back();
       continue;
     }
     const LibraryCall& call = *calls_.emplace_back(std::in_place, step.call);
-    for (int32_t memory : step.results) {
-      bool adopted = memory >= 0 && plan_.memory.memories.at(memory).home == Memory::Home::kAdopted;
-      XLA_ASSERT(memory < 0 || adopted != call.writes_into(), step.call.name, " was planned otherwise");
+    for (int32_t result : step.results) {
+      const Memory* memory = result < 0 ? nullptr : &plan_.memory.memories.at(result);
+      // Later steps may write into what a call has brought.
+      bool brought = memory && memory->home == Memory::Home::kAdopted && memory->first == static_cast<int32_t>(s);
+      XLA_ASSERT(!memory || brought != call.writes_into(), step.call.name, " was planned otherwise");
     }
     step.call = {};
   }
