@@ -55,7 +55,7 @@ def _finish() -> None:
     Cancels it in a process that ends by an exception.
     """
     is_failing = getattr(sys, "last_type", None) is not None
-    if not is_failing and _XLAC._xla_is_used() and not _XLAC._in_bad_fork():
+    if not is_failing and _world.has_peers() and not _XLAC._in_bad_fork():
         _world.run_collectives()
     _XLAC._xla_finish(is_failing)
     _world.end_threads()

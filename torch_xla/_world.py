@@ -159,6 +159,11 @@ def _start_thread(name: str, work: Callable, *args) -> None:
     _threads[-1].start()
 
 
+def has_peers() -> bool:
+    """Whether other replicas may wait for this process."""
+    return bool(_threads)
+
+
 def end_threads() -> None:
     """Before the interpreter ends, which a thread that comes back from C++ would not survive."""
     _ending.set()

@@ -54,7 +54,7 @@ struct Event {
   // Of the operation, pass, kernel, call or optimizer's class; of a sync its cause, of a read its use. Valid while the observer is called,
   // as `detail` is.
   std::string_view name = {};
-  std::string_view detail = {}; // a fallback's reason, a compile's cause; "replaces" at an optimizer's first step over another one's parameters
+  std::string_view detail = {}; // a fallback's reason, a compile's cause, "replaces" where an optimizer takes over another one's parameters
   int64_t start_ns = 0; // of metrics::now_ns()
   int64_t end_ns = 0;
   int64_t line = -1; // id of the user's line (location_text() in tensor/), or -1

@@ -2,6 +2,8 @@
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "tensor/device_number.h"
 #include "tensor/fallback.h"
 #include "tensor/native_call.h"
@@ -24,7 +26,7 @@ class OutForm final : public c10::OperatorKernel {
     const c10::IValue self = torch::jit::peek(*stack, 0, op.schema().arguments().size());
     for (const c10::IValue& out : torch::jit::last(*stack, op.schema().returns().size())) {
       const at::Tensor& t = out.toTensor();
-      if (!is_xla_tensor(t) || overlaps_itself(t) || (!casts_ && t.scalar_type() != self.toTensor().scalar_type())) {
+      if (!is_xla_tensor(t) || overlaps_itself(t) || !takes(self, t.scalar_type())) {
         run_fallback(op, stack, "the out tensor cannot be written natively");
         return;
       }
@@ -48,6 +50,16 @@ class OutForm final : public c10::OperatorKernel {
   }
 
  private:
+  // Whether ATen writes results of a tensor's type, or of a list's types, as `type`.
+  bool takes(const c10::IValue& self, c10::ScalarType type) const {
+    auto fits = [&](const at::Tensor& t) { return casts_ ? c10::canCast(t.scalar_type(), type) : t.scalar_type() == type; };
+    if (self.isTensor()) {
+      return fits(self.toTensor());
+    }
+    std::vector<at::Tensor> list = self.toTensorVector();
+    return std::all_of(list.begin(), list.end(), fits);
+  }
+
   c10::OperatorHandle functional_;
   const bool casts_;
 };

@@ -517,7 +517,7 @@ print(error_of(lambda: torch_xla.set_custom_compile_options({"a": [1]})))
         XLA_PERSISTENT_CACHE_PATH=str(tmp_path),
     )
     assert lines == ["1 0", "2 0", "2 1", "2 2", "TypeError: compile options are str, bool, int or float, but a is not"]
-    keys = [file.read_bytes() for file in tmp_path.glob("pjrt/*.o")]
+    keys = [file.read_bytes() for file in tmp_path.glob("programs/*.o")]
     assert len(keys) == 2
     for override in (b"flag\x12\x02\x10\x01", b"level\x12\x02\x18\x03", b"name\x12\x03\x0a\x01x", b"share\x12\x09\x21"):
         assert sum(override in key for key in keys) == 1

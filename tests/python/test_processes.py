@@ -187,18 +187,21 @@ def test_a_process_lost_in_sharded_training_is_named(how, tmp_path, monkeypatch)
 
 def test_ctrl_c_ends_all(tmp_path):
     program = (
-        f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
+        f"import signal, sys; sys.path.insert(0, {str(HERE)!r})\n"
         "import replicas, torch_xla.distributed.xla_multiprocessing as xmp\n"
         "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores\n"
         f"    xmp.spawn(replicas.stops_coming, ({str(tmp_path / 'said')!r},), 2)\n"
     )
     (tmp_path / "program.py").write_text(program)
     process = subprocess.Popen([sys.executable, str(tmp_path / "program.py")], stderr=subprocess.PIPE, text=True)
-    threading.Timer(200, process.kill).start()
+    limit = threading.Timer(200, process.kill)
+    limit.start()
     while len(list(tmp_path.glob("*.running"))) < 2 and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
+    limit.cancel()
     assert process.returncode != 0 and "KeyboardInterrupt" in errors
 
 

@@ -62,20 +62,19 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
 
 // A call's results lie where the plan has room for them, or the call brings their memory.
 void CpuExecutable::prepare_calls() {
+  calls_.resize(plan_.calls.size());
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
-    if (plan_.steps[s].kind != StepKind::kLibrary) {
+    const StepRef& ref = plan_.steps[s];
+    bool calls = ref.kind == StepKind::kLibrary || ref.kind == StepKind::kStart;
+    if (!calls || plan_.calls.at(ref.index).loop >= 0) {
       continue;
     }
-    LibraryStep& step = plan_.calls.at(calls_.size());
-    if (step.loop >= 0) {
-      calls_.emplace_back();
-      continue;
-    }
-    const LibraryCall& call = *calls_.emplace_back(std::in_place, step.call);
+    LibraryStep& step = plan_.calls[ref.index];
+    const LibraryCall& call = calls_.at(ref.index).emplace(step.call);
     for (int32_t result : step.results) {
       const Memory* memory = result < 0 ? nullptr : &plan_.memory.memories.at(result);
-      // Later steps may write into what a call has brought.
-      bool brought = memory && memory->home == Memory::Home::kAdopted && memory->first == static_cast<int32_t>(s);
+      // Later calls may write into what one has brought.
+      bool brought = memory && memory->home == Memory::Home::kAdopted && memory->first >= static_cast<int32_t>(s);
       XLA_ASSERT(!memory || brought != call.writes_into(), step.call.name, " was planned otherwise");
     }
     step.call = {};
