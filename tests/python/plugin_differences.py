@@ -15,6 +15,7 @@ COMPILES_EACH = (
 FUSES_ITSELF = "the pairs test the embedded engine's code generator"
 COMPLEX = "complex numbers have no form for plugins: their operations run on the CPU"
 OTHER_ORDER = "XLA multiplies in another order, which one element in sixty shows by 1.1e-5"
+DRAWS_ON_THE_CPU = "what has no form for plugins draws on the CPU, from the CPU's generator"
 OWN_STEPS = "a plugin tells nothing of the steps of its programs"
 
 # By the test's name with its parameters. Tests of values that only ATen's kernels check have the marker checks_values.
@@ -74,6 +75,10 @@ DIFFERENCES = {
         ],
         LATE,
     ),
+    "test_a_draw_moves_the_state_and_the_state_gives_the_draw": dict.fromkeys(
+        ["randperm", "multinomial", "poisson", "normal"], DRAWS_ON_THE_CPU
+    ),
+    "test_a_generator_is_apart_from_the_default_one": {"": DRAWS_ON_THE_CPU},
     "test_spectrogram": dict.fromkeys(["spectrum", "spec_augment"], COMPLEX),
     "test_enhancement": {"": COMPLEX},
     "test_griffin_lim": {"": COMPLEX},
