@@ -109,8 +109,8 @@ DIFFERENCES = {
 }
 
 
-# Thousands of programs, after which XLA's CPU client ends a process; with --whole they run.
-WHOLE_ONLY = ("test_ops_variants.py", "test_foreach.py", "test_modules.py", "test_optimizers.py")
+# Thousands of programs, or all anew in each of several processes; with --whole they run.
+WHOLE_ONLY = ("test_ops_variants.py", "test_foreach.py", "test_modules.py", "test_optimizers.py", "test_sharded.py")
 
 
 def find_difference(item) -> str | None:
