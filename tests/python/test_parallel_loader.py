@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import torch_xla.debug.metrics as met
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.utils.utils as xu
-from torch_xla.utils.utils import SampleGenerator
 
 
 def make_loader(**kwargs) -> DataLoader:
@@ -44,7 +43,7 @@ def test_a_shuffle_is_that_of_the_plain_loader(device):
 
 def test_synthetic_data_ends(device):
     """iter() of the iterator of SampleGenerator starts again."""
-    loader = pl.MpDeviceLoader(SampleGenerator((torch.ones(2), torch.zeros(2)), sample_count=3), device)
+    loader = pl.MpDeviceLoader(xu.SampleGenerator((torch.ones(2), torch.zeros(2)), sample_count=3), device)
     for _ in range(2):
         assert [[t.tolist() for t in batch] for batch in itertools.islice(loader, 9)] == [[[1, 1], [0, 0]]] * 3
 

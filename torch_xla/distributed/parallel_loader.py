@@ -1,7 +1,6 @@
 """Loaders that move batches to the device ahead of time and sync after each step (`pl`)."""
 
 import atexit
-import contextlib
 import functools
 import itertools
 import queue
@@ -117,22 +116,13 @@ def _size_of(batch, dim: int) -> int | None:
     return sizes[0] if sizes else None
 
 
-def _take(batches: Iterator, count: int) -> list:
-    """The next batches, fewer at the end. Asks by next() alone: iter() of some iterators starts again."""
-    taken = []
-    with contextlib.suppress(StopIteration):
-        for _ in range(count):
-            taken.append(next(batches))
-    return taken
-
-
 def _rounds(batches: Iterator, count: int, fixed_dim: int | None) -> Iterator[list]:
     """Lists of `count` batches; what is left over at the end is dropped.
 
     Stops at a batch that along `fixed_dim`, if there is one, has another size than the first.
     """
     size = _END
-    while len(batch_round := _take(batches, count)) == count:
+    while len(batch_round := list(itertools.islice(batches, count))) == count:
         if fixed_dim is not None:
             sizes = {_size_of(batch, fixed_dim) for batch in batch_round}
             size = next(iter(sizes)) if size is _END else size
