@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 
 #include "core/observer.h"
@@ -213,15 +214,40 @@ TEST_F(OverlapTest, FailureOfATransfer) {
   EXPECT_TRUE(at::allclose(download(args.outputs[0]), tensor_ + a * 2 + a.mm(tensor_) * 2));
 }
 
+// Holds a run up behind its second product.
+class Pause final : public observer::Observer {
+ public:
+  Pause() {
+    observer::add(*this);
+  }
+  ~Pause() override {
+    observer::remove(*this);
+  }
+  void on_event(const observer::Event& event) override {
+    if (event.phase == observer::Phase::kLibrary && event.name == "aten::mm" && ++products_ == 2) {
+      goes_on_.get_future().wait();
+    }
+  }
+  void go_on() {
+    goes_on_.set_value();
+  }
+
+ private:
+  int products_ = 0;
+  std::promise<void> goes_on_;
+};
+
 // Memory of the run is in use until the transfer has ended.
 TEST_F(OverlapTest, FailureBesideATransfer) {
   Ex first = multiply(x_, x_);
   Ex reduced = reduce(first);
   Ex wrong = program_.input(at::full({1}, 100, at::kLong));
-  Ex row = program_.library("aten::index_select", {first, wrong}, {int64_t{0}}, {{DType::F32, {1, 16}}});
+  Ex row = program_.library("aten::index_select", {multiply(first, x_), wrong}, {int64_t{0}}, {{DType::F32, {1, 16}}});
   auto executable = program_.compile({reduced + row});
+  Pause pause;
   std::atomic<bool> ended = false;
   backend_->reduce = [&](at::Tensor& t) {
+    pause.go_on();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     t.mul_(2);
     ended = true;
