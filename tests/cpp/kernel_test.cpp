@@ -798,7 +798,7 @@ TEST(KernelCache, Threads) {
       for (int i = 0; i < 10; ++i) {
         std::vector<float> v(16, 1);
         owned.push_back(compile_kernel(add_constant(200 + i).spec));
-        add_constant(200 + i).run({v.data(), v.data()});
+        add_constant(200 + i).run_once({v.data(), v.data()});
         EXPECT_EQ(v[3], 201 + i);
       }
     });
@@ -816,7 +816,7 @@ bool runs_in_child(const std::string& dir, int64_t compiled, int64_t hits) {
     KernelStats before = kernel_stats();
     set_kernel_cache_dir(dir);
     std::vector<float> v(16, 1);
-    add_constant(4711).run({v.data(), v.data()});
+    add_constant(4711).run_once({v.data(), v.data()});
     KernelStats after = kernel_stats();
     _exit(v[0] == 4712 && after.compiled - before.compiled == compiled && after.disk_hits - before.disk_hits == hits ? 0 : 1);
   }

@@ -1,11 +1,16 @@
 // Writes KernelSpecs in a few words, for the tests and the benchmark of the code generator.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <bit>
 #include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "engine/cpu/kernel.h"
+#include "engine/cpu/kernel_structure.h"
 
 namespace torch_xla::cpu {
 
@@ -77,13 +82,51 @@ class SpecBuilder {
   }
 
   // Runs all units on this thread.
-  void run(std::vector<void*> buffers, std::vector<uint64_t> scalars = {}) const {
+  void run_once(std::vector<void*> buffers, std::vector<uint64_t> scalars = {}) const {
     compile_kernel(spec)(buffers.data(), scalars.data(), 0, spec.units());
+  }
+  // As run_once(), after the code that takes all numbers as arguments, whose results must be the same bits.
+  void run(std::vector<void*> buffers, std::vector<uint64_t> scalars = {}) const {
+    Memory before = read_stored(buffers);
+    ChosenKernel general = with_arguments(spec, true);
+    std::vector<uint64_t> all = scalars;
+    all.insert(all.end(), general.arguments.begin(), general.arguments.end());
+    compile_kernel(general.spec)(buffers.data(), all.data(), 0, spec.units());
+    Memory results = read_stored(buffers);
+    for (auto& [address, bytes] : before) {
+      std::memcpy(address, bytes.data(), bytes.size());
+    }
+    run_once(buffers, scalars);
+    EXPECT_TRUE(read_stored(buffers) == results) << general.spec.text();
   }
 
   KernelSpec spec;
 
  private:
+  using Memory = std::vector<std::pair<char*, std::string>>;
+
+  // What the kernel may write, from the lowest to the highest address of each buffer.
+  Memory read_stored(const std::vector<void*>& buffers) const {
+    Memory memory;
+    for (const Instr& instr : spec.body) {
+      if (instr.prim != Prim::kStore || spec.units() == 0) {
+        continue;
+      }
+      auto size = static_cast<int64_t>(item_size(instr.dtype));
+      int64_t lowest = 0, highest = size;
+      for (size_t loop = 0; loop < spec.num_loops(); ++loop) {
+        int64_t last = spec.buffers[instr.index].strides[loop] * std::max<int64_t>(spec.extent(loop) - 1, 0) * size;
+        (last < 0 ? lowest : highest) += last;
+      }
+      if (!buffers[instr.index]) {
+        continue; // of no elements
+      }
+      char* address = static_cast<char*>(buffers[instr.index]) + lowest;
+      memory.emplace_back(address, std::string(address, static_cast<size_t>(highest - lowest)));
+    }
+    return memory;
+  }
+
   Dims loops() const {
     Dims extents = spec.outer;
     for (int64_t d : spec.mid) {

@@ -5,6 +5,7 @@
 // magnitude: they tell cases apart that are far from each other in real programs.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -122,6 +123,20 @@ static_assert(kShortRow <= kShortLoop);
 // compile.
 constexpr int64_t kFewVectors = 8;
 constexpr size_t kLargeBody = 60;
+
+// ---- Kernels for any size ----
+
+// Where an extent is an argument of the code, what is decided by it is decided by the first of these that it does not exceed: one kernel
+// serves all extents between two of them, and all above the last. For the inner loop they are the sizes at which rows of 16 lanes take more
+// accumulators, whole vectors, trees of sums, and no scratch memory.
+inline constexpr std::array<int64_t, 6> kInnerBounds = {63, 255, 1024, 2048, 32768, 262144};
+inline constexpr std::array<int64_t, 3> kMidBounds = {64, 128, 128 * 128};
+constexpr int64_t kAnyExtent = int64_t{1} << 24;
+// Values of a number in one program for which kernels of their own are made: ResNets have five sizes of images, and a loop that is unrolled
+// has a new size in each turn.
+constexpr size_t kMaxVariants = 6;
+// Structures of kernels whose numbers are remembered, about a kilobyte each.
+constexpr size_t kMaxStructures = 1 << 14;
 
 // ---- Loops and threads ----
 

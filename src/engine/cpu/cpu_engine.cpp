@@ -23,6 +23,14 @@ bool multiplies_bf16_fast() {
 #endif
 }
 
+std::vector<Kernel> code_of(std::vector<CompiledKernel> compiled) {
+  std::vector<Kernel> code;
+  for (CompiledKernel& kernel : compiled) {
+    code.push_back(std::move(kernel.code));
+  }
+  return code;
+}
+
 class CpuEngine final : public Engine {
  public:
   int num_devices() const override {
@@ -39,9 +47,9 @@ class CpuEngine final : public Engine {
 
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
     Schedule schedule = make_schedule(graph, options.device, env::fusion());
-    std::vector<Kernel> kernels = compile_kernels(schedule, options.poll);
+    std::vector<CompiledKernel> compiled = compile_kernels(schedule, options.poll);
     std::vector<Loop> loops = compile_loops(schedule, options);
-    Plan plan = make_plan(schedule, kernels);
+    Plan plan = make_plan(schedule, compiled);
     if (options.stored && loops.empty()) { // bodies are not kept on disk
       *options.stored = write_plan(plan);
     }
@@ -49,7 +57,7 @@ class CpuEngine final : public Engine {
     if (env::debug_level() >= 3) {
       env::debug_print("steps", text);
     }
-    return std::make_shared<CpuExecutable>(std::move(plan), std::move(kernels), std::move(loops), options.device, std::move(text));
+    return std::make_shared<CpuExecutable>(std::move(plan), code_of(std::move(compiled)), std::move(loops), options.device, std::move(text));
   }
 
   std::string settings(const CompileOptions& /*options*/) const override {
@@ -60,8 +68,15 @@ class CpuEngine final : public Engine {
     Plan plan = read_plan(stored);
     auto find = [&](size_t i) { return find_kernel(plan.kernels[i].code); };
     std::vector<Kernel> kernels = make_kernels(plan.kernels.size(), find, options.poll);
-    bool all = std::all_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) { return kernel.fn(); });
-    return all ? std::make_shared<CpuExecutable>(std::move(plan), std::move(kernels), std::vector<Loop>(), options.device) : nullptr;
+    if (!std::all_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) { return kernel.fn(); })) {
+      return nullptr;
+    }
+    std::vector<const KernelNumbers*> numbers;
+    for (const KernelStep& step : plan.kernels) {
+      numbers.push_back(&step.numbers);
+    }
+    remember_numbers(numbers);
+    return std::make_shared<CpuExecutable>(std::move(plan), std::move(kernels), std::vector<Loop>(), options.device);
   }
 
   void set_cache_directory(const std::string& path, bool read_only) override {

@@ -43,6 +43,11 @@ void write(std::ostream& out, const Instr& instr) {
   out << '\n';
 }
 
+void write(std::ostream& out, const KernelArgument& argument) {
+  constexpr const char* kNames[] = {"extent", "stride", "constant"};
+  out << "argument " << kNames[static_cast<size_t>(argument.kind)] << ' ' << argument.at << ' ' << argument.value << '\n';
+}
+
 void write_signature(std::ostream& out, const KernelSpec& spec) {
   for (const KernelBuffer& b : spec.buffers) {
     out << "buffer " << dtype_name(b.dtype) << ' ';
@@ -57,9 +62,20 @@ void write_signature(std::ostream& out, const KernelSpec& spec) {
     write(out, strides);
     out << '\n';
   }
+  for (const KernelArgument& argument : spec.arguments) {
+    write(out, argument);
+  }
 }
 
 } // namespace
+
+int64_t KernelSpec::extent(size_t loop) const {
+  if (loop < outer.size()) {
+    return outer[loop];
+  }
+  loop -= outer.size();
+  return loop < mid.size() ? mid[loop] : inner;
+}
 
 int64_t KernelSpec::units() const {
   int64_t rows = num_elements(outer);

@@ -45,6 +45,16 @@ struct Instr {
   uint64_t imm = 0;
 };
 
+// A number that the code of a kernel takes as an argument, in an 8-byte slot behind those of the scalars: see kernel_structure.h.
+struct KernelArgument {
+  enum class Kind : uint8_t { kExtent, kStride, kConstant };
+  Kind kind = Kind::kExtent;
+  int32_t at = 0; // of a constant: the instruction; else the loop, counted in the order outer, mid, inner
+  // What stands in its place in the spec. Of an extent: one that is not smaller, or kAnyExtent. Of strides: all of the loop that have this value
+  // are the argument.
+  int64_t value = 0;
+};
+
 // Sums are float32 for float32 operands, as ATen's CPU kernels; the generator splits long sums (cascade), so that the error stays that of
 // pairwise summation. Reductions of an empty range give the neutral element.
 struct KernelSpec {
@@ -56,16 +66,21 @@ struct KernelSpec {
   std::vector<DType> scalars; // the 8-byte slots hold a double for floating types, an int64 for the others
   std::vector<Dims> indices; // strides, for kIota and kRandomBits
   std::vector<Instr> body;
+  std::vector<KernelArgument> arguments; // all other numbers are part of the code
 
   // Units of work that run() divides among threads:
   //   kPointwise with empty outer: elements of inner; kPointwise, kRow: product of outer; kColumn: product of outer * blocks of inner.
   int64_t units() const;
+  size_t num_loops() const {
+    return outer.size() + mid.size() + 1;
+  }
+  int64_t extent(size_t loop) const;
   // Canonical text: equal text means equal code. Used as the cache key and in dumps.
   std::string text() const;
 };
 
-// buffers[i] points to the memory of KernelSpec::buffers[i] (its element 0: where that lies in a larger memory is no part of the code). The
-// function runs units [begin, end). In-place is allowed when a stored buffer has the same address function as a loaded one.
+// buffers[i] points to the memory of KernelSpec::buffers[i] (its element 0: where that lies in a larger memory is no part of the code);
+// `scalars` are followed by the arguments. The function runs units [begin, end). In-place is allowed when a stored buffer has the same address function as a loaded one.
 using KernelFn = void (*)(void* const* buffers, const uint64_t* scalars, int64_t begin, int64_t end);
 
 // A compiled kernel. Its code lives as long as one of its copies.

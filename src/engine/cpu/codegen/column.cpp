@@ -12,11 +12,11 @@ class ColumnEmitter : public Emitter {
 
   void emit() {
     emit_fixed();
-    int64_t blocks = (inner_ + kColumnBlock - 1) / kColumnBlock;
+    Value* blocks = ir_.CreateUDiv(ir_.CreateAdd(inner_extent(), i64(kColumnBlock - 1)), i64(kColumnBlock));
     emit_loop(ir_, function_->getArg(2), function_->getArg(3), 1, {}, [&](Value* unit, llvm::ArrayRef<Value*>) {
       auto saved = save();
-      enter_row(ir_.CreateUDiv(unit, i64(blocks)));
-      emit_block(ir_.CreateMul(ir_.CreateURem(unit, i64(blocks)), i64(kColumnBlock)));
+      enter_row(ir_.CreateUDiv(unit, blocks));
+      emit_block(ir_.CreateMul(ir_.CreateURem(unit, blocks), i64(kColumnBlock)));
       restore(saved);
       return Carried();
     });
@@ -25,13 +25,14 @@ class ColumnEmitter : public Emitter {
 
  private:
   void emit_block(Value* first) {
-    int64_t whole_end = inner_ / kColumnBlock * kColumnBlock;
-    if (whole_end == inner_) {
+    Value* whole_end = ir_.CreateAnd(inner_extent(), i64(-kColumnBlock));
+    bool is_known = llvm::isa<llvm::Constant>(whole_end);
+    if (is_known && inner_ % kColumnBlock == 0) {
       emit_whole_block(first);
-    } else if (whole_end == 0) {
+    } else if (inner_ < kColumnBlock) {
       emit_partial_block(first);
     } else {
-      Value* whole = ir_.CreateICmpULT(first, i64(whole_end));
+      Value* whole = ir_.CreateICmpULT(first, whole_end);
       emit_if(ir_, whole, [&] { emit_whole_block(first); });
       emit_if(ir_, ir_.CreateNot(whole), [&] { emit_partial_block(first); });
     }
@@ -50,8 +51,8 @@ class ColumnEmitter : public Emitter {
   }
 
   void emit_partial_block(Value* first) {
-    emit_loop(ir_, first, i64(inner_), wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
-      emit_group(index, 1, wide_.first_lanes(ir_.CreateSub(i64(inner_), index)));
+    emit_loop(ir_, first, inner_extent(), wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
+      emit_group(index, 1, wide_.first_lanes(ir_.CreateSub(inner_extent(), index)));
       return Carried();
     });
   }

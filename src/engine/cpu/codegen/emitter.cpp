@@ -60,21 +60,46 @@ void Emitter::emit_fixed() {
     origin_.addresses.push_back(base);
   }
   origin_.indices.assign(spec_.indices.size(), i64(0));
+  for (size_t i = 0; i < spec_.arguments.size(); ++i) {
+    arguments_.push_back(emit_slot(spec_.scalars.size() + i, DType::I64, DType::I64));
+  }
   emit_values(stages_.fixed, {one, nullptr, nullptr});
   emit_stores(stages_.fixed_stores, {one, nullptr, nullptr});
+}
+
+// Null: it is part of the code.
+Value* Emitter::find_argument(KernelArgument::Kind kind, int64_t at, int64_t value) const {
+  for (size_t i = 0; i < spec_.arguments.size(); ++i) {
+    const KernelArgument& argument = spec_.arguments[i];
+    if (argument.kind == kind && argument.at == at && argument.value == value) {
+      return arguments_[i];
+    }
+  }
+  return nullptr;
+}
+
+Value* Emitter::extent(size_t loop) const {
+  int64_t most = spec_.extent(loop);
+  Value* argument = find_argument(KernelArgument::Kind::kExtent, static_cast<int64_t>(loop), most);
+  return argument ? argument : i64(most);
+}
+
+Value* Emitter::stride(size_t loop, int64_t value) const {
+  Value* argument = find_argument(KernelArgument::Kind::kStride, static_cast<int64_t>(loop), value);
+  return argument ? argument : i64(value);
 }
 
 // Advances all addresses to `index` of a loop, numbered in the order outer, mid, inner.
 void Emitter::move(size_t loop, Value* index) {
   for (size_t i = 0; i < origin_.addresses.size(); ++i) {
     const KernelBuffer& b = spec_.buffers[i];
-    if (int64_t stride = b.strides[loop]) {
-      origin_.addresses[i] = element_address(scalar(), b.dtype, origin_.addresses[i], ir_.CreateMul(index, i64(stride)));
+    if (int64_t number = b.strides[loop]) {
+      origin_.addresses[i] = element_address(scalar(), b.dtype, origin_.addresses[i], ir_.CreateMul(index, stride(loop, number)));
     }
   }
   for (size_t i = 0; i < origin_.indices.size(); ++i) {
-    if (int64_t stride = spec_.indices[i][loop]) {
-      origin_.indices[i] = ir_.CreateAdd(origin_.indices[i], ir_.CreateMul(index, i64(stride)));
+    if (int64_t number = spec_.indices[i][loop]) {
+      origin_.indices[i] = ir_.CreateAdd(origin_.indices[i], ir_.CreateMul(index, stride(loop, number)));
     }
   }
 }
@@ -82,8 +107,8 @@ void Emitter::move(size_t loop, Value* index) {
 void Emitter::enter_row(Value* row) {
   for (size_t d = spec_.outer.size(); d-- > 0;) {
     if (spec_.outer[d] > 1) {
-      move(d, d ? ir_.CreateURem(row, i64(spec_.outer[d])) : row);
-      row = d ? ir_.CreateUDiv(row, i64(spec_.outer[d])) : row;
+      move(d, d ? ir_.CreateURem(row, extent(d)) : row);
+      row = d ? ir_.CreateUDiv(row, extent(d)) : row;
     }
   }
   emit_scalars(0);
@@ -105,10 +130,11 @@ void Emitter::emit_stores(const std::vector<int>& ids, const Position& p) {
   for (int id : ids) {
     const Instr& instr = spec_.body[id];
     const KernelBuffer& b = spec_.buffers[instr.index];
-    int64_t stride = p.index ? b.strides.back() : 0;
-    Value* address = stride ? element_address(p.v, b.dtype, origin_.addresses[instr.index], ir_.CreateMul(p.index, i64(stride)))
-                            : origin_.addresses[instr.index];
-    emit_store(p.v, b.dtype, operand_type(instr), operand(instr.args[0], p.v), address, stride, p.mask);
+    int64_t number = p.index ? b.strides.back() : 0;
+    Value* step = number ? inner_stride(number) : i64(0);
+    Value* first = origin_.addresses[instr.index];
+    Value* address = number ? element_address(p.v, b.dtype, first, ir_.CreateMul(p.index, step)) : first;
+    emit_store(p.v, b.dtype, operand_type(instr), operand(instr.args[0], p.v), address, step, p.mask);
   }
 }
 
@@ -125,9 +151,9 @@ Value* Emitter::emit_value(int id, const Position& p) {
   const Instr& instr = spec_.body[id];
   switch (instr.prim) {
     case Prim::kConstant:
-      return emit_constant(instr);
+      return emit_constant(id);
     case Prim::kScalar:
-      return emit_scalar_slot(instr);
+      return emit_slot(static_cast<size_t>(instr.index), is_float(spec_.scalars[instr.index]) ? DType::F64 : DType::I64, instr.dtype);
     case Prim::kLoad:
       return emit_load_at(instr, p);
     case Prim::kIota:
@@ -146,22 +172,24 @@ Value* Emitter::emit_value(int id, const Position& p) {
 
 Value* Emitter::emit_load_at(const Instr& instr, const Position& p) {
   const KernelBuffer& b = spec_.buffers[instr.index];
-  int64_t stride = p.index ? b.strides.back() : 0;
-  if (stride == 0) {
-    return emit_load(scalar(), b.dtype, origin_.addresses[instr.index], 0, nullptr);
+  int64_t number = p.index ? b.strides.back() : 0;
+  if (number == 0) {
+    return emit_load(scalar(), b.dtype, origin_.addresses[instr.index], i64(0), nullptr);
   }
-  Value* address = element_address(p.v, b.dtype, origin_.addresses[instr.index], ir_.CreateMul(p.index, i64(stride)));
-  return emit_load(p.v, b.dtype, address, stride, p.mask);
+  Value* step = inner_stride(number);
+  Value* address = element_address(p.v, b.dtype, origin_.addresses[instr.index], ir_.CreateMul(p.index, step));
+  return emit_load(p.v, b.dtype, address, step, p.mask);
 }
 
 // The value of an affine function of the loop indices.
 Value* Emitter::emit_index(int number, const Position& p) {
-  int64_t stride = p.index ? spec_.indices[number].back() : 0;
-  if (stride == 0) {
+  int64_t last = p.index ? spec_.indices[number].back() : 0;
+  if (last == 0) {
     return p.v.splat(origin_.indices[number]);
   }
-  Value* first = ir_.CreateAdd(origin_.indices[number], ir_.CreateMul(p.index, i64(stride)));
-  return ir_.CreateAdd(p.v.splat(first), p.v.ramp(DType::I64, stride));
+  Value* step = inner_stride(last);
+  Value* first = ir_.CreateAdd(origin_.indices[number], ir_.CreateMul(p.index, step));
+  return ir_.CreateAdd(p.v.splat(first), p.v.ramp(step));
 }
 
 // Words of one block come from equal instructions, of which the passes keep one copy.
@@ -172,22 +200,27 @@ Value* Emitter::emit_random(const Instr& instr, const Position& p) {
   return ir_.CreateIntCast(word, p.v.type(instr.dtype), false);
 }
 
-Value* Emitter::emit_constant(const Instr& instr) {
+Value* Emitter::emit_constant(int id) {
+  const Instr& instr = spec_.body[id];
   Vec one = scalar();
+  if (Value* bits = find_argument(KernelArgument::Kind::kConstant, id, 0)) {
+    return is_float(instr.dtype) ? emit_convert(one, DType::F64, instr.dtype, one.bits(bits, DType::F64))
+                                 : emit_convert(one, DType::I64, instr.dtype, bits);
+  }
   return is_float(instr.dtype) ? one.number(instr.dtype, std::bit_cast<double>(instr.imm))
                                : one.integer(instr.dtype, static_cast<int64_t>(instr.imm));
 }
 
-Value* Emitter::emit_scalar_slot(const Instr& instr) {
-  DType slot_type = is_float(spec_.scalars[instr.index]) ? DType::F64 : DType::I64;
+Value* Emitter::emit_slot(size_t slot, DType slot_type, DType to) const {
   Vec one = scalar();
-  Value* slot = ir_.CreateConstGEP1_64(ir_.getInt64Ty(), function_->getArg(1), instr.index);
-  return emit_convert(one, slot_type, instr.dtype, ir_.CreateLoad(one.type(slot_type), slot));
+  Value* address = ir_.CreateConstGEP1_64(ir_.getInt64Ty(), function_->getArg(1), slot);
+  return emit_convert(one, slot_type, to, ir_.CreateLoad(one.type(slot_type), address));
 }
 
 bool Emitter::prefers_one_body(const Sweep& sweep) const {
   // The range of a kernel without outer loops may end anywhere.
-  bool has_rest = inner_ % wide_.width != 0 || (spec_.form == KernelForm::kPointwise && spec_.outer.empty());
+  bool anywhere = !llvm::isa<llvm::Constant>(inner_extent()) || (spec_.form == KernelForm::kPointwise && spec_.outer.empty());
+  bool has_rest = anywhere || inner_ % wide_.width != 0;
   return has_rest && (inner_ < kFewVectors * wide_.width || sweep.values.size() > kLargeBody);
 }
 
@@ -217,11 +250,12 @@ Value* Emitter::reduced(int id, Value* accumulator, const Position& p) const {
   return combine(p.v, instr.prim, instr.dtype, accumulator, x);
 }
 
-Carried Emitter::accumulate(const Accumulators& acc, int64_t last, int64_t step, llvm::ArrayRef<Value*> totals, LoopBody body) {
-  if (acc.reduces.empty() || last <= kShortLoop * step) {
-    return emit_loop(ir_, i64(0), i64(last), step, totals, body);
+Carried Emitter::accumulate(
+    const Accumulators& acc, Value* last, int64_t most, int64_t step, llvm::ArrayRef<Value*> totals, LoopBody body) {
+  if (acc.reduces.empty() || most <= kShortLoop * step) {
+    return emit_loop(ir_, i64(0), last, step, totals, body);
   }
-  return combined(acc, totals, accumulate_tree(acc, i64(0), i64(last), last, step, body));
+  return combined(acc, totals, accumulate_tree(acc, i64(0), last, most, step, body));
 }
 
 // At each level, up to kFan sums of the level below are added.
@@ -245,9 +279,10 @@ Carried Emitter::over_mid(const Accumulators& acc, llvm::ArrayRef<Value*> totals
   }
   Origin origin = save();
   Value* step = d ? mid_step_ : i64(0);
-  Carried result = accumulate(acc, spec_.mid[d], 1, totals, [&](Value* index, llvm::ArrayRef<Value*> carried) {
-    move(spec_.outer.size() + d, index);
-    mid_step_ = ir_.CreateAdd(ir_.CreateMul(step, i64(spec_.mid[d])), index);
+  size_t loop = spec_.outer.size() + d;
+  Carried result = accumulate(acc, extent(loop), spec_.mid[d], 1, totals, [&](Value* index, llvm::ArrayRef<Value*> carried) {
+    move(loop, index);
+    mid_step_ = ir_.CreateAdd(ir_.CreateMul(step, extent(loop)), index);
     Carried next = over_mid(acc, carried, body, d + 1);
     restore(origin);
     return next;

@@ -35,6 +35,11 @@ class Emitter {
  protected:
   // Computes what varies with no loop; to be called first.
   void emit_fixed();
+  // The number of a loop's iterations (i64): a constant, or an argument, of which spec_.extent() is the bound.
+  Value* extent(size_t loop) const;
+  Value* inner_extent() const {
+    return extent(spec_.num_loops() - 1);
+  }
   // Sets the outer indices from the number of the row and computes the row's scalars of stage 0.
   void enter_row(Value* row);
   void emit_scalars(int stage);
@@ -62,7 +67,8 @@ class Emitter {
   using CarriedBody = llvm::function_ref<Carried(llvm::ArrayRef<Value*>)>;
   Carried over_mid(const Accumulators& acc, llvm::ArrayRef<Value*> totals, CarriedBody body, size_t d = 0);
   // A loop from 0 to last whose iterations accumulate; long ones are split for accuracy, see kernel.h.
-  Carried accumulate(const Accumulators& acc, int64_t last, int64_t step, llvm::ArrayRef<Value*> totals, LoopBody body);
+  // `most` is the largest that `last` may be.
+  Carried accumulate(const Accumulators& acc, Value* last, int64_t most, int64_t step, llvm::ArrayRef<Value*> totals, LoopBody body);
   Carried neutral_values(const Accumulators& acc) const;
   // The reduction with one more vector of operands; lanes that do not exist are left out.
   Value* reduced(int id, Value* accumulator, const Position& p) const;
@@ -80,23 +86,29 @@ class Emitter {
   llvm::Function* function_;
   mutable llvm::IRBuilder<> ir_;
   const Vec wide_;
-  const int64_t inner_;
+  const int64_t inner_; // at most
   std::vector<Value*> values_; // by instruction, the latest one
   Value* mid_step_ = nullptr; // linear index of the mid loops
 
  private:
+  Value* find_argument(KernelArgument::Kind kind, int64_t at, int64_t value) const;
+  Value* stride(size_t loop, int64_t value) const;
+  Value* inner_stride(int64_t value) const {
+    return stride(spec_.num_loops() - 1, value);
+  }
   void move(size_t loop, Value* index);
   Value* emit_value(int id, const Position& p);
   Value* emit_load_at(const Instr& instr, const Position& p);
   Value* emit_index(int number, const Position& p);
   Value* emit_random(const Instr& instr, const Position& p);
-  Value* emit_constant(const Instr& instr);
-  Value* emit_scalar_slot(const Instr& instr);
+  Value* emit_constant(int id);
+  Value* emit_slot(size_t slot, DType slot_type, DType to) const;
   DType operand_type(const Instr& instr) const;
   Carried accumulate_tree(const Accumulators& acc, Value* first, Value* last, int64_t length, int64_t step, LoopBody body);
   Carried combined(const Accumulators& acc, llvm::ArrayRef<Value*> a, llvm::ArrayRef<Value*> b) const;
 
   Origin origin_;
+  std::vector<Value*> arguments_; // parallel to spec_.arguments: i64, of constants the bits
 };
 
 // The forms; each emits the whole function.

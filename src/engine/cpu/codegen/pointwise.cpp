@@ -19,7 +19,7 @@ class PointwiseEmitter : public Emitter {
       emit_loop(ir_, begin, end, 1, {}, [&](Value* row, llvm::ArrayRef<Value*>) {
         auto saved = save();
         enter_row(row);
-        emit_elements(i64(0), i64(inner_));
+        emit_elements(i64(0), inner_extent());
         restore(saved);
         return Carried();
       });

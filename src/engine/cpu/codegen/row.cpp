@@ -38,7 +38,15 @@ class RowEmitter : public Emitter {
 
   // A second row gives the processor work while the first one's reductions end.
   bool prefers_pairs() const {
-    return spec_.mid.empty() && inner_ <= kShortRow * wide_.width && stages_.sweeps.size() > 1 && spec_.units() >= kManyRows;
+    return spec_.mid.empty() && inner_ <= kShortRow * wide_.width && stages_.sweeps.size() > 1 && has_many_rows();
+  }
+
+  bool has_many_rows() const {
+    int64_t rows = 1;
+    for (int64_t extent : spec_.outer) {
+      rows = std::min(rows * std::min(extent, kManyRows), kManyRows);
+    }
+    return rows == kManyRows;
   }
 
   void emit_row_loop(Value* begin, Value* end, int64_t together) {
@@ -83,6 +91,9 @@ class RowEmitter : public Emitter {
 
   // Space for whole vectors, as the last one of a row is stored whole.
   void allocate_scratch(Row& row) {
+    if (stages_.scratch_types.empty()) {
+      return;
+    }
     int64_t elements = num_elements(spec_.mid) * inner_ + wide_.width;
     llvm::IRBuilder<>::InsertPointGuard guard(ir_);
     llvm::BasicBlock& entry = function_->getEntryBlock();
@@ -127,19 +138,18 @@ class RowEmitter : public Emitter {
     if (sweep.reduces.empty() && sweep.stores.empty()) {
       return Carried();
     }
+    Value* last = inner_extent();
+    auto masked = [&](Value* index, llvm::ArrayRef<Value*> c) {
+      return emit_vectors(sweep, acc, {wide_, index, wide_.first_lanes(ir_.CreateSub(last, index))}, c);
+    };
     if (prefers_one_body(sweep)) {
-      return accumulate(acc, inner_, wide_.width, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
-        return emit_vectors(sweep, acc, {wide_, index, wide_.first_lanes(ir_.CreateSub(i64(inner_), index))}, c);
-      });
+      return accumulate(acc, last, inner_, wide_.width, carried, masked);
     }
-    int64_t whole = inner_ / wide_.width * wide_.width;
-    Carried next = accumulate(acc, whole, wide_.width, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
+    Value* whole = ir_.CreateAnd(last, i64(-wide_.width));
+    Carried next = accumulate(acc, whole, inner_ & -wide_.width, wide_.width, carried, [&](Value* index, llvm::ArrayRef<Value*> c) {
       return emit_vectors(sweep, acc, {wide_, index, nullptr}, c);
     });
-    if (whole == inner_) {
-      return next;
-    }
-    return emit_vectors(sweep, acc, {wide_, i64(whole), wide_.first_lanes(i64(inner_ - whole))}, next);
+    return emit_loop(ir_, whole, last, wide_.width, next, masked); // once at most
   }
 
   Carried emit_vectors(const Sweep& sweep, const Accumulators& acc, const Position& p, llvm::ArrayRef<Value*> carried) {
@@ -151,7 +161,7 @@ class RowEmitter : public Emitter {
   // The oldest accumulator takes the vector and becomes the youngest.
   Carried emit_vector(const Sweep& sweep, const Accumulators& acc, const Position& p, llvm::ArrayRef<Value*> carried) {
     for (int id : sweep.reloads) {
-      values_[id] = emit_load(wide_, compute_type(spec_.body[id].dtype), scratch_address(id, p), 1, nullptr);
+      values_[id] = emit_load(wide_, compute_type(spec_.body[id].dtype), scratch_address(id, p), i64(1), nullptr);
     }
     emit_values(sweep.values, p);
     Carried next;
@@ -162,7 +172,7 @@ class RowEmitter : public Emitter {
     }
     for (int id : sweep.spills) {
       DType t = compute_type(spec_.body[id].dtype);
-      emit_store(wide_, t, t, values_[id], scratch_address(id, p), 1, nullptr);
+      emit_store(wide_, t, t, values_[id], scratch_address(id, p), i64(1), nullptr);
     }
     emit_stores(sweep.stores, p);
     return next;
@@ -170,7 +180,7 @@ class RowEmitter : public Emitter {
 
   Value* scratch_address(int id, const Position& p) {
     Value* base = rows_[selected_].scratch[stages_.scratch_slot[id]];
-    Value* row = mid_step_ ? ir_.CreateMul(mid_step_, i64(inner_)) : i64(0);
+    Value* row = mid_step_ ? ir_.CreateMul(mid_step_, inner_extent()) : i64(0);
     return element_address(wide_, compute_type(spec_.body[id].dtype), base, ir_.CreateAdd(row, p.index));
   }
 

@@ -2,6 +2,7 @@
 #include "engine/cpu/codegen/stages.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "core/errors.h"
@@ -11,24 +12,12 @@ namespace torch_xla::cpu {
 
 namespace {
 
-int64_t extent(const KernelSpec& spec, size_t d) {
-  if (d < spec.outer.size()) {
-    return spec.outer[d];
-  }
-  d -= spec.outer.size();
-  return d < spec.mid.size() ? spec.mid[d] : spec.inner;
-}
-
-size_t rank(const KernelSpec& spec) {
-  return spec.outer.size() + spec.mid.size() + 1;
-}
-
 bool same_address(const KernelSpec& spec, const KernelBuffer& a, const KernelBuffer& b) {
   if (item_size(a.dtype) != item_size(b.dtype)) {
     return false;
   }
-  for (size_t d = 0; d < rank(spec); ++d) {
-    if (extent(spec, d) != 1 && a.strides[d] != b.strides[d]) {
+  for (size_t d = 0; d < spec.num_loops(); ++d) {
+    if (spec.extent(d) != 1 && a.strides[d] != b.strides[d]) {
       return false;
     }
   }
@@ -91,11 +80,11 @@ class StageFinder {
 
   // The loops of extent above one along which it moves.
   uint8_t loops_of(const Dims& strides) const {
-    size_t loops = rank(spec_);
+    size_t loops = spec_.num_loops();
     XLA_ASSERT(strides.size() == loops, "a kernel's buffer has ", strides.size(), " strides for ", loops, " loops");
     uint8_t bits = 0;
     for (size_t d = 0; d < loops; ++d) {
-      if (strides[d] != 0 && extent(spec_, d) != 1) {
+      if (strides[d] != 0 && spec_.extent(d) != 1) {
         bits |= d < spec_.outer.size() ? kOuter : d + 1 < loops ? kMid : kInner;
       }
     }
@@ -197,6 +186,12 @@ class StageFinder {
     }
   }
 
+  // At most. Of a kernel for rows of any size it may be more than an int64 holds.
+  double row_elements() const {
+    return std::accumulate(
+        spec_.mid.begin(), spec_.mid.end(), static_cast<double>(spec_.inner), [](double n, int64_t extent) { return n * static_cast<double>(extent); });
+  }
+
   // True if the value is read from scratch: an earlier sweep has computed it, at a price, and there is room.
   bool reload(Sweep& sweep, int i) {
     auto first = first_.find(i);
@@ -204,7 +199,7 @@ class StageFinder {
       return false;
     }
     if (stages_.scratch_slot[i] < 0) {
-      int64_t bytes = num_elements(spec_.mid) * spec_.inner * static_cast<int64_t>(item_size(compute_type(at(i).dtype)));
+      double bytes = row_elements() * static_cast<double>(item_size(compute_type(at(i).dtype)));
       if (scratch_bytes_ + bytes > kRowScratchBytes) {
         return false;
       }
@@ -223,7 +218,7 @@ class StageFinder {
   std::vector<int> stage_;
   std::vector<int> cost_; // of recomputing the value in a sweep, loads included
   std::unordered_map<int, int> first_; // the first sweep that computes a value
-  int64_t scratch_bytes_ = 0;
+  double scratch_bytes_ = 0;
 };
 
 } // namespace

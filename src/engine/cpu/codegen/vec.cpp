@@ -78,6 +78,10 @@ Value* Vec::ramp(DType t, int64_t step) const {
   return llvm::ConstantVector::get(lanes);
 }
 
+Value* Vec::ramp(Value* step) const {
+  return width == 1 ? integer(DType::I64, 0) : ir.CreateMul(ramp(DType::I64, 1), splat(step));
+}
+
 Value* Vec::first_lanes(Value* count) const {
   Value* limited = ir.CreateBinaryIntrinsic(llvm::Intrinsic::umin, count, ir.getInt64(width));
   return ir.CreateICmpULT(ramp(DType::I32, 1), splat(ir.CreateTrunc(limited, ir.getInt32Ty())));

@@ -43,6 +43,7 @@ class Vec {
   Value* splat(Value* x) const;
   // 0, step, 2 * step, ... as I64 or I32.
   Value* ramp(DType t, int64_t step) const;
+  Value* ramp(Value* step) const; // I64
   // True in the lanes below `count` (i64).
   Value* first_lanes(Value* count) const;
 

@@ -260,6 +260,7 @@ void CpuExecutable::run_kernel(const Kernel& kernel, const KernelStep& step, con
   for (size_t i = 0; i < step.scalars.size(); ++i) {
     scalars_[i] = args.scalars[step.scalars[i]];
   }
+  scalars_.insert(scalars_.end(), step.arguments.begin(), step.arguments.end());
   if (step.units <= step.grain) {
     kernel(pointers_.data(), scalars_.data(), 0, step.units);
     return;

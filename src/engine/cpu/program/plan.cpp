@@ -26,7 +26,7 @@ void print_listing(const KernelSpec& spec) {
 
 class Planner {
  public:
-  Planner(const Schedule& schedule, const std::vector<Kernel>& kernels)
+  Planner(const Schedule& schedule, const std::vector<CompiledKernel>& kernels)
       : schedule_(schedule), laid_out_(schedule.laid_out), graph_(laid_out_.graph), kernels_(kernels) {}
 
   Plan run() {
@@ -97,7 +97,10 @@ class Planner {
 
   KernelStep make_kernel(const BuiltKernel& built) const {
     KernelStep step;
-    step.code = kernels_[plan_.kernels.size()].hash();
+    const CompiledKernel& kernel = kernels_[plan_.kernels.size()];
+    step.code = kernel.code.hash();
+    step.numbers = kernel.chosen.numbers;
+    step.arguments = kernel.chosen.arguments;
     for (const KernelOperand& operand : built.operands) {
       step.buffers.push_back({memory_of(operand.root), operand.byte_offset});
     }
@@ -150,7 +153,7 @@ class Planner {
   const Schedule& schedule_;
   const LaidOutGraph& laid_out_;
   const Graph& graph_;
-  const std::vector<Kernel>& kernels_;
+  const std::vector<CompiledKernel>& kernels_;
   Plan plan_;
   std::vector<size_t> started_; // calls by kStart, which are waited for in their order
   size_t num_waits_ = 0; // so far
@@ -192,21 +195,26 @@ std::vector<Kernel> make_kernels(size_t count, const std::function<Kernel(size_t
   return kernels;
 }
 
-std::vector<Kernel> compile_kernels(const Schedule& schedule, const std::function<void()>& poll) {
+std::vector<CompiledKernel> compile_kernels(const Schedule& schedule, const std::function<void()>& poll) {
   std::vector<const KernelSpec*> specs;
   for (size_t s = 0; s < schedule.steps.size(); ++s) {
     if (schedule.steps[s].kind == StepKind::kKernel) {
       specs.push_back(&schedule.kernels[s].spec);
     }
   }
-  std::vector<Kernel> kernels = make_kernels(specs.size(), [&](size_t i) { return compile_kernel(*specs[i]); }, poll);
-  for (size_t i = 0; env::debug_level() >= 4 && i < specs.size(); ++i) {
-    print_listing(*specs[i]);
+  std::vector<ChosenKernel> chosen = choose_arguments(specs);
+  std::vector<Kernel> code = make_kernels(chosen.size(), [&](size_t i) { return compile_kernel(chosen[i].spec); }, poll);
+  std::vector<CompiledKernel> kernels;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    if (env::debug_level() >= 4) {
+      print_listing(chosen[i].spec);
+    }
+    kernels.push_back({std::move(code[i]), std::move(chosen[i])});
   }
   return kernels;
 }
 
-Plan make_plan(const Schedule& schedule, const std::vector<Kernel>& kernels) {
+Plan make_plan(const Schedule& schedule, const std::vector<CompiledKernel>& kernels) {
   return Planner(schedule, kernels).run();
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/cpu/kernel.h"
+#include "engine/cpu/kernel_structure.h"
 #include "engine/cpu/library/call.h"
 #include "engine/cpu/schedule/pipeline.h"
 
@@ -20,8 +20,10 @@ struct MemoryRef {
 
 struct KernelStep {
   Hash128 code; // by which the kernel is found
+  KernelNumbers numbers; // of its structure
   std::vector<MemoryRef> buffers;
   std::vector<int32_t> scalars; // positions among the run's scalars
+  std::vector<uint64_t> arguments; // of the code, behind the scalars
   int64_t units = 0;
   int64_t grain = 0; // units that are worth a thread
 };
@@ -71,13 +73,19 @@ struct Plan {
   uint64_t num_parameters = 0;
 };
 
-// `kernels`: the code of the schedule's kernels, in their order.
-Plan make_plan(const Schedule& schedule, const std::vector<Kernel>& kernels);
+// A kernel of a schedule: its code, and what is to be given to it.
+struct CompiledKernel {
+  Kernel code;
+  ChosenKernel chosen;
+};
+
+// `kernels`: those of the schedule, in their order.
+Plan make_plan(const Schedule& schedule, const std::vector<CompiledKernel>& kernels);
 
 // Kernels by their position, several threads at a time; the first error ends it. `poll` is called before each on this thread; may be empty.
 std::vector<Kernel> make_kernels(size_t count, const std::function<Kernel(size_t)>& make, const std::function<void()>& poll);
 // The schedule's kernels, compiled.
-std::vector<Kernel> compile_kernels(const Schedule& schedule, const std::function<void()>& poll);
+std::vector<CompiledKernel> compile_kernels(const Schedule& schedule, const std::function<void()>& poll);
 
 // The plan for a file, and back: InternalError where the bytes are no plan of this build's.
 std::string write_plan(const Plan& plan);

@@ -17,8 +17,12 @@ void fields(Archive& archive, MemoryRef& ref) {
   archive(ref.memory, ref.byte_offset);
 }
 template <typename Archive>
+void fields(Archive& archive, KernelNumbers& numbers) {
+  archive(numbers.structure, numbers.values);
+}
+template <typename Archive>
 void fields(Archive& archive, KernelStep& step) {
-  archive(step.code, step.buffers, step.scalars, step.units, step.grain);
+  archive(step.code, step.numbers, step.buffers, step.scalars, step.arguments, step.units, step.grain);
 }
 template <typename Archive>
 void fields(Archive& archive, CallSpec::Tensor& tensor) {
