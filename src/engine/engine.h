@@ -138,6 +138,7 @@ struct CompileOptions {
   bool keep_text = false; // Executable::text() will be asked
   // Where to put what restore() makes the program of again; left as it is where there is no such form. May be null.
   std::string* stored = nullptr;
+  bool* needs_new_code = nullptr; // set to whether code was generated, and not found, for a part of the program at least; may be null
   NamedValues custom = {}; // the plugin's own options, as the user gives them
 };
 
@@ -164,6 +165,10 @@ class Engine {
   // Whether every library call can be a step of a program. Otherwise those that have an expansion or a writer, and values are of native
   // types.
   virtual bool runs_library_calls() const = 0;
+  // Whether a program of a known structure with other sizes mostly needs no new code, so that it is made as fast as it is restored.
+  virtual bool reuses_code() const {
+    return false;
+  }
   // Whether CompileOptions::custom may have options.
   virtual bool takes_custom_options() const {
     return false;

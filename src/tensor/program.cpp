@@ -2,13 +2,16 @@
 #include "tensor/program.h"
 
 #include <functional>
+#include <mutex>
 #include <optional>
+#include <unordered_set>
 
 #include "core/env.h"
 #include "core/errors.h"
 #include "core/metrics.h"
 #include "core/observer.h"
 #include "engine/program_store.h"
+#include "ir/structure.h"
 #include "runtime/interrupt.h"
 #include "tensor/analysis.h"
 #include "tensor/compile_reason.h"
@@ -42,18 +45,50 @@ CompileOptions compile_options(int device, Trace& trace, CompileSettings setting
   return options;
 }
 
-// `key`: by which the program is put on disk.
-void compile(const Trace& trace, const Graph& graph, CompileOptions& options, const std::string& key, SyncCause cause, Program& program) {
+// The structures of the traces that have programs. Thread-safe.
+class KnownStructures {
+ public:
+  static KnownStructures& get() {
+    static auto* known = new KnownStructures; // never destroyed, as programs may be compiled until the process ends
+    return *known;
+  }
+  // False the first time.
+  bool add(const Hash128& structure) {
+    constexpr size_t kMost = size_t{1} << 16;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (structures_.size() >= kMost) {
+      structures_.clear(); // to be learned again
+    }
+    return !structures_.insert(structure).second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<Hash128> structures_; // guarded by mutex_
+};
+
+// `key`: by which the program is put on disk. A trace of a `known` structure for which no code has to be made is planned anew only.
+void compile(
+    const Trace& trace,
+    const Graph& graph,
+    CompileOptions& options,
+    const std::string& key,
+    SyncCause cause,
+    bool known,
+    Program& program) {
   static metrics::Counter count("UncachedCompile");
+  static metrics::Counter replanned("ReplannedProgram");
   static metrics::Counter handles("CreateCompileHandles");
   std::optional<ProgramFacts> facts;
   observer::Span span(observer::Phase::kCompile, options.device, operation_of(graph));
   span.set_detail(cause_text(cause));
-  count.add();
   handles.add();
   std::string stored;
+  bool needs_new_code = true;
   options.stored = key.empty() ? nullptr : &stored;
+  options.needs_new_code = &needs_new_code;
   program.executable = engine().compile_trace(graph, options);
+  (known && !needs_new_code ? replanned : count).add();
   ProgramStore::get().put(key, stored);
   if (start_analysis()) {
     span.set_program(facts.emplace(trace, program, options.donated).get());
@@ -68,8 +103,9 @@ void make_executable(
     SyncCause cause,
     const std::function<CompileReason()>& find_reason,
     Program& program) {
+  bool known = engine().reuses_code() && KnownStructures::get().add(structure_of(graph));
   // Dumps show how the program is made.
-  std::string key = options.keep_text ? std::string() : ProgramStore::get().key_of(engine(), graph, options);
+  std::string key = options.keep_text || known ? std::string() : ProgramStore::get().key_of(engine(), graph, options);
   program.executable = ProgramStore::get().find(engine(), key, options);
   if (program.executable) {
     CompileHistory::get().add_restored(options.device, trace);
@@ -79,7 +115,7 @@ void make_executable(
   if (env::debug_level() >= 1) {
     print_reason(trace, reason);
   }
-  compile(trace, graph, options, key, cause, program);
+  compile(trace, graph, options, key, cause, known, program);
   CompileHistory::get().add(trace, reason);
 }
 

@@ -45,11 +45,19 @@ class CpuEngine final : public Engine {
     return true;
   }
 
+  bool reuses_code() const override {
+    return true;
+  }
+
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
     Schedule schedule = make_schedule(graph, options.device, env::fusion());
     std::vector<CompiledKernel> compiled = compile_kernels(schedule, options.poll);
     std::vector<Loop> loops = compile_loops(schedule, options);
     Plan plan = make_plan(schedule, compiled);
+    if (options.needs_new_code) {
+      auto is_new = [](const CompiledKernel& kernel) { return kernel.code.is_new(); };
+      *options.needs_new_code = !loops.empty() || std::any_of(compiled.begin(), compiled.end(), is_new);
+    }
     if (options.stored && loops.empty()) { // bodies are not kept on disk
       *options.stored = write_plan(plan);
     }

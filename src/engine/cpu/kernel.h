@@ -87,8 +87,8 @@ using KernelFn = void (*)(void* const* buffers, const uint64_t* scalars, int64_t
 class Kernel {
  public:
   Kernel() = default; // none
-  Kernel(const Hash128& hash, KernelFn fn, std::shared_ptr<const void> code, size_t bytes)
-      : hash_(hash), fn_(fn), code_(std::move(code)), bytes_(bytes) {}
+  Kernel(const Hash128& hash, KernelFn fn, std::shared_ptr<const void> code, size_t bytes, bool is_new)
+      : hash_(hash), fn_(fn), code_(std::move(code)), bytes_(bytes), is_new_(is_new) {}
   KernelFn fn() const {
     return fn_;
   }
@@ -99,6 +99,10 @@ class Kernel {
   size_t bytes() const { // of the code, which other kernels may share
     return bytes_;
   }
+  // Whether the code was generated for this one, and not found in memory or on disk.
+  bool is_new() const {
+    return is_new_;
+  }
   void operator()(void* const* buffers, const uint64_t* scalars, int64_t begin, int64_t end) const {
     fn_(buffers, scalars, begin, end);
   }
@@ -108,6 +112,7 @@ class Kernel {
   KernelFn fn_ = nullptr;
   std::shared_ptr<const void> code_;
   size_t bytes_ = 0;
+  bool is_new_ = false;
 };
 
 // Compiles, or finds among the kernels that are alive or in the object cache on disk. Thread-safe. Never returns none; throws InternalError

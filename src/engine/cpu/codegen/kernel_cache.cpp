@@ -63,12 +63,13 @@ std::string name_of(const Hash128& hash) {
   return "kernel_" + hash.hex();
 }
 
-std::string get_object(const KernelSpec& spec, const std::string& key, const std::string& name) {
+std::string get_object(const KernelSpec& spec, const std::string& key, const std::string& name, bool& is_new) {
   Cache& c = cache();
   if (auto object = c.objects.find(key)) {
     ++c.disk_hits;
     return *object;
   }
+  is_new = true;
   observer::Span span(observer::Phase::kPass, observer::kNoDevice, "kernel");
   std::string object = compile_object(spec, name);
   ++c.compiled;
@@ -104,13 +105,14 @@ Kernel compile_kernel(const KernelSpec& spec) {
   std::string key = kernel_host() + "\n" + spec.text();
   std::shared_ptr<Entry> entry = find_or_add_entry(ObjectCache::hash_of(key));
   std::lock_guard lock(entry->mutex);
+  bool is_new = false;
   if (entry->code) {
     ++cache().memory_hits;
   } else {
     std::string name = name_of(entry->hash);
-    entry->code.emplace(get_object(spec, key, name), name);
+    entry->code.emplace(get_object(spec, key, name, is_new), name);
   }
-  return {entry->hash, entry->code->fn(), entry, entry->code->bytes()};
+  return {entry->hash, entry->code->fn(), entry, entry->code->bytes(), is_new};
 }
 
 Kernel find_kernel(const Hash128& hash) {
@@ -125,7 +127,7 @@ Kernel find_kernel(const Hash128& hash) {
   } else {
     return {};
   }
-  return {hash, entry->code->fn(), entry, entry->code->bytes()};
+  return {hash, entry->code->fn(), entry, entry->code->bytes(), /*is_new=*/false};
 }
 
 void set_kernel_cache_dir(const std::string& path, bool read_only) {

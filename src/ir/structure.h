@@ -1,0 +1,12 @@
+// What is left of a graph without its numbers: traces of one program at different sizes have one structure.
+#pragma once
+
+#include "core/hash.h"
+#include "ir/graph.h"
+
+namespace torch_xla {
+
+// Of the operations, their operands and outputs, dtypes, and of dims and attributes all but the numbers.
+Hash128 structure_of(const Graph& graph);
+
+} // namespace torch_xla
