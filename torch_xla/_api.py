@@ -132,8 +132,8 @@ def _programs_of_its_own(name: str, limits: _Limits):
 
 
 def count_programs() -> int:
-    """Programs of this process, compiled or from disk."""
-    return _counter("UncachedCompile") + _counter("PersistentCacheHit")
+    """Programs of this process: compiled, planned anew for other sizes, or from disk."""
+    return _counter("UncachedCompile") + _counter("ReplannedProgram") + _counter("PersistentCacheHit")
 
 
 def _counter(name: str) -> int:

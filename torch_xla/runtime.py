@@ -164,5 +164,5 @@ def initialize_cache(path: str, readonly: bool = False) -> None:
 
 
 def get_num_cached_compilation_graph() -> int:
-    """Programs compiled so far, and those found on disk."""
+    """Programs so far: compiled, planned anew for other sizes, and found on disk."""
     return _api.count_programs()

@@ -43,6 +43,7 @@ void add_to_metrics(const Event& event) {
   using metrics::Metric;
   using metrics::Unit;
   static Metric compile("CompileTime", Unit::kTime);
+  static Metric replan("ReplanTime", Unit::kTime);
   static Metric compile_one("EagerOpCompileTime", Unit::kTime);
   static Metric run("ExecuteTime", Unit::kTime);
   static Metric run_one("EagerOpExecuteTime", Unit::kTime);
@@ -53,7 +54,7 @@ void add_to_metrics(const Event& event) {
   static Metric inbound("InboundData", Unit::kBytes);
   switch (event.phase) {
     case Phase::kCompile:
-      return add_time(event.name.empty() ? compile : compile_one, event);
+      return add_time(event.is_replan ? replan : event.name.empty() ? compile : compile_one, event);
     case Phase::kRun:
       return add_time(event.name.empty() ? run : run_one, event);
     case Phase::kUpload:

@@ -63,6 +63,7 @@ struct Event {
   int64_t bytes = -1; // kUpload, kDownload that succeeded
   int64_t nodes = -1; // kTrace
   uint64_t content = 0; // kUpload: hash_sample() of the user's bytes; kOptimizer: tells optimizers apart
+  bool is_replan = false; // kCompile: of a known structure, from code that existed
   const Program* program = nullptr; // kCompile, kSync: where analyses are printed; valid as `name`
   uint64_t run = 0; // the same number, from 1 on, for the sync, queue, run and steps of one run; 0: of none
 };
@@ -121,6 +122,9 @@ class Span {
   }
   void set_detail(std::string_view detail) {
     event_.detail = detail;
+  }
+  void set_replan() {
+    event_.is_replan = true;
   }
   void set_content(uint64_t content) {
     event_.content = content;

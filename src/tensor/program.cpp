@@ -88,7 +88,12 @@ void compile(
   options.stored = key.empty() ? nullptr : &stored;
   options.needs_new_code = &needs_new_code;
   program.executable = engine().compile_trace(graph, options);
-  (known && !needs_new_code ? replanned : count).add();
+  if (known && !needs_new_code) {
+    span.set_replan();
+    replanned.add();
+  } else {
+    count.add();
+  }
   ProgramStore::get().put(key, stored);
   if (start_analysis()) {
     span.set_program(facts.emplace(trace, program, options.donated).get());

@@ -217,7 +217,7 @@ def fully_sharded(rank: int, size: int) -> None:
             model,
             optimizer,
             batches_of(rank, size),
-            after=lambda c=counts: c.append((programs(), met.counter_value("UncachedCompile"))),
+            after=lambda c=counts: c.append((programs(), xr.get_num_cached_compilation_graph())),
         )
         check_same(model, expected)
         check_same_state(optimizer, expected_optimizer)

@@ -9,6 +9,7 @@ from torch import nn
 
 import torch_xla
 import torch_xla.debug.metrics as met
+import torch_xla.runtime as xr
 
 
 class Residual(nn.Module):
@@ -130,7 +131,7 @@ def train(model, inputs, target, loss_of, make_optimizer, device, steps=4):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-        compiles.append(met.counter_value("UncachedCompile") or 0)
+        compiles.append(xr.get_num_cached_compilation_graph())
     return losses, {k: v.cpu() for k, v in model.state_dict().items()}, compiles
 
 

@@ -236,7 +236,8 @@ report()
 """
     first, counts = empty(TRAIN + source)
     assert first == ["refused True"] and counts[0] >= 2
-    assert empty(TRAIN + source) == (first, [0, counts[0], 0, 0])
+    # The program for four numbers is not kept: it is planned anew, with the code that is.
+    assert empty(TRAIN + source) == (first, [0, counts[0] - 1, 0, 0])
 
 
 def test_dumps_show_how_programs_are_made(second, tmp_path):

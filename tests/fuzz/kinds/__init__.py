@@ -13,6 +13,7 @@ from tests.fuzz.kinds import (
     modules,
     promotion,
     sharing,
+    sizes,
     threads,
     views,
 )
@@ -45,4 +46,5 @@ KINDS = {
     "attention": Kind(attention.generate, tolerance=1e-4, layout=False),
     "modules": Kind(modules.generate, tolerance=1e-4, layout=False),
     "checkpointing": Kind(checkpointing.generate),
+    "sizes": Kind(sizes.generate, tolerance=1e-4, layout=False),
 }
