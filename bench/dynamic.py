@@ -58,11 +58,16 @@ def find_python(case: Case) -> str:
     raise MissingError(f"skipped: no {case.library}, `make test-libraries` brings it")
 
 
-def run(name: str, device: str, steps: int, cache: str) -> dict:
+def steps_of(name: str, options: argparse.Namespace) -> int:
+    """How many steps the case takes."""
+    return min(CASES[name].steps, options.steps or CASES[name].steps)
+
+
+def run(name: str, device: str, options: argparse.Namespace, cache: str) -> dict:
     """What a run of the case in a fresh process found. RunError with its last line if it failed."""
     environment = {**os.environ, **WARM_MALLOC, "XLA_PERSISTENT_CACHE_PATH": cache, "HF_HUB_OFFLINE": "1"}
     environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-    command = [find_python(CASES[name]), WORKER, name, device, str(steps)]
+    command = [find_python(CASES[name]), WORKER, name, device, str(steps_of(name, options)), str(options.threads)]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST)
     except subprocess.TimeoutExpired:
@@ -73,19 +78,13 @@ def run(name: str, device: str, steps: int, cache: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def steps_of(name: str, options: argparse.Namespace) -> int:
-    """How many steps the case takes."""
-    return min(CASES[name].steps, options.steps or CASES[name].steps)
-
-
 def take_turn(name: str, options: argparse.Namespace) -> dict[str, dict]:
     """A run of each kind: eager, cold, warm."""
-    steps = steps_of(name, options)
     with tempfile.TemporaryDirectory(prefix="cache_") as cache:
-        found = {"eager": run(name, "cpu", steps, cache), "cold": run(name, "xla", steps, cache)}
+        found = {"eager": run(name, "cpu", options, cache), "cold": run(name, "xla", options, cache)}
         found["cold"]["figures"]["kernels"] = len(list(Path(cache).glob("*.o")))
         if options.warm:
-            found["warm"] = run(name, "xla", steps, cache)
+            found["warm"] = run(name, "xla", options, cache)
     return found
 
 
@@ -124,8 +123,8 @@ def measure(names: list[str], options: argparse.Namespace) -> tuple[dict[str, di
 
 
 # ---- The page ----
-TIMES = ("program", "eager, s", "cold / eager", "at most", "later")
-WARM_TIMES = ("warm / eager", "later", "compiled")
+TIMES = ("program", "eager, s", "cold / eager", "at most", "later", "CPU")
+WARM_TIMES = ("warm / eager", "later", "CPU", "compiled")
 WORK = ("program", "compiled", "at most", "re-planned", "found", "kernels", "compiling, s", "fallbacks")
 WORK += ("MB, eager", "MB", "MB, later", "difference")
 
@@ -140,11 +139,11 @@ def times_of(name: str, found: dict[str, dict]) -> list[str]:
     """The cells of a program in the first table."""
     eager = found["eager"]
 
-    def ratios(kind: str) -> tuple[str, str]:
-        return tuple(f"{found[kind][key] / eager[key]:.2f}" for key in ("seconds", "later_seconds"))
+    def ratios(kind: str) -> tuple[str, ...]:
+        return tuple(f"{found[kind][key] / eager[key]:.2f}" for key in ("seconds", "later_seconds", "cpu_seconds"))
 
-    whole, later = ratios("cold")
-    cells = [name, f"{eager['seconds']:.2f}", whole, str(CASES[name].ratio or ""), later]
+    whole, *parts = ratios("cold")
+    cells = [name, f"{eager['seconds']:.2f}", whole, str(CASES[name].ratio or ""), *parts]
     return cells + [*ratios("warm"), f"{found['warm']['UncachedCompile']:.0f}"] if "warm" in found else cells
 
 
@@ -178,10 +177,10 @@ def page(
         "# What changing shapes cost",
         "",
         "The time from the first use of the device to the last value, compiling included, beside PyTorch eager's. Each",
-        "run is a process of its own with two threads; cold ones find no compiled kernels, warm ones those of the cold",
-        "run before. Imports and what is made on the CPU beforehand do not count. Later: without the first steps, of",
-        f"which the list below says how many. Runs of each kind, in turns: {options.rounds}; medians",
-        "(`bench/dynamic.py`).",
+        "run is a process of its own; cold ones find no compiled kernels, warm ones those of the cold run before.",
+        "Imports and what is made on the CPU beforehand do not count. Later: without the first steps, of which the",
+        "list below says how many. CPU: processor time, which other work on the machine changes less than the clock's.",
+        f"Threads: {options.threads}. Runs of each kind, in turns: {options.rounds}; medians (`bench/dynamic.py`).",
         "",
         f"{machine()}.",
         load_line(before, load()),
@@ -212,13 +211,14 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--many", action="store_true", help="5,000 shapes in one process too, which takes long")
     parser.add_argument("--warm", action="store_true", help="measure second starts too")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each kind; default: %(default)s")
+    parser.add_argument("--threads", type=int, default=2, help="of each run; default: %(default)s")
     parser.add_argument("--steps", type=int, help="steps at most, for a quick look; default: each program's own")
     options = parser.parse_args()
     options.names = options.only.split(",") + list(LONG) * options.many
     if unknown := set(options.names) - set(CASES):
         parser.error(f"--only {','.join(sorted(unknown))}: there are {', '.join(CASES)}")
-    if options.rounds < 1:
-        parser.error(f"--rounds {options.rounds}: at least one is needed")
+    if options.rounds < 1 or options.threads < 1:
+        parser.error(f"--rounds {options.rounds} --threads {options.threads}: at least one is needed")
     if options.steps is not None and options.steps < 2:
         parser.error(f"--steps {options.steps}: at least two are needed")
     return options

@@ -1,8 +1,9 @@
-"""Programs whose shapes change, for dynamic.py; as a script it runs one: dynamic_cases.py CASE DEVICE STEPS.
+"""Programs whose shapes change, for dynamic.py; as a script it runs one: dynamic_cases.py CASE DEVICE STEPS THREADS.
 
 A case is a generator function of a device and a number of steps. It builds everything that it can on the CPU and
-yields None; then it works on the device and yields a value for each step: a number, or a tensor which nothing has read.
-The numbers are the same in each run. The script prints a line of JSON on the time, the memory and the values.
+yields None; then it works on the device and yields a value for each step, and perhaps what is left at the end: a number
+or a tensor which nothing has read. The numbers are the same in each run. The script prints a line of JSON on the time,
+the memory and the values.
 """
 
 import json
@@ -89,7 +90,7 @@ def image_sizes(device: str, steps: int) -> Values:
     yield None
     model.to(device)
     labels = labels.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
     for batch in batches:
         yield minimize(optimizer, F.cross_entropy(model(batch.to(device)), labels))
 
@@ -181,17 +182,21 @@ def generate_static(device: str, steps: int) -> Values:
 # ---- Numbers that are read ----
 @torch.no_grad()
 def rollout(device: str, steps: int) -> Values:
-    """A tiny policy; the action is read in each step, and the next state is computed from it in Python."""
+    """A tiny policy; each action is read, gives the next state in Python, and is kept with the state on the device."""
     policy = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 3))
     place, speed = 1.0, 0.0
     yield None
     policy.to(device)
+    states, actions = torch.zeros(steps, 4, device=device), torch.zeros(steps, dtype=torch.long, device=device)
     for step in range(steps):
-        state = torch.tensor([place, speed, step % 10 / 10, 1.0], device=device)
-        action = policy(state).argmax().item()
+        states[step] = torch.tensor([place, speed, step % 10 / 10, 1.0], device=device)
+        actions[step] = policy(states[step]).argmax()
+        action = actions[step].item()
         speed = 0.9 * speed + 0.3 * (action - 1) - 0.1 * place
         place = 0.9 * place + 0.1 * speed
         yield place
+    yield states
+    yield actions
 
 
 @torch.no_grad()
@@ -217,14 +222,15 @@ def shapes_of_many() -> list[tuple[int, int]]:
     return shapes
 
 
-@torch.no_grad()
 def many(device: str, steps: int) -> Values:
-    """A norm, a product and a softmax of another shape, 1 to 71 by 1 to 71, in each step; each result is read."""
+    """A norm, a product, a softmax and their gradient, of another shape, 1 to 71 by 1 to 71, in each step; all read."""
     yield None
     for rows, columns in shapes_of_many()[:steps]:
-        x = torch.randn(rows, columns).to(device)
-        x = F.gelu(F.layer_norm(x, x.shape[1:])) + 1
-        yield ((x @ x.t()).softmax(-1) @ x).square().mean().item()
+        x = torch.randn(rows, columns).to(device).requires_grad_()
+        y = F.gelu(F.layer_norm(x, x.shape[1:]) + x)
+        loss = ((y @ y.t()).softmax(-1) @ y).square().mean()
+        loss.backward()
+        yield torch.stack([loss.detach(), x.grad.square().sum()]).cpu()
 
 
 @dataclass(frozen=True)
@@ -282,10 +288,10 @@ def counts() -> dict[str, float]:
 
 
 def measure(case: Case, device: str, steps: int) -> dict:
-    """The values of a run, and its figures: seconds from the first use of the device on, memory, what was counted."""
+    """The values of a run, and its figures: times, memory, what the device counted."""
     values, found = case.run(device, steps), []
     next(values)
-    before, start = resident(), time.perf_counter()
+    before, worked, start = resident(), time.process_time(), time.perf_counter()
     middle, middle_time = before, start
     for value in values:
         found.append(value)
@@ -293,10 +299,11 @@ def measure(case: Case, device: str, steps: int) -> dict:
             numbers_of([value])
             middle, middle_time = resident(), time.perf_counter()
     numbers = numbers_of(found)
-    end, after = time.perf_counter(), resident()
+    end, working, after = time.perf_counter(), time.process_time(), resident()
     figures = {
         "seconds": end - start,
         "later_seconds": end - middle_time,
+        "cpu_seconds": working - worked,
         "grown_mb": after["now"] - before["now"],
         "later_grown_mb": after["now"] - middle["now"],
         "peak_mb": after["peak"],
@@ -304,13 +311,13 @@ def measure(case: Case, device: str, steps: int) -> dict:
     return {"values": numbers, "figures": figures | (counts() if device == "xla" else {})}
 
 
-def main(name: str, device: str, steps: str) -> None:
+def main(name: str, device: str, steps: str, threads: str) -> None:
     """Prints what a run of a case took."""
     import torch._dynamo  # optimizers import it when the first one is made
 
     if device == "xla":
         import torch_xla  # noqa: F401
-    torch.set_num_threads(2)
+    torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     print(json.dumps(measure(CASES[name], device, int(steps))))
 

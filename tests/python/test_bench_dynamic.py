@@ -51,7 +51,7 @@ def test_page(tmp_path):
 
 
 def test_a_program_that_fails_or_lacks_its_library(monkeypatch, tmp_path):
-    options = argparse.Namespace(rounds=2, steps=2, warm=False)
+    options = argparse.Namespace(rounds=2, steps=2, threads=1, warm=False)
     broken = dynamic_cases.Case(print, 2, 1, 1.0, 1)  # the worker does not know it
     lacking = dynamic_cases.Case(print, 2, 1, 1.0, 1, "no_such_library")
     monkeypatch.setitem(dynamic.CASES, "broken", broken)
@@ -73,7 +73,7 @@ def test_values_that_differ_are_told():
     assert dynamic.difference([0.0, 1e-5], [0.0, 0.0]) == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize("arguments", [("--only", "sort"), ("--rounds", "0"), ("--steps", "1")])
+@pytest.mark.parametrize("arguments", [("--only", "sort"), ("--rounds", "0"), ("--threads", "0"), ("--steps", "1")])
 def test_arguments_that_are_refused(arguments):
     done = run_bench(*arguments)
     assert done.returncode == 2 and " ".join(arguments) in done.stderr
