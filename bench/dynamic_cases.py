@@ -139,14 +139,14 @@ def graphs(device: str, steps: int) -> Values:
 # ---- Inference ----
 @torch.no_grad()
 def image_batches(device: str, steps: int) -> Values:
-    """Inference of a convolutional network, 1 to 40 images of 48 x 48 in each step; each result is read."""
+    """Inference of a convolutional network, 1 to 40 images of 32 x 32 in each step; each result is read."""
     draw = random.Random(4)
-    batches = [torch.randn(draw.randint(1, 40), 3, 48, 48) for _ in range(steps)]
+    batches = [torch.randn(draw.randint(1, 40), 3, 32, 32) for _ in range(steps)]
     layers, channels = [], 3
-    for out in (32, 64, 128):
+    for out in (16, 32, 64):
         layers += [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU(), nn.MaxPool2d(2)]
         channels = out
-    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 36, 10), nn.Softmax(-1)).eval()
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 16, 10), nn.Softmax(-1)).eval()
     yield None
     model.to(device)
     for batch in batches:
