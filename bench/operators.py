@@ -8,15 +8,14 @@ each synced on the device, as a program that is one operator would be; both devi
 the medians. The device's own cost of a sync (recording, finding the program, waking its thread) is part of it.
 """
 
-import argparse
 import itertools
 import statistics
 import sys
 import time
 import warnings
-from pathlib import Path
 
 import torch
+from pages import make_parser, show
 from rich.progress import track
 from torch.testing._internal.common_methods_invocations import op_db
 
@@ -117,7 +116,7 @@ def reason_of(name, seconds, fell):
 
 
 def page(rows):
-    """The text of the page."""
+    """The lines of the page."""
     ratios = sorted(xla / cpu for _, cpu, xla, _ in rows)
     share = sum(r <= LIMIT for r in ratios) / len(ratios)
     lines = [
@@ -139,14 +138,13 @@ def page(rows):
     for name, cpu, xla, fell in sorted(rows, key=lambda row: row[1] / row[2]):
         if xla / cpu > LIMIT:
             lines.append(f"| {name} | {cpu * 1e6:.0f} | {xla / cpu:.2f} | {reason_of(name, cpu, fell)} |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def main():
     """Measures and prints the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--only", default="", help="beginnings of operators' names, by commas")
-    parser.add_argument("--page", type=Path, help="where the page is written")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     wanted = tuple(options.only.split(","))
@@ -155,10 +153,7 @@ def main():
         name = f"{op.name}-{op.variant_test_name}" if op.variant_test_name else op.name
         if torch.float32 in op.supported_dtypes("cpu") and (found := measure(op)):
             rows.append((name, *found))
-    text = page(rows)
-    print(text)
-    if options.page:
-        options.page.write_text(text, encoding="utf-8")
+    show(page(rows), options.page)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ What is compared takes turns in the same processes, and the ratio is that of the
 changes the times and, where processors are few, the ratios too.
 """
 
-import argparse
 import itertools
 import json
 import os
@@ -19,6 +18,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from compare import WARM_MALLOC
+from pages import load, load_line, make_parser, show
 from torch import nn
 
 import torch_xla
@@ -234,50 +234,42 @@ def loader_lines(times: dict[str, float]) -> list[str]:
     return lines + [f"| {name} | {ms:.1f} | {ms / there:.2f} |" for name, ms in times.items()]
 
 
-def page(found: dict) -> str:
-    """The text of the page."""
-    models = [f"- {make.__name__}: {make.__doc__}" for make in MODELS]
-    return "\n".join(
-        [
-            "# What replicas cost",
-            "",
-            f"Two processes of one thread each on a machine with {os.cpu_count()} processors, in turns; medians",
-            "(`bench/replicas.py`). DDP is PyTorch's `DistributedDataParallel` of CPU tensors over gloo. A transfer",
-            "overlaps where the program computes beside it. Transfers need processors too: where each process has one,",
-            "as here, what overlaps makes the computing slower.",
-            "",
-            "The machine's load (1 minute's average) was {:.0f} before and {:.0f} after.".format(*found["load"]),
-            "",
-            *all_reduce_lines(found["all_reduce"]),
-            "",
-            *training_lines(found["training"]),
-            "",
-            *models,
-            "",
-            *loader_lines(found["loaders"]),
-            "",
-        ]
-    )
+def page(found: dict) -> list[str]:
+    """The lines of the page."""
+    return [
+        "# What replicas cost",
+        "",
+        f"Two processes of one thread each on a machine with {os.cpu_count()} processors, in turns; medians",
+        "(`bench/replicas.py`). DDP is PyTorch's `DistributedDataParallel` of CPU tensors over gloo. A transfer",
+        "overlaps where the program computes beside it. Transfers need processors too: where each process has one,",
+        "as here, what overlaps makes the computing slower.",
+        "",
+        load_line(*found["load"]),
+        "",
+        *all_reduce_lines(found["all_reduce"]),
+        "",
+        *training_lines(found["training"]),
+        "",
+        *(f"- {make.__name__}: {make.__doc__}" for make in MODELS),
+        "",
+        *loader_lines(found["loaders"]),
+    ]
 
 
 def main() -> None:
     """Measures and prints the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="turns of each training step")
-    parser.add_argument("--page", type=Path, help="where the page is written")
     options = parser.parse_args()
     os.environ.update(WARM_MALLOC)
-    before = os.getloadavg()[0]
+    before = load()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "found"
         xmp.spawn(replica, args=(str(path), options.rounds), nprocs=2)
         found = json.loads(path.read_text(encoding="utf-8"))
     found["loaders"] = loaders(options.rounds)
-    found["load"] = before, os.getloadavg()[0]
-    text = page(found)
-    print(text)
-    if options.page:
-        options.page.write_text(text, encoding="utf-8")
+    found["load"] = before, load()
+    show(page(found), options.page)
 
 
 if __name__ == "__main__":
