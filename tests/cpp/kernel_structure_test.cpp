@@ -78,7 +78,8 @@ TEST(KernelStructureTest, AProgramFromTheDiskIsRemembered) {
 }
 
 TEST(KernelStructureTest, DimsOfOneAreAnotherStructure) {
-  EXPECT_FALSE(with_arguments(softmax(4, 100, 2, 5), true).numbers.structure == with_arguments(softmax(1, 100, 2, 5), true).numbers.structure);
+  EXPECT_FALSE(
+      with_arguments(softmax(4, 100, 2, 5), true).numbers.structure == with_arguments(softmax(1, 100, 2, 5), true).numbers.structure);
   EXPECT_TRUE(with_arguments(softmax(4, 100, 2, 5), true).numbers.structure == with_arguments(softmax(3, 7, 9, 5), true).numbers.structure);
 }
 

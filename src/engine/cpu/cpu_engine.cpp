@@ -65,7 +65,8 @@ class CpuEngine final : public Engine {
     if (env::debug_level() >= 3) {
       env::debug_print("steps", text);
     }
-    return std::make_shared<CpuExecutable>(std::move(plan), code_of(std::move(compiled)), std::move(loops), options.device, std::move(text));
+    return std::make_shared<CpuExecutable>(
+        std::move(plan), code_of(std::move(compiled)), std::move(loops), options.device, std::move(text));
   }
 
   std::string settings(const CompileOptions& /*options*/) const override {

@@ -50,8 +50,8 @@ struct KernelArgument {
   enum class Kind : uint8_t { kExtent, kStride, kConstant };
   Kind kind = Kind::kExtent;
   int32_t at = 0; // of a constant: the instruction; else the loop, counted in the order outer, mid, inner
-  // What stands in its place in the spec. Of an extent: one that is not smaller, or kAnyExtent. Of strides: all of the loop that have this value
-  // are the argument.
+  // What stands in its place in the spec. Of an extent: one that is not smaller, or kAnyExtent. Of strides: all of the loop that have this
+  // value are the argument.
   int64_t value = 0;
 };
 
@@ -80,7 +80,8 @@ struct KernelSpec {
 };
 
 // buffers[i] points to the memory of KernelSpec::buffers[i] (its element 0: where that lies in a larger memory is no part of the code);
-// `scalars` are followed by the arguments. The function runs units [begin, end). In-place is allowed when a stored buffer has the same address function as a loaded one.
+// `scalars` are followed by the arguments. The function runs units [begin, end). In-place is allowed when a stored buffer has the same
+// address function as a loaded one.
 using KernelFn = void (*)(void* const* buffers, const uint64_t* scalars, int64_t begin, int64_t end);
 
 // A compiled kernel. Its code lives as long as one of its copies.

@@ -188,8 +188,9 @@ class StageFinder {
 
   // At most. Of a kernel for rows of any size it may be more than an int64 holds.
   double row_elements() const {
-    return std::accumulate(
-        spec_.mid.begin(), spec_.mid.end(), static_cast<double>(spec_.inner), [](double n, int64_t extent) { return n * static_cast<double>(extent); });
+    return std::accumulate(spec_.mid.begin(), spec_.mid.end(), static_cast<double>(spec_.inner), [](double n, int64_t extent) {
+      return n * static_cast<double>(extent);
+    });
   }
 
   // True if the value is read from scratch: an earlier sweep has computed it, at a price, and there is room.
