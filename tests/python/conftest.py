@@ -29,6 +29,8 @@ if "XLA_PERSISTENT_CACHE_PATH" not in os.environ:
 
 # The rules of graphs and schedules are checked, also in the programs that tests start.
 os.environ.setdefault("XLA_VERIFY", "1")
+# Who waits for a replica says so before the time of a test is over.
+os.environ.setdefault("XLA_COLLECTIVE_TIMEOUT", "150")
 
 
 def pytest_collection_modifyitems(items):
@@ -62,7 +64,7 @@ def whole(request) -> bool:
 
 
 class CompileCount:
-    """Programs made since it was made or reset: compiled, or planned anew for other sizes, as other tests' code may serve."""
+    """Programs made since it was made or reset: compiled, or planned anew from code that earlier tests have left."""
 
     def __init__(self):
         self.reset()

@@ -2,7 +2,7 @@
 
 from tests.fuzz.draw import Draw
 
-UNARY = "neg abs exp sigmoid tanh sin relu square floor".split()
+UNARY = "neg abs exp sigmoid tanh erf relu square floor".split()  # no sin: of large numbers it multiplies rounding
 BINARY = "add sub mul maximum minimum".split()
 REDUCTIONS = "sum mean amax logsumexp argmin var cumsum softmax log_softmax".split()
 # Of the dims a, b and c: the first ones, others, ones and zeros, the first ones again.
