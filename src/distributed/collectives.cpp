@@ -67,9 +67,9 @@ at::Tensor unpack(const at::Tensor& packed, const at::Tensor& input) {
   return packed.scalar_type() == input.scalar_type() ? packed : packed.to(input.scalar_type());
 }
 
-// The memory of a contiguous tensor, for what is sent as it is.
+// The memory of a contiguous tensor, for what is sent as it is. (The stride of a dim of size 1 says nothing, and may be 0.)
 at::Tensor bytes_of(const at::Tensor& t) {
-  return t.reshape({-1}).view(at::kByte);
+  return t.as_strided({t.numel()}, {1}).view(at::kByte);
 }
 
 // ---- The collectives ----

@@ -117,6 +117,8 @@ def lists_and_scales(rank: int, size: int) -> None:
     assert xm.all_reduce("sum", torch.ones((), device="xla"), scale=0.5).item() == size / 2
     empty = torch.ones(0, 2, device="xla")
     assert xm.all_reduce("sum", empty).shape == (0, 2)
+    one = torch.tensor(rank + 1.0, device="xla").expand(1)  # of stride 0
+    assert xm.all_gather(one).tolist() == [each + 1 for each in range(size)]
 
 
 def channels(rank: int, size: int) -> None:
