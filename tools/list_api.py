@@ -46,6 +46,16 @@ NAMES = {
     "torch_xla.distributed.data_parallel": ("Threads", "DataParallel Context"),
     "torch_xla.distributed.xla_backend": ("torch.distributed", "ProcessGroupXla"),
     "torch_xla.distributed.zero_redundancy_optimizer": ("Optimizers with spread state", "ZeroRedundancyOptimizer"),
+    "torch_xla.distributed.fsdp": (
+        "Sharded modules",
+        "XlaFullyShardedDataParallel checkpoint_module consolidate_sharded_state_dicts "
+        "consolidate_sharded_model_checkpoints",
+    ),
+    "torch_xla.distributed.fsdp.wrap": (
+        "Which modules are sharded apart",
+        "always_wrap_policy lambda_auto_wrap_policy transformer_auto_wrap_policy size_based_auto_wrap_policy "
+        "recursive_wrap",
+    ),
     "torch_xla.amp": ("Mixed precision", "autocast GradScaler"),
     "torch_xla.amp.syncfree": ("Optimizers for it", "SGD Adam AdamW"),
     "torch_xla.backends": ("Precision", "set_mat_mul_precision get_mat_mul_precision"),
@@ -100,6 +110,9 @@ STATES = {
     "torch_xla.core.xla_model.get_stablehlo_bytecode": "MLIR text, which its readers take too",
     "torch_xla.core.xla_model.xla_device_kind": "that of the embedded engine is `cpu`",
     "torch_xla.core.dynamo_bridge.extract_compiled_graph": "the graph is recorded by each call, as without it",
+    "torch_xla.distributed.fsdp.XlaFullyShardedDataParallel": "parameters are DTensors: docs/replicas.md",
+    "torch_xla.distributed.fsdp.consolidate_sharded_state_dicts": "of parts that were saved here",
+    "torch_xla.distributed.fsdp.consolidate_sharded_model_checkpoints": "of parts that were saved here",
     "torch_xla.debug.graph_saver.save_tensors_graph": "`hlo` is StableHLO",
     "torch_xla.debug.profiler.start_server": "accepted; nothing listens",
     "torch_xla.debug.profiler.trace": "raises NotImplementedError: traces are started in the program itself",

@@ -111,7 +111,14 @@ DIFFERENCES = {
 
 
 # Thousands of programs, or all anew in each of several processes; with --whole they run.
-WHOLE_ONLY = ("test_ops_variants.py", "test_foreach.py", "test_modules.py", "test_optimizers.py", "test_sharded.py")
+WHOLE_ONLY = (
+    "test_ops_variants.py",
+    "test_foreach.py",
+    "test_modules.py",
+    "test_optimizers.py",
+    "test_sharded.py",
+    "test_fsdp.py",
+)
 
 
 def find_difference(item) -> str | None:

@@ -165,7 +165,10 @@ def train(model, optimizer, batches, steps=range(4), after=lambda: None) -> None
         optimizer.zero_grad()
         x, y = batches(step)
         nn.functional.cross_entropy(model(x).float(), y).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        if hasattr(model, "clip_grad_norm_"):
+            model.clip_grad_norm_(0.5)
+        else:
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
         after()
 

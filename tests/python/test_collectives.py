@@ -158,12 +158,11 @@ def test_use_spmd(monkeypatch):
 
 
 def test_sharded_modules_are_refused():
-    from torch_xla.distributed.fsdp import checkpoint_module, XlaFullyShardedDataParallel
+    from torch_xla.distributed.fsdp import checkpoint_module
     from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
-    for sharded in (XlaFullyShardedDataParallel, SpmdFullyShardedDataParallel):
-        with pytest.raises(NotImplementedError, match="FSDP needs several replicas, and a run has one"):
-            sharded(nn.Linear(2, 2))
+    with pytest.raises(NotImplementedError, match="FSDP needs several replicas, and a run has one"):
+        SpmdFullyShardedDataParallel(nn.Linear(2, 2))
     module = checkpoint_module(nn.Linear(2, 2))
     module(torch.ones(1, 2)).sum().backward()
     assert module.weight.grad.tolist() == [[1, 1], [1, 1]]

@@ -30,9 +30,12 @@ def test_a_checkpoint_of_four_is_loaded_by_fewer(size, kind, checkpoint):
     xmp.spawn(sharded.goes_on, (checkpoint, kind), size)
 
 
-def test_the_program_of_the_documents(tmp_path):
+@pytest.mark.parametrize(
+    "name, saves", [("fully_shard(model", "saved/*.distcp"), ("XlaFullyShardedDataParallel", "model-*.pth")]
+)
+def test_the_programs_of_the_documents(name, saves, tmp_path):
     text = (Path(__file__).parents[2] / "docs" / "replicas.md").read_text()
-    (program,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "fully_shard" in block]
+    (program,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if name in block]
     (tmp_path / "program.py").write_text(program)
     command = [sys.executable, "program.py"]
     done = subprocess.run(
@@ -45,4 +48,4 @@ def test_the_program_of_the_documents(tmp_path):
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "saved").glob("*.distcp"))) == 2
+    assert len(list(tmp_path.glob(saves))) == 2

@@ -18,7 +18,6 @@ import torch_xla.distributed.parallel_loader as pl
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
 from torch_xla import _XLAC
-from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel
 from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
 DEVICES = ("xla:0", "xla:1")
@@ -80,9 +79,8 @@ def test_what_needs_several_replicas_is_refused():
     for shard in (xs.mark_sharding, xs.mark_sharding_with_gradients, lambda t, *spec: xs.ShardingSpec(*spec).apply(t)):
         with pytest.raises(NotImplementedError, match="a mesh of 2 devices needs collectives"):
             shard(x, mesh, ("data", None))
-    for sharded in (XlaFullyShardedDataParallel, SpmdFullyShardedDataParallel):
-        with pytest.raises(NotImplementedError, match="FSDP needs several replicas, and a run has one"):
-            sharded(nn.Linear(2, 2))
+    with pytest.raises(NotImplementedError, match="FSDP needs several replicas, and a run has one"):
+        SpmdFullyShardedDataParallel(nn.Linear(2, 2))
     for distribute in (xs.xla_distribute_tensor, xs.xla_distribute_module):
         with pytest.raises(NotImplementedError, match="DTensor needs a DeviceMesh with process groups"):
             distribute(x, mesh)
