@@ -50,15 +50,20 @@ def _point_deprecated_autocast_functions_here() -> None:
 
 
 def _finish() -> None:
-    """Runs collectives that others wait for, waits for what is queued, so that its errors are known.
+    """Runs collectives that others wait for, waits for what is queued and sent, so that its errors are known.
 
     Cancels it in a process that ends by an exception.
     """
     is_failing = getattr(sys, "last_type", None) is not None
-    if not is_failing and _world.has_peers() and not _XLAC._in_bad_fork():
+    are_waiting = not is_failing and _world.has_peers() and not _XLAC._in_bad_fork()
+    if are_waiting:
         _world.run_collectives()
     _XLAC._xla_finish(is_failing)
-    _world.end_threads()
+    try:
+        if are_waiting:
+            _world.finish_all_sends()
+    finally:
+        _world.end_threads()
 
 
 def register() -> None:

@@ -18,6 +18,7 @@ from . import _XLAC
 _BEAT_SECONDS = 1.0  # src/distributed/collectives.cpp looks whether others still count
 _IDLE_SECONDS = 3.0  # after which a trace is taken to be complete, for now
 _PREFIX = "torch_xla"
+_groups: set[str] = set()  # names of those that this process is in
 
 
 def timeout() -> datetime.timedelta:
@@ -44,7 +45,25 @@ def make_group(name: str, store, rank: int, size: int, run_store=None) -> str:
     gloo = dist.ProcessGroupGloo(store, rank, size, timeout())
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
     torch.ops.xla._add_group(name, group.boxed())
+    _groups.add(name)
     return name
+
+
+def remove_group(name: str) -> None:
+    """Takes leave of a group: collectives in which others wait for this replica fail."""
+    torch.ops.xla._remove_group(name)
+    _groups.discard(name)
+
+
+def finish_sends(name: str) -> None:
+    """Waits until what the group's replica has sent is received. Polls, so that Ctrl-C is heard.
+
+    Raises RuntimeError if a send has failed.
+    """
+    pause = 0.0005
+    while torch.ops.xla._is_sending(name):
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
 
 
 class Replica:
@@ -108,11 +127,16 @@ class Replica:
                 _start_thread("xla-collectives", _run_idle_collectives)
         return self._connect()
 
+    def finish_sends(self) -> None:
+        """Waits until what was sent by xm.send() is received."""
+        for name in self._groups.values():
+            finish_sends(name)
+
     def leave(self) -> None:
         """Takes leave of its groups: collectives in which others wait for it fail."""
         with self._lock:
             for name in self._groups.values():
-                torch.ops.xla._remove_group(name)
+                remove_group(name)
             self._groups.clear()
 
     def meet(self, tag: str, payload: bytes, ranks: Sequence[int] = ()) -> list[bytes]:
@@ -157,6 +181,12 @@ _threads: list[threading.Thread] = []
 def _start_thread(name: str, work: Callable, *args) -> None:
     _threads.append(threading.Thread(target=work, args=args, name=name, daemon=True))
     _threads[-1].start()
+
+
+def finish_all_sends() -> None:
+    """finish_sends() of all groups that this process is in."""
+    for name in list(_groups):
+        finish_sends(name)
 
 
 def has_peers() -> bool:

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
+#include <limits>
 #include <unordered_map>
 
 #include "distributed/group.h"
@@ -146,6 +147,9 @@ at::Tensor all_to_all(const at::Tensor& input, at::IntArrayRef received, at::Int
   return result;
 }
 
+// No tag of send() and recv(): what those have sent may still be on the way.
+constexpr int kPermuteTag = std::numeric_limits<int>::max();
+
 // `pairs` holds source and target of each transfer, one after the other. Zeros for a replica that is no target.
 at::Tensor collective_permute(const at::Tensor& input, at::IntArrayRef pairs, const std::string& group) {
   int64_t self = find_group(group)->getRank();
@@ -157,9 +161,9 @@ at::Tensor collective_permute(const at::Tensor& input, at::IntArrayRef pairs, co
       if (pairs[i] == self && pairs[i + 1] == self) {
         to[0].copy_(from[0]);
       } else if (pairs[i] == self) {
-        works.push_back(backend.send(from, static_cast<int>(pairs[i + 1]), /*tag=*/0));
+        works.push_back(backend.send(from, static_cast<int>(pairs[i + 1]), kPermuteTag));
       } else if (pairs[i + 1] == self) {
-        works.push_back(backend.recv(to, static_cast<int>(pairs[i]), /*tag=*/0));
+        works.push_back(backend.recv(to, static_cast<int>(pairs[i]), kPermuteTag));
       }
     }
     return works;
@@ -178,12 +182,11 @@ at::Tensor broadcast(const at::Tensor& input, int64_t root, const std::string& g
   return result;
 }
 
+// Goes on before the target has received it: what is sent is a copy of its own.
 at::Tensor send(const at::Tensor& input, int64_t target, int64_t tag, const std::string& group) {
-  at::Tensor result = input.clone(at::MemoryFormat::Contiguous);
-  std::vector<at::Tensor> data{bytes_of(result)};
-  run_on_group(
-      group, [&](c10d::Backend& backend) { return std::vector{backend.send(data, static_cast<int>(target), static_cast<int>(tag))}; });
-  return result;
+  at::Tensor sent = input.clone(at::MemoryFormat::Contiguous);
+  send_on_group(group, bytes_of(sent), static_cast<int>(target), static_cast<int>(tag));
+  return input.clone(at::MemoryFormat::Contiguous);
 }
 
 at::Tensor recv(const at::Tensor& like, int64_t source, int64_t tag, const std::string& group) {
@@ -235,6 +238,7 @@ at::Tensor transfer_meta(const at::Tensor& input, int64_t, int64_t, const std::s
 void define_others(torch::Library& definitions, torch::Library& cpu) {
   definitions.def("_add_group", &add_group);
   definitions.def("_remove_group", &remove_group);
+  definitions.def("_is_sending", &is_sending);
   definitions.def("all_reduce.out(Tensor input, str reduction, str group, *, Tensor(a!) out) -> Tensor(a!)");
   cpu.impl("all_reduce.out", torch::CppFunction(&all_reduce_out));
 }

@@ -7,17 +7,31 @@
 #include <thread>
 #include <unordered_map>
 
+#include "distributed/sends.h"
+
 namespace torch_xla {
 namespace {
+
+struct Member {
+  GroupRef group;
+  std::shared_ptr<Sends> sends;
+};
 
 // Never destroyed: programs may run until the process ends.
 struct Groups {
   std::mutex mutex;
-  std::unordered_map<std::string, GroupRef> by_name;
+  std::unordered_map<std::string, Member> by_name;
 };
 Groups& groups() {
   static auto* all = new Groups;
   return *all;
+}
+
+Member find_member(const std::string& name) {
+  std::lock_guard<std::mutex> lock(groups().mutex);
+  auto found = groups().by_name.find(name);
+  TORCH_CHECK(found != groups().by_name.end(), "there is no group of replicas named ", name);
+  return found->second;
 }
 
 // Each replica counts up its own key about once a second: torch_xla/_world.py.
@@ -79,36 +93,60 @@ std::string describe_lost(c10d::ProcessGroup& group) {
   }
 }
 
+// Calls `work`, which throws if a replica is lost.
+template <class Work>
+auto name_lost(c10d::ProcessGroup& group, const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    auto torch_error = dynamic_cast<const c10::Error*>(&error);
+    TORCH_CHECK(false, describe_lost(group), torch_error ? torch_error->what_without_backtrace() : error.what());
+  }
+}
+
 } // namespace
 
 void add_group(const std::string& name, const GroupRef& group) {
   std::lock_guard<std::mutex> lock(groups().mutex);
-  groups().by_name[name] = group;
+  groups().by_name[name] = {group, std::make_shared<Sends>()};
 }
 
 void remove_group(const std::string& name) {
   std::lock_guard<std::mutex> lock(groups().mutex);
-  groups().by_name.erase(name);
+  auto found = groups().by_name.find(name);
+  if (found != groups().by_name.end()) {
+    found->second.sends->close();
+    groups().by_name.erase(found);
+  }
 }
 
 GroupRef find_group(const std::string& name) {
-  std::lock_guard<std::mutex> lock(groups().mutex);
-  auto found = groups().by_name.find(name);
-  TORCH_CHECK(found != groups().by_name.end(), "there is no group of replicas named ", name);
-  return found->second;
+  return find_member(name).group;
 }
 
 void run_on_group(const std::string& name, const std::function<std::vector<WorkRef>(c10d::Backend&)>& start) {
-  GroupRef group = find_group(name);
-  try {
-    std::vector<WorkRef> works = start(*group->getBackend(c10::DeviceType::CPU));
+  Member member = find_member(name);
+  name_lost(*member.group, [&] {
+    member.sends->is_pending(); // throws if one failed
+    std::vector<WorkRef> works = start(*member.group->getBackend(c10::DeviceType::CPU));
     for (const WorkRef& work : works) {
       work->wait();
     }
-  } catch (const std::exception& error) {
-    auto torch_error = dynamic_cast<const c10::Error*>(&error);
-    TORCH_CHECK(false, describe_lost(*group), torch_error ? torch_error->what_without_backtrace() : error.what());
-  }
+  });
+}
+
+void send_on_group(const std::string& name, const at::Tensor& data, int target, int tag) {
+  Member member = find_member(name);
+  name_lost(*member.group, [&] {
+    member.sends->is_pending(); // throws if one failed
+    std::vector<at::Tensor> tensors{data};
+    member.sends->add(member.group->getBackend(c10::DeviceType::CPU)->send(tensors, target, tag));
+  });
+}
+
+bool is_sending(const std::string& name) {
+  Member member = find_member(name);
+  return name_lost(*member.group, [&] { return member.sends->is_pending(); });
 }
 
 } // namespace torch_xla

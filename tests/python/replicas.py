@@ -436,3 +436,137 @@ def unwanted_result(rank: int) -> None:
         torch_xla.sync()
         if not rank:
             assert total.tolist() == [sum(range(1, xr.world_size() + 1))] * 2
+
+
+# ---- Sends and receives of torch.distributed ----
+def numbers_of(rank: int, count: int, kind: int = 0) -> torch.Tensor:
+    return torch.arange(count, dtype=torch.float32) + 1000 * rank + 100 * kind
+
+
+def passes_on(rank: int, size: int) -> None:
+    """Everybody sends to the next one and receives from the one before, in several orders, small and large."""
+    import torch.distributed as dist
+
+    import torch_xla.distributed.xla_backend as xla_backend
+
+    xla_backend.join()
+    after, before = (rank + 1) % size, (rank - 1) % size
+    for device in ("xla", "cpu"):
+        for count in (3, 1 << 19):  # the large ones fit into no socket's buffer
+            own = numbers_of(rank, count).to(device)
+            received = torch.zeros_like(own)
+            for is_send_first in (True, False):
+                received.zero_()
+                calls = [lambda: dist.isend(own, after), lambda: dist.irecv(received, before)]  # noqa: B023
+                for work in [call() for call in (calls if is_send_first else reversed(calls))]:
+                    work.wait()
+                assert received.cpu().equal(numbers_of(before, count))
+            received.zero_()
+            pairs = [dist.P2POp(dist.irecv, received, before), dist.P2POp(dist.isend, own, after)]
+            for work in dist.batch_isend_irecv(pairs):
+                assert work.is_completed() and work.get_future().done()
+            assert received.cpu().equal(numbers_of(before, count))
+    between_steps(rank, size)
+    several_at_once(rank, size)
+    dist.destroy_process_group()
+
+
+def between_steps(rank: int, size: int) -> None:
+    """What is sent is what was there, also where the program goes on and writes over it; permutes do not take it."""
+    import torch.distributed as dist
+
+    after, before = (rank + 1) % size, (rank - 1) % size
+    own = numbers_of(rank, 1 << 19).to("xla")
+    work = dist.isend(own, after)
+    own += 7
+    torch_xla.sync(wait=True)
+    own.zero_()
+    torch_xla.sync(wait=True)
+    pairs = [[i, (i + 1) % size] for i in range(size)]
+    assert xm.collective_permute(torch.full((2,), float(rank), device="xla"), pairs).tolist() == [before] * 2
+    total = torch.ones(2, device="xla")
+    dist.all_reduce(total)
+    assert total.tolist() == [size] * 2
+    received = torch.empty(1 << 19, device="xla")
+    dist.recv(received, before)
+    work.wait()
+    assert received.cpu().equal(numbers_of(before, 1 << 19))
+
+
+def several_at_once(rank: int, size: int) -> None:
+    """Receives that are waited for in another order than they were asked for; some that nobody waits for."""
+    import torch.distributed as dist
+
+    others = [each for each in range(size) if each != rank]
+    received = {
+        (each, kind): torch.empty(2, device="xla") for each in others for kind in range(3)
+    }  # kind 2 has a tag of its own
+    works = {key: dist.irecv(tensor, key[0], tag=5 * (key[1] == 2)) for key, tensor in received.items()}
+    for kind in (2, 0, 1):
+        for each in others:
+            dist.isend(numbers_of(rank, 2, kind).to("xla"), each, tag=5 * (kind == 2))
+    for each in reversed(others):
+        works[each, 1].wait()  # and with it the one before of its tag
+        works[each, 0].wait()
+        assert [received[each, kind].tolist() for kind in (0, 1)] == [numbers_of(each, 2, k).tolist() for k in (0, 1)]
+    for each in others:
+        dist.irecv(torch.zeros(2, device="xla"), each, tag=9)
+        dist.isend(numbers_of(rank, 2).to("xla"), each, tag=9)
+    torch_xla.sync()
+
+
+def sends_and_ends(rank: int, path: str) -> None:
+    """A replica that ends when it has sent; the other one comes much later, and leaves by no call either."""
+    import torch.distributed as dist
+
+    import torch_xla.distributed.xla_backend as xla_backend
+
+    xla_backend.join()
+    if rank == 0:
+        dist.isend(numbers_of(rank, 1 << 19).to("xla"), 1)
+        return
+    time.sleep(3)
+    received = torch.empty(1 << 19, device="xla")
+    dist.recv(received, 0)
+    assert received.cpu().equal(numbers_of(0, 1 << 19))
+    with open(path, "w"):
+        pass
+
+
+def sends_for_ever(rank: int, path: str) -> None:
+    """In a ring, until another replica is lost."""
+    import torch.distributed as dist
+
+    import torch_xla.distributed.xla_backend as xla_backend
+
+    xla_backend.join()
+    size = xr.world_size()
+    own, received = torch.ones(4, device="xla"), torch.empty(4, device="xla")
+
+    def step(number: int) -> None:
+        works = [dist.isend(own, (rank + 1) % size), dist.irecv(received, (rank - 1) % size)]
+        for work in works:
+            work.wait()
+        received.cpu()
+
+    until_told(rank, path, step)
+
+
+def sends_alone(rank: int, path: str) -> None:
+    """To the third of four, which receives nothing any more once it is lost."""
+    import torch.distributed as dist
+
+    import torch_xla.distributed.xla_backend as xla_backend
+
+    xla_backend.join()
+
+    def step(number: int) -> None:
+        if rank == 2:
+            for source in (0, 1, 3):
+                dist.recv(torch.empty(4, device="xla"), source)
+        else:
+            dist.isend(torch.full((4,), float(number), device="xla"), 2)
+        torch_xla.sync(wait=True)
+        time.sleep(0.05)
+
+    until_told(rank, path, step)

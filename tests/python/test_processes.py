@@ -174,6 +174,13 @@ def test_a_lost_process_is_named(how, tmp_path, monkeypatch):
     assert all("replica 2 has ended or does not answer" in text for text in told), told
 
 
+@pytest.mark.parametrize("work", [replicas.sends_for_ever, replicas.sends_alone])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_process_that_is_sent_to_is_named(work, how, tmp_path, monkeypatch):
+    told = end_one(work, how, tmp_path / "said", monkeypatch)
+    assert all("replica 2 has ended or does not answer" in text for text in told), told
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_process_lost_in_sharded_training_is_named(how, tmp_path, monkeypatch):
     told = end_one(sharded.trains_for_ever, how, tmp_path / "said", monkeypatch)
@@ -223,6 +230,16 @@ def test_spawn_of_one_process():
 
 
 # ---- torch.distributed ----
+@pytest.mark.parametrize("size", [2, 4])
+def test_sends_do_not_wait_for_receives(size):
+    xmp.spawn(replicas.passes_on, (size,), size)
+
+
+def test_what_was_sent_arrives_when_its_process_ends(tmp_path):
+    xmp.spawn(replicas.sends_and_ends, (str(tmp_path / "received"),), 2)
+    assert (tmp_path / "received").exists()
+
+
 def test_torch_distributed():
     xmp.spawn(replicas.torch_distributed, nprocs=2)
 

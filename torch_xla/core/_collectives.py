@@ -275,8 +275,8 @@ def _peer(value: torch.Tensor, channel_id: int, sends: bool) -> tuple[int, Membe
 def send(value: torch.Tensor, channel_id: int) -> torch.Tensor:
     """Sends to the replica that calls recv() with the same channel, and returns the value.
 
-    With two replicas that is the other one. With more it waits until somebody calls recv() for the channel. Raises
-    RuntimeError in a run of one.
+    With two replicas that is the other one. With more this call waits until somebody calls recv() for the channel. The
+    program does not wait until the value is received. Raises RuntimeError in a run of one.
     """
     target, members = _peer(value, channel_id, sends=True)
     return torch.ops.xla.send(value, target, channel_id, members.name)

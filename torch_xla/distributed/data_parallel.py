@@ -116,6 +116,7 @@ class DataParallel:
                         **kwargs,
                     )
                     _api.sync_devices([str(context.device)], wait=True)
+                    replicas[number].finish_sends()
             except BaseException as error:
                 errors.append(error)
                 loops.close()

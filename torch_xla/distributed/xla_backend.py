@@ -3,6 +3,7 @@
 Importing this module registers it, and the way `init_method="xla://"` of finding the others: that of this run.
 """
 
+import functools
 import itertools
 from collections.abc import Callable
 
@@ -46,6 +47,28 @@ class _Recorded(dist.Work):
         return self._future
 
 
+class _Receiving(_Recorded):
+    """A receive that is recorded when somebody waits for it, so that what is sent meanwhile goes out before."""
+
+    def __init__(self, tensors, record: Callable[["_Receiving"], None]):
+        super().__init__(tensors)
+        self._record = record
+
+    def wait(self, timeout=None) -> bool:
+        """True. Records it."""
+        self._record(self)
+        return True
+
+    def is_completed(self) -> bool:
+        """True. Records it."""
+        return self.wait()
+
+    def get_future(self):
+        """A future that holds the result. Records it."""
+        self.wait()
+        return super().get_future()
+
+
 def _write(outputs, results) -> _Recorded:
     outputs = list(outputs)
     with torch.no_grad():
@@ -66,6 +89,8 @@ class ProcessGroupXla(dist.ProcessGroup):
         self._public_name = self._description = ""
         # Names for torch.ops.xla, by type of device: what runs at once must not meet what is queued.
         self._groups: dict[str, str] = {}
+        # By process and tag: what was asked for and is not recorded yet.
+        self._receiving: dict[tuple[int, int], list[tuple[_Receiving, list[torch.Tensor]]]] = {}
         if size > 1:
             process, number = _world.process(), next(_numbers)
             run_store = process.watched_store() if process.size > 1 else None
@@ -208,14 +233,24 @@ class ProcessGroupXla(dist.ProcessGroup):
         return _write(output_tensors, self._exchange(flat, received, sent).split(received))
 
     def send(self, tensors, dst: int, tag: int):
-        """Sends to a process."""
+        """Sends to a process. It runs in its place of the program, which does not wait until all is received."""
         for tensor in tensors:
             self._record(torch.ops.xla.send, tensor, dst, tag)
         return _Recorded(tensors)
 
     def recv(self, tensors, src: int, tag: int):
-        """Overwrites the tensors by what a process sends."""
-        return _write(tensors, [self._record(torch.ops.xla.recv, t, src, tag) for t in tensors])
+        """Overwrites the tensors by what a process sends, when the result is waited for."""
+        work = _Receiving(tensors, functools.partial(self._receive, (src, tag)))
+        self._receiving.setdefault((src, tag), []).append((work, tensors))
+        return work
+
+    def _receive(self, source: tuple[int, int], until: _Receiving | None = None) -> None:
+        """Records the receives of one process and tag up to this one, by default all, in the order of their calls."""
+        waiting = self._receiving[source]
+        last = next((i for i, (work, _) in enumerate(waiting) if work is until), -1 if until else len(waiting) - 1)
+        for _, tensors in waiting[: last + 1]:
+            _write(tensors, [self._record(torch.ops.xla.recv, t, *source) for t in tensors])
+        del waiting[: last + 1]
 
     def barrier(self, opts=None):
         """Waits until all processes have come here and what they recorded has run."""
@@ -223,11 +258,14 @@ class ProcessGroupXla(dist.ProcessGroup):
         return _Recorded([])
 
     def shutdown(self) -> None:
-        """Waits until what is recorded has run, and leaves the group."""
+        """Waits until what is recorded has run and what was sent is received, and leaves the group."""
         if self.size() > 1:
+            for source in list(self._receiving):
+                self._receive(source)
             _device_module.synchronize()
             for name in self._groups.values():
-                torch.ops.xla._remove_group(name)
+                _world.finish_sends(name)
+                _world.remove_group(name)
 
     def _start_coalescing(self, device) -> None:
         """What is recorded until _end_coalescing() may become one transfer: it is one program anyhow."""
