@@ -19,7 +19,10 @@ import torch.distributed.checkpoint as dcp
 from torch.multiprocessing import ProcessRaisedException
 
 import torch_xla
+import torch_xla.core.xla_model as xm
 import torch_xla.distributed.xla_multiprocessing as xmp
+import torch_xla.runtime as xr
+from torch_xla._internal import pjrt
 
 HERE = Path(__file__).parent
 
@@ -238,6 +241,18 @@ def test_sends_do_not_wait_for_receives(size):
 def test_what_was_sent_arrives_when_its_process_ends(tmp_path):
     xmp.spawn(replicas.sends_and_ends, (str(tmp_path / "received"),), 2)
     assert (tmp_path / "received").exists()
+
+
+def test_starting_processes_as_the_original(monkeypatch):
+    monkeypatch.setenv("CPU_NUM_DEVICES", "2")
+    assert pjrt.run_multiprocess(xr.global_ordinal) == {0: 0, 1: 1}
+    assert pjrt.run_multiprocess(xm.rendezvous, "tag", payload=b"x") == {0: [b"x"] * 2, 1: [b"x"] * 2}
+    with pytest.raises(ProcessRaisedException, match="reduction 'avg' is not known"):
+        pjrt.run_multiprocess(xm.all_reduce, "avg", 1)
+    pjrt.spawn(replicas.torch_distributed)
+    seen: list = []
+    pjrt.spawn(lambda index, value: seen.append((index, value)), 1, args=(3,))
+    assert seen == [(0, 3)]
 
 
 def test_torch_distributed():

@@ -1,1 +1,1 @@
-"""What the original keeps here and libraries ask for: `tpu`."""
+"""What the original keeps here and others ask for: `tpu` (libraries), `pjrt` (its tests)."""
