@@ -127,9 +127,11 @@ constexpr size_t kLargeBody = 60;
 // ---- Kernels for any size ----
 
 // Where an extent is an argument of the code, what is decided by it is decided by the first of these that it does not exceed: one kernel
-// serves all extents between two of them, and all above the last. For the inner loop they are the sizes at which rows of 16 lanes take more
-// accumulators, whole vectors, trees of sums, and no scratch memory.
-inline constexpr std::array<int64_t, 6> kInnerBounds = {63, 255, 1024, 2048, 32768, 262144};
+// serves all extents between two of them, and all above the last. Of a row they are the sizes at which 16 lanes take more accumulators,
+// whole vectors, trees of sums, and no scratch memory.
+inline constexpr std::array<int64_t, 5> kRowBounds = {63, 255, 1024, 2048, 32768};
+inline constexpr std::array<int64_t, 1> kElementBounds = {127}; // of a pointwise inner loop: whole vectors
+inline constexpr std::array<int64_t, 1> kColumnBounds = {63}; // of the columns of a reduction: whole blocks
 inline constexpr std::array<int64_t, 3> kMidBounds = {64, 128, 128 * 128};
 constexpr int64_t kAnyExtent = int64_t{1} << 24;
 // Values of a number in one program for which kernels of their own are made: ResNets have five sizes of images, and a loop that is unrolled
@@ -177,6 +179,8 @@ constexpr int64_t kPieces = 64;
 constexpr int64_t kPooledChannels = 16;
 // Multiplications of a product below which a call of oneDNN costs more than it saves: about 50 us.
 constexpr int64_t kMinProducts = int64_t{1} << 22;
+// Shapes of products in a process that oneDNN is asked for: each costs it about a millisecond once, and 0.1 to 0.2 MB (measured).
+constexpr size_t kMostProductShapes = 256;
 
 // ---- Compiling ----
 

@@ -86,13 +86,27 @@ std::vector<Number> list_numbers(const KernelSpec& spec) {
   return numbers;
 }
 
+std::span<const int64_t> bounds_of(const KernelSpec& spec, size_t loop) {
+  if (loop + 1 < spec.num_loops()) {
+    return kMidBounds;
+  }
+  switch (spec.form) {
+    case KernelForm::kPointwise:
+      return kElementBounds;
+    case KernelForm::kRow:
+      return kRowBounds;
+    case KernelForm::kColumn:
+      return kColumnBounds;
+  }
+  return {};
+}
+
 // All that the code decides by the extent it decides by this one.
 int64_t bound_of(const KernelSpec& spec, size_t loop, int64_t extent) {
   if (loop < spec.outer.size()) {
     return kManyRows;
   }
-  bool is_inner = loop + 1 == spec.num_loops();
-  std::span<const int64_t> bounds = is_inner ? std::span<const int64_t>(kInnerBounds) : std::span<const int64_t>(kMidBounds);
+  std::span<const int64_t> bounds = bounds_of(spec, loop);
   auto bound = std::lower_bound(bounds.begin(), bounds.end(), extent);
   return bound == bounds.end() ? kAnyExtent : *bound;
 }

@@ -43,7 +43,7 @@ class Program:
     def add_statement(self) -> None:
         """An operation on values that are there."""
         kinds = [self.add_unary, self.add_unary, self.add_binary, self.add_binary, self.add_reduction, self.add_move]
-        self.draw.choice([*kinds, self.add_product])()
+        self.draw.choice([*kinds, self.add_product, self.add_norm])()
 
     def add_unary(self) -> None:
         name, dims = self.draw.choice(self.values)
@@ -75,7 +75,7 @@ class Program:
             self.add(f"torch.{how}({name}, dim={dim}, keepdim=True){cast}", (*dims[:dim], "1", *dims[dim + 1 :]))
 
     def add_move(self) -> None:
-        """Flips, slices by sizes, copies of a larger memory, layer norms."""
+        """Flips, slices by sizes, copies of a larger memory."""
         name, dims = self.draw.choice(self.values)
         dim, size = self.draw.randrange(len(dims)), f"{name}.shape"
         text = self.draw.choice(
@@ -84,13 +84,17 @@ class Program:
                 f"torch.cat([{name}, {name} * 2], {dim}).narrow({dim}, {size}[{dim}] // 2, {size}[{dim}])",
                 f"{name}.transpose(0, -1).contiguous().transpose(0, -1)",
                 f"{name}.reshape(-1).view({size})",
-                f"F.layer_norm({name}, {size}[-1:])",
                 f"F.pad({name}, (2, 0))[..., 1:-1].contiguous()",
                 f"{name} + torch.arange({size}[-1], device=device)",
                 f"torch.roll({name}, {size}[{dim}] // 3, {dim})",
             ]
         )
         self.add(text, dims)
+
+    def add_norm(self) -> None:
+        """A layer norm, of which nothing else is made: its results may come to lie on either side of a step."""
+        name, _ = self.draw.choice(self.values)
+        self.lines.append(f"{{0}}n{len(self.lines)} = F.layer_norm({name}, {name}.shape[-1:])")
 
     def add_product(self) -> None:
         """A batch of matrices by itself, transposed."""

@@ -6,7 +6,10 @@
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
+#include <mutex>
+#include <unordered_set>
 
+#include "core/hash.h"
 #include "engine/cpu/cost.h"
 
 namespace at::native {
@@ -32,6 +35,18 @@ bool is_one(const Attr& attr) {
   return (integer && *integer == 1) || (number && *number == 1);
 }
 
+// oneDNN makes code for each shape and its memory is not all given back: where shapes go on changing the later ones are left to MKL.
+bool is_among_the_first(const Type& a, const Type& b) {
+  static auto* mutex = new std::mutex; // a leaf
+  static auto* shapes = new std::unordered_set<Hash128>; // guarded by mutex
+  Hash128 shape;
+  for (int64_t extent : {a.dims[0], a.dims[1], b.dims[1]}) {
+    shape.add(static_cast<uint64_t>(extent));
+  }
+  std::lock_guard<std::mutex> lock(*mutex);
+  return shapes->count(shape) || (shapes->size() < kMostProductShapes && shapes->insert(shape).second);
+}
+
 // The part of a matrix that lies between two offsets; a batch's matrix `group`.
 at::Tensor group_of(const at::Tensor& t, int64_t dim, int64_t group, int64_t from, int64_t to) {
   return t.dim() == 3 ? t.select(0, group) : t.slice(dim, from, to);
@@ -49,7 +64,7 @@ bool prefers_onednn(const CallSpec& call) {
   }
   const Type& a = call.operands[sums ? 1 : 0].type;
   const Type& b = call.operands[sums ? 2 : 1].type;
-  return a.dtype == DType::F32 && a.dims[0] * a.dims[1] * b.dims[1] >= kMinProducts;
+  return a.dtype == DType::F32 && a.dims[0] * a.dims[1] * b.dims[1] >= kMinProducts && is_among_the_first(a, b);
 }
 
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
