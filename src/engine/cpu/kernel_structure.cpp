@@ -192,10 +192,11 @@ class Structures {
     }
   }
 
-  // Which of its numbers are arguments from now on.
-  std::vector<bool> find(const Hash128& structure) {
+  // Which of the numbers are arguments from now on; none where another thread has begun a program that forgot all.
+  std::vector<bool> find(const KernelNumbers& numbers) {
     std::lock_guard<std::mutex> lock(mutex_);
-    return structures_.at(structure).varies;
+    auto found = structures_.find(numbers.structure);
+    return found == structures_.end() ? std::vector<bool>(numbers.values.size()) : found->second.varies;
   }
 
  private:
@@ -217,7 +218,7 @@ std::vector<ChosenKernel> choose_arguments(std::span<const KernelSpec* const> sp
   }
   std::vector<ChosenKernel> kernels;
   for (size_t i = 0; i < specs.size(); ++i) {
-    kernels.push_back(replace_numbers(*specs[i], numbers[i], Structures::get().find(found[i].structure), /*bounded=*/true));
+    kernels.push_back(replace_numbers(*specs[i], numbers[i], Structures::get().find(found[i]), /*bounded=*/true));
     kernels.back().numbers = std::move(found[i]);
   }
   return kernels;
