@@ -1,0 +1,89 @@
+"""New shapes on the embedded engine: code is made once for all sizes, programs are planned anew, values are eager's."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+# Steps of training whose inputs are new in number and length, compared with eager's; and counters.
+STEPS = """
+import copy, torch, torch_xla
+import torch.nn.functional as F
+import torch_xla.debug.metrics as met
+torch.manual_seed(0)
+def make():
+    torch.manual_seed(1)
+    layers = [torch.nn.Linear(12, 24), torch.nn.LayerNorm(24), torch.nn.GELU(), torch.nn.Linear(24, 9)]
+    return torch.nn.Sequential(*layers)
+def step(model, device, rows, length):
+    x = torch.randn(rows, length, 12, generator=torch.Generator().manual_seed(length)).to(device)
+    y = model(x).softmax(1).mean((0, 1))
+    loss = F.cross_entropy(y[None], torch.tensor([3]).to(device)) + x[:, length // 2 :].abs().amax()
+    model.zero_grad()
+    loss.backward()
+    return [loss.detach().cpu(), *(p.grad.cpu() for p in model.parameters())]
+ours, eager = make().to("xla"), make()
+def check(rows, length):
+    for a, b in zip(step(ours, "xla", rows, length), step(eager, "cpu", rows, length)):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+def counts():
+    return [met.counter_value(name) or 0 for name in ("UncachedCompile", "ReplannedProgram", "CachedCompile")]
+"""
+ENGINE = {"PJRT_DEVICE": "CPU"}  # the embedded one, also where a plugin is under test
+
+
+def run_counted(run_python, source: str, **env) -> list[int]:
+    """The numbers in the last line of a program's output."""
+    return [int(number) for number in run_python(STEPS + source, **ENGINE, **env).splitlines()[-1].split()]
+
+
+def test_a_new_shape_needs_no_new_code(run_python):
+    source = """
+for number, length in enumerate([*range(20, 90), *range(600, 610), 2, 300, 7]):
+    check(2 + number % 5, length)
+before = counts()
+for length in range(75, 85):
+    check(7, length)
+again = counts()
+for length in range(75, 85):
+    check(7, length)
+print(*before, *(b - a for a, b in zip(before, again)), *(b - a for a, b in zip(again, counts())))
+"""
+    compiled, replanned, _, *numbers = run_counted(run_python, source, XLA_PERSISTENT_CACHE_PATH="")
+    new, planned_again, _, *seen = numbers
+    assert compiled <= 24 and replanned >= 40  # two programs a step and device; kinds of lengths: short, middle, long
+    assert new == 0 and planned_again >= 10
+    assert seen[:2] == [0, 0] and seen[2] >= 10
+
+
+@pytest.mark.parametrize("rows,length", [(1, 30), (1, 1), (3, 1), (0, 5)])
+def test_dims_of_one_and_none(run_python, rows, length):
+    source = f"""
+check(2, 20), check(3, 21), check(4, 22)
+try:
+    check({rows}, {length})
+except (IndexError, RuntimeError) as error:  # the largest of nothing
+    assert {rows} == 0 and "amax" in str(error), error
+check(5, 23)
+print(*counts())
+"""
+    assert run_counted(run_python, source)[0] > 0
+
+
+def test_a_second_start_makes_no_code(run_python, tmp_path):
+    source = """
+for length in (20, 31, 42, 53):
+    check(3, length)
+print(*counts())
+"""
+    directory = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache")}
+    assert run_counted(run_python, source, **directory)[0] > 0
+    compiled, replanned, _ = run_counted(run_python, source, **directory)
+    assert compiled == 0 and replanned > 0
+
+
+def test_the_documents_program(run_python):
+    text = (Path(__file__).parents[2] / "docs" / "changing_shapes.md").read_text()
+    (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (told,) = re.findall(r"This prints (\d+) and (\d+)", text)
+    assert run_python(source, XLA_PERSISTENT_CACHE_PATH="", **ENGINE).split() == list(told)
