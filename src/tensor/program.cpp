@@ -4,7 +4,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "core/env.h"
 #include "core/errors.h"
@@ -45,26 +45,26 @@ CompileOptions compile_options(int device, Trace& trace, CompileSettings setting
   return options;
 }
 
-// The structures of the traces that have programs. Thread-safe.
+// The structures of the traces that have programs, each with the key of the first. Thread-safe.
 class KnownStructures {
  public:
   static KnownStructures& get() {
     static auto* known = new KnownStructures; // never destroyed, as programs may be compiled until the process ends
     return *known;
   }
-  // False the first time.
-  bool add(const Hash128& structure) {
+  // Whether another trace was the first of this structure.
+  bool add(const Hash128& structure, const Hash128& trace) {
     constexpr size_t kMost = size_t{1} << 16;
     std::lock_guard<std::mutex> lock(mutex_);
-    if (structures_.size() >= kMost) {
-      structures_.clear(); // to be learned again
+    if (first_.size() >= kMost) {
+      first_.clear(); // to be learned again
     }
-    return !structures_.insert(structure).second;
+    return first_.emplace(structure, trace).first->second != trace;
   }
 
  private:
   std::mutex mutex_;
-  std::unordered_set<Hash128> structures_; // guarded by mutex_
+  std::unordered_map<Hash128, Hash128> first_; // guarded by mutex_
 };
 
 // `key`: by which the program is put on disk. A trace of a `known` structure for which no code has to be made is planned anew only.
@@ -108,7 +108,7 @@ void make_executable(
     SyncCause cause,
     const std::function<CompileReason()>& find_reason,
     Program& program) {
-  bool known = engine().reuses_code() && KnownStructures::get().add(structure_of(graph));
+  bool known = engine().reuses_code() && KnownStructures::get().add(structure_of(graph), trace.key());
   // Dumps show how the program is made.
   std::string key = options.keep_text || known ? std::string() : ProgramStore::get().key_of(engine(), graph, options);
   program.executable = ProgramStore::get().find(engine(), key, options);

@@ -15,7 +15,8 @@ from torch_xla.distributed.fsdp import consolidate_sharded_model_checkpoints, co
 
 @pytest.mark.parametrize("size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_values_are_those_of_one_process(size):
-    xmp.spawn(fsdp.against_one_process, (size,), size)
+    spawn = xmp.spawn if size > 1 else torch.multiprocessing.spawn  # a process of its own for one, too
+    spawn(fsdp.against_one_process, (size,), size)
 
 
 # ---- Checkpoints ----
