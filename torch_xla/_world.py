@@ -55,15 +55,23 @@ def remove_group(name: str) -> None:
     _groups.discard(name)
 
 
+def _polls() -> Iterator[None]:
+    """For loops that ask again and again, with pauses that grow."""
+    pause = 0.0005
+    while True:
+        yield
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+
+
 def finish_sends(name: str) -> None:
     """Waits until what the group's replica has sent is received. Polls, so that Ctrl-C is heard.
 
     Raises RuntimeError if a send has failed.
     """
-    pause = 0.0005
-    while torch.ops.xla._is_sending(name):
-        time.sleep(pause)
-        pause = min(2 * pause, 0.05)
+    for _ in _polls():
+        if not torch.ops.xla._is_sending(name):
+            return
 
 
 class Replica:
@@ -161,16 +169,16 @@ class Replica:
 
     def _wait_for(self, keys: list[str], ranks: Sequence[int], tag: str) -> None:
         """Polls, so that Ctrl-C is heard."""
-        end, pause = time.monotonic() + timeout().total_seconds(), 0.0005
-        while not self.store.check(keys):
+        end = time.monotonic() + timeout().total_seconds()
+        for _ in _polls():
+            if self.store.check(keys):
+                return
             if time.monotonic() > end:
                 missing = [rank for rank, key in zip(ranks, keys) if not self.store.check([key])]
                 raise RuntimeError(
                     f"replicas {missing} did not come to the meeting {tag!r} within XLA_COLLECTIVE_TIMEOUT, "
                     f"which is {timeout().total_seconds():.0f} s"
                 )
-            time.sleep(pause)
-            pause = min(2 * pause, 0.05)
 
 
 # ---- Threads of a process that has met others ----

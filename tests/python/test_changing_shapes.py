@@ -7,7 +7,7 @@ import pytest
 
 # Steps of training whose inputs are new in number and length, compared with eager's; and counters.
 STEPS = """
-import copy, torch, torch_xla
+import torch, torch_xla
 import torch.nn.functional as F
 import torch_xla.debug.metrics as met
 torch.manual_seed(0)

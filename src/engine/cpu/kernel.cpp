@@ -69,7 +69,7 @@ void write_signature(std::ostream& out, const KernelSpec& spec) {
 
 } // namespace
 
-int64_t KernelSpec::extent(size_t loop) const {
+int64_t& KernelSpec::extent(size_t loop) {
   if (loop < outer.size()) {
     return outer[loop];
   }

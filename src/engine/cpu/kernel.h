@@ -74,7 +74,10 @@ struct KernelSpec {
   size_t num_loops() const {
     return outer.size() + mid.size() + 1;
   }
-  int64_t extent(size_t loop) const;
+  int64_t& extent(size_t loop);
+  int64_t extent(size_t loop) const {
+    return const_cast<KernelSpec*>(this)->extent(loop);
+  }
   // Canonical text: equal text means equal code. Used as the cache key and in dumps.
   std::string text() const;
 };

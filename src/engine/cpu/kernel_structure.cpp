@@ -18,31 +18,14 @@ struct Number {
   int64_t value;
 };
 
-int64_t& extent_of(KernelSpec& spec, size_t loop) {
-  if (loop < spec.outer.size()) {
-    return spec.outer[loop];
-  }
-  loop -= spec.outer.size();
-  return loop < spec.mid.size() ? spec.mid[loop] : spec.inner;
-}
-
-template <typename Use>
-void for_each_stride(const KernelSpec& spec, size_t loop, Use use) {
-  for (const KernelBuffer& buffer : spec.buffers) {
+// `Spec` may be const.
+template <typename Spec, typename Use>
+void for_each_stride(Spec& spec, size_t loop, Use use) {
+  for (auto& buffer : spec.buffers) {
     use(buffer.strides[loop]);
   }
-  for (const Dims& strides : spec.indices) {
+  for (auto& strides : spec.indices) {
     use(strides[loop]);
-  }
-}
-
-void replace_stride(KernelSpec& spec, size_t loop, int64_t from, int64_t to) {
-  auto replace = [&](int64_t& stride) { stride = stride == from ? to : stride; };
-  for (KernelBuffer& buffer : spec.buffers) {
-    replace(buffer.strides[loop]);
-  }
-  for (Dims& strides : spec.indices) {
-    replace(strides[loop]);
   }
 }
 
@@ -126,11 +109,11 @@ ChosenKernel replace_numbers(const KernelSpec& spec, const std::vector<Number>& 
     switch (number.kind) {
       case Kind::kExtent:
         stands = bounded ? bound_of(spec, loop, number.value) : 0;
-        extent_of(chosen.spec, loop) = stands;
+        chosen.spec.extent(loop) = stands;
         break;
       case Kind::kStride:
         stands = kFirstStandIn + static_cast<int64_t>(i);
-        replace_stride(chosen.spec, loop, number.value, stands);
+        for_each_stride(chosen.spec, loop, [&](int64_t& stride) { stride = stride == number.value ? stands : stride; });
         break;
       case Kind::kConstant:
         chosen.spec.body[loop].imm = 0;

@@ -131,7 +131,7 @@ void Emitter::emit_stores(const std::vector<int>& ids, const Position& p) {
     const Instr& instr = spec_.body[id];
     const KernelBuffer& b = spec_.buffers[instr.index];
     int64_t number = p.index ? b.strides.back() : 0;
-    Value* step = number ? inner_stride(number) : i64(0);
+    Value* step = inner_stride(number);
     Value* first = origin_.addresses[instr.index];
     Value* address = number ? element_address(p.v, b.dtype, first, ir_.CreateMul(p.index, step)) : first;
     emit_store(p.v, b.dtype, operand_type(instr), operand(instr.args[0], p.v), address, step, p.mask);

@@ -32,7 +32,7 @@ Value* gather(const Vec& v, DType t, Value* address, Value* stride, Value* mask)
 }
 
 bool is_constant(Value* stride, int64_t number) {
-  auto* constant = llvm::dyn_cast<llvm::ConstantInt>(stride);
+  auto* constant = find_splat<llvm::ConstantInt>(stride);
   return constant && constant->getSExtValue() == number;
 }
 

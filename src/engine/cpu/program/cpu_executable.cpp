@@ -53,6 +53,9 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
       loops_(std::move(loops)),
       text_(std::move(text)) {
   prepare_calls();
+  for (KernelStep& step : plan_.kernels) {
+    step.numbers = {}; // of use on disk only
+  }
   base_.resize(plan_.memory.memories.size());
   blocks_.resize(plan_.memory.memories.size());
   saves_.resize(plan_.memory.memories.size());
