@@ -169,6 +169,10 @@ class Engine {
   virtual bool reuses_code() const {
     return false;
   }
+  // Whether views of a program may be moved by its numbers (ir/graph.h).
+  virtual bool moves_views() const {
+    return false;
+  }
   // Whether CompileOptions::custom may have options.
   virtual bool takes_custom_options() const {
     return false;

@@ -43,7 +43,8 @@ struct Node {
 };
 
 // Attributes of kView and kViewUpdate, by position. The operand (for kViewUpdate: operand 0) is seen as memory with base_strides; the view
-// has the node's result dims (kViewUpdate: operand 1's dims) with strides and offset on that memory, in elements.
+// has the node's result dims (kViewUpdate: operand 1's dims) with strides and offset on that memory, in elements. One operand more is a
+// number of the program, i64, that is added to the offset: a moving view, which stays within the operand for each number that a run gives.
 enum ViewAttr { kViewBaseStrides = 0, kViewStrides = 1, kViewOffset = 2 };
 
 class Graph {

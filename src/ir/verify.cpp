@@ -190,12 +190,20 @@ class Verifier {
     check(operand(node, 0).numel() > 0, "a view of nothing has elements");
     check(offset + span_elements(viewed.dims, strides) <= span_elements(operand(node, 0).dims, base), "the view leaves its operand");
   }
+  // `tensors`, and a number where the view moves.
+  void check_view_operands(const Node& node, size_t tensors) const {
+    bool moves = node.operands.size() == tensors + 1;
+    check_arity(node, tensors + moves, 3);
+    ValueId number = moves ? node.operands[tensors] : kNoValue;
+    bool known = !moves || (graph_.values[number].kind == ValueKind::kScalar && graph_.type(number).dtype == DType::I64);
+    check(known, "a view is moved by an i64 number of the program");
+  }
   void check_view(const Node& node) const {
-    check_arity(node, 1, 3);
+    check_view_operands(node, 1);
     check_geometry(node, result(node));
   }
   void check_view_update(const Node& node) const {
-    check_arity(node, 2, 3);
+    check_view_operands(node, 2);
     check_geometry(node, operand(node, 1));
     check_result(node, operand(node, 0));
   }

@@ -56,30 +56,44 @@ bool stays_inside(const Axes& axes) {
 } // namespace
 
 ViewGeometry view_geometry(const Graph& graph, const Node& node) {
-  ValueId shown = node.op->kind == OpKind::kViewUpdate ? node.operands[1] : node.result();
+  const bool updates = node.op->kind == OpKind::kViewUpdate;
+  ValueId shown = updates ? node.operands[1] : node.result();
+  const size_t tensors = updates ? 2 : 1;
   return {
       graph.type(node.operands[0]).dims,
       std::get<std::vector<int64_t>>(node.attrs[kViewBaseStrides]),
       graph.type(shown).dims,
       std::get<std::vector<int64_t>>(node.attrs[kViewStrides]),
-      std::get<int64_t>(node.attrs[kViewOffset])};
+      std::get<int64_t>(node.attrs[kViewOffset]),
+      node.operands.size() > tensors ? node.operands[tensors] : kNoValue};
 }
 
 Attrs view_attrs(const ViewGeometry& view) {
   return {view.base_strides.vec(), view.strides.vec(), view.offset};
 }
 
+InlineVec<ValueId, 4> view_operands(const ViewGeometry& view, ValueId base) {
+  InlineVec<ValueId, 4> operands{base};
+  if (view.moved_by != kNoValue) {
+    operands.push_back(view.moved_by);
+  }
+  return operands;
+}
+
 bool is_identity(const ViewGeometry& view) {
-  if (view.base_dims != view.dims) {
+  if (view.base_dims != view.dims || view.moved_by != kNoValue) {
     return false;
   }
   return num_elements(view.dims) == 0 || (view.offset == 0 && same_strides(view.dims, view.strides, view.base_strides));
 }
 
 std::optional<ViewGeometry> rebase_view(const ViewGeometry& view, const Dims& base_strides) {
-  ViewGeometry result{view.base_dims, base_strides, view.dims, view.strides, view.offset};
+  ViewGeometry result{view.base_dims, base_strides, view.dims, view.strides, view.offset, view.moved_by};
   if (num_elements(view.dims) == 0 || same_strides(view.base_dims, view.base_strides, base_strides)) {
     return result;
+  }
+  if (view.moved_by != kNoValue) {
+    return std::nullopt; // which steps its number stands for is not known
   }
   Axes axes = make_axes(view.base_dims, view.base_strides, base_strides);
   std::optional<int64_t> offset = walk(axes, view.offset, 1);
@@ -99,13 +113,14 @@ std::optional<ViewGeometry> rebase_view(const ViewGeometry& view, const Dims& ba
 
 std::optional<ViewGeometry> compose_views(const ViewGeometry& inner, const ViewGeometry& outer) {
   std::optional<ViewGeometry> placed = rebase_view(outer, inner.strides);
-  if (!placed) {
+  if (!placed || (inner.moved_by != kNoValue && outer.moved_by != kNoValue)) {
     return std::nullopt;
   }
   for (size_t d = 0; d < outer.dims.size(); ++d) {
     placed->strides[d] = outer.dims[d] == 1 ? 0 : placed->strides[d]; // equal views have equal attributes
   }
-  return ViewGeometry{inner.base_dims, inner.base_strides, outer.dims, std::move(placed->strides), inner.offset + placed->offset};
+  ValueId moved_by = inner.moved_by == kNoValue ? outer.moved_by : inner.moved_by;
+  return ViewGeometry{inner.base_dims, inner.base_strides, outer.dims, std::move(placed->strides), inner.offset + placed->offset, moved_by};
 }
 
 } // namespace torch_xla

@@ -16,12 +16,15 @@ struct ViewGeometry {
   Dims dims;
   Dims strides;
   int64_t offset = 0;
+  ValueId moved_by = kNoValue; // of a moving view, the number that is added to the offset
 };
 
 // Of a view node; of a view update: of the part of operand 0 that operand 1 replaces.
 ViewGeometry view_geometry(const Graph& graph, const Node& node);
 // The attributes of its node.
 Attrs view_attrs(const ViewGeometry& view);
+// The operands of a view of `base`.
+InlineVec<ValueId, 4> view_operands(const ViewGeometry& view, ValueId base);
 // True when the view shows its base's elements unchanged.
 bool is_identity(const ViewGeometry& view);
 // The view of the same elements where the base's memory has other strides. Nothing where no strides are proven to address them.

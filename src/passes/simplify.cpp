@@ -176,7 +176,7 @@ class Simplifier {
     if (inner && inner->op->kind == OpKind::kView) {
       if (std::optional<ViewGeometry> composed = compose_views(view_geometry(graph_, *inner), view)) {
         view = *composed;
-        node.operands[0] = inner->operands[0];
+        node.operands = view_operands(view, inner->operands[0]);
         node.attrs = view_attrs(view);
       }
     }
@@ -194,7 +194,7 @@ class Simplifier {
       return false;
     }
     node.op = &prim_op(Prim::kConvert);
-    node.operands[0] = source;
+    node.operands = {source};
     node.attrs.clear();
     return true;
   }

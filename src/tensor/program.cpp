@@ -126,15 +126,17 @@ void make_executable(
 
 } // namespace
 
-const Program& find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause) {
+FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause) {
   static metrics::Counter hits("CachedCompile");
-  Hash128 key = trace.key();
+  static const bool moves_views = engine().moves_views();
+  Hash128 key = moves_views ? trace.key_without_offsets() : trace.key();
   CompileSettings settings = read_compile_settings();
   key.add(settings.hash());
-  ProgramEntry& entry = program_cache(device).entry(key);
+  ProgramEntry& entry = program_cache(device).entry(key, trace.offsets());
+  std::vector<uint64_t> numbers = entry.offsets.numbers(trace.offsets());
   if (const Program* program = find_program(entry, alive)) {
     hits.add();
-    return *program;
+    return {*program, std::move(numbers)};
   }
   auto find_reason = [&] { return CompileHistory::get().find(device, trace, entry, alive, cause_text(cause)); };
   entry.wanted.resize(alive.size(), 0);
@@ -142,11 +144,12 @@ const Program& find_or_compile(int device, Trace& trace, const ValueBits& alive,
     entry.wanted[i] |= alive[i];
   }
   Graph graph = trace.graph();
+  entry.offsets.apply(graph);
   graph.outputs = list_values(entry.wanted);
   Program program{nullptr, graph.outputs, entry.wanted};
   make_executable(trace, graph, compile_options(device, trace, std::move(settings)), cause, find_reason, program);
   entry.programs.push_back(std::move(program));
-  return entry.programs.back();
+  return {entry.programs.back(), std::move(numbers)};
 }
 
 std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {

@@ -12,9 +12,12 @@
 
 namespace torch_xla {
 
-// A program whose outputs include the alive values; valid until the next call for the device. Throws the error of a failed compile. The
-// caller holds the device's recording lock.
-const Program& find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause);
+struct FoundProgram {
+  const Program& program; // valid until the next call for the device
+  std::vector<uint64_t> numbers; // of the moving views, behind the trace's
+};
+// A program whose outputs include the alive values. Throws the error of a failed compile. The caller holds the device's recording lock.
+FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause);
 
 // By input: true where no lazy value refers to the buffer any more, so that it is the run's alone.
 std::vector<bool> find_donated(const std::vector<BufferRef>& inputs);

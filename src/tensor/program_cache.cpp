@@ -13,19 +13,35 @@ std::vector<ValueId> list_values(const ValueBits& bits) {
   return values;
 }
 
-ProgramEntry& ProgramCache::entry(const Hash128& key) {
+ProgramCache::Entries& ProgramCache::entries(const Hash128& key) {
   auto found = index_.find(key);
   if (found != index_.end()) {
     items_.splice(items_.begin(), items_, found->second);
     return items_.front().second;
   }
-  items_.emplace_front(key, ProgramEntry());
+  items_.emplace_front(key, Entries());
   index_[key] = items_.begin();
   if (items_.size() > capacity_) {
     index_.erase(items_.back().first);
     items_.pop_back();
   }
   return items_.front().second;
+}
+
+ProgramEntry& ProgramCache::entry(const Hash128& key, const std::vector<int64_t>& offsets) {
+  constexpr size_t kMostOfKey = 8; // the first one, and what has been widened since
+  Entries& entries = this->entries(key);
+  for (ProgramEntry& entry : entries) {
+    if (entry.offsets.matches(offsets)) {
+      return entry;
+    }
+  }
+  OffsetPattern pattern = entries.empty() ? OffsetPattern(offsets) : entries.back().offsets.widened(offsets);
+  entries.push_back({std::move(pattern), {}, {}});
+  if (entries.size() > kMostOfKey) {
+    entries.pop_front();
+  }
+  return entries.back();
 }
 
 const Program* find_program(const ProgramEntry& entry, const ValueBits& wanted) {

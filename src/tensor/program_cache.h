@@ -8,6 +8,7 @@
 
 #include "core/hash.h"
 #include "engine/engine.h"
+#include "tensor/offset_pattern.h"
 
 namespace torch_xla {
 
@@ -24,8 +25,10 @@ struct Program {
   ValueBits output_bits;
 };
 
-// All programs of one trace key and the union of the output sets that were ever asked for.
+// The programs of one trace, or of all that differ from it only in where some views begin, and the union of the output sets that were ever
+// asked for.
 struct ProgramEntry {
+  OffsetPattern offsets;
   std::vector<Program> programs;
   ValueBits wanted;
 };
@@ -34,13 +37,17 @@ struct ProgramEntry {
 class ProgramCache {
  public:
   explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
-  ProgramEntry& entry(const Hash128& key);
+  // The entry of the key for these offsets. Where there is none, a new one, for all values of those that differ from what was there before.
+  ProgramEntry& entry(const Hash128& key, const std::vector<int64_t>& offsets);
   size_t size() const {
     return index_.size();
   }
 
  private:
-  using Item = std::pair<Hash128, ProgramEntry>;
+  using Entries = std::list<ProgramEntry>; // the latest, with the most numbers, last
+  using Item = std::pair<Hash128, Entries>;
+  Entries& entries(const Hash128& key);
+
   const size_t capacity_;
   std::list<Item> items_; // most recent first
   std::unordered_map<Hash128, std::list<Item>::iterator> index_;

@@ -111,15 +111,17 @@ void drop(Trace& trace) {
   trace.clear();
 }
 
-uint64_t enqueue(int device, Trace& trace, const Program& program, const ValueBits& alive) {
+uint64_t enqueue(int device, Trace& trace, const FoundProgram& found, const ValueBits& alive) {
   static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
   static metrics::Counter executed("ExecuteComputation");
+  const Program& program = found.program;
   program.executable->prepare_caller();
   Run run;
   run.operation = operation_of(trace.graph());
   run.executable = program.executable;
   run.outputs = make_outputs(trace, program.outputs, alive);
   run.scalars = std::move(trace.scalars());
+  run.scalars.insert(run.scalars.end(), found.numbers.begin(), found.numbers.end());
   run.inputs = std::move(trace.inputs());
   run.donated = find_donated(run.inputs);
   run.replaced = std::move(trace.replaced());
@@ -184,11 +186,11 @@ void sync_locked(int device, SyncCause cause) {
   observer::Span span(observer::Phase::kSync, device, cause_text(cause), observed_location(observer::Phase::kSync));
   try {
     check_inputs(trace);
-    const Program& program = find_or_compile(device, trace, alive, cause);
+    const FoundProgram found = find_or_compile(device, trace, alive, cause);
     if (analyzes) {
-      span.set_program(facts.emplace(trace, program, find_donated(trace.inputs())).get());
+      span.set_program(facts.emplace(trace, found.program, find_donated(trace.inputs())).get());
     }
-    span.set_run(enqueue(device, trace, program, alive));
+    span.set_run(enqueue(device, trace, found, alive));
   } catch (const interrupt::Interrupted&) {
     throw; // before anything has run: the trace stays pending
   } catch (...) {

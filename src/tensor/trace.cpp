@@ -99,10 +99,11 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& 
       local = step(local, type_hash(graph_.values[v].type) * 4 + static_cast<uint64_t>(graph_.values[v].kind));
     }
   }
+  const bool is_view = op.kind == OpKind::kView || op.kind == OpKind::kViewUpdate;
   if (!attrs.empty()) {
     Hash128 h;
-    for (const Attr& a : attrs) {
-      hash_attr(a, h);
+    for (size_t i = 0; i < attrs.size() - is_view; ++i) { // a view's last attribute is its offset
+      hash_attr(attrs[i], h);
     }
     local = step(local, h.lo);
     wiring = step(wiring, h.hi);
@@ -110,11 +111,12 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& 
   for (const Type& type : results) {
     local = step(local, type_hash(type));
   }
+  const auto offset = is_view ? std::get<int64_t>(attrs[kViewOffset]) : 0;
   if (graph_.nodes.empty()) [[unlikely]] {
     start_ns_ = metrics::now_ns();
   }
   ValueId id = append([&] {
-    node_hashes_.push_back(local);
+    node_hashes_.push_back(is_view ? step(local, static_cast<uint64_t>(offset)) : local);
     locations_.push_back(location);
     // The graph's own location is the node's number, by which a run finds the line of the trace it belongs to.
     auto number = static_cast<int32_t>(graph_.nodes.size());
@@ -122,6 +124,10 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& 
   });
   key_.add(local);
   key_.add(wiring);
+  if (is_view) {
+    offsets_.push_back(offset);
+    offset_hash_ = step(offset_hash_, static_cast<uint64_t>(offset));
+  }
   has_collectives_ = has_collectives_ || (op.traits & kCollective);
   return id;
 }
@@ -134,7 +140,9 @@ Trace::Mark Trace::mark() const {
       graph_.parameters.size(),
       graph_.scalars.size(),
       replaced_.size(),
+      offsets_.size(),
       key_,
+      offset_hash_,
       has_collectives_};
 }
 
@@ -158,7 +166,9 @@ void Trace::cut_back(const Mark& mark) {
   scalars_.resize(mark.scalars);
   locations_.resize(mark.nodes);
   node_hashes_.resize(mark.nodes);
+  offsets_.resize(mark.offsets);
   key_ = mark.key;
+  offset_hash_ = mark.offset_hash;
   has_collectives_ = mark.has_collectives;
 }
 
@@ -187,6 +197,8 @@ void Trace::clear() {
   node_hashes_.clear();
   has_collectives_ = false;
   key_ = Hash128();
+  offsets_.clear();
+  offset_hash_ = 0;
   ++generation_;
 }
 

@@ -34,8 +34,19 @@ class Trace {
   const Graph& graph() const {
     return graph_;
   }
-  const Hash128& key() const {
+  // Of all that decides on the program.
+  Hash128 key() const {
+    Hash128 key = key_;
+    key.add(offset_hash_);
+    return key;
+  }
+  // Of all but where views begin.
+  const Hash128& key_without_offsets() const {
     return key_;
+  }
+  // Of the views and view updates, in the order of their nodes.
+  const std::vector<int64_t>& offsets() const {
+    return offsets_;
   }
   uint64_t generation() const {
     return generation_;
@@ -79,7 +90,9 @@ class Trace {
     size_t parameters = 0;
     size_t scalars = 0;
     size_t replaced = 0;
+    size_t offsets = 0;
     Hash128 key;
+    uint64_t offset_hash = 0;
     bool has_collectives = false;
   };
   Mark mark() const;
@@ -91,7 +104,9 @@ class Trace {
   ValueId append(Append append);
 
   Graph graph_;
-  Hash128 key_;
+  Hash128 key_; // without offsets
+  uint64_t offset_hash_ = 0;
+  std::vector<int64_t> offsets_;
   uint64_t generation_ = 1; // a buffer is of one device, so it meets one trace's only
   std::vector<LazyValue*> lazies_; // parallel to graph_.values; null where no cell ever referred to the value
   std::vector<BufferRef> inputs_; // parallel to graph_.parameters

@@ -134,6 +134,11 @@ TEST_F(ScheduleTest, ViewElsewhereInItsRoot) {
   expect_fault(verify_layout, "does not lie where its node says");
 }
 
+TEST_F(ScheduleTest, ViewThatIsMoved) {
+  s_.laid_out.places[view()].moved_by = 0;
+  expect_fault(verify_layout, "is moved by another number than its node says");
+}
+
 TEST_F(ScheduleTest, OutputThatIsNotRowMajor) {
   ValueId output = s_.laid_out.graph.outputs[1];
   s_.laid_out.places[output].strides = {2, 1};
@@ -238,6 +243,11 @@ TEST(ScheduleKernels, IndexOfAnotherDim) {
 TEST_F(ScheduleTest, AccessBeyondTheBuffer) {
   s_.kernels[row_step()].operands.back().byte_offset = 4;
   expect_fault(verify_kernels, str("accesses %", normal(), " up to byte 516 of %", normal(), ", which has 512"));
+}
+
+TEST_F(ScheduleTest, AccessThatIsMoved) {
+  s_.kernels[row_step()].operands.back().moved_by = 0;
+  expect_fault(verify_kernels, str("%", normal(), " is moved by another number"));
 }
 
 TEST_F(ScheduleTest, LoadOfWhatTheKernelStores) {

@@ -82,6 +82,62 @@ print(*counts())
     assert compiled == 0 and replanned > 0
 
 
+# A loop over parts of tensors by Python numbers, on both devices, then the counters of the device's turns behind the first `warm`.
+PARTS = """
+def compare(run, turns, warm):
+    for turn in range(turns):
+        if turn == warm:
+            before = counts()
+        for a, b in zip(run("xla", turn), run("cpu", turn)):
+            torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-6)
+    print(*(b - a for a, b in zip(before, counts())))
+"""
+
+
+def test_parts_by_python_numbers_are_of_one_program(run_python):
+    """Reads, writes and slices by the number of the turn, of a state, a log and batches."""
+    source = """
+torch.manual_seed(2)
+data, labels = torch.randn(96, 12), torch.randint(9, (96,))
+kept = {}
+def run(device, turn):
+    if turn == 0:
+        kept[device] = [torch.zeros(40, 3, 12).to(device), data.to(device), labels.to(device)]
+    log, x, y = kept[device]
+    log[turn] = x[turn * 3 : turn * 3 + 3] * turn
+    log[turn + 1, 1] += log[turn].sum(0)
+    log[turn, :, turn % 12] = 7.0
+    model = ours if device == "xla" else eager
+    with torch.no_grad():
+        batch = slice(turn * 4, turn * 4 + 4)
+        loss = F.cross_entropy(model(x[batch]), y[batch])
+    return loss, log, log[turn].t()
+compare(run, 20, 3)
+"""
+    compiled, replanned, hits = run_counted(run_python, PARTS + source, XLA_PERSISTENT_CACHE_PATH="")
+    assert (compiled, replanned) == (0, 0) and hits >= 17
+
+
+def test_parts_of_tensors_in_other_orders_of_memory(run_python):
+    """Transposed, channels-last and expanded tensors, and parts that lie in each other's memory."""
+    source = """
+torch.manual_seed(2)
+images = torch.randn(9, 5, 6, 4).contiguous(memory_format=torch.channels_last)
+table = torch.randn(12, 9).t()
+def run(device, turn):
+    x, t = images.to(device), table.to(device)
+    y = x[turn] * t[turn, turn] + t.select(1, turn)[:4]
+    z = x.permute(0, 2, 3, 1)[turn].clone()
+    z[turn % 3] = z[turn % 3 + 1]
+    z[:2] = z[turn % 4 : turn % 4 + 2].clone()
+    w = t[turn].expand(4, 12)[:, turn : turn + 3]
+    return y, z, w, w.sum(0), x[turn : turn + 2].flatten(1) @ x[turn].flatten()
+compare(run, 8, 4)
+"""
+    compiled, _, _ = run_counted(run_python, PARTS + source, XLA_PERSISTENT_CACHE_PATH="")
+    assert compiled == 0
+
+
 def test_the_documents_program(run_python):
     text = (Path(__file__).parents[2] / "docs" / "changing_shapes.md").read_text()
     (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -45,6 +45,9 @@ class CpuEngine final : public Engine {
     return true;
   }
 
+  bool moves_views() const override {
+    return true;
+  }
   bool reuses_code() const override {
     return true;
   }

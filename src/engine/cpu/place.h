@@ -12,6 +12,7 @@ struct Place {
   ValueId root = kNoValue;
   int64_t offset = 0;
   Dims strides;
+  int32_t moved_by = -1; // of a moving view, the position among Graph::scalars of the number that is added to the offset
 };
 
 struct LaidOutGraph {

@@ -11,6 +11,7 @@ from tests.fuzz.kinds import (
     forms,
     indexing,
     modules,
+    offsets,
     promotion,
     sharing,
     sizes,
@@ -47,4 +48,5 @@ KINDS = {
     "modules": Kind(modules.generate, tolerance=1e-4, layout=False),
     "checkpointing": Kind(checkpointing.generate),
     "sizes": Kind(sizes.generate, tolerance=1e-4, layout=False),
+    "offsets": Kind(offsets.generate, tolerance=1e-4, layout=False),
 }

@@ -152,6 +152,7 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
 void CpuExecutable::start_run(RunArgs& args) {
   XLA_ASSERT(args.inputs.size() == donatable_.size(), "inputs of a run");
   args.restored.resize(args.inputs.size());
+  numbers_ = args.scalars.data();
   if (plan_.memory.arena_bytes) {
     arena_ = std::make_shared<Block>(pool_, static_cast<size_t>(plan_.memory.arena_bytes));
   }
@@ -223,13 +224,7 @@ void CpuExecutable::commit(int32_t step, RunArgs& args) {
 void CpuExecutable::restore_inputs(RunArgs& args) {
   for (; !committed_ && !saved_.empty(); saved_.pop_back()) {
     const auto& [step, block] = saved_.back();
-    copy_strided(
-        step->dtype,
-        step->dims,
-        address(step->result) + step->view_offset,
-        step->view_strides,
-        block->data(),
-        contiguous_strides(step->dims));
+    copy_strided(step->dtype, step->dims, address(step->view), step->view_strides, block->data(), contiguous_strides(step->dims));
   }
   for (size_t i = 0; committed_ && i < args.inputs.size(); ++i) {
     if (!donatable_[i]) {
@@ -279,13 +274,12 @@ void CpuExecutable::run_update(const UpdateStep& step) {
   } else if (saves_[step.result.memory] && !committed_) {
     save_view(step);
   }
-  copy_strided(step.dtype, step.dims, result + step.view_offset, step.view_strides, address(step.update), step.update_strides);
+  copy_strided(step.dtype, step.dims, address(step.view), step.view_strides, address(step.update), step.update_strides);
 }
 
 void CpuExecutable::save_view(const UpdateStep& step) {
   auto block = std::make_shared<Block>(pool_, static_cast<size_t>(num_elements(step.dims)) * item_size(step.dtype));
-  copy_strided(
-      step.dtype, step.dims, block->data(), contiguous_strides(step.dims), address(step.result) + step.view_offset, step.view_strides);
+  copy_strided(step.dtype, step.dims, block->data(), contiguous_strides(step.dims), address(step.view), step.view_strides);
   saved_.emplace_back(&step, std::move(block));
 }
 

@@ -48,7 +48,8 @@ class CpuExecutable final : public Executable {
   void collect_outputs(RunArgs& args);
   void end_run();
   char* address(const MemoryRef& ref) const {
-    return base_[ref.memory] + ref.byte_offset;
+    int64_t moved = ref.moved_by < 0 ? 0 : static_cast<int64_t>(numbers_[ref.moved_by]) * ref.moved_bytes;
+    return base_[ref.memory] + ref.byte_offset + moved;
   }
 
   const int device_;
@@ -61,6 +62,7 @@ class CpuExecutable final : public Executable {
 
   std::mutex mutex_; // one run at a time; guards all below
   std::vector<char*> base_; // by memory
+  const uint64_t* numbers_ = nullptr; // the run's scalars
   std::vector<BlockRef> blocks_; // by memory: what the run owns
   std::vector<bool> donatable_; // by parameter
   bool committed_ = false; // memory of RunArgs::restored is being written: from here on the run does not fail

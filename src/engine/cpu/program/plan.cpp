@@ -90,7 +90,8 @@ class Planner {
 
   MemoryRef reference(ValueId v) const {
     const Place& place = laid_out_.places[v];
-    return {memory_of(place.root), place.offset * static_cast<int64_t>(item_size(graph_.type(v).dtype))};
+    const auto item = static_cast<int32_t>(item_size(graph_.type(v).dtype));
+    return {memory_of(place.root), place.offset * item, place.moved_by, item};
   }
 
   // ---- Steps ----
@@ -102,7 +103,7 @@ class Planner {
     step.numbers = kernel.chosen.numbers;
     step.arguments = kernel.chosen.arguments;
     for (const KernelOperand& operand : built.operands) {
-      step.buffers.push_back({memory_of(operand.root), operand.byte_offset});
+      step.buffers.push_back(reference(operand.value));
     }
     step.scalars = built.scalars;
     step.units = built.spec.units();
@@ -137,7 +138,9 @@ class Planner {
     step.update = reference(node.operands[1]);
     step.dims = view.dims;
     step.update_strides = laid_out_.places[node.operands[1]].strides;
-    step.view_offset = view.offset * static_cast<int64_t>(item_size(type.dtype));
+    step.view = step.result;
+    step.view.byte_offset = view.offset * step.view.moved_bytes;
+    step.view.moved_by = view.moved_by == kNoValue ? -1 : graph_.values[view.moved_by].index;
     step.view_strides = view.strides;
     return step;
   }

@@ -16,6 +16,8 @@ namespace torch_xla::cpu {
 struct MemoryRef {
   int32_t memory = -1;
   int64_t byte_offset = 0;
+  int32_t moved_by = -1; // position among the run's scalars: the number of a moving view
+  int32_t moved_bytes = 0; // for each one of that number
 };
 
 struct KernelStep {
@@ -44,7 +46,7 @@ struct UpdateStep {
   MemoryRef update;
   Dims dims; // of update
   Dims update_strides;
-  int64_t view_offset = 0; // bytes
+  MemoryRef view; // where the view begins in the result
   Dims view_strides;
 };
 

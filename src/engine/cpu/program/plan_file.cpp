@@ -14,7 +14,7 @@ void fields(Archive& archive, MemoryPlan& plan) {
 }
 template <typename Archive>
 void fields(Archive& archive, MemoryRef& ref) {
-  archive(ref.memory, ref.byte_offset);
+  archive(ref.memory, ref.byte_offset, ref.moved_by, ref.moved_bytes);
 }
 template <typename Archive>
 void fields(Archive& archive, KernelNumbers& numbers) {
@@ -38,7 +38,7 @@ void fields(Archive& archive, LibraryStep& step) {
 }
 template <typename Archive>
 void fields(Archive& archive, UpdateStep& step) {
-  archive(step.dtype, step.base, step.result, step.elements, step.update, step.dims, step.update_strides, step.view_offset);
+  archive(step.dtype, step.base, step.result, step.elements, step.update, step.dims, step.update_strides, step.view);
   archive(step.view_strides);
 }
 template <typename Archive>

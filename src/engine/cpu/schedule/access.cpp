@@ -57,7 +57,8 @@ void add_handed_on(const LaidOutGraph& laid_out, const Node& node, StepAccess& a
 // In the order of its elements, from the beginning of its memory on.
 bool lies_row_major(const LaidOutGraph& laid_out, ValueId v) {
   const Dims& dims = laid_out.graph.type(v).dims;
-  return laid_out.places[v].offset == 0 && same_strides(dims, laid_out.places[v].strides, contiguous_strides(dims));
+  const Place& place = laid_out.places[v];
+  return place.offset == 0 && place.moved_by < 0 && same_strides(dims, place.strides, contiguous_strides(dims));
 }
 
 // A call that writes into planned memory can still fail, where it checks what its operands hold.

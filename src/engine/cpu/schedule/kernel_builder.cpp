@@ -96,7 +96,7 @@ class KernelBuilder {
   int32_t emit_load(ValueId v) {
     const Place& place = places_[v];
     DomainAccess access{on_domain(graph_.type(v).dims, place.strides), graph_.type(v).numel(), false};
-    auto key = std::tuple(place.root, place.offset, access.strides.vec());
+    auto key = std::tuple(place.root, place.offset, place.moved_by, access.strides.vec());
     auto found = loads_.find(key);
     if (found != loads_.end()) {
       return found->second;
@@ -115,7 +115,7 @@ class KernelBuilder {
     const Place& place = places_[v];
     DType dtype = dtype_of(v);
     kernel_.spec.buffers.push_back({dtype, {}});
-    kernel_.operands.push_back({v, place.root, place.offset * static_cast<int64_t>(item_size(dtype)), written});
+    kernel_.operands.push_back({v, place.root, place.offset * static_cast<int64_t>(item_size(dtype)), place.moved_by, written});
     buffer_access_.push_back(std::move(access));
     return static_cast<int32_t>(kernel_.spec.buffers.size()) - 1;
   }
@@ -246,7 +246,8 @@ class KernelBuilder {
       for (size_t b = 0; b < buffers.size(); ++b) {
         bool same =
             item_size(buffers[b].dtype) == item_size(buffers[store.index].dtype) && buffers[b].strides == buffers[store.index].strides;
-        if (!kernel_.operands[b].written && kernel_.operands[b].byte_offset == 0 && same) {
+        const KernelOperand& loaded = kernel_.operands[b];
+        if (!loaded.written && loaded.byte_offset == 0 && loaded.moved_by < 0 && same) {
           kernel_.in_place.emplace_back(static_cast<int32_t>(b), store.index);
         }
       }
@@ -269,7 +270,7 @@ class KernelBuilder {
   size_t rank_;
   BuiltKernel kernel_;
   std::map<ValueId, int32_t> at_; // instruction of a value
-  std::map<std::tuple<ValueId, int64_t, std::vector<int64_t>>, int32_t> loads_;
+  std::map<std::tuple<ValueId, int64_t, int32_t, std::vector<int64_t>>, int32_t> loads_;
   std::vector<DomainAccess> buffer_access_; // parallel to spec.buffers
   std::vector<DomainAccess> index_access_; // parallel to spec.indices
 };

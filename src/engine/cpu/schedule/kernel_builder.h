@@ -15,6 +15,7 @@ struct KernelOperand {
   ValueId value = kNoValue; // one that lies there
   ValueId root = kNoValue;
   int64_t byte_offset = 0;
+  int32_t moved_by = -1; // Place::moved_by
   bool written = false;
 };
 

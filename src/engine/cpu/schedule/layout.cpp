@@ -85,7 +85,7 @@ class LayoutStage {
         map_[node.result()] = is_reduce(node.op->prim) ? add_reduce(node, operands[0]) : add_pointwise(node, std::move(operands));
         break;
       case OpKind::kView:
-        map_[node.result()] = add_view(view_geometry(in_, node), in_memory(operands[0]));
+        map_[node.result()] = add_view(geometry(node), in_memory(operands[0]));
         break;
       case OpKind::kViewUpdate:
         map_[node.result()] = add_update(node, in_memory(operands[0]), in_memory(operands[1]));
@@ -96,6 +96,13 @@ class LayoutStage {
       default:
         XLA_ASSERT(false, "the graph is not lowered: ", node.op->name);
     }
+  }
+
+  // Of a view, with its number as the new graph has it.
+  ViewGeometry geometry(const Node& node) const {
+    ViewGeometry view = view_geometry(in_, node);
+    view.moved_by = view.moved_by == kNoValue ? kNoValue : map_[view.moved_by];
+    return view;
   }
 
   ValueId append(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, const Type& type, Dims strides) {
@@ -199,20 +206,24 @@ class LayoutStage {
   // In terms of x's own memory, or of a copy in the order that the view is meant in.
   ValueId add_view(const ViewGeometry& view, ValueId x) {
     auto placed = rebase_view(view, places_[x].strides);
-    if (!placed) {
+    const bool moves_twice = view.moved_by != kNoValue && places_[x].moved_by >= 0;
+    if (!placed || moves_twice) {
       x = copy_as(x, view.base_strides);
       placed = view;
     }
-    Place place{places_[x].root, places_[x].offset + placed->offset, placed->strides};
+    Place place{places_[x].root, places_[x].offset + placed->offset, placed->strides, places_[x].moved_by};
+    if (view.moved_by != kNoValue) {
+      place.moved_by = graph_.values[view.moved_by].index;
+    }
     const Type type{graph_.type(x).dtype, view.dims};
-    ValueId v = append(kViewOp, {x}, view_attrs(*placed), type, {});
+    ValueId v = append(kViewOp, view_operands(*placed, x), view_attrs(*placed), type, {});
     places_[v] = std::move(place);
     return v;
   }
 
   // The base is a whole memory, which the update may then be written into.
   ValueId add_update(const Node& node, ValueId base, ValueId update) {
-    ViewGeometry view = view_geometry(in_, node);
+    ViewGeometry view = geometry(node);
     const Type type = graph_.type(base);
     auto placed = rebase_view(view, places_[base].strides);
     bool whole = places_[base].root == base && is_dense(type.dims, places_[base].strides);
@@ -220,7 +231,11 @@ class LayoutStage {
       base = copy_as(base, view.base_strides);
       placed = view;
     }
-    return append(*node.op, {base, update}, view_attrs(*placed), type, placed->base_strides);
+    InlineVec<ValueId, 4> operands{base, update};
+    if (view.moved_by != kNoValue) {
+      operands.push_back(view.moved_by);
+    }
+    return append(*node.op, std::move(operands), view_attrs(*placed), type, placed->base_strides);
   }
 
   void add_library(const Node& node, InlineVec<ValueId, 4> operands) {
@@ -278,7 +293,7 @@ class LayoutStage {
       return v;
     }
     Dims strides = contiguous_strides(type.dims);
-    bool row_major = place.offset == 0 && same_strides(type.dims, place.strides, strides);
+    bool row_major = place.offset == 0 && place.moved_by < 0 && same_strides(type.dims, place.strides, strides);
     bool whole =
         type.numel() == root.type.numel() && same_strides(root.type.dims, places_[place.root].strides, contiguous_strides(root.type.dims));
     return row_major && whole && root.kind != ValueKind::kScalar ? v : copy_as(v, strides);

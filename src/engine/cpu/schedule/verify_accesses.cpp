@@ -88,7 +88,7 @@ class AccessVerifier : private Verifier {
 
   void read_operands(const Node& node) {
     for (ValueId v : node.operands) {
-      if (v != kNoValue) {
+      if (v != kNoValue && !is(v, ValueKind::kScalar)) {
         reads_.push_back(root(v));
       }
     }

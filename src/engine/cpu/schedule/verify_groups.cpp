@@ -148,7 +148,7 @@ class StepVerifier : private Verifier {
       check_collective(step);
     }
     for (ValueId v : node.operands) {
-      if (v != kNoValue) {
+      if (v != kNoValue && !is(v, ValueKind::kScalar)) {
         check_read(v);
       }
     }

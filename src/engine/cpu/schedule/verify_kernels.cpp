@@ -121,6 +121,7 @@ class KernelVerifier : private Verifier {
     bool inside = is_empty_ || (operand.byte_offset >= 0 && end <= bytes(operand.root));
     check(inside, "accesses %", v, " up to byte ", end, " of %", operand.root, ", which has ", bytes(operand.root));
     check(operand.byte_offset == places_[v].offset * item, "%", v, " does not begin at byte ", operand.byte_offset);
+    check(operand.moved_by == places_[v].moved_by, "%", v, " is moved by another number");
   }
 
   // The loops meet the elements that belong together, as the domain has them.
@@ -244,7 +245,8 @@ class KernelVerifier : private Verifier {
       check(!from.written && to.written, "an in-place pair is not a load and a store");
       const KernelBuffer& load = kernel.spec.buffers[static_cast<size_t>(loaded)];
       const KernelBuffer& store = kernel.spec.buffers[static_cast<size_t>(stored)];
-      bool same = load.strides == store.strides && from.byte_offset == to.byte_offset && item_size(load.dtype) == item_size(store.dtype);
+      bool same = load.strides == store.strides && from.byte_offset == to.byte_offset && from.moved_by == to.moved_by &&
+          item_size(load.dtype) == item_size(store.dtype);
       check(same, "%", to.value, " is in place of %", from.value, " at other addresses");
       check(last[static_cast<size_t>(stored)], "%", to.value, " is in place of %", from.value, ", which a later sweep may read");
     }

@@ -32,7 +32,8 @@ class LayoutVerifier : private Verifier {
     const Type& type = graph_.type(v);
     enter("%", v);
     check(place.root >= 0 && place.root < static_cast<ValueId>(places_.size()), "its root is no value");
-    check(root(place.root) == place.root && places_[place.root].offset == 0, "its root %", place.root, " has a root");
+    const Place& whole = places_[place.root];
+    check(root(place.root) == place.root && whole.offset == 0 && whole.moved_by < 0, "its root %", place.root, " has a root");
     check(graph_.type(place.root).dtype == type.dtype, "its root %", place.root, " has another element type");
     check(place.strides.size() == type.dims.size(), place.strides.size(), " strides for ", type.dims.size(), " dims");
     bool negative = place.offset < 0 || std::any_of(place.strides.begin(), place.strides.end(), [](int64_t s) { return s < 0; });
@@ -79,6 +80,9 @@ class LayoutVerifier : private Verifier {
     check(same_strides(view.base_dims, view.base_strides, base.strides), "is meant on other strides than its operand's");
     bool there = place.offset == base.offset + view.offset && same_strides(view.dims, view.strides, place.strides);
     check(there, "does not lie where its node says");
+    bool moves = view.moved_by != kNoValue;
+    check(!moves || base.moved_by < 0, "is moved by two numbers");
+    check(place.moved_by == (moves ? graph_.values[view.moved_by].index : base.moved_by), "is moved by another number than its node says");
   }
 
   // In place, the result is the operand's memory.
@@ -115,8 +119,8 @@ class LayoutVerifier : private Verifier {
       return;
     }
     check_in_memory(whole);
-    bool row_major =
-        places_[v].offset == 0 && same_strides(graph_.type(v).dims, places_[v].strides, contiguous_strides(graph_.type(v).dims));
+    bool row_major = places_[v].offset == 0 && places_[v].moved_by < 0 &&
+        same_strides(graph_.type(v).dims, places_[v].strides, contiguous_strides(graph_.type(v).dims));
     check(row_major, "is not row-major");
     check(graph_.type(v).numel() == span(whole), "is a part of %", whole);
   }

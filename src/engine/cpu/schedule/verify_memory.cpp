@@ -91,7 +91,7 @@ class MemoryVerifier : private Verifier {
     in_place_.clear();
     if (step.kind != StepKind::kKernel && step.kind != StepKind::kWait) {
       for (ValueId v : graph_.nodes[step.node].operands) {
-        if (v != kNoValue) {
+        if (v != kNoValue && !is(v, ValueKind::kScalar)) {
           ++reads_[root(v)];
         }
       }
@@ -171,8 +171,8 @@ class MemoryVerifier : private Verifier {
   bool reads_in_order(const Node& node, ValueId from) const {
     const Place& place = places_[node.operands[0]];
     const Dims& dims = graph_.type(node.operands[0]).dims;
-    return (node.op->traits & kCollective) && place.root == from && place.offset == 0 && span(node.operands[0]) == span(from) &&
-        same_strides(dims, place.strides, contiguous_strides(dims));
+    return (node.op->traits & kCollective) && place.root == from && place.offset == 0 && place.moved_by < 0 &&
+        span(node.operands[0]) == span(from) && same_strides(dims, place.strides, contiguous_strides(dims));
   }
 
   // At run time the memory may be that of a donor, from this step on.
