@@ -113,6 +113,8 @@ class Executable {
   }
   // Steps in the order in which they run, for dumps: empty where CompileOptions did not ask for it.
   virtual std::string text() const = 0;
+
+  std::atomic<int64_t> last_run_ns{INT64_MAX}; // how long the last run took: the executor's, to tell short programs
 };
 
 struct EngineMemoryInfo {

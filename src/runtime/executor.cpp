@@ -23,6 +23,9 @@ namespace {
 // Runs that a device works on at once: it starts on the next one while the end of the last is told.
 constexpr size_t kMaxStarted = 2;
 
+// A program that took less than this is short: no time for a team of threads, and none that an interrupt would have to end.
+constexpr int64_t kShortNs = 100'000;
+
 // How long waits last that do not depend on the device: for runs that should fail at once, and at exit.
 constexpr auto kSettleLimit = std::chrono::seconds(1);
 constexpr auto kExitLimit = std::chrono::seconds(60);
@@ -61,12 +64,29 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
+thread_local int waiting_for = -1; // the device, in an Executor::Waiting
+
+// The caller holds the lock.
+bool is_callers(const Queue& q, const Run& run) {
+  bool is_short = run.executable->last_run_ns.load(std::memory_order_relaxed) < kShortNs && !run.executable->is_asynchronous();
+  return waiting_for == q.device && q.runs.empty() && is_short && !run.waits_for_others;
+}
+
+void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
+  start_another(q, lock);
+  end_first(q, lock);
+  q.caller = {};
+  if (!q.runs.empty()) {
+    q.work.notify_one();
+  }
+}
+
 void thread_main(int device) {
   pthread_setname_np(pthread_self(), str("xla_executor_", device).c_str());
   Queue& q = queue(device);
   std::unique_lock<std::mutex> lock(wait::mutex());
   for (;;) {
-    q.work.wait(lock, [&] { return queues().stop || !q.runs.empty(); });
+    q.work.wait(lock, [&] { return q.caller == std::thread::id() && (queues().stop || !q.runs.empty()); });
     if (may_start_another(q)) {
       start_another(q, lock);
     } else if (q.num_started > 0) {
@@ -184,6 +204,19 @@ Executor& Executor::get(int device) {
   return (*executors)[static_cast<size_t>(device)];
 }
 
+Executor::Waiting::Waiting(int device) : device_(device) {
+  waiting_for = device;
+}
+
+Executor::Waiting::~Waiting() {
+  waiting_for = -1;
+  Queue& q = queue(device_);
+  std::unique_lock<std::mutex> lock(wait::mutex());
+  if (q.caller == std::this_thread::get_id() && !queues().stop) {
+    run_callers(q, lock);
+  }
+}
+
 uint64_t Executor::enqueue(Run run) {
   process::check();
   Queue& q = queue(device_);
@@ -192,8 +225,13 @@ uint64_t Executor::enqueue(Run run) {
   start_thread(device_);
   run.options.cancelled = queues().cancel;
   run.options.number = ++queues().num_queued;
+  if (is_callers(q, run)) {
+    q.caller = std::this_thread::get_id();
+  }
   q.runs.push_back({std::move(run), metrics::now_ns()});
-  q.work.notify_one();
+  if (q.caller == std::thread::id()) {
+    q.work.notify_one();
+  }
   return queues().num_queued;
 }
 

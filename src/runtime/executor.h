@@ -23,6 +23,7 @@ struct Run {
   std::vector<PreviousRef> replaced; // emptied when the run has ended well
   std::vector<uint64_t> scalars;
   RunOptions options;
+  bool waits_for_others = false; // for other replicas
   std::vector<BufferRef> outputs; // parallel to Graph::outputs; null where nobody wants the value
   // Ids of the user's lines, by Node::location of the lowered graph.
   std::vector<int64_t> lines;
@@ -37,6 +38,19 @@ class Executor {
 
   // The device's. Its thread starts with its first run; leaked on purpose; after fork the child gets an error on use.
   static Executor& get(int device);
+
+  // A thread that will wait for what it enqueues while this lives: a short program with nobody before it runs on the thread itself, when
+  // the scope ends, instead of being handed over and back. Opened without the recording lock.
+  class Waiting {
+   public:
+    explicit Waiting(int device);
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    const int device_;
+  };
 
   // Never blocks: called with the recording lock. Returns the run's number, from 1 on.
   uint64_t enqueue(Run run);

@@ -147,7 +147,9 @@ void end_run(Queue& q, QueuedRun& queued) {
   } catch (...) {
     fail(q, run, describe_error(run));
   }
-  report(observer::Phase::kRun, q, run, queued.start_ns, metrics::now_ns());
+  const int64_t end_ns = metrics::now_ns();
+  run.executable->last_run_ns.store(end_ns - queued.start_ns, std::memory_order_relaxed);
+  report(observer::Phase::kRun, q, run, queued.start_ns, end_ns);
 }
 
 } // namespace torch_xla

@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "core/devices.h"
@@ -30,6 +31,7 @@ struct Queue {
   int device = 0; // never changes
   std::deque<QueuedRun> runs;
   size_t num_started = 0; // of the first ones
+  std::thread::id caller; // that runs the first one itself and waits for it; none: the device's thread runs it
   std::exception_ptr first_error; // that nobody has been told
   std::condition_variable work; // the thread waits here
   bool has_thread = false;

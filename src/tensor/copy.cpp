@@ -117,12 +117,17 @@ void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) 
   write_buffer(bytes, upload_dense(device_number(destination), dense_form(whole)));
 }
 
+std::optional<Source> find_source_now(Cell* cell) {
+  Executor::Waiting waiting(cell->device);
+  return find_source(cell);
+}
+
 // As find_source, of a value that is there. Throws the error of its run; once that is told, a tensor shows what it held before.
 std::optional<Source> wait_for_source(Cell* cell) {
   TORCH_CHECK(cell, kNoCell);
   try {
     for (Buffer* failed = nullptr;;) {
-      std::optional<Source> source = find_source(cell);
+      std::optional<Source> source = find_source_now(cell);
       Executor::get(cell->device).wait_for_room();
       if (!source) {
         return source;

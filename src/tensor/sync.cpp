@@ -129,6 +129,7 @@ uint64_t enqueue(int device, Trace& trace, const FoundProgram& found, const Valu
   run.lines = std::move(trace.locations());
   run.describe = &describe;
   run.options.threads = at::get_num_threads();
+  run.waits_for_others = trace.has_collectives();
   aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
   executed.add();
   return Executor::get(device).enqueue(std::move(run));

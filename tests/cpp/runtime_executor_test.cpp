@@ -28,7 +28,7 @@ Run make_run(std::shared_ptr<Executable> executable, std::vector<BufferRef> inpu
 }
 
 BufferRef enqueue(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> body) {
-  Run run = make_run(std::make_shared<FunctionProgram>(std::move(body)), std::move(inputs));
+  auto run = make_run(std::make_shared<FunctionProgram>(std::move(body)), std::move(inputs));
   BufferRef output = run.outputs[0];
   Executor::get(0).enqueue(std::move(run));
   Executor::get(0).wait_for_room();
@@ -60,6 +60,81 @@ TEST(Executor, RunsInOrder) {
     EXPECT_EQ(order[i], i);
     EXPECT_EQ(outputs[i]->state(), Buffer::State::kReady);
   }
+}
+
+// Notes the thread of each of its runs.
+std::shared_ptr<Executable> make_noting_program(std::vector<std::thread::id>& threads) {
+  return std::make_shared<FunctionProgram>([&threads](RunArgs& args) {
+    threads.push_back(std::this_thread::get_id());
+    fill(args);
+  });
+}
+
+TEST(Executor, AShortProgramRunsOnTheThreadThatWaitsForIt) {
+  std::vector<std::thread::id> threads;
+  auto program = make_noting_program(threads);
+  auto run_waiting = [&](bool waits_for_others) {
+    auto run = make_run(program, {});
+    run.waits_for_others = waits_for_others;
+    BufferRef output = run.outputs[0];
+    {
+      Executor::Waiting waiting(0);
+      Executor::get(0).enqueue(std::move(run));
+    }
+    output->wait();
+    return threads.back() == std::this_thread::get_id();
+  };
+  EXPECT_FALSE(run_waiting(false)) << "how long it takes is not known yet";
+  program->last_run_ns = 1000;
+  EXPECT_TRUE(run_waiting(false));
+  program->last_run_ns = 1000;
+  EXPECT_FALSE(run_waiting(true));
+  program->last_run_ns = 1'000'000;
+  EXPECT_FALSE(run_waiting(false));
+  EXPECT_TRUE(Executor::get(0).idle());
+}
+
+TEST(Executor, WhatComesBehindTheCallersRunWaitsForIt) {
+  std::vector<std::thread::id> threads;
+  auto program = make_noting_program(threads);
+  program->last_run_ns = 1000;
+  std::vector<int> order;
+  BufferRef other;
+  auto first = std::make_shared<FunctionProgram>([&](RunArgs& args) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    order.push_back(1);
+    fill(args);
+  });
+  first->last_run_ns = 1000;
+  auto run = make_run(first, {});
+  BufferRef output = run.outputs[0];
+  {
+    Executor::Waiting waiting(0);
+    Executor::get(0).enqueue(std::move(run));
+    std::thread([&] {
+      other = enqueue({}, [&](RunArgs& args) {
+        order.push_back(2);
+        fill(args);
+      });
+    }).join();
+    EXPECT_EQ(output->state(), Buffer::State::kQueued);
+  }
+  EXPECT_EQ(output->state(), Buffer::State::kReady);
+  other->wait();
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
+}
+
+TEST(Executor, TheCallersRunTellsItsError) {
+  auto program = std::make_shared<FunctionProgram>([](RunArgs&) { throw UserError(ErrorKind::Runtime, "no"); });
+  program->last_run_ns = 1000;
+  auto run = make_run(program, {});
+  BufferRef output = run.outputs[0];
+  {
+    Executor::Waiting waiting(0);
+    Executor::get(0).enqueue(std::move(run));
+  }
+  EXPECT_THROW(output->wait(), UserError);
+  EXPECT_NO_THROW(Executor::get(0).drain()) << "it has been told";
 }
 
 TEST(Executor, HoldsBackTheRecorder) {
@@ -220,7 +295,7 @@ class AsynchronousProgram final : public FunctionProgram {
 };
 
 BufferRef enqueue_asynchronous(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> body, std::function<void()> end) {
-  Run run = make_run(std::make_shared<AsynchronousProgram>(std::move(body), std::move(end)), std::move(inputs));
+  auto run = make_run(std::make_shared<AsynchronousProgram>(std::move(body), std::move(end)), std::move(inputs));
   BufferRef output = run.outputs[0];
   Executor::get(0).enqueue(std::move(run));
   return output;

@@ -82,7 +82,7 @@ print(*counts())
     assert compiled == 0 and replanned > 0
 
 
-# A loop over parts of tensors by Python numbers, on both devices, then the counters of the device's turns behind the first `warm`.
+# A loop over parts of tensors by Python numbers on both devices; the counters of the turns behind the first `warm`.
 PARTS = """
 def compare(run, turns, warm):
     for turn in range(turns):
