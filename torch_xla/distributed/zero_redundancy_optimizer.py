@@ -1,6 +1,6 @@
 """An optimizer whose state is spread over the replicas (ZeRO, stage 1)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -10,59 +10,87 @@ from ..core import xla_model
 
 
 class _Shards:
-    """The parameters of one dtype, flattened: each replica owns an equal part of each of them.
+    """Parameters of one dtype: each replica owns a part of each, an equal share of its rows (of dim 0).
 
     Args:
         parameters: of one dtype.
         dtype: of the parts, in which the optimizer computes.
+        sum_dtype: in which gradients are summed over the replicas.
         groups: as for collectives.
+        count, own: how many replicas share them, and which of these this one is.
     """
 
-    def __init__(self, parameters: list[torch.Tensor], dtype: torch.dtype, groups: list | None, count: int, own: int):
-        self._parameters, self._dtype, self._groups, self._count = parameters, dtype, groups, count
-        self._sizes = [-(-p.numel() // count) for p in parameters]
-        with torch.no_grad():
-            rows = self._rows([p.detach() for p in parameters])[own]
-            self.parts = [torch.nn.Parameter(part.to(dtype).clone()) for part in rows.split(self._sizes)]
-
-    def _rows(self, tensors: list[torch.Tensor]) -> torch.Tensor:
-        """Of shape [replicas, sum of the parts]: row i is what replica i owns. The last parts are filled up with 0."""
-        padded = [
-            torch.nn.functional.pad(t.reshape(-1), (0, size * self._count - t.numel()))
-            for t, size in zip(tensors, self._sizes)
+    def __init__(self, parameters: list, dtype: torch.dtype, sum_dtype: torch.dtype, groups, count: int, own: int):
+        self._parameters, self._dtype, self._sum_dtype = parameters, dtype, sum_dtype
+        self._groups, self._count, self._own = groups, count, own
+        self.parts = [
+            torch.nn.Parameter(self._rows(p.detach())[own].to(dtype).clone(), requires_grad=p.requires_grad)
+            for p in parameters
         ]
-        return torch.cat([t.view(self._count, -1) for t in padded], dim=1)
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Each parameter and this replica's part of it."""
+        return zip(self._parameters, self.parts)
+
+    def _rows(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Of shape [replicas, rows of a part, ...]: what each replica owns. The last rows are filled up with 0."""
+        tensor = tensor.reshape(1) if tensor.dim() == 0 else tensor
+        rows = -(-tensor.shape[0] // self._count)
+        missing = [0, 0] * (tensor.dim() - 1) + [0, rows * self._count - tensor.shape[0]]
+        return torch.nn.functional.pad(tensor, missing).reshape(self._count, rows, *tensor.shape[1:])
 
     def take_gradients(self) -> None:
-        """Gives the parts the averages of the replicas' gradients, by one reduce_scatter."""
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
-        rows = self._rows(gradients)
-        own = xla_model.reduce_scatter("sum", rows, 1 / self._count, 0, self._count, self._groups)
-        for part, gradient in zip(self.parts, own[0].split(self._sizes)):
-            part.grad = gradient.to(self._dtype)
+        """Gives the parts the averages of the replicas' gradients, by one reduce_scatter; without a gradient, None."""
+        gradients = [getattr(part, "main_grad", parameter.grad) for parameter, part in self]
+        changed = [(part, g) for part, g in zip(self.parts, gradients) if g is not None]
+        for part in self.parts:
+            part.grad = None
+        if changed:
+            rows = [self._rows(g).to(self._sum_dtype).reshape(self._count, -1) for _, g in changed]
+            joined = torch.cat(rows, dim=1)
+            own = xla_model.reduce_scatter("sum", joined, 1 / self._count, 0, self._count, self._groups)
+            for (part, _), gradient in zip(changed, own[0].split([r.shape[1] for r in rows])):
+                part.grad = gradient.view(part.shape).to(self._dtype)
 
-    def give_parameters(self) -> None:
-        """Overwrites the parameters by all replicas' parts, by one all_gather."""
-        own = torch.cat([part.detach() for part in self.parts]).to(self._parameters[0].dtype)
-        rows = xla_model.all_gather(own.unsqueeze(0), 0, self._groups)
-        for parameter, part in zip(self._parameters, rows.split(self._sizes, dim=1)):
-            parameter.copy_(part.reshape(-1)[: parameter.numel()].view(parameter.shape))
+    def take_parameters(self) -> None:
+        """Overwrites the parts by the parameters."""
+        for parameter, part in self:
+            part.copy_(self._rows(parameter)[self._own])
+
+    def give_parameters(self, only_changed: bool) -> None:
+        """Overwrites the parameters, or those whose part has a gradient, by all replicas' parts, by one all_gather."""
+        given = [(parameter, part) for parameter, part in self if part.grad is not None or not only_changed]
+        if given:
+            own = torch.cat([part.reshape(-1) for _, part in given]).to(given[0][0].dtype)
+            columns = xla_model.all_gather(own.unsqueeze(0), 0, self._groups).split(
+                [p.numel() for _, p in given], dim=1
+            )
+            for (parameter, part), rows in zip(given, columns):
+                rows = rows.reshape(-1, *part.shape[1:])
+                parameter.copy_(rows[0] if parameter.dim() == 0 else rows[: parameter.shape[0]])
 
 
 class ZeroRedundancyOptimizer(torch.optim.Optimizer):
     """Averages the gradients, updates this replica's part of each parameter, and gives everybody all parts.
 
     Each replica keeps 1 / replicas of the optimizer's state. Use `step()`, not xm.optimizer_step, which would average
-    once more.
+    once more. A parameter without a gradient stays as it is, and has to be without it on all replicas.
 
     Args:
         params: as for an optimizer; tensors on the device.
         optimizer_class: of the optimizer of the parts.
-        optimizer_dtype: in which it computes; by default each parameter's own.
+        optimizer_dtype: in which it computes; by default float32, or the parameter's own if that is wider.
         grad_clipping: clip the gradients' norm over all parameters to `max_norm`, by default to 1.
         max_norm: that norm.
-        pin_layout, lazy_init: accepted for the original's sake.
         sharding_groups: numbers of the replicas that share the state; None is one group of all.
+        grad_norm_groups: groups over which the norm's squares are summed too, where a model is spread over replicas.
+        lazy_init: the state is made by init_zero(), which has to be called before the first step.
+        use_grad_acc_hook: gradients are summed up over backward passes in `optimizer_dtype`, in `main_grad` of the
+            parameter, whose `grad` stays None.
+        save_master_weights: state_dict() has the parts too, in their own dtype.
+        higher_cc_precision: gradients are summed over the replicas in `optimizer_dtype`, not in their own.
+        pin_layout, bucket_cap_mb_all_gather, bucket_cap_mb_reduce_scatter: accepted for the original's sake; the
+            tensors of a dtype travel together.
         defaults: for optimizer_class.
     """
 
@@ -75,27 +103,50 @@ class ZeroRedundancyOptimizer(torch.optim.Optimizer):
         max_norm: float | None = None,
         pin_layout: bool = True,
         sharding_groups: list | None = None,
+        grad_norm_groups: list | None = None,
         lazy_init: bool = False,
+        bucket_cap_mb_all_gather: int = 0,
+        bucket_cap_mb_reduce_scatter: int = 0,
+        use_grad_acc_hook: bool = False,
+        save_master_weights: bool = False,
+        higher_cc_precision: bool = False,
         **defaults,
     ):
         super().__init__(params, defaults)
+        self._optimizer_class, self._dtype = optimizer_class, optimizer_dtype
         self._max_norm = (1.0 if max_norm is None else max_norm) if grad_clipping else None
-        self._groups = sharding_groups
+        self._groups, self._norm_groups = sharding_groups, grad_norm_groups
+        self._sums_up, self._saves_weights, self._is_precise = (
+            use_grad_acc_hook,
+            save_master_weights,
+            higher_cc_precision,
+        )
         self._grad_norm: torch.Tensor | None = None
-        ranks = list(range(_runtime.world_size()))
-        members = next((g for g in sharding_groups or [ranks] if _runtime.global_ordinal() in g), ranks)
-        own = members.index(_runtime.global_ordinal())
         self._shards: list[_Shards] = []
+        if not lazy_init:
+            self.init_zero()
+
+    def init_zero(self) -> None:
+        """Takes this replica's part of each parameter, and makes the optimizer of the parts."""
+        ranks = list(range(_runtime.world_size()))
+        members = next((g for g in self._groups or [ranks] if _runtime.global_ordinal() in g), ranks)
+        own = members.index(_runtime.global_ordinal())
+        self._shards.clear()
         groups = []
         for group in self.param_groups:
-            shards = []
+            parts = {}
             for dtype in dict.fromkeys(p.dtype for p in group["params"]):
                 same = [p for p in group["params"] if p.dtype == dtype]
-                shards.append(_Shards(same, optimizer_dtype or dtype, sharding_groups, len(members), own))
+                part_dtype = self._dtype or torch.promote_types(dtype, torch.float32)
+                sum_dtype = part_dtype if self._is_precise else dtype
+                self._shards.append(_Shards(same, part_dtype, sum_dtype, self._groups, len(members), own))
+                parts.update(self._shards[-1])
             options = {name: value for name, value in group.items() if name != "params"}
-            groups.append({**options, "params": [part for shard in shards for part in shard.parts]})
-            self._shards += shards
-        self.base_optimizer = optimizer_class(groups, **defaults)
+            groups.append({**options, "params": [parts[p] for p in group["params"]]})
+            for parameter, part in parts.items() if self._sums_up else ():
+                if parameter.requires_grad:
+                    parameter.register_post_accumulate_grad_hook(_sum_up_in(part))
+        self.base_optimizer = self._optimizer_class(groups, **self.defaults)
         _auto_sync.exempt(self.base_optimizer)
 
     @property
@@ -105,12 +156,14 @@ class ZeroRedundancyOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable | None = None, **kwargs):
-        """One step. Returns what the closure returns.
+        """One step. Returns what the closure returns. Raises RuntimeError if init_zero() has not been called.
 
         Args:
             closure: computes the loss anew, with gradients.
             kwargs: for the step of the parts' optimizer.
         """
+        if not self._shards:
+            raise RuntimeError("ZeroRedundancyOptimizer(lazy_init=True): call init_zero() before the first step")
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -119,27 +172,78 @@ class ZeroRedundancyOptimizer(torch.optim.Optimizer):
             shards.take_gradients()
         if self._max_norm is not None:
             self._clip()
-        for base, group in zip(self.base_optimizer.param_groups, self.param_groups):
-            base.update({name: value for name, value in group.items() if name != "params"})  # schedulers write here
+        self._take_options()
         self.base_optimizer.step(**kwargs)
         for shards in self._shards:
-            shards.give_parameters()
+            shards.give_parameters(only_changed=True)
         return loss
 
+    def _take_options(self) -> None:
+        """Schedulers write into this optimizer's groups."""
+        for base, group in zip(self.base_optimizer.param_groups, self.param_groups):
+            base.update({name: value for name, value in group.items() if name != "params"})
+
     def _clip(self) -> None:
-        gradients = [part.grad for shards in self._shards for part in shards.parts]
+        gradients = [part.grad for shards in self._shards for part in shards.parts if part.grad is not None]
+        if not gradients:
+            return
         squares = torch.stack([g.float().square().sum() for g in gradients]).sum()
-        self._grad_norm = xla_model.all_reduce("sum", squares, groups=self._groups).sqrt()
+        squares = xla_model.all_reduce("sum", squares, groups=self._groups)
+        if self._norm_groups is not None:
+            squares = xla_model.all_reduce("sum", squares, groups=self._norm_groups)
+        self._grad_norm = squares.sqrt()
         factor = (self._max_norm / (self._grad_norm + 1e-6)).clamp(max=1.0)
         for gradient in gradients:
             gradient.mul_(factor.to(gradient.dtype))
 
-    def state_dict(self) -> dict:
-        """The groups' options, and under "base" the state of this replica's parts."""
-        return {**super().state_dict(), "base": self.base_optimizer.state_dict()}
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As any optimizer's; sums of use_grad_acc_hook become 0."""
+        super().zero_grad(set_to_none)
+        for shards in self._shards:
+            for part in shards.parts:
+                if hasattr(part, "main_grad"):
+                    part.main_grad.zero_()
 
+    def state_dict(self) -> dict:
+        """The groups' options, and of the parameters by their number: the state of this replica's parts ("base_state"),
+        their whole shapes ("shape_info") and, if wanted, the parts ("sharded_master_weights")."""
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        parts = [p for group in self.base_optimizer.param_groups for p in group["params"]]
+        state = super().state_dict()
+        state["base_state"] = self.base_optimizer.state_dict()["state"]
+        state["shape_info"] = {number: p.shape for number, p in enumerate(parameters)}
+        if self._saves_weights:
+            state["sharded_master_weights"] = {number: part.detach() for number, part in enumerate(parts)}
+        return state
+
+    @torch.no_grad()
     def load_state_dict(self, state_dict: dict) -> None:
-        """Takes what state_dict() gave on this replica, in a run of as many. The parts follow the parameters."""
-        state = dict(state_dict)
-        self.base_optimizer.load_state_dict(state.pop("base"))
+        """Takes what state_dict() gave on this replica, in a run of as many.
+
+        The parameters become what its parts say; without parts in it, the parts follow the parameters.
+        """
+        state = {name: state_dict[name] for name in ("state", "param_groups")}
         super().load_state_dict(state)
+        options = self.base_optimizer.state_dict()["param_groups"]
+        self.base_optimizer.load_state_dict({"state": state_dict["base_state"], "param_groups": options})
+        self._take_options()
+        parts = [p for group in self.base_optimizer.param_groups for p in group["params"]]
+        for number, weights in state_dict.get("sharded_master_weights", {}).items():
+            parts[number].copy_(weights)
+        for shards in self._shards:
+            if "sharded_master_weights" in state_dict:
+                shards.give_parameters(only_changed=False)
+            else:
+                shards.take_parameters()
+
+
+def _sum_up_in(part: torch.Tensor) -> Callable:
+    """A hook that adds a parameter's gradient to `main_grad` of the part and of the parameter."""
+
+    def add(parameter: torch.Tensor) -> None:
+        if not hasattr(part, "main_grad"):
+            part.main_grad = parameter.main_grad = torch.zeros_like(parameter, dtype=part.dtype, requires_grad=False)
+        part.main_grad.add_(parameter.grad)
+        parameter.grad = None
+
+    return add
