@@ -3,7 +3,6 @@
 import atexit
 import functools
 import os
-import sys
 
 import torch
 from torch.utils import backend_registration
@@ -54,7 +53,7 @@ def _finish() -> None:
 
     Cancels it in a process that ends by an exception.
     """
-    is_failing = getattr(sys, "last_type", None) is not None
+    is_failing = _world.is_failing()
     are_waiting = not is_failing and _world.has_peers() and not _XLAC._in_bad_fork()
     if are_waiting:
         _world.run_collectives()

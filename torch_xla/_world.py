@@ -7,6 +7,7 @@ what each process is, or its threads by `DataParallel`, where each device is a r
 import collections
 import contextlib
 import datetime
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -183,6 +184,7 @@ class Replica:
 
 # ---- Threads of a process that has met others ----
 _ending = threading.Event()
+_failing = threading.Event()
 _threads: list[threading.Thread] = []
 
 
@@ -195,6 +197,16 @@ def finish_all_sends() -> None:
     """finish_sends() of all groups that this process is in."""
     for name in list(_groups):
         finish_sends(name)
+
+
+def note_failure() -> None:
+    """This process ends by an exception, by which it leaves others alone."""
+    _failing.set()
+
+
+def is_failing() -> bool:
+    """Whether this process ends by an exception that nobody has caught."""
+    return _failing.is_set() or getattr(sys, "last_type", None) is not None
 
 
 def has_peers() -> bool:

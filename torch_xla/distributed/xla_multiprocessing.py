@@ -46,7 +46,7 @@ def spawn(
     if count == 1:
         fn(0, *args)
         return None
-    if start_method == "fork" and _XLAC._xla_is_used():
+    if start_method == "fork" and _XLAC._xla_runtime_is_initialized():
         raise RuntimeError(
             "this process has used the device, which a forked process cannot do then: "
             "call spawn(start_method='spawn'), or use the device in the new processes only"
@@ -96,7 +96,12 @@ def _run(index: int, fn: Callable, args: tuple, count: int, port: int) -> None:
         os.environ[name] = str(value)
     share = max(1, len(os.sched_getaffinity(0)) // count)
     torch.set_num_threads(min(share, torch.get_num_threads()))
-    fn(index, *args)
+    try:
+        fn(index, *args)
+    except BaseException as error:
+        if not isinstance(error, SystemExit) or error.code:
+            _world.note_failure()
+        raise
 
 
 class MpModelWrapper:
