@@ -15,11 +15,15 @@ SEED_MASK = 2**64 - 1  # seeds and offsets of the generators are that wide
 def device(index: int | None = None) -> torch.device:
     """The device `xla:index`, by default the current one.
 
-    Raises RuntimeError if there is no such device.
+    Raises IndexError if there is no such device.
     """
     if index is None:
         return torch.device(_XLAC._xla_get_default_device())
-    _XLAC._xla_check_device(index)
+    if not 0 <= index < device_count():
+        try:
+            _XLAC._xla_check_device(index)  # says which there are
+        except RuntimeError as error:
+            raise IndexError(str(error)) from None
     return torch.device("xla", index)
 
 
@@ -88,6 +92,7 @@ class _Limits:
         """Before the program of the block runs."""
         if self._full_graph and runs:
             raise RuntimeError(
+                "Unexpected execution happens inside the compiled function, exiting: "
                 f"torch_xla.compile(full_graph=True): {self._name} ran {runs} programs before its end, as something in "
                 "it needs a value: .item(), print, a branch on a tensor. XLA_DEBUG=1 prints the lines"
             )

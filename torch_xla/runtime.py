@@ -55,7 +55,7 @@ def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device
         n: index of the device.
         devkind: kind of hardware; only that of device_type() exists.
 
-    Raises RuntimeError if there is no such device.
+    Raises IndexError if there is no such device.
     """
     if devkind not in (None, device_type()):
         raise RuntimeError(f"there is no device of kind {devkind!r}; expected {device_type()!r}")

@@ -124,6 +124,8 @@ inline constexpr Variable kVariables[] = {
 // Names of the original, in torch_xla.core.xla_env_vars, that programs set for a run of several processes. Nothing reads them.
 inline constexpr const char* kIgnored[] = {
     "GPU_NUM_DEVICES",
+    "PJRT_CPU_ASYNC_CLIENT",
+    "PJRT_DYNAMIC_PLUGINS",
     "PJRT_LOCAL_PROCESS_COUNT",
     "PJRT_LOCAL_PROCESS_RANK",
     "PJRT_SELECT_DEFAULT_DEVICE",

@@ -127,6 +127,10 @@ std::optional<PluginFile> call_plugin_finder(const std::string& device) {
   }
 }
 
+py::object backends() {
+  return py::module_::import("torch_xla.backends");
+}
+
 void take_plugin_finder(const py::object& find) {
   plugin_finder = new py::object(find);
   set_plugin_finder(&call_plugin_finder);
@@ -155,9 +159,14 @@ void init_device(py::module_& m) {
   m.def("_xla_empty_cache", &empty_caches, py::call_guard<py::gil_scoped_release>());
   m.def("_xla_tensors_from_aten", &tensors_from_aten, py::arg("tensors"), py::arg("devices"));
   m.def("_set_custom_compile_options", &take_compile_options, py::arg("options"));
+  m.def(
+      "_xla_set_mat_mul_precision",
+      [](const std::string& precision) { backends().attr("set_mat_mul_precision")(precision); },
+      py::arg("precision"));
+  m.def("_xla_get_mat_mul_precision", [] { return backends().attr("get_mat_mul_precision")(); });
   m.def("_xla_set_plugin_finder", &take_plugin_finder, py::arg("find"));
   m.def("_xla_chosen_device", &chosen_device);
-  m.def("_xla_is_used", &process::is_used);
+  m.def("_xla_runtime_is_initialized", &process::is_used);
   m.def("_in_bad_fork", &in_bad_fork);
 }
 

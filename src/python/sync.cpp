@@ -1,4 +1,6 @@
 // Running what is pending and waiting for it, with the GIL released and Ctrl-C heard.
+#include <set>
+
 #include "core/metrics.h"
 #include "engine/engine.h"
 #include "python/bindings.h"
@@ -54,6 +56,18 @@ void step_marker(const std::string& device, const std::vector<std::string>& /*de
   run_pending(device_index(device), wait, cause);
 }
 
+// The original runs what these tensors need; here a sync takes all that is pending on their devices, and the original's further
+// arguments say nothing more.
+void sync_tensors(const py::list& tensors, const std::vector<std::string>& /*devices*/, bool wait, bool /*sync_xla_data*/) {
+  std::set<int> indices;
+  for (py::handle tensor : tensors) {
+    indices.insert(device_index(py::str(tensor.attr("device"))));
+  }
+  for (int index : indices) {
+    run_pending(index, wait, SyncCause::kUser);
+  }
+}
+
 // Of all devices where none is named.
 void wait_ops(const std::vector<std::string>& devices) {
   std::vector<int> indices;
@@ -99,6 +113,7 @@ void init_sync(py::module_& m) {
       py::arg("devices") = std::vector<std::string>(),
       py::arg("wait") = true,
       py::arg("cause") = SyncCause::kUser);
+  m.def("_xla_sync_multi", &sync_tensors, py::arg("tensors"), py::arg("devices"), py::arg("wait") = true, py::arg("sync_xla_data") = true);
   m.def("_xla_finish", &finish, py::arg("cancel"));
   m.def("_xla_wait_device_ops", &wait_ops, py::arg("devices") = std::vector<std::string>());
 }

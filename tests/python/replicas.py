@@ -1,5 +1,6 @@
 """What the replicas of a run do in the tests of processes and threads: each function takes the replica's number."""
 
+import copy
 import os
 import time
 
@@ -370,9 +371,79 @@ def zero_redundancy(rank: int, path: str) -> None:
             assert part.numel() == 6 * 16 / 2
             saved = optimizer.state_dict()
             optimizer.load_state_dict(saved)
-            assert optimizer.state_dict()["base"]["state"].keys() == saved["base"]["state"].keys()
+            assert optimizer.state_dict()["base_state"].keys() == saved["base_state"].keys()
     torch.save(trained, f"{path}.{rank}")
     dist.destroy_process_group()
+
+
+def odd_model() -> nn.Module:
+    """Rows that two replicas cannot share evenly, a number, and a parameter that nobody uses."""
+    torch.manual_seed(0)
+    model = nn.Linear(5, 3)
+    model.scale = nn.Parameter(torch.tensor(0.5))
+    model.unused = nn.Parameter(torch.ones(4))
+    return model
+
+
+def train_odd(model: nn.Module, optimizer, steps: int, rank: int | None = None) -> None:
+    """Steps of two backward passes each, over the batches of one replica of two, or over those of both."""
+    for step in range(steps):
+        optimizer.zero_grad()
+        for part in range(2):
+            x = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(10 * step + part))
+            x = x if rank is None else x[rank].to("xla")
+            (model(x) * model.scale).square().mean().backward()
+        optimizer.step()
+
+
+SPREAD = {
+    "plain": {},
+    "summed": {"use_grad_acc_hook": True},
+    "late": {"lazy_init": True, "higher_cc_precision": True},
+    "clipped": {"grad_clipping": True, "max_norm": 0.05, "grad_norm_groups": [[0], [1]]},
+}
+
+
+def spread_state(rank: int, path: str) -> None:
+    """Options of the optimizer whose state is spread, what it saves, and what becomes of it."""
+    from torch_xla.distributed.zero_redundancy_optimizer import ZeroRedundancyOptimizer
+
+    def make(model, **options):
+        options = {"grad_clipping": False, "save_master_weights": True, "lr": 0.05, "weight_decay": 0.1, **options}
+        return ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, **options)
+
+    trained = {}
+    for name, options in SPREAD.items():
+        model = odd_model().to("xla")
+        optimizer = make(model, **options)
+        if name == "late":
+            try:
+                optimizer.step()
+                raise AssertionError("a step before init_zero()")
+            except RuntimeError as error:
+                assert "call init_zero() before the first step" in str(error)
+            optimizer.init_zero()
+        train_odd(model, optimizer, 3, rank)
+        assert name != "summed" or (model.weight.grad is None and model.weight.main_grad.shape == (3, 5))
+        trained[name] = [p.detach().cpu() for p in model.parameters()]
+    saved = optimizer.state_dict()
+    assert saved["shape_info"] == {0: (3, 5), 1: (3,), 2: (), 3: (4,)}
+    assert saved["base_state"][0]["exp_avg"].shape == (2, 5) and 3 not in saved["base_state"]
+    saved = copy.deepcopy(saved)
+    other = nn.Linear(5, 3).to("xla")
+    other.scale, other.unused = nn.Parameter(torch.zeros((), device="xla")), nn.Parameter(torch.zeros(4, device="xla"))
+    again = make(other, **options)
+    again.load_state_dict(saved)  # with the parts
+    trained["loaded"] = [p.detach().cpu() for p in other.parameters()]
+    other.load_state_dict({name: p.detach() + 1 for name, p in model.state_dict().items()})
+    model.load_state_dict(other.state_dict())
+    del saved["sharded_master_weights"]
+    again.load_state_dict(saved)
+    optimizer.load_state_dict(copy.deepcopy(saved))
+    for each, its in ((model, optimizer), (other, again)):
+        train_odd(each, its, 1, rank)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters()))
+    torch.save(trained, f"{path}.{rank}")
 
 
 # ---- What goes wrong ----
@@ -381,6 +452,26 @@ def fails(rank: int) -> None:
     if rank == 1:
         raise KeyError("the replica's own error")
     xm.all_reduce("sum", torch.ones(2, device="xla")).cpu()
+
+
+def fails_while_it_runs(rank: int, path: str) -> None:
+    """Replica 1 raises while a program of its own waits for replica 0, which comes to no collective."""
+    x = xm.all_reduce("sum", torch.ones(2, device="xla"))
+    x.cpu()
+    if rank == 1:
+        x = xm.all_reduce("sum", x)
+        torch_xla.sync()
+        with open(path, "w") as file:
+            file.write(str(time.monotonic()))
+        raise KeyError(f"the replica's own error, {x.shape}")
+    xm.rendezvous("where nobody comes")
+
+
+def raises_what_cannot_be_pickled() -> None:
+    class Unpicklable(Exception):
+        pass
+
+    raise Unpicklable
 
 
 def stops_coming(rank: int, path: str) -> None:

@@ -7,8 +7,10 @@ from torch import nn
 import torch_xla
 import torch_xla.amp
 import torch_xla.core.xla_model as xm
+import torch_xla.debug.metrics as met
 import torch_xla.runtime as xr
 import torch_xla.utils.utils as xu
+from torch_xla import _XLAC, backends
 
 
 # ---- Package ----
@@ -41,9 +43,11 @@ def test_devices():
     assert xm.xla_device_hw(xm.xla_device()) == xr.device_type() == "CPU"
 
 
-@pytest.mark.parametrize("call", [torch_xla.device, xm.xla_device, torch.xla.set_device])
-def test_device_that_does_not_exist(call):
-    with pytest.raises(RuntimeError, match="device index 7 does not exist: there is one xla device, xla:0"):
+@pytest.mark.parametrize(
+    "call, error", [(torch_xla.device, IndexError), (xm.xla_device, IndexError), (torch.xla.set_device, RuntimeError)]
+)
+def test_device_that_does_not_exist(call, error):
+    with pytest.raises(error, match="device index 7 does not exist: there is one xla device, xla:0"):
         call(7)
 
 
@@ -260,7 +264,8 @@ def test_a_function_that_is_one_program(device):
     def reads(x):
         return x * (2 if x.sum().item() > 0 else 3)
 
-    with pytest.raises(RuntimeError, match=r"full_graph=True\): reads ran 1 programs before its end"):
+    text = r"^Unexpected execution happens .*full_graph=True\): reads ran 1 programs before its end"
+    with pytest.raises(RuntimeError, match=text):
         torch_xla.compile(reads, full_graph=True)(torch.ones(2, device=device))
     assert torch_xla.compile(reads)(torch.ones(2, device=device)).tolist() == [2, 2]
 
@@ -286,3 +291,19 @@ def test_launch_of_one_process_for_debugging():
     seen = []
     torch_xla.launch(seen.append, debug_single_process=True)
     assert seen == [0]
+
+
+def test_bindings_that_programs_of_the_original_call(device):
+    x = torch.ones(2, device=device) + 1
+    runs = met.counter_value("ExecuteComputation") or 0
+    _XLAC._xla_sync_multi([x], devices=[], wait=True)
+    assert met.counter_value("ExecuteComputation") == runs + 1
+    assert x.tolist() == [2, 2] and met.counter_value("ExecuteComputation") == runs + 1
+    before = _XLAC._xla_get_mat_mul_precision()
+    try:
+        _XLAC._xla_set_mat_mul_precision("high")
+        assert _XLAC._xla_get_mat_mul_precision() == backends.get_mat_mul_precision() == "high"
+        with pytest.raises(ValueError, match="precision 'bf16' is not known"):
+            _XLAC._xla_set_mat_mul_precision("bf16")
+    finally:
+        _XLAC._xla_set_mat_mul_precision(before)

@@ -164,3 +164,31 @@ def test_batches_of_one_size(device):
     with pytest.raises(ValueError, match="needs a device"):
         pl.ParallelLoader([], [])
     assert xm.get_xla_supported_devices()
+
+
+def test_threads_as_the_original_starts_them(run_python):
+    out = run_python(
+        """
+    import torch, torch_xla
+    import torch_xla.core.xla_model as xm, torch_xla.runtime as xr
+    from torch_xla._internal import pjrt, tpu
+    seen = {}
+    def work(number, factor):
+        total = xm.all_reduce("sum", torch.full((2,), factor * (number + 1.0), device="xla")).tolist()
+        seen[number] = (torch_xla.device().index, xr.global_ordinal(), xr.world_size(), total)
+    pjrt.spawn_threads(work, (10,))
+    print(sorted(seen.items()), xr.world_size())
+    def fails(number):
+        raise KeyError(number)
+    try:
+        pjrt.spawn_threads(fails)
+    except KeyError as error:
+        print("KeyError", error.args[0] in (0, 1))
+    print(tpu.num_expected_global_devices(), tpu.num_tpu_workers(), tpu.num_logical_cores_per_chip())
+    """,
+        **TWO,
+        PJRT_DEVICE="CPU",
+    )
+    lines = out.splitlines()
+    assert lines[0] == "[(0, (0, 0, 2, [30.0, 30.0])), (1, (1, 1, 2, [30.0, 30.0]))] 1"
+    assert lines[1:] == ["KeyError True", "2 1 1"]

@@ -81,6 +81,13 @@ def test_the_error_of_a_process():
     assert "in fails" in str(raised.value)
 
 
+def test_a_process_that_raises_waits_for_nobody(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_COLLECTIVE_TIMEOUT", "600")
+    with pytest.raises(ProcessRaisedException, match="the replica's own error"):
+        xmp.spawn(replicas.fails_while_it_runs, (str(tmp_path / "when"),), 2)
+    assert time.monotonic() - float((tmp_path / "when").read_text()) < 45  # what its program waits for never comes
+
+
 def test_a_fork_after_the_device_was_used(device):
     torch.ones(2, device=device).cpu()
     with pytest.raises(RuntimeError, match=r"call spawn\(start_method='spawn'\)"):
@@ -247,8 +254,11 @@ def test_starting_processes_as_the_original(monkeypatch):
     monkeypatch.setenv("CPU_NUM_DEVICES", "2")
     assert pjrt.run_multiprocess(xr.global_ordinal) == {0: 0, 1: 1}
     assert pjrt.run_multiprocess(xm.rendezvous, "tag", payload=b"x") == {0: [b"x"] * 2, 1: [b"x"] * 2}
-    with pytest.raises(ProcessRaisedException, match="reduction 'avg' is not known"):
+    with pytest.raises(ValueError, match="reduction 'avg' is not known") as raised:  # what the process raised
         pjrt.run_multiprocess(xm.all_reduce, "avg", 1)
+    assert isinstance(raised.value.__cause__, ProcessRaisedException)
+    with pytest.raises(ProcessRaisedException, match="Unpicklable"):
+        pjrt.run_multiprocess(replicas.raises_what_cannot_be_pickled)
     pjrt.spawn(replicas.torch_distributed)
     seen: list = []
     pjrt.spawn(lambda index, value: seen.append((index, value)), 1, args=(3,))
@@ -284,6 +294,32 @@ def test_optimizers_with_spread_state(name, max_norm, zero_redundancy):
     assert all(torch.equal(a, b) for a, b in zip(first, second))
     for actual, expected in zip(first, model.parameters()):
         torch.testing.assert_close(actual, expected.detach(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def spread_state(tmp_path_factory):
+    """What each replica trained."""
+    path = tmp_path_factory.mktemp("spread") / "p"
+    xmp.spawn(replicas.spread_state, (str(path),), 2)
+    return [torch.load(f"{path}.{rank}") for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", [*replicas.SPREAD, "loaded"])
+def test_options_of_the_optimizer_with_spread_state(name, spread_state):
+    model = replicas.odd_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, weight_decay=0.1)
+    if name in ("clipped", "loaded"):
+
+        def clip(*_):
+            norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+            torch.nn.utils.clip_grads_with_norm_(model.parameters(), 0.05, norm)
+
+        optimizer.register_step_pre_hook(clip)
+    replicas.train_odd(model, optimizer, 3)
+    first, second = (trained[name] for trained in spread_state)
+    assert all(torch.equal(a, b) for a, b in zip(first, second))
+    for actual, expected in zip(first, model.parameters()):
+        torch.testing.assert_close(actual, expected.detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,21 @@ def num_available_chips() -> int:
 num_available_devices = num_available_chips
 
 
+def num_tpu_workers() -> int:
+    """Machines of the run: one, as far as a process knows before it is started."""
+    return 1
+
+
+def num_logical_cores_per_chip() -> int:
+    """Devices of a chip."""
+    return 1
+
+
+def num_expected_global_devices() -> int:
+    """Replicas of a run that xmp.spawn() starts now."""
+    return num_available_devices() * num_tpu_workers()
+
+
 def num_local_processes() -> int:
     """Processes of the run on this machine."""
     return _world.process().local_size

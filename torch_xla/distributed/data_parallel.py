@@ -98,39 +98,49 @@ class DataParallel:
             loops.close()
 
     def _run(self, loop_fn: Callable, loops: parallel_loader.ParallelLoader, kwargs: dict) -> list:
-        results: list = [None] * len(self._device_ids)
-        errors: list[BaseException] = []
-        replicas = _replicas(len(self._device_ids))
-
-        def run(number: int) -> None:
+        def run(number: int):
             context = self._contexts[number]
-            index = _device_module._get_device_index(context.device)
             items = loops.per_device_loader(context.device)
-            try:
-                with _world.replica_of_device(replicas[number], index), torch.xla.device(index):
-                    results[number] = loop_fn(
-                        self._models[number],
-                        enumerate(items) if self._numbered else items,
-                        context.device,
-                        context,
-                        **kwargs,
-                    )
-                    _api.sync_devices([str(context.device)], wait=True)
-                    replicas[number].finish_sends()
-            except BaseException as error:
-                errors.append(error)
-                loops.close()
-            finally:
-                replicas[number].leave()  # others that wait for it get an error
+            numbered = enumerate(items) if self._numbered else items
+            return loop_fn(self._models[number], numbered, context.device, context, **kwargs)
 
-        threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(results))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
-        return results
+        return run_replicas([context.device for context in self._contexts], run, loops.close)
+
+
+def run_replicas(devices: Sequence[torch.device], work: Callable, on_error: Callable | None = None) -> list:
+    """Calls `work(number)` in a thread for each device; these threads are the replicas of a run.
+
+    Args:
+        on_error: called when a thread has raised, for the others' sake.
+
+    Returns what each returned. Raises the first exception, when all have ended.
+    """
+    results: list = [None] * len(devices)
+    errors: list[BaseException] = []
+    replicas = _replicas(len(devices))
+
+    def run(number: int) -> None:
+        index = _device_module._get_device_index(devices[number])
+        try:
+            with _world.replica_of_device(replicas[number], index), torch.xla.device(index):
+                results[number] = work(number)
+                _api.sync_devices([str(devices[number])], wait=True)
+                replicas[number].finish_sends()
+        except BaseException as error:
+            errors.append(error)
+            if on_error is not None:
+                on_error()
+        finally:
+            replicas[number].leave()  # others that wait for it get an error
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(devices))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
 
 
 def _replicas(count: int) -> list[_world.Replica]:
