@@ -15,6 +15,7 @@ class FileReport:
     """What became of the tests of a file."""
 
     file: str
+    hardware: str = ""  # what the file was told that it is, if it was
     results: list[Result] = field(default_factory=list)
     excluded: dict[str, list[str]] = field(default_factory=dict)  # names by reason
     left_out: int = 0  # tests that are not for the device
@@ -64,6 +65,8 @@ def section(report: FileReport) -> Iterator[str]:
     if report.problem:
         yield from [f"Not run: {report.problem}", ""]
         return
+    if report.hardware:
+        yield from [f"Told that the hardware is {report.hardware}, without which it tests nothing.", ""]
     if report.excluded:
         yield from table(["excluded", "because"], [[len(names), reason] for reason, names in report.excluded.items()])
     yield from reasons_to_skip(report)
@@ -78,7 +81,9 @@ def section(report: FileReport) -> Iterator[str]:
 
 def write_page(title: str, about: str, command: str, reports: list[FileReport]) -> str:
     """The text of the page."""
-    has_more = [r for r in reports if r.problem or r.excluded or r.count(*BAD, "skipped") or r.cells()[-1]]
+    has_more = [
+        r for r in reports if r.problem or r.hardware or r.excluded or r.count(*BAD, "skipped") or r.cells()[-1]
+    ]
     lines = [
         f"# {title}",
         "",

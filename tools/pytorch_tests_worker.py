@@ -11,12 +11,15 @@ import json
 import os
 import re
 import resource
+import subprocess
 import sys
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
+import pytorch_tests_settings
+
+PROGRAM = Path(__file__).resolve().parent / "pytorch_tests_program.py"
 TEXT = 200  # characters of an error that are told
 
 
@@ -42,16 +45,36 @@ def flatten(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield test
 
 
-def load(folder: Path, file: str) -> ModuleType:
-    """Imports the file as `python FILE` does: with its folder on the path, and the folder of all tests."""
+def load(folder: Path, file: str) -> unittest.TestSuite:
+    """The tests of a file, imported as `python FILE` does: with its folder on the path, and the folder of all tests."""
     path = folder / file
     sys.path[:0] = dict.fromkeys([str(path.parent), str(folder)])
     sys.argv = [str(path)]
+    settings = pytorch_tests_settings.read()
+    if settings.get("program"):
+        return unittest.TestSuite([program_test(path, settings.get("torchrun", 0))])
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
-    return module
+    if flags := sys.modules.get("absl.flags"):
+        flags.FLAGS.mark_as_parsed()  # as its main() does
+    return unittest.defaultTestLoader.loadTestsFromModule(module)
+
+
+def program_test(path: Path, processes: int) -> unittest.TestCase:
+    """A test that passes if the program exits with 0; torchrun starts it if `processes` are wanted."""
+    start = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes else []
+
+    def run(test: unittest.TestCase) -> None:
+        os.environ["PYTORCH_TESTS_PROGRAM"] = str(path)
+        command = [sys.executable, *start, PROGRAM]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        errors = re.findall(r"^(?:\[rank\d+\]: *)?((?:\w+\.)*\w*Error: .*)$", done.stdout, re.MULTILINE)
+        if done.returncode:
+            raise AssertionError("; ".join([f"exit status {done.returncode}", *errors[:1]]))
+
+    return type("Program", (unittest.TestCase,), {path.stem: run})(path.stem)
 
 
 class Teller(unittest.TestResult):
@@ -76,7 +99,8 @@ class Teller(unittest.TestResult):
 
     def stopTest(self, test):
         try:
-            torch_xla.sync(wait=True)
+            if _XLAC._xla_runtime_is_initialized():  # else a test may fork
+                torch_xla.sync(wait=True)
         except Exception as error:
             if self._outcome == "passed":
                 self._fail("when what it left pending is computed: " + one_line(error))
@@ -133,8 +157,8 @@ def main(descriptor: int, folder: Path, file: str) -> None:
     os.set_inheritable(descriptor, False)
     teller = Teller(os.fdopen(descriptor, "w", encoding="utf-8"))
     try:
-        module = load(folder, file)
-        found = {name_of(test): test for test in flatten(unittest.defaultTestLoader.loadTestsFromModule(module))}
+        pytorch_tests_settings.apply()
+        found = {name_of(test): test for test in flatten(load(folder, file))}
     except BaseException as error:  # SystemExit and unittest.SkipTest too
         teller.tell(kind="unloadable", text=one_line(error))
         return
@@ -145,10 +169,13 @@ def main(descriptor: int, folder: Path, file: str) -> None:
     teller.tell(kind="done")
 
 
+if __name__ == "__mp_main__":  # a process that a test has started
+    pytorch_tests_settings.apply()
 if __name__ == "__main__":
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import torch_xla
     import torch_xla.debug.metrics as metrics
+    from torch_xla import _XLAC
 
     main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -13,11 +13,13 @@ or timed out, and another process goes on behind it. The exit status is 0 if no 
 
 import argparse
 import fnmatch
+import json
 import sys
 import threading
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+import pytorch_tests_settings
 import tomllib
 from pytorch_tests_page import BAD, FileReport, write_page
 from pytorch_tests_process import Job, Process, run_shard, stopping
@@ -50,8 +52,14 @@ class TestList:
         return [file for file in self._files if not patterns or is_like(file, patterns)]
 
     def find_environment(self, file: str) -> dict[str, str]:
-        """Variables of all files and of this one."""
-        return {**self._data.get("environment", {}), **self._files[file].get("environment", {})}
+        """Variables of all files and of this one, one of which has its settings."""
+        settings = {name: value for name, value in self._files[file].items() if name in pytorch_tests_settings.NAMES}
+        variables = {pytorch_tests_settings.VARIABLE: json.dumps(settings)}
+        return {**variables, **self._data.get("environment", {}), **self._files[file].get("environment", {})}
+
+    def find_hardware(self, file: str) -> str:
+        """What the file is told that the hardware is; empty for the truth."""
+        return self._files[file].get("hardware", "")
 
     def choose(self, names: list[str], report: FileReport) -> list[str]:
         """Those of the file's tests that are to run. The report takes the others."""
@@ -89,7 +97,7 @@ class Run:
 
     def run(self, files: list[str]) -> list[FileReport]:
         """The reports of the files."""
-        reports = [FileReport(file) for file in files]
+        reports = [FileReport(file, self._tests.find_hardware(file)) for file in files]
         try:
             for report in reports:
                 self._submit(self._run_file, report)

@@ -32,6 +32,25 @@ exclude = [{ tests = "TestDeathsPRIVATEUSE1.test_fork_*", reason = "a child | of
 [files."test_broken.py"]
 
 [files."test_absent.py"]
+
+[files."test_program.py"]
+program = true
+hardware = "TPU"
+environment = { CPU_NUM_DEVICES = "2" }
+only = "*"
+
+[files."test_failing_program.py"]
+program = true
+only = "*"
+
+[files."test_torchrun.py"]
+program = true
+torchrun = 2
+only = "*"
+
+[files."test_asks.py"]
+absent = ["torch_xla._XLAC._a_name_that_is_not_there"]
+only = "*"
 """
 
 HEAD = """
@@ -122,6 +141,38 @@ class TestDeaths(TestCase):
 """
 
 
+PROGRAM = """
+import torch_xla
+import torch_xla.core.xla_model as xm
+
+def _mp_fn(index):
+    assert xm.xla_device_hw(torch_xla.device()) == "TPU"
+    assert xm.mesh_reduce("sum", index, sum) == 1
+
+if __name__ == "__main__":
+    torch_xla.launch(_mp_fn)
+"""
+
+TORCHRUN = """
+import os
+assert os.environ["WORLD_SIZE"] == "2" and __name__ == "__main__"
+"""
+
+ASKS = """
+import unittest
+import torch_xla
+
+class TestAsks(unittest.TestCase):
+    function = torch_xla._XLAC._a_name_that_is_not_there
+
+    def test_others(self):
+        pass
+
+    def test_that_calls_it(self):
+        TestAsks.function(1)
+"""
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> str:
     """The page of a run over a folder of small files."""
@@ -131,8 +182,12 @@ def page(tmp_path_factory) -> str:
     (folder / "test_outcomes.py").write_text(HEAD + OUTCOMES + TAIL.format(name="TestOutcomes"))
     (folder / "nn" / "test_deaths.py").write_text(HEAD + DEATHS + TAIL.format(name="TestDeaths"))
     (folder / "test_broken.py").write_text("import a_module_that_is_not_there\n")
+    (folder / "test_program.py").write_text(PROGRAM)
+    (folder / "test_failing_program.py").write_text("raise ValueError('not today')\n")
+    (folder / "test_torchrun.py").write_text(TORCHRUN)
+    (folder / "test_asks.py").write_text(ASKS)
     page = folder / "page.md"
-    options = ["--list", folder / "list.toml", "--page", page, "--shards", "2", "--jobs", "2", "--timeout", "20"]
+    options = ["--list", folder / "list.toml", "--page", page, "--shards", "2", "--jobs", "2", "--timeout", "40"]
     done = subprocess.run([sys.executable, TOOL, folder, *options], capture_output=True, text=True, timeout=280)
     assert done.returncode == 1, done.stdout + done.stderr
     return page.read_text()
@@ -151,7 +206,11 @@ NUMBERS = {
     "nn/test_deaths.py": ["2", "0", "2", "1", "0", "1", "0", "0"],
     "test_broken.py": ["-"] * 8,
     "test_absent.py": ["-"] * 8,
-    "all": ["6", "4", "2", "1", "1", "2", "1", "1"],
+    "test_program.py": ["1", "0", "0", "0", "0", "0", "0", "0"],
+    "test_failing_program.py": ["0", "1", "0", "0", "0", "0", "0", "0"],
+    "test_torchrun.py": ["1", "0", "0", "0", "0", "0", "0", "0"],
+    "test_asks.py": ["1", "1", "0", "0", "0", "0", "0", "0"],
+    "all": ["9", "6", "2", "1", "1", "2", "1", "1"],
 }
 
 
@@ -169,6 +228,11 @@ BAD = {
     "TestDeathsPRIVATEUSE1.test_b_kills_xla": ("crashed", r"SIGSEGV; in test_b_kills, line \d+"),
     "TestDeathsPRIVATEUSE1.test_c_exits_xla": ("crashed", "exit status 3"),
     "TestDeathsPRIVATEUSE1.test_d_hangs_xla": ("timed out", r"out of time; in test_d_hangs, line \d+"),
+    "Program.test_failing_program": ("failed", "AssertionError: exit status 1; ValueError: not today"),
+    "TestAsks.test_that_calls_it": (
+        "failed",
+        "NotImplementedError: torch_xla._XLAC._a_name_that_is_not_there does not",
+    ),
 }
 
 
@@ -192,6 +256,7 @@ def test_what_happened(page, test):
         "Operations that ran on the CPU, and in how many tests: `nonzero` 1",
         "Not run: ModuleNotFoundError: No module named 'a_module_that_is_not_there'",
         "Not run: the folder has no such file",
+        "Told that the hardware is TPU, without which it tests nothing.",
     ],
 )
 def test_other_lines(page, line):
