@@ -258,6 +258,21 @@ def loader(rank: int, path: str) -> None:
     torch.save([p.detach().cpu() for p in model.parameters()], f"{path}.{rank}")
 
 
+def joins_again(rank: int) -> None:
+    """Default groups one after the other, to which the first replica comes late."""
+    import torch.distributed as dist
+
+    import torch_xla.distributed.xla_backend  # noqa: F401 (registers the backend)
+
+    for _ in range(3):
+        time.sleep(0 if rank else 0.5)
+        dist.init_process_group("xla", init_method="xla://")
+        x = torch.full((2,), rank + 1.0, device="xla")
+        dist.all_reduce(x)
+        assert x.tolist() == [3, 3]
+        dist.destroy_process_group()
+
+
 def torch_distributed(rank: int) -> None:
     """The backend xla: each call of torch.distributed."""
     import torch.distributed as dist

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from .. import _device_module, _world
 
 _numbers = itertools.count()  # of groups, in the order in which all processes make them
+_rendezvous = itertools.count()  # of default groups, which all processes make
 _REDUCTIONS = {
     dist.ReduceOp.SUM: "sum",
     dist.ReduceOp.AVG: "sum",
@@ -288,7 +289,11 @@ def _create(prefix_store, rank: int, size: int, timeout) -> ProcessGroupXla:
 def _meet(url: str, timeout=None, **kwargs):
     """The rendezvous `xla://`."""
     process = _world.process()
-    yield (process.store if process.size > 1 else dist.HashStore()), process.rank, process.size
+    if process.size > 1:  # a group that was destroyed has left its keys in the store
+        store = dist.PrefixStore(f"rendezvous/{next(_rendezvous)}", process.store)
+    else:
+        store = dist.HashStore()
+    yield store, process.rank, process.size
 
 
 if "xla" not in dist.Backend.backend_list:
