@@ -41,7 +41,7 @@ from ._api import (  # noqa: E402
     sync,
 )
 from ._auto_sync import auto_sync, set_auto_sync  # noqa: E402
-from .core import xla_model as _xla_model  # noqa: E402, F401 (programs use torch_xla.core after a bare import)
+from .core import xla_model as xm  # noqa: E402, F401 (programs use torch_xla.core and torch_xla.xm after a bare import)
 from .debug import metrics as _metrics  # noqa: E402, F401
 
 __all__ = [

@@ -18,6 +18,7 @@ def test_names_of_the_package():
     assert torch_xla.__version__.startswith("2.13.")
     assert torch.device("xla").type == "xla"
     assert torch.xla.is_available() and torch.xla.is_initialized()
+    assert torch_xla.xm is xm
 
 
 def test_a_different_torch_is_refused():

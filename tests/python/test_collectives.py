@@ -25,7 +25,8 @@ def test_all_reduce_gives_a_new_tensor(x):
 
 def test_all_reduce_of_a_list_writes_in_place(x):
     parameter = nn.Parameter(x.clone())
-    assert xm.all_reduce("sum", [x, parameter], scale=2.0) is None
+    both = [x, parameter]
+    assert xm.all_reduce("sum", both, scale=2.0) is both
     assert x.tolist() == parameter.tolist() == [[2, 4], [6, 8]]
 
 

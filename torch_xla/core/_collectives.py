@@ -102,7 +102,7 @@ def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None
         groups: numbers of the replicas of each group; None is one group of all.
         pin_layout: accepted for the original's sake.
 
-    Returns the reduced tensor; None for a list. Raises ValueError for another reduction or replicas that do not exist.
+    Returns the reduced tensor, or the list. Raises ValueError for another reduction or replicas that do not exist.
     """
     reduction = _check_reduction(reduce_type)
     members = members_of(inputs, groups)
@@ -111,7 +111,7 @@ def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None
             return _of_one(inputs, scale)
         return _AllReduce.apply(inputs, reduction, scale, members.name)
     _reduce_list(reduction, list(inputs), scale, members)
-    return None
+    return inputs
 
 
 def _reduce_list(
