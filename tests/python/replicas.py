@@ -308,6 +308,13 @@ def torch_distributed(rank: int) -> None:
     other = torch.empty(2, device="xla")
     dist.reduce_scatter(other, list(x.chunk(2)))
     assert part.tolist() == other.tolist() == [[1, 3], [5, 7]][rank]
+    dist.reduce_scatter(other, [2 * x])  # as the original takes it
+    assert other.tolist() == [[2, 6], [10, 14]][rank]
+    try:
+        dist.reduce_scatter(other, [x[:2], x[:2], x[:2]])
+        raise AssertionError("a reduce_scatter of three parts")
+    except ValueError as error:
+        assert "[2], [2], [2] when it should get 2 tensors of shape [2], or one of all of them" in str(error)
     exchanged = torch.empty_like(x)
     dist.all_to_all_single(exchanged, x)
     assert exchanged.tolist() == [[0, 1, 1, 2], [2, 3, 3, 4]][rank]

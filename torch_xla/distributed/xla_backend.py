@@ -202,9 +202,15 @@ class ProcessGroupXla(dist.ProcessGroup):
         return _Recorded(output_tensors)
 
     def reduce_scatter(self, output_tensors, input_tensors, opts):
-        """Each output gets this process's part of the reduced inputs."""
+        """Each output gets this process's part of the reduced inputs: the parts or, as in the original, one tensor of
+        all of them."""
         for output, inputs in zip(output_tensors, input_tensors):
-            _write([output], [self._reduce_scatter(torch.stack(list(inputs)), opts.reduceOp)])
+            rows = inputs[0] if len(inputs) == 1 else torch.stack(list(inputs))
+            if rows.dim() == 0 or rows.shape[0] % self.size() or rows.numel() != output.numel() * self.size():
+                wanted = f"{self.size()} tensors of shape {list(output.shape)}, or one of all of them"
+                got = ", ".join(str(list(tensor.shape)) for tensor in inputs)
+                raise ValueError(f"reduce_scatter got tensors of shapes {got} when it should get {wanted}")
+            _write([output], [self._reduce_scatter(rows, opts.reduceOp).view(output.shape)])
         return _Recorded(output_tensors)
 
     def _allgather_base(self, output, input, opts=None):
