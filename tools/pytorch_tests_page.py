@@ -51,6 +51,17 @@ def overview(reports: list[FileReport]) -> Iterator[str]:
     yield from table(["file", *OUTCOMES, "excluded", "left out", "fell back"], [*rows, ["all", *total]])
 
 
+def shares(reports: list[FileReport]) -> str:
+    """How many of the tests passed, and what became of the others."""
+    passed, skipped = (sum(report.count(outcome) for report in reports) for outcome in ("passed", "skipped"))
+    bad = sum(report.count(*BAD) for report in reports)
+    excluded = sum(len(names) for report in reports for names in report.excluded.values())
+    total = max(1, passed + bad + skipped + excluded)
+    numbers = {"passed": passed, "did not pass": bad, "skip themselves": skipped, "are excluded": excluded}
+    parts = ", ".join(f"{number} {what} ({number / total:.1%})" for what, number in numbers.items())
+    return f"Of {total} tests {parts}."
+
+
 def reasons_to_skip(report: FileReport) -> Iterator[str]:
     """Which tests were skipped by themselves, by reason: the most frequent ones."""
     reasons = collections.Counter(result.text for result in report.results if result.outcome == "skipped")
@@ -93,6 +104,8 @@ def write_page(title: str, about: str, command: str, reports: list[FileReport]) 
         "operation ran on the CPU, whatever became of them; reading a number is none.",
         "",
         *overview(reports),
+        shares(reports),
+        "",
         *(line for report in has_more for line in section(report)),
     ]
     return "\n".join(lines).rstrip() + "\n"
