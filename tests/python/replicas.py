@@ -258,6 +258,20 @@ def loader(rank: int, path: str) -> None:
     torch.save([p.detach().cpu() for p in model.parameters()], f"{path}.{rank}")
 
 
+def multiplies(rank: int) -> None:
+    """A product whose left side is spread over the replicas."""
+    whole = torch.arange(12.0).view(3, 4)
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(rank))
+    w = whole[:, 2 * rank : 2 * rank + 2].to("xla").requires_grad_()
+    for split in (1, 2):
+        torch.testing.assert_close(xf.distributed_mm(w, x.to("xla"), split).detach().cpu(), whole @ x)
+    try:
+        xf.distributed_mm(w, x[:3].to("xla"))
+        raise AssertionError("a product of shapes that do not fit")
+    except ValueError as error:
+        assert "x has 3 rows when it should have 4" in str(error)
+
+
 def joins_again(rank: int) -> None:
     """Default groups one after the other, to which the first replica comes late."""
     import torch.distributed as dist

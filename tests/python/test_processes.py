@@ -265,6 +265,10 @@ def test_starting_processes_as_the_original(monkeypatch):
     assert seen == [(0, 3)]
 
 
+def test_a_product_with_a_spread_side():
+    xmp.spawn(replicas.multiplies, nprocs=2)
+
+
 def test_default_groups_one_after_the_other():
     xmp.spawn(replicas.joins_again, nprocs=2)
 

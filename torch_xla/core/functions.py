@@ -17,18 +17,26 @@ def all_gather(value: torch.Tensor, dim: int = 0) -> torch.Tensor:
 
 
 def distributed_mm(w: torch.Tensor, x: torch.Tensor, split: int = 1) -> torch.Tensor:
-    """`W @ x` where the rows of W are spread over the replicas.
+    """`W @ x` where the columns of W are spread over the replicas, each of which has an x of its own.
 
     Args:
-        w: this replica's rows, of shape [n / replicas, m].
-        x: of shape [m, k].
-        split: in how many parts the product is computed, to need less memory. Raises ValueError if k is no multiple.
+        w: this replica's columns, of shape [n, m / replicas].
+        x: this replica's, of shape [m, k].
+        split: in how many parts the product is computed, to need less memory.
 
-    Returns a tensor of shape [n, k].
+    Returns this replica's product, of shape [n, k]. Raises ValueError for an m that does not fit, or if k is no
+    multiple of `split`.
     """
+    count, rank, rows = _runtime.world_size(), _runtime.global_ordinal(), w.size(1)
+    if x.size(0) != rows * count:
+        raise ValueError(f"x has {x.size(0)} rows when it should have {rows * count}: {count} x {rows} columns of w")
     if x.size(1) % split:
         raise ValueError(f"split={split} does not divide the {x.size(1)} columns of x")
-    return torch.cat([all_gather(w @ part) for part in x.chunk(split, dim=1)], dim=1)
+    products = []
+    for part in x.chunk(split, dim=1):
+        of_all = all_reduce("sum", w @ all_gather(part, dim=1).narrow(0, rank * rows, rows))
+        products.append(of_all.narrow(1, rank * part.size(1), part.size(1)))
+    return torch.cat(products, dim=1)
 
 
 class SyncBatchNorm(torch.nn.BatchNorm2d):
