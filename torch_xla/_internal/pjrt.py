@@ -9,7 +9,11 @@ from collections.abc import Callable
 from torch.multiprocessing import ProcessRaisedException
 
 from .. import _api
-from ..distributed import data_parallel, xla_multiprocessing
+from ..distributed import (
+    data_parallel,
+    xla_backend,  # noqa: F401 (registers the backend, as the original's module does)
+    xla_multiprocessing,
+)
 
 
 def spawn(fn: Callable, nprocs: int | None = None, start_method: str = "spawn", args: tuple = ()):
