@@ -152,7 +152,15 @@ Value* emit_logistic(const Vec& v, DType dtype, Value* x) {
   return ir.CreateFDiv(numerator, ir.CreateFAdd(e, one));
 }
 
-// |x| < 0.92: x + x * P(x^2);  else 1 - exp(-Q(|x|)).
+// erf(x) for |x| < 0.92: x + x * P(x^2).
+Value* small_erf(const Vec& v, Value* x) {
+  Value* p = v.poly(
+      v.ir.CreateFMul(x, x),
+      {-0.0005976615357212722, 0.004990418907254934, -0.0267647597938776, 0.1128176599740982, -0.37612488865852356, 0.12837915122509003});
+  return v.fma(x, p, x);
+}
+
+// |x| >= 0.92: 1 - exp(-Q(|x|)).
 Value* emit_erf(const Vec& v, Value* x) {
   auto& ir = v.ir;
   Value* t = v.at_most(v.abs(x), v.f32(4.05));
@@ -161,10 +169,58 @@ Value* emit_erf(const Vec& v, Value* x) {
       {-0.0002145949547411874, 0.0032199749257415533, -0.022906029596924782, 0.1052868515253067, 0.6356993913650513, 0.1285199522972107});
   Value* e = exp_bounded(v, ir.CreateFNeg(v.fma(t, q, t)));
   Value* large = v.copysign(ir.CreateFSub(v.f32(1), e), x);
+  return ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.921875)), small_erf(v, x), large);
+}
+
+// With t = |x| >= 0.5 and q = (t - 2) / (t + 2): erfc(t) = e^-t^2 * P(q) / (1 + 2 t), erfc(-t) = 2 - erfc(t). t^2 is taken exactly.
+Value* emit_erfc(const Vec& v, Value* x) {
+  auto& ir = v.ir;
+  Value* t = v.at_most(v.abs(x), v.f32(10.1));
+  Value* q = v.fma(ir.CreateFDiv(v.f32(1), ir.CreateFAdd(t, v.f32(2))), v.f32(-4), v.f32(1));
   Value* p = v.poly(
-      ir.CreateFMul(x, x),
-      {-0.0005976615357212722, 0.004990418907254934, -0.0267647597938776, 0.1128176599740982, -0.37612488865852356, 0.12837915122509003});
-  return ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.921875)), v.fma(x, p, x), large);
+      q,
+      {-0.0004005771188531071,
+       -0.0012299279915168881,
+       0.0013135226909071207,
+       0.008631681092083454,
+       -0.00805987510830164,
+       -0.0542043000459671,
+       0.16405534744262695,
+       -0.16603142023086548,
+       -0.0927639827132225,
+       1.2769783735275269});
+  Value* scaled = ir.CreateFDiv(p, v.fma(t, v.f32(2), v.f32(1)));
+  Value* square = ir.CreateFMul(t, t);
+  Value* rest = v.fma(t, t, ir.CreateFNeg(square));
+  Value* e = exp_bounded(v, ir.CreateFNeg(square));
+  Value* right = ir.CreateFMul(v.fma(ir.CreateFNeg(scaled), rest, scaled), e);
+  Value* large = ir.CreateSelect(ir.CreateFCmpOLT(x, v.f32(0)), ir.CreateFSub(v.f32(2), right), right);
+  return ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.5)), ir.CreateFSub(v.f32(1), small_erf(v, x)), large);
+}
+
+// e^|x| / 2, which overflows only where sinh and cosh do.
+Value* half_exp(const Vec& v, Value* x) {
+  Reduced reduced = reduce_exp(v, v.at_most(v.abs(x), v.f32(90)));
+  Value* r = reduced.r;
+  Value* tail = v.fma(v.ir.CreateFMul(r, r), exp_tail(v, r), r);
+  Reduced halved{v.ir.CreateFSub(reduced.n, v.f32(1)), v.ir.CreateSub(reduced.n_int, v.i32(1)), r};
+  return scale(v, v.ir.CreateFAdd(tail, v.f32(1)), halved);
+}
+
+Value* emit_cosh(const Vec& v, Value* x) {
+  Value* half = half_exp(v, x);
+  return v.ir.CreateFAdd(half, v.ir.CreateFDiv(v.f32(0.25), half));
+}
+
+// |x| < 1: x + x^3 * P(x^2).
+Value* emit_sinh(const Vec& v, Value* x) {
+  auto& ir = v.ir;
+  Value* half = half_exp(v, x);
+  Value* large = v.copysign(ir.CreateFSub(half, ir.CreateFDiv(v.f32(0.25), half)), x);
+  Value* z = ir.CreateFMul(x, x);
+  Value* p = v.poly(z, {0.0002037740487139672, 0.008330211043357849, 0.166667178273201});
+  Value* small = v.fma(ir.CreateFMul(x, z), p, x);
+  return ir.CreateSelect(ir.CreateFCmpOLT(v.abs(x), v.f32(1)), small, large);
 }
 
 } // namespace
@@ -198,6 +254,12 @@ Value* emit_float(const Vec& v, Prim prim, Value* x) {
       return emit_logistic(v, DType::F32, x);
     case Prim::kErf:
       return emit_erf(v, x);
+    case Prim::kErfc:
+      return emit_erfc(v, x);
+    case Prim::kSinh:
+      return emit_sinh(v, x);
+    case Prim::kCosh:
+      return emit_cosh(v, x);
     default:
       return call_external(v, prim, DType::F32, {x});
   }
