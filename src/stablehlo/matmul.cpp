@@ -9,7 +9,12 @@ Hlo matrix_product(Hlo a, Hlo b) {
   return dot(a, b, {}, {}, {1}, {0});
 }
 
+// One batch is a product of matrices: as a batch XLA's CPU client cannot run it where bfloat16 is transposed.
 Hlo batch_product(Hlo a, Hlo b) {
+  if (a.dim(0) == 1) {
+    Hlo product = matrix_product(reshape(a, {a.dim(1), a.dim(2)}), reshape(b, {b.dim(1), b.dim(2)}));
+    return reshape(product, {1, product.dim(0), product.dim(1)});
+  }
   return dot(a, b, {0}, {0}, {2}, {1});
 }
 

@@ -399,6 +399,18 @@ def test_programs_are_kept_on_disk(run_plugin):
     assert again == out and mended.keys() == files.keys() and mended[damaged] > files[damaged]
 
 
+def test_a_batch_of_one_transposed_bfloat16(run_plugin):
+    out, _ = run_plugin("""
+        import torch, torch_xla
+        x, y = torch.arange(48).reshape(1, 6, 8) / 16, torch.arange(96).reshape(1, 6, 16) / 32
+        for row in (torch.bmm, lambda a, b: torch.baddbmm(torch.zeros_like(a[:, :, :1]), a, b)):
+            product = row(x[0].bfloat16().to("xla").t().unsqueeze(0), y.bfloat16().to("xla"))
+            assert torch.allclose(product.cpu().float(), x.mT @ y, rtol=1e-2)
+        print("equal")
+    """)
+    assert out == "equal"
+
+
 def test_process_ends_while_programs_run(run_plugin):
     out, _ = run_plugin("""
         import torch, torch_xla
