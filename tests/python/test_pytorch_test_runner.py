@@ -56,7 +56,9 @@ only = "*"
 HEAD = """
 import os, signal, time, unittest
 import torch, torch_xla
-from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests
+from torch.testing._internal.common_device_type import (
+    dtypes, expectedFailureXLA, instantiate_device_type_tests, skipXLA, skipXLAIf
+)
 from torch.testing._internal.common_utils import TestCase, run_tests
 """
 
@@ -89,6 +91,15 @@ class TestOutcomes(TestCase):
     @unittest.expectedFailure
     def test_known(self, device):
         self.fail("as it is known to")
+
+    @expectedFailureXLA
+    def test_marked_as_failing(self, device):
+        self.assertEqual(torch.ones(1, device=device), torch.ones(1))
+
+    @skipXLA
+    @skipXLAIf(True, "the older device of this name has it not")
+    def test_marked_as_skipped(self, device):
+        self.assertEqual(torch.ones(1, device=device), torch.ones(1))
 
     def test_parts(self, device):
         for part in range(3):
@@ -202,7 +213,7 @@ def row_of(page: str, start: str) -> list[str]:
 
 # passed, failed, crashed, timed out, skipped, excluded, left out, fell back
 NUMBERS = {
-    "test_outcomes.py": ["4", "4", "0", "0", "1", "1", "1", "1"],
+    "test_outcomes.py": ["6", "4", "0", "0", "1", "1", "1", "1"],
     "nn/test_deaths.py": ["2", "0", "2", "1", "0", "1", "0", "0"],
     "test_broken.py": ["-"] * 8,
     "test_absent.py": ["-"] * 8,
@@ -210,7 +221,7 @@ NUMBERS = {
     "test_failing_program.py": ["0", "1", "0", "0", "0", "0", "0", "0"],
     "test_torchrun.py": ["1", "0", "0", "0", "0", "0", "0", "0"],
     "test_asks.py": ["1", "1", "0", "0", "0", "0", "0", "0"],
-    "all": ["9", "6", "2", "1", "1", "2", "1", "1"],
+    "all": ["11", "6", "2", "1", "1", "2", "1", "1"],
 }
 
 
