@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <vector>
 
-#include "device/device.h"
 #include "tensor/api.h"
 
 namespace {
@@ -60,7 +59,6 @@ double time_sync(const at::Tensor& a, int n) {
 } // namespace
 
 int main() {
-  torch_xla::register_device();
   auto options = at::TensorOptions().dtype(at::kFloat);
   at::Tensor cpu = at::ones({1}, options);
   at::Tensor xla = at::ones({1}, options.device(at::Device(at::DeviceType::PrivateUse1, 0)));

@@ -58,7 +58,6 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
 
 def sync_devices(names: Iterable[str], wait: bool, cause: SyncCause = SyncCause.USER) -> None:
     """sync() of the devices of these names, "" being the current one. `cause` is what analyses tell of it."""
-    wait = wait or _XLAC._env_flag("XLA_SYNC_WAIT")
     for name in names:
         _XLAC._xla_step_marker(name, [], wait, cause)
     metrics_saver.save_step()

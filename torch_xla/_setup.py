@@ -74,13 +74,10 @@ def register() -> None:
     _legacy_types.add_types(_device_module)
     _serialization.install()
     _dlpack._install()
-    torch.set_autocast_dtype(NAME, torch.bfloat16)
     _device_mesh.install()
     _point_deprecated_autocast_functions_here()
     _auto_sync.install()
     atexit.register(_finish)
-    # As for CPU tensors, backward runs on the thread that calls it, without two switches of threads.
-    torch._C._set_multithreading_enabled(False)
 
 
 register()

@@ -68,7 +68,7 @@ inline constexpr Variable kVariables[] = {
     {"MASTER_PORT", whole_number(1, 65535), "", "its port", "torch_xla/_world.py"},
     // Running
     {"XLA_AUTO_SYNC", kSwitch, "on", "sync after `optimizer.step()`", "torch_xla/_auto_sync.py"},
-    {"XLA_SYNC_WAIT", kSwitch, "off", "`torch_xla.sync()` waits until the step has run", "torch_xla/_api.py"},
+    {"XLA_SYNC_WAIT", kSwitch, "off", "`torch_xla.sync()` waits until the step has run", "src/tensor/sync.cpp"},
     {"XLA_MAX_ASYNC_QUEUE",
      whole_number(1, 1 << 20),
      "100",

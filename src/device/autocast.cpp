@@ -2,6 +2,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
+#include "device/device.h"
+
 // The lists of the header are macros that name functions of these namespaces.
 using at::IntArrayRef; // NOLINT(misc-unused-using-decls)
 using at::Scalar; // NOLINT(misc-unused-using-decls)
@@ -31,11 +33,7 @@ namespace {
   _(svd)                   \
   _(triangular_solve)
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFallthrough());
-}
-
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+void add_kernels(torch::Library& m) {
   AT_FORALL_LOWER_PRECISION_FP(LOWER_PRECISION)
   AT_FORALL_FP32(FP32)
   AT_FORALL_FP32_SET_OPT_DTYPE(FP32_SET_OPT_DTYPE)
@@ -46,3 +44,16 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 
 } // namespace
 } // namespace at::autocast
+
+namespace torch_xla {
+
+void register_autocast() {
+  // Never destroyed, as the kernels of the device.
+  static auto* others = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::AutocastPrivateUse1, __FILE__, __LINE__);
+  static auto* kernels = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutocastPrivateUse1, __FILE__, __LINE__);
+  others->fallback(torch::CppFunction::makeFallthrough());
+  at::autocast::add_kernels(*kernels);
+  at::autocast::set_autocast_dtype(kXlaType, at::kBFloat16);
+}
+
+} // namespace torch_xla

@@ -1,9 +1,8 @@
 // The device as PyTorch sees it: registration of hooks, guard, allocators, and what they share.
 #include "device/device.h"
 
+#include <c10/core/AutogradState.h>
 #include <c10/core/DeviceType.h>
-
-#include <mutex>
 
 #include "core/process.h"
 #include "engine/engine.h"
@@ -17,15 +16,15 @@ thread_local c10::DeviceIndex tls_device = 0;
 } // namespace
 
 void register_device() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    c10::register_privateuse1_backend("xla");
-    register_hooks();
-    register_guard();
-    register_allocators();
-    register_profiler();
-    register_tensor_kernels();
-  });
+  c10::register_privateuse1_backend("xla");
+  register_hooks();
+  register_guard();
+  register_allocators();
+  register_autocast();
+  register_profiler();
+  register_tensor_kernels();
+  // As for CPU tensors, backward runs on the thread that calls it, without two switches of threads. A setting of the thread that loads us.
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
 c10::DeviceIndex current_device() noexcept {

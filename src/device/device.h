@@ -7,8 +7,8 @@ namespace torch_xla {
 
 constexpr c10::DeviceType kXlaType = c10::DeviceType::PrivateUse1;
 
-// Registers the device with PyTorch under the name "xla": kernels, hooks, guard, allocators, profiler. The first call does it, others
-// return.
+// Registers the device with PyTorch under the name "xla": kernels, hooks, guard, allocators, autocast, profiler. For register_all() of
+// cpp/load.h, which calls it once. Throws c10::Error where another backend has taken PrivateUse1.
 void register_device();
 
 // The calling thread's device; set_current_device throws UserError for an index that does not exist.
@@ -29,6 +29,7 @@ bool is_pinned(const void* data);
 void register_hooks();
 void register_guard();
 void register_allocators();
+void register_autocast();
 void register_profiler();
 
 } // namespace torch_xla

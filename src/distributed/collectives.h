@@ -4,8 +4,7 @@
 namespace torch_xla {
 
 // Defines torch.ops.xla and its kernels on the CPU, which the programs of all devices call. A group is named by what _add_group() was
-// given.
-// Called once, before the device is used.
+// given. For register_all() of cpp/load.h, which calls it once.
 void register_collectives();
 
 } // namespace torch_xla

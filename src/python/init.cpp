@@ -1,12 +1,10 @@
 // The Python module _XLAC: the device for `import torch_xla`. Nothing but the list of its parts.
-#include "device/device.h"
-#include "distributed/collectives.h"
+#include "cpp/load.h"
 #include "python/bindings.h"
 
 PYBIND11_MODULE(_XLAC, m) {
   m.doc() = "Bindings of libtorch_xla; use the modules of torch_xla instead.";
-  torch_xla::register_device();
-  torch_xla::register_collectives();
+  torch_xla::register_all();
   torch_xla::init_errors(m);
   torch_xla::init_environment(m);
   torch_xla::init_metrics(m);

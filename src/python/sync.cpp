@@ -1,7 +1,6 @@
 // Running what is pending and waiting for it, with the GIL released and Ctrl-C heard.
 #include <set>
 
-#include "core/metrics.h"
 #include "engine/engine.h"
 #include "python/bindings.h"
 #include "runtime/executor.h"
@@ -51,9 +50,9 @@ void run_pending(int device, bool wait, SyncCause cause) {
 
 // The original takes the devices that it replicates over, too.
 void step_marker(const std::string& device, const std::vector<std::string>& /*devices*/, bool wait, SyncCause cause) {
-  static metrics::Counter count("MarkStep");
-  count.add();
-  run_pending(device_index(device), wait, cause);
+  int index = device_index(device);
+  const py::gil_scoped_release no_gil;
+  mark_step(index, wait, cause);
 }
 
 // The original runs what these tensors need; here a sync takes all that is pending on their devices, and the original's further

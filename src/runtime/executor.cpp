@@ -284,7 +284,7 @@ bool Executor::finish(std::chrono::milliseconds limit) {
   }
   auto busy = [] { return find_devices([](const Queue& q) { return !q.runs.empty(); }); };
   auto deadline = std::chrono::steady_clock::now() + limit;
-  wait::until([&] { return busy().empty() || std::chrono::steady_clock::now() >= deadline; });
+  wait::until([&] { return queues().gave_up || busy().empty() || std::chrono::steady_clock::now() >= deadline; });
   wait::cancel_runs();
   std::unique_lock<std::mutex> lock(wait::mutex());
   settle_devices(busy(), lock);

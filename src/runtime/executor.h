@@ -65,8 +65,8 @@ class Executor {
   // has cancelled runs of.
   std::vector<int> settle(const std::exception_ptr& told);
   // Before the process ends: waits until all runs of all devices have ended, up to `limit`, then cancels them. False if some have still not
-  // ended: then the exit handler leaves the process without them. That handler writes errors that nobody was told to stderr and makes the
-  // exit status 1 of a 0.
+  // ended: then further calls do not wait for them, and the exit handler leaves the process without them. That handler writes errors that
+  // nobody was told to stderr and makes the exit status 1 of a 0.
   static bool finish(std::chrono::milliseconds limit);
   bool idle() const;
 

@@ -31,6 +31,8 @@ const char* cause_text(SyncCause cause); // "user torch_xla.sync"
 // Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run, and UserError for a
 // device that does not exist. Any thread; call without the GIL.
 void sync(int device, bool wait = false, SyncCause cause = SyncCause::kUser);
+// The user's sync at the end of a step, in either language: sync(), counted as MarkStep. XLA_SYNC_WAIT=1 waits always.
+void mark_step(int device, bool wait, SyncCause cause = SyncCause::kUser);
 // Queues everything pending on the device if a collective is among it, for which other replicas may wait. Throws the error of a failed
 // compile, none of earlier runs. Any thread; call without the GIL.
 void sync_collectives(int device);
@@ -78,7 +80,7 @@ std::string& graph_name();
 int64_t live_nodes();
 int64_t live_cells();
 
-// Registers kernels, fallback and allocator with PyTorch; called once when the library is loaded by Python or by a C++ program.
+// Registers kernels and fallback with PyTorch; register_device() calls it.
 void register_tensor_kernels();
 
 } // namespace torch_xla

@@ -1,10 +1,13 @@
 // Records the barrier: one node that takes and gives all tensors.
 #include "tensor/barrier.h"
 
+#include <torch/library.h>
+
 #include "core/errors.h"
 #include "ops/registry.h"
 #include "tensor/cut.h"
 #include "tensor/recorder.h"
+#include "tensor/register.h"
 
 namespace torch_xla {
 namespace {
@@ -44,6 +47,11 @@ void optimization_barrier(const std::vector<at::Tensor>& tensors) {
   if (!recorded.empty()) {
     record_barrier(recorded[0].get_device(), recorded);
   }
+}
+
+void register_barrier() {
+  static auto* library = new torch::Library(torch::Library::FRAGMENT, "xla", std::nullopt, __FILE__, __LINE__); // never destroyed
+  library->def("optimization_barrier(Tensor[] tensors) -> Tensor[]");
 }
 
 } // namespace torch_xla

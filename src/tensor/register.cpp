@@ -29,6 +29,7 @@ void register_tensor_kernels() {
       register_attention(*library);
       register_rnn(*library);
     }
+    register_barrier();
     register_sparse_kernels();
     register_fallback();
     return true;

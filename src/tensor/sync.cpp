@@ -223,6 +223,12 @@ void sync(int device, bool wait, SyncCause cause) {
   }
 }
 
+void mark_step(int device, bool wait, SyncCause cause) {
+  static metrics::Counter count("MarkStep");
+  count.add();
+  sync(device, wait || env::flag(env::variable("XLA_SYNC_WAIT")), cause);
+}
+
 void sync_collectives(int device) {
   try {
     interrupt::retry([device] {

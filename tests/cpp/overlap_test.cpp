@@ -9,7 +9,6 @@
 #include <mutex>
 
 #include "core/observer.h"
-#include "distributed/collectives.h"
 #include "distributed/group.h"
 #include "engine/cpu/schedule/verify.h"
 #include "engine_harness.h"
@@ -71,8 +70,6 @@ class Calls final : public observer::Observer {
 class OverlapTest : public ::testing::Test {
  protected:
   OverlapTest() : backend_(c10::make_intrusive<Backend>()) {
-    static const bool registered = (register_collectives(), true);
-    EXPECT_TRUE(registered);
     auto group = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(), 0, 2);
     group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend_);
     add_group(kGroup, group);

@@ -1,7 +1,5 @@
-// The kernel of barriers, and the schema by which library calls are prepared.
+// The kernel of barriers.
 #include "engine/cpu/library/barrier.h"
-
-#include <torch/library.h>
 
 namespace torch_xla::cpu {
 
@@ -11,10 +9,6 @@ void hand_on(const std::vector<at::Tensor>& operands, const std::vector<at::Tens
       outs[i].copy_(operands[i]);
     }
   }
-}
-
-TORCH_LIBRARY_FRAGMENT(xla, m) {
-  m.def("optimization_barrier(Tensor[] tensors) -> Tensor[]");
 }
 
 } // namespace torch_xla::cpu
