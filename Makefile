@@ -1,9 +1,9 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast test-all test-random test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
+.PHONY: help setup build demo test test-fast test-all test-random test-cpp-package test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-CPP := $(shell find src tests bench tools -name '*.cpp' -o -name '*.h')
+CPP := $(shell find include src tests bench tools examples -name '*.cpp' -o -name '*.h')
 
 help:
 	@echo "Commands (demo and test set up everything they need on Debian 12; each later run starts in seconds):"
@@ -38,6 +38,9 @@ test-random: build ## the Python tests in a random order, which it tells (SEED=n
 test-libraries: build ## programs of lightning, accelerate, transformers and diffusers, in environments of their own (fetches them once)
 	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 python tools/setup_libraries.py || [ $$? = 77 ]
 	python -m pytest tests/libraries
+
+test-cpp-package: build ## C++ programs without Python, among them examples/cpp, against an installed wheel
+	tools/test_cpp_package.sh
 
 # Opt level 0: the tests are mostly compilation. No disk cache: they count compiled programs. Few programs kept: XLA's CPU client maps memory
 # for each, and ends the process where the system has no more mappings.
@@ -102,4 +105,4 @@ ubsan: setup ## the C++ tests under UndefinedBehaviorSanitizer
 	ctest --preset ubsan
 
 clean: ## remove everything built; .venv stays
-	rm -rf build dist torch_xla/lib torch_xla/_XLAC*.so
+	rm -rf build dist torch_xla/include torch_xla/lib torch_xla/share torch_xla/_XLAC*.so

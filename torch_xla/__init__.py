@@ -9,6 +9,7 @@ def _autoload() -> None:
 
 
 import importlib  # noqa: E402
+import os  # noqa: E402
 
 import torch  # noqa: E402
 
@@ -44,10 +45,14 @@ from ._auto_sync import auto_sync, set_auto_sync  # noqa: E402
 from .core import xla_model as xm  # noqa: E402, F401 (programs use torch_xla.core and torch_xla.xm after a bare import)
 from .debug import metrics as _metrics  # noqa: E402, F401
 
+# For CMake's -DCMAKE_PREFIX_PATH: where find_package(torch_xla) finds this package, and PyTorch (docs/cpp.md).
+cmake_prefix_path = f"{os.path.dirname(os.path.abspath(__file__))}/share/cmake;{torch.utils.cmake_prefix_path}"
+
 __all__ = [
     "_XLAC",
     "__version__",
     "auto_sync",
+    "cmake_prefix_path",
     "compile",
     "device",
     "device_count",
