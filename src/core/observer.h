@@ -62,6 +62,7 @@ struct Event {
   int device = kNoDevice;
   int64_t bytes = -1; // kUpload, kDownload that succeeded
   int64_t nodes = -1; // kTrace
+  int32_t node = -1; // kRecord: its number in the trace; kKernel, kLibrary, kUpdate: of the node that the step is named by
   uint64_t content = 0; // kUpload: hash_sample() of the user's bytes; kOptimizer: tells optimizers apart
   bool is_replan = false; // kCompile: of a known structure, from code that existed
   const Program* program = nullptr; // kCompile, kSync: where analyses are printed; valid as `name`
@@ -119,6 +120,9 @@ class Span {
   }
   void set_run(uint64_t run) {
     event_.run = run;
+  }
+  void set_node(int32_t node) {
+    event_.node = node;
   }
   void set_detail(std::string_view detail) {
     event_.detail = detail;

@@ -31,5 +31,6 @@ void register_guard();
 void register_allocators();
 void register_autocast();
 void register_profiler();
+void register_activity_profiler();
 
 } // namespace torch_xla

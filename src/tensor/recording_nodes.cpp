@@ -54,7 +54,13 @@ ValueId Recording::node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attr
   if (observer::is_on(observer::Phase::kRecord)) {
     int64_t now = metrics::now_ns();
     observer::report(
-        {.phase = observer::Phase::kRecord, .name = op.name, .start_ns = now, .end_ns = now, .line = location_, .device = device_});
+        {.phase = observer::Phase::kRecord,
+         .name = op.name,
+         .start_ns = now,
+         .end_ns = now,
+         .line = location_,
+         .device = device_,
+         .node = static_cast<int32_t>(trace_.graph().nodes.size())});
   }
   return trace_.add_node(op, std::move(operands), std::move(attrs), results, location_);
 }

@@ -130,6 +130,7 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
   }
   observer::Span span(phase_of(step.kind), device_, step.name, line_of(step, args.options));
   span.set_run(args.options.number);
+  span.set_node(step.location);
   switch (step.kind) {
     case StepKind::kKernel:
       run_kernel(kernels_[step.index], plan_.kernels[step.index], args);

@@ -1,0 +1,264 @@
+// torch.profiler's view of the device: the step observer's events as Kineto's activities, on tracks of the device and of the host's
+// threads.
+//
+// What a run does (kernels, library calls, writes through views) is on the device's track, whole runs are there as annotations. What the
+// host does for it (sync, compile and its passes, queue, transfers, fallbacks, waits) is on the track of its thread. A step of a run
+// is linked with the operation of PyTorch that recorded the node which it is named by, with an arrow from there.
+//
+// The interface: torch/csrc/profiler/standalone/privateuse1_profiler.h and kineto/IActivityProfiler.h of PyTorch's headers.
+#define FMT_HEADER_ONLY // which Kineto's headers use
+#define USE_KINETO // the header is empty without
+#include <libkineto.h>
+#include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/metrics.h"
+#include "core/observer.h"
+#include "device/device.h"
+#include "tensor/source_line.h"
+
+namespace torch_xla {
+namespace {
+
+using libkineto::ActivityType;
+using libkineto::GenericTraceActivity;
+using observer::Event;
+using observer::Phase;
+
+// All but traces, which begin within operations, and optimizers' steps, which PyTorch tells itself.
+constexpr uint32_t kPhases = observer::kAllPhases & ~observer::phase_bits(Phase::kTrace, Phase::kOptimizer);
+
+// The operations of PyTorch that this thread is in, innermost last, as Kineto numbers them.
+struct Operation {
+  uint64_t session; // that told of it: what one leaves behind is not the next one's
+  uint64_t id;
+};
+thread_local std::vector<Operation> operations;
+
+int64_t wall_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+bool is_step(Phase phase) {
+  return phase == Phase::kKernel || phase == Phase::kLibrary || phase == Phase::kUpdate;
+}
+
+ActivityType type_of(Phase phase) {
+  if (is_step(phase)) {
+    return ActivityType::CONCURRENT_KERNEL;
+  }
+  return phase == Phase::kRun ? ActivityType::GPU_USER_ANNOTATION : ActivityType::PRIVATEUSE1_RUNTIME;
+}
+
+// For a JSON string.
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (char c : text) {
+    result += c == '"' || c == '\\' ? std::string{'\\', c} : static_cast<unsigned char>(c) < ' ' ? std::string(1, ' ') : std::string(1, c);
+  }
+  return result;
+}
+
+// One recording by torch.profiler.
+class Session final : public libkineto::IActivityProfilerSession, public observer::Observer {
+ public:
+  ~Session() override {
+    observer::remove(*this);
+  }
+
+  void start() override {
+    to_wall_ns_ = wall_ns() - metrics::now_ns();
+    observer::add(*this, kPhases);
+    status_ = libkineto::TraceStatus::RECORDING;
+  }
+  void stop() override {
+    observer::remove(*this);
+    status_ = libkineto::TraceStatus::PROCESSING;
+  }
+
+  void on_event(const Event& event) override {
+    Entry& entry = entries_.emplace_back();
+    entry.event = event;
+    entry.name = event.name;
+    entry.detail = event.detail;
+    entry.thread = libkineto::systemThreadId();
+    bool is_known = !operations.empty() && operations.back().session == number_;
+    entry.operation = is_known ? operations.back().id : 0;
+  }
+
+  void pushCorrelationId(uint64_t id) override {
+    operations.push_back({number_, id});
+  }
+  void popCorrelationId() override {
+    if (!operations.empty() && operations.back().session == number_) {
+      operations.pop_back();
+    }
+  }
+
+  void processTrace(libkineto::ActivityLogger& logger) override {
+    processTrace(logger, [](int32_t) { return nullptr; }, 0, INT64_MAX);
+  }
+  void processTrace(
+      libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback find_linked, int64_t /*start*/, int64_t /*end*/) override {
+    buffer_ = std::make_unique<libkineto::CpuTraceBuffer>();
+    buffer_->span.name = name_of_device();
+    buffer_->gpuOpCount = 0;
+    link_steps();
+    for (const Entry& entry : entries_) {
+      if (entry.is_linked || entry.event.phase != Phase::kRecord) {
+        add_activity(entry, find_linked);
+        buffer_->activities.back()->log(logger);
+      }
+    }
+    entries_.clear();
+  }
+
+  std::vector<std::string> errors() override {
+    return {};
+  }
+  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
+    return std::unique_ptr<libkineto::DeviceInfo>(new libkineto::DeviceInfo{0, 0, name_of_device(), name_of_device()});
+  }
+  std::vector<libkineto::ResourceInfo> getResourceInfos() override {
+    std::vector<libkineto::ResourceInfo> tracks;
+    for (int device = 0; device < num_devices_; ++device) {
+      tracks.push_back({0, 0, device, "programs"});
+    }
+    return tracks;
+  }
+  std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override {
+    return std::move(buffer_);
+  }
+
+ private:
+  struct Entry {
+    Event event; // its texts are gone
+    std::string name;
+    std::string detail;
+    int32_t thread = 0;
+    uint64_t operation = 0; // of PyTorch, on whose behalf it happened; 0: none
+    bool is_linked = false; // has one end of an arrow
+  };
+
+  static std::string name_of_device() {
+    return "xla";
+  }
+
+  // Steps get the operations that recorded their nodes: on the step's device, before its run's sync.
+  void link_steps() {
+    using Records = std::unordered_map<int32_t, Entry*>; // by node
+    std::unordered_map<int, Records> pending; // by device
+    std::unordered_map<uint64_t, Records> of_run;
+    for (Entry& entry : entries_) {
+      const Event& event = entry.event;
+      num_devices_ = std::max(num_devices_, event.device + 1);
+      if (event.phase == Phase::kRecord && entry.operation) {
+        pending[event.device][event.node] = &entry;
+      } else if (event.phase == Phase::kSync) {
+        of_run[event.run] = std::exchange(pending[event.device], {});
+      }
+    }
+    for (Entry& entry : entries_) {
+      Records& records = of_run[entry.event.run];
+      auto record = is_step(entry.event.phase) ? records.find(entry.event.node) : records.end();
+      if (record != records.end()) {
+        entry.operation = record->second->operation;
+        entry.is_linked = record->second->is_linked = true;
+      }
+    }
+  }
+
+  void add_activity(const Entry& entry, const libkineto::getLinkedActivityCallback& find_linked) {
+    const Event& event = entry.event;
+    const ActivityType type = type_of(event.phase);
+    const bool on_host = type == ActivityType::PRIVATEUSE1_RUNTIME;
+    buffer_->emplace_activity(buffer_->span, type, name_of(entry));
+    GenericTraceActivity& activity = *buffer_->activities.back();
+    activity.startTime = event.start_ns + to_wall_ns_;
+    activity.endTime = event.end_ns + to_wall_ns_;
+    activity.device = on_host ? getpid() : std::max(event.device, 0);
+    activity.resource = on_host ? entry.thread : 0;
+    activity.threadId = entry.thread;
+    if (entry.is_linked) {
+      link(activity, entry, find_linked);
+    }
+    add_metadata(activity, entry);
+  }
+
+  static std::string name_of(const Entry& entry) {
+    const std::string phase = observer::phase_text(entry.event.phase);
+    if (is_step(entry.event.phase)) {
+      return entry.name;
+    }
+    return entry.name.empty() ? "xla::" + phase : "xla::" + phase + " " + entry.name;
+  }
+
+  // The arrow begins where the operation was recorded.
+  static void link(GenericTraceActivity& activity, const Entry& entry, const libkineto::getLinkedActivityCallback& find_linked) {
+    activity.id = static_cast<int32_t>(entry.operation);
+    activity.linked = find_linked(activity.id);
+    activity.flow.id = static_cast<uint32_t>(activity.id);
+    activity.flow.type = libkineto::kLinkAsyncCpuGpu;
+    activity.flow.start = entry.event.phase == Phase::kRecord;
+  }
+
+  static void add_metadata(GenericTraceActivity& activity, const Entry& entry) {
+    if (entry.event.run) {
+      activity.addMetadata("run", entry.event.run);
+    }
+    if (std::string line = location_text(entry.event.line); !line.empty()) {
+      activity.addMetadataQuoted("line", escaped(line));
+    }
+    if (!entry.detail.empty()) {
+      activity.addMetadataQuoted("detail", escaped(entry.detail));
+    }
+    if (entry.event.bytes >= 0) {
+      activity.addMetadata("bytes", entry.event.bytes);
+    }
+  }
+
+  static inline std::atomic<uint64_t> num_sessions_{0};
+
+  const uint64_t number_ = ++num_sessions_;
+  int64_t to_wall_ns_ = 0; // Kineto's clock minus the observer's
+  int num_devices_ = 1; // that the trace tells of
+  std::vector<Entry> entries_; // written by the observer until stop()
+  std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
+};
+
+class Profiler final : public libkineto::IActivityProfiler {
+ public:
+  const std::string& name() const override {
+    return name_;
+  }
+  const std::set<ActivityType>& availableActivities() const override {
+    return types_;
+  }
+  std::unique_ptr<libkineto::IActivityProfilerSession> configure(const std::set<ActivityType>& types, const libkineto::Config&) override {
+    bool wanted = types.count(ActivityType::CONCURRENT_KERNEL) || types.count(ActivityType::PRIVATEUSE1_RUNTIME);
+    return wanted ? std::make_unique<Session>() : nullptr;
+  }
+  std::unique_ptr<libkineto::IActivityProfilerSession> configure(
+      int64_t /*ts_ms*/, int64_t /*duration_ms*/, const std::set<ActivityType>& types, const libkineto::Config& config) override {
+    return configure(types, config);
+  }
+
+ private:
+  const std::string name_ = "torch_xla";
+  const std::set<ActivityType> types_ = {
+      ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_USER_ANNOTATION, ActivityType::PRIVATEUSE1_RUNTIME};
+};
+
+} // namespace
+
+void register_activity_profiler() {
+  torch::profiler::impl::PrivateUse1ProfilerRegistry::instance().registerFactory([] { return std::make_unique<Profiler>(); });
+}
+
+} // namespace torch_xla
