@@ -35,6 +35,7 @@ ValueId Trace::append(Append append) {
   const size_t values = graph_.values.size();
   const size_t parameters = graph_.parameters.size();
   const size_t scalars = graph_.scalars.size();
+  const size_t offsets = offsets_.size();
   auto cut = [](auto& list, size_t size) { list.erase(list.begin() + static_cast<ptrdiff_t>(std::min(size, list.size())), list.end()); };
   try {
     const ValueId id = append();
@@ -53,6 +54,7 @@ ValueId Trace::append(Append append) {
     cut(inputs_, parameters);
     cut(graph_.scalars, scalars);
     cut(scalars_, scalars);
+    cut(offsets_, offsets);
     throw;
   }
 }
@@ -118,6 +120,9 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& 
   ValueId id = append([&] {
     node_hashes_.push_back(is_view ? step(local, static_cast<uint64_t>(offset)) : local);
     locations_.push_back(location);
+    if (is_view) {
+      offsets_.push_back(offset);
+    }
     // The graph's own location is the node's number, by which a run finds the line of the trace it belongs to.
     auto number = static_cast<int32_t>(graph_.nodes.size());
     return graph_.add_node(op, std::move(operands), std::move(attrs), results, number);
@@ -125,7 +130,6 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& 
   key_.add(local);
   key_.add(wiring);
   if (is_view) {
-    offsets_.push_back(offset);
     offset_hash_ = step(offset_hash_, static_cast<uint64_t>(offset));
   }
   has_collectives_ = has_collectives_ || (op.traits & kCollective);
