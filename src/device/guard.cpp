@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "runtime/executor.h"
 #include "tensor/api.h"
+#include "tensor/recorder.h"
 
 namespace torch_xla {
 namespace {
@@ -59,6 +60,16 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::DeviceIndex deviceCount() const noexcept override {
     return static_cast<c10::DeviceIndex>(num_visible_devices()); // autograd asks in each backward, also those of the CPU
+  }
+
+  // The element types that operations are recorded for.
+  c10::DeviceCapability getDeviceCapability(c10::Device /*device*/) const override {
+    c10::DeviceCapability found;
+    uint64_t& bits = found.capability_data.capability_bits;
+    bits = 0;
+    c10::DeviceCapability().forEachSupportedScalarType(
+        [&bits](c10::ScalarType type) { bits |= is_recordable(to_dtype(type)) ? uint64_t{1} << static_cast<int>(type) : 0; });
+    return found;
   }
 
   c10::Stream getStream(c10::Device device) const override {

@@ -22,6 +22,16 @@ def test_accelerator(device):
     assert x.tolist() == [2, 2]
 
 
+def test_capability_of_the_accelerator(device):
+    """The element types that it tells can be made, and converted to each other."""
+    types = torch.accelerator.get_device_capability()["supported_dtypes"]
+    assert {torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool} <= types
+    for dtype in types:
+        x = torch.ones(3, dtype=dtype, device=device)
+        assert all(x.to(other).dtype == other for other in types)
+        assert x.cpu().to(torch.complex128).tolist() == [1] * 3
+
+
 def test_streams(device):
     stream = torch.xla.Stream()
     assert stream.device == device and stream != torch.xla.default_stream()
