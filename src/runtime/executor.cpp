@@ -65,6 +65,7 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
 }
 
 thread_local int waiting_for = -1; // the device, in an Executor::Waiting
+thread_local bool owns_first = false; // the device's first run is this thread's to run
 
 // The caller holds the lock.
 bool is_callers(const Queue& q, const Run& run) {
@@ -210,10 +211,12 @@ Executor::Waiting::Waiting(int device) : device_(device) {
 
 Executor::Waiting::~Waiting() {
   waiting_for = -1;
-  Queue& q = queue(device_);
+  if (!std::exchange(owns_first, false)) {
+    return; // without the lock, which a forked child may not take
+  }
   std::unique_lock<std::mutex> lock(wait::mutex());
-  if (q.caller == std::this_thread::get_id() && !queues().stop) {
-    run_callers(q, lock);
+  if (!queues().stop) {
+    run_callers(queue(device_), lock);
   }
 }
 
@@ -227,6 +230,7 @@ uint64_t Executor::enqueue(Run run) {
   run.options.number = ++queues().num_queued;
   if (is_callers(q, run)) {
     q.caller = std::this_thread::get_id();
+    owns_first = true;
   }
   q.runs.push_back({std::move(run), metrics::now_ns()});
   if (q.caller == std::thread::id()) {
