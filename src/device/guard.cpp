@@ -1,9 +1,9 @@
 // Device guard with streams and events. All streams of a device run in one order, so a stream is only a name.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <array>
 #include <atomic>
 #include <utility>
+#include <vector>
 
 #include "core/devices.h"
 #include "device/device.h"
@@ -16,7 +16,8 @@
 namespace torch_xla {
 namespace {
 
-thread_local std::array<c10::StreamId, kMaxDevices> tls_streams{}; // the thread's own, by device
+// The thread's own, by device; empty: the default ones. No array: a library that is loaded late has little room for a thread's variables.
+thread_local std::vector<c10::StreamId> tls_streams;
 std::atomic<c10::StreamId> next_stream{1};
 
 c10::Device device_at(c10::DeviceIndex index) {
@@ -28,6 +29,7 @@ c10::Stream make_stream(c10::Device device, c10::StreamId id) {
 }
 
 c10::StreamId& current_stream(c10::Device device) {
+  tls_streams.resize(kMaxDevices);
   return tls_streams[static_cast<size_t>(device_at(device.index()).index())];
 }
 
