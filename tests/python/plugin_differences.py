@@ -17,10 +17,16 @@ DRAWS_ON_THE_CPU = "what has no form for plugins draws on the CPU, from the CPU'
 AT_ONCE = "on a plugin collectives run when they are recorded, which the replica that comes later would not reach"
 OWN_STEPS = "a plugin tells nothing of the steps of its programs"
 
+# Kinds of random programs (tests/fuzz/kinds).
+KINDS_WITHOUT_PLUGINS = (
+    "promotion indexing forms sharing foreach einsum attention modules checkpointing sizes offsets".split()
+)
+
 # By the test's name with its parameters. Tests of values that only ATen's kernels check have the marker checks_values.
 DIFFERENCES = {
     "test_empty_cache_gives_memory_back": {"": OWN_MEMORY},
     "test_numbers": dict.fromkeys(["test_outcomes.py", "all"], CLAMPS),
+    "test_other_lines": {"line3": CLAMPS},
     "test_what_happened": {"TestOutcomesXLA.test_pending_xla": CLAMPS},
     "test_peaks_start_again": dict.fromkeys(["torch.xla", "torch.accelerator"], OWN_MEMORY),
     "test_peaks_start_again_on_one_device": {"": OWN_MEMORY},
@@ -39,6 +45,7 @@ DIFFERENCES = {
     "test_the_stages_of_the_schedule_are_passes_too": {"": OWN_STEPS},
     "test_a_barrier_in_a_run": {"": OWN_STEPS},
     "test_sums_of_gradients_start_during_the_backward": {"": AT_ONCE},
+    "test_a_process_that_raises_waits_for_nobody": {"": AT_ONCE},
     "test_what_an_analysis_tells": {"": OWN_MEMORY},
     "test_checkpoints_compute_again": dict.fromkeys(["True", "False"], OWN_MEMORY),
     "test_what_has_no_stablehlo": {"": COMPLEX},
@@ -49,7 +56,7 @@ DIFFERENCES = {
     "test_pairs_over_two_operands": {"": FUSES_ITSELF},
     "test_programs_agree_with_eager": {
         f"{kind}-{first}-{fusion}": COMPILES_EACH
-        for kind in "promotion indexing forms sharing foreach einsum attention modules checkpointing sizes".split()
+        for kind in KINDS_WITHOUT_PLUGINS
         for first in (0, 50)
         for fusion in (True, False)
     },
