@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -40,10 +39,6 @@ struct Operation {
   uint64_t id;
 };
 thread_local std::vector<Operation> operations;
-
-int64_t wall_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 bool is_step(Phase phase) {
   return phase == Phase::kKernel || phase == Phase::kLibrary || phase == Phase::kUpdate;

@@ -3,6 +3,8 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
+
 namespace torch_xla {
 
 constexpr c10::DeviceType kXlaType = c10::DeviceType::PrivateUse1;
@@ -24,6 +26,9 @@ bool in_bad_fork();
 
 // True for the address of a storage that pin_memory() has made. Any thread.
 bool is_pinned(const void* data);
+
+// The time that PyTorch's profilers count in. Any thread.
+int64_t wall_ns();
 
 // One of each, called by register_device().
 void register_hooks();

@@ -9,13 +9,14 @@
 #include "tensor/api.h"
 
 namespace torch_xla {
-namespace {
-
-namespace profiler = torch::profiler::impl;
 
 int64_t wall_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
+
+namespace {
+
+namespace profiler = torch::profiler::impl;
 
 struct XlaProfilerStubs final : profiler::ProfilerStubs {
   void record(c10::DeviceIndex* device, profiler::ProfilerVoidEventStub* event, int64_t* cpu_ns) const override {

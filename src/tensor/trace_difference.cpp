@@ -84,7 +84,7 @@ class NodeComparison {
 
   // `does`: the verb, with the operand's number behind it unless that is -1.
   bool find_value(CompileReason& reason, const char* does, int64_t number, ValueId a, ValueId b) const {
-    if (a != kNoValue && b != kNoValue && are_alike(a, b) && now_.type(a) == before_.type(b)) {
+    if (are_alike(a, b) && now_.type(a) == before_.type(b)) {
       return false;
     }
     std::string is = value_text(now_, a);
