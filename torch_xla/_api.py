@@ -1,6 +1,7 @@
 """The functions of the top level: devices, sync, step, compile, seeds."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable
 
 import torch
@@ -150,6 +151,8 @@ def compile(
     name: str | None = None,
     max_different_graphs: int | None = None,
     custom_compile_options: dict | None = None,
+    *,
+    replay: bool = False,
 ):
     """Runs the function, or the body of the `with` statement, as programs of its own: it syncs before and after.
 
@@ -159,13 +162,32 @@ def compile(
         name: for errors, analyses and dumps; by default the function's.
         max_different_graphs: how many different programs all calls together may have; RuntimeError beyond.
         custom_compile_options: for set_custom_compile_options(), which is called now; None changes nothing.
+        replay: from the third call on the function's Python does not run any more: what it has recorded runs again, on
+            the arguments of the call, the tensors that it reads and writes beside them, and new random numbers
+            (docs/replay.md). RuntimeError where calls differ in anything else. Wants `f`.
     """
+    if replay:
+        return _replayed(f, name)
     if custom_compile_options is not None:
         set_custom_compile_options(custom_compile_options)
     name = name or getattr(f, "__name__", "")
     limits = _Limits(name or "the block", full_graph, max_different_graphs)
     region = _programs_of_its_own(name, limits)
     return region if f is None else region(f)
+
+
+def _replayed(f: Callable | None, name: str | None):
+    from ._replay import ReplayedStep
+
+    if f is None:
+        raise ValueError("torch_xla.compile(replay=True) wants the function that is to be replayed")
+    step = ReplayedStep(f, name or getattr(f, "__name__", "the function"))
+
+    @functools.wraps(f)
+    def call(*args, **kwargs):
+        return step(*args, **kwargs)
+
+    return call
 
 
 def set_custom_compile_options(options: dict) -> None:

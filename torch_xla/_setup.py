@@ -7,7 +7,7 @@ import os
 import torch
 from torch.utils import backend_registration
 
-from . import _auto_sync, _device_mesh, _device_module, _legacy_types, _serialization, _world, _XLAC
+from . import _auto_sync, _device_mesh, _device_module, _dynamo, _legacy_types, _serialization, _world, _XLAC
 from .experimental import plugins as _plugins  # noqa: F401 (tells the engine where plugins are)
 from .utils import dlpack as _dlpack
 
@@ -75,6 +75,7 @@ def register() -> None:
     _serialization.install()
     _dlpack._install()
     _device_mesh.install()
+    _dynamo.install()
     _point_deprecated_autocast_functions_here()
     _auto_sync.install()
     atexit.register(_finish)

@@ -45,6 +45,8 @@ void add_draw(const Graph& graph, ValueId seed, ValueId offset, std::vector<Comp
   draws.push_back({graph.values[seed].index, graph.values[offset].index});
 }
 
+} // namespace
+
 std::vector<Computation::Draw> find_draws(const Graph& graph) {
   std::vector<Computation::Draw> draws;
   for (const Node& node : graph.nodes) {
@@ -63,8 +65,6 @@ std::vector<Computation::Draw> find_draws(const Graph& graph) {
   }
   return draws;
 }
-
-} // namespace
 
 const Computation& body_of(const Attr& attr) {
   const auto* body = std::get_if<ComputationRef>(&attr);

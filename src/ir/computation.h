@@ -21,6 +21,9 @@ struct Computation {
   std::vector<Draw> draws; // those of loops within it included
 };
 
+// Of a graph's nodes. Throws UserError for a random node without a seed of its own.
+std::vector<Computation::Draw> find_draws(const Graph& graph);
+
 // Throws UserError for a collective, in whose turns replicas could not meet.
 ComputationRef make_computation(Graph graph);
 

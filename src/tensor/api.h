@@ -24,8 +24,9 @@ enum class SyncCause {
   kCut, // of a long trace
   kEager, // XLA_LAZY=0
   kCollective, // for which other replicas may wait
+  kReplay, // of a captured step
 };
-constexpr int kNumSyncCauses = 10;
+constexpr int kNumSyncCauses = 11;
 const char* cause_text(SyncCause cause); // "user torch_xla.sync"
 
 // Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run, and UserError for a

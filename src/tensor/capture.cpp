@@ -179,19 +179,35 @@ Capture::Capture(int device) : device_(device) {
   mark_ = state.trace.mark();
 }
 
-at::Tensor Capture::add_argument(c10::ScalarType dtype, at::IntArrayRef sizes) {
+at::Tensor Capture::add_argument(c10::ScalarType dtype, at::IntArrayRef sizes, const Dims& strides) {
   static const Op& op = get_op("xla::argument");
   Type type{to_dtype(dtype), to_dims(sizes)};
   XLA_CHECK_KIND(Type, is_recordable(type.dtype), "the body of a loop cannot have an argument of dtype ", c10::toString(dtype));
   Recording recording(device_);
   ValueId v = recording.node(op, {}, {}, type);
-  at::Tensor tensor = recording.wrap(v);
+  at::Tensor tensor = recording.wrap(v, strides);
   arguments_.emplace_back(tensor, v);
   return tensor;
 }
 
-void Capture::check_trace(const Trace& trace) const {
-  XLA_CHECK(trace.generation() == mark_.generation, "what was recorded of the body of a loop is lost, as an error has ended the step");
+std::vector<size_t> Capture::find_written(const std::vector<at::Tensor>& arguments) const {
+  Recording recording(device_);
+  std::vector<ValueId> given = values_of(recording, arguments);
+  std::vector<size_t> written;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (recording.read(arguments[i]) != given[i]) {
+      written.push_back(i);
+    }
+  }
+  return written;
+}
+
+bool Capture::is_whole() const {
+  return recorder(device_).trace.generation() == mark_.generation;
+}
+
+void Capture::check_whole() const {
+  XLA_CHECK(is_whole(), "what was recorded of the body of a loop is lost, as an error has ended the step");
 }
 
 std::vector<ValueId> Capture::values_of(Recording& recording, const std::vector<at::Tensor>& tensors) const {
@@ -205,13 +221,13 @@ std::vector<ValueId> Capture::values_of(Recording& recording, const std::vector<
 
 void Capture::mark_backward() {
   auto lock = lock_recorder(device_);
-  check_trace(recorder(device_).trace);
+  check_whole();
   backward_ = recorder(device_).trace.graph().nodes.size();
 }
 
 std::vector<at::Tensor> Capture::find_residuals(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& given) {
   Recording recording(device_);
-  check_trace(recording.trace());
+  check_whole();
   std::vector<ValueId> stops = values_of(recording, given);
   std::vector<ValueId> open = values_of(recording, results);
   const Graph& graph = recording.graph();
@@ -246,7 +262,7 @@ std::vector<at::Tensor> Capture::find_residuals(const std::vector<at::Tensor>& r
 Body Capture::take(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& results) {
   Recording recording(device_);
   Trace& trace = recording.trace();
-  check_trace(trace);
+  check_whole();
   std::vector<ValueId> given = values_of(recording, arguments);
   std::vector<ValueId> wanted = values_of(recording, results);
   Extraction extraction(trace, mark_, arguments_);
@@ -272,7 +288,7 @@ void Capture::end() {
   number_ = 0;
   state.capture = outer_;
   state.capture_ended.notify_all();
-  if (state.trace.generation() == mark_.generation && fail_dependent_values(state.trace, mark_, arguments_)) {
+  if (is_whole() && fail_dependent_values(state.trace, mark_, arguments_)) {
     state.trace.cut_back(mark_);
   }
 }

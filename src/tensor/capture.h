@@ -40,12 +40,19 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  // A new tensor, row-major, that stands for an argument of the body.
-  at::Tensor add_argument(c10::ScalarType dtype, at::IntArrayRef sizes);
+  int device() const {
+    return device_;
+  }
+  // A new tensor that stands for an argument of the body, row-major or with strides that are another dense order of its dims.
+  at::Tensor add_argument(c10::ScalarType dtype, at::IntArrayRef sizes, const Dims& strides = {});
+  // Which of these arguments have other contents than they had: positions in the list.
+  std::vector<size_t> find_written(const std::vector<at::Tensor>& arguments) const;
   // What computes `results` from `arguments`, which are tensors of add_argument() or others that were recorded since the capture began:
   // these are then given and not computed. Throws UserError where a result needs an argument that is not among them, and where the trace
   // was lost meanwhile.
   Body take(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& results);
+  // False where the trace was lost since the capture began. The caller holds the recording lock.
+  bool is_whole() const;
   // What is recorded from here on is the gradient of what was recorded since the capture began.
   void mark_backward();
   // What `results` need, beside `given`, of values that were recorded before mark_backward(), in order of the trace: arguments, which are
@@ -58,7 +65,7 @@ class Capture {
  private:
   // Arguments as they were, though they have been written since.
   std::vector<ValueId> values_of(Recording& recording, const std::vector<at::Tensor>& tensors) const;
-  void check_trace(const Trace& trace) const;
+  void check_whole() const;
 
   const int device_;
   uint32_t outer_ = 0; // RecorderState::capture before
@@ -79,5 +86,7 @@ struct LoopCall {
 std::vector<at::Tensor> record_loop(int device, const Body& body, const LoopCall& call);
 // The bodies with new numbers for what they draw, as if they were recorded again now. Where several draw the same they still do.
 std::vector<Body> with_new_draws(int device, std::vector<Body> bodies);
+// The numbers of one graph, the same way.
+std::vector<Number> draw_again(int device, const std::vector<Computation::Draw>& draws, std::vector<Number> numbers);
 
 } // namespace torch_xla

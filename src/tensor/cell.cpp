@@ -84,6 +84,16 @@ void take_back_when_told(Cell& cell) {
   }
 }
 
+PreviousRef keep_previous(Cell& cell) {
+  if (!cell.value || !cell.value->buffer()) {
+    return nullptr;
+  }
+  const BufferRef& buffer = cell.value->buffer();
+  PreviousRef before = buffer->state() == Buffer::State::kReady ? nullptr : std::move(cell.previous);
+  cell.previous = std::make_shared<Previous>(Previous{buffer, std::move(before), cell.dtype, cell.dims, cell.strides});
+  return cell.previous;
+}
+
 int64_t live_cells() {
   return Cell::count_live();
 }

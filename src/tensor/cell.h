@@ -37,6 +37,10 @@ struct Cell : FreeListed<Cell> {
 // uses the tensor before that is to be told.
 void take_back_when_told(Cell& cell);
 
+// To be called before the cell gets a value of the pending trace or of a run: what it holds, in cell.previous and returned; null where
+// that is nothing, or kept already.
+PreviousRef keep_previous(Cell& cell);
+
 // Deletes what make_cell made; its address tells cells from the contexts of other owners.
 void delete_cell(void* context);
 

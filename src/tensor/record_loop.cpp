@@ -29,6 +29,21 @@ void check_fits(const Body& body, const LoopCall& call) {
   }
 }
 
+// Seed and offset, by those before.
+using Drawn = std::map<std::pair<uint64_t, uint64_t>, std::pair<uint64_t, uint64_t>>;
+
+void draw(int device, const std::vector<Computation::Draw>& draws, std::vector<Number>& numbers, Drawn& drawn) {
+  for (const Computation::Draw& draw : draws) {
+    uint64_t& seed = numbers[static_cast<size_t>(draw.seed)].bits;
+    uint64_t& offset = numbers[static_cast<size_t>(draw.offset)].bits;
+    auto [place, is_new] = drawn.try_emplace({seed, offset});
+    if (is_new) {
+      place->second = next_philox(device, std::nullopt, 1);
+    }
+    std::tie(seed, offset) = place->second;
+  }
+}
+
 } // namespace
 
 std::vector<at::Tensor> record_loop(int device, const Body& body, const LoopCall& call) {
@@ -62,19 +77,17 @@ std::vector<at::Tensor> record_loop(int device, const Body& body, const LoopCall
 }
 
 std::vector<Body> with_new_draws(int device, std::vector<Body> bodies) {
-  std::map<std::pair<uint64_t, uint64_t>, std::pair<uint64_t, uint64_t>> drawn; // by the numbers before
+  Drawn drawn;
   for (Body& body : bodies) {
-    for (const Computation::Draw& draw : body.computation->draws) {
-      uint64_t& seed = body.numbers[static_cast<size_t>(draw.seed)].bits;
-      uint64_t& offset = body.numbers[static_cast<size_t>(draw.offset)].bits;
-      auto [place, is_new] = drawn.try_emplace({seed, offset});
-      if (is_new) {
-        place->second = next_philox(device, std::nullopt, 1);
-      }
-      std::tie(seed, offset) = place->second;
-    }
+    draw(device, body.computation->draws, body.numbers, drawn);
   }
   return bodies;
+}
+
+std::vector<Number> draw_again(int device, const std::vector<Computation::Draw>& draws, std::vector<Number> numbers) {
+  Drawn drawn;
+  draw(device, draws, numbers, drawn);
+  return numbers;
 }
 
 } // namespace torch_xla

@@ -12,6 +12,7 @@
 #include "runtime/interrupt.h"
 #include "tensor/copy.h"
 #include "tensor/errors.h"
+#include "tensor/journal.h"
 #include "tensor/source_line.h"
 
 namespace torch_xla {
@@ -128,7 +129,11 @@ Cell& Recording::get_cell(const at::Tensor& t) const {
   if (t.device() != c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device_))) {
     refuse_device(device_, t);
   }
-  return device_cell(t);
+  Cell& cell = device_cell(t);
+  if (state_.journal) {
+    state_.journal->note(t, cell);
+  }
+  return cell;
 }
 
 // A body is recorded once and runs many times: what it writes elsewhere would be written once.
@@ -140,11 +145,18 @@ static void check_made_within(const Cell& cell, uint32_t capture) {
 }
 
 void Recording::check_writable(const Cell& cell) const {
-  check_made_within(cell, state_.capture.load(std::memory_order_relaxed));
+  if (!state_.journal) {
+    check_made_within(cell, state_.capture.load(std::memory_order_relaxed));
+  }
 }
 
 ValueId Recording::content(Cell& cell) {
   if (!cell.value) {
+    TORCH_CHECK(
+        !state_.journal || cell.capture == state_.capture.load(std::memory_order_relaxed),
+        "the captured step reads a tensor of shape ",
+        to_ref(cell.dims),
+        " that nothing has been written to: write it before the capture");
     set_content(cell, zeros(cell.dtype, cell.dims));
   }
   const BufferRef& buffer = cell.value->buffer();
@@ -152,7 +164,10 @@ ValueId Recording::content(Cell& cell) {
   if (buffer && buffer->state() == Buffer::State::kFailed && !buffer->has_news()) {
     throw_error_of(*buffer);
   }
-  return buffer ? trace_.add_parameter(buffer) : cell.value->id();
+  if (!buffer) {
+    return cell.value->id();
+  }
+  return state_.journal ? state_.journal->parameter(cell, trace_) : trace_.add_parameter(buffer);
 }
 
 // The cell's elements in the order in which they lie in the storage.
@@ -172,13 +187,9 @@ void Recording::set_content(Cell& cell, ValueId v) {
 
 // The cell is about to get a value of this trace.
 void Recording::keep_previous(Cell& cell) {
-  if (!cell.value || !cell.value->buffer()) {
-    return; // nothing, or kept already
+  if (PreviousRef previous = torch_xla::keep_previous(cell)) {
+    trace_.replaced().push_back(std::move(previous));
   }
-  const BufferRef& buffer = cell.value->buffer();
-  PreviousRef before = buffer->state() == Buffer::State::kReady ? nullptr : std::move(cell.previous);
-  cell.previous = std::make_shared<Previous>(Previous{buffer, std::move(before), cell.dtype, cell.dims, cell.strides});
-  trace_.replaced().push_back(cell.previous);
 }
 
 // Makes the cell a base that a view of the tensor's dtype and place can be taken of.
@@ -294,7 +305,18 @@ at::Tensor Recording::wrap(ValueId v, const Dims& strides) {
   cell->capture = state_.capture.load(std::memory_order_relaxed);
   const Value& value = trace_.graph().values[v];
   cell->set_value(value.kind == ValueKind::kParameter ? LazyValue::ready(trace_.inputs()[value.index]) : trace_.lazy(v));
+  if (state_.journal) {
+    note_wrapped(tensor, *cell, v);
+  }
   return tensor;
+}
+
+void Recording::note_wrapped(const at::Tensor& tensor, Cell& cell, ValueId v) {
+  if (trace_.graph().values[v].kind == ValueKind::kParameter) {
+    state_.journal->note_parameter(tensor, cell, v);
+  } else {
+    state_.journal->note(tensor, cell);
+  }
 }
 
 bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
@@ -318,6 +340,9 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   }
   from.value->ref();
   to.set_value(from.value);
+  if (state_.journal) {
+    state_.journal->share(to, from, trace_);
+  }
   to.dtype = from.dtype;
   to.dims = from.dims;
   to.strides = bytes ? from.strides : to_dims(destination.strides());

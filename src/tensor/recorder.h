@@ -14,6 +14,8 @@
 
 namespace torch_xla {
 
+class CellJournal;
+
 // A device's pending trace and its lock, the recording lock: docs/threads.md. A thread holds one recording lock at most. What runs under it
 // does not wait for the GIL but in interrupt::poll(): it waits without polling for signals, and the engine has been chosen before.
 struct RecorderState {
@@ -27,6 +29,7 @@ struct RecorderState {
   std::atomic<uint32_t> capture{0};
   std::thread::id capture_thread; // guarded by mutex
   std::condition_variable capture_ended;
+  CellJournal* journal = nullptr; // while a step is captured to be replayed (tensor/step_graph.h); guarded by mutex
 };
 RecorderState& recorder(int device);
 // Takes the device's recording lock. Throws UserError in a forked child, where a thread that does not exist may hold it.
@@ -97,6 +100,7 @@ class Recording {
   void reinterpret(Cell& cell, const Type& result);
   void set_content(Cell& cell, ValueId v);
   void keep_previous(Cell& cell);
+  void note_wrapped(const at::Tensor& tensor, Cell& cell, ValueId v);
 
   const int device_;
   RecorderState& state_;

@@ -32,7 +32,8 @@ constexpr const char* kCauseTexts[kNumSyncCauses] = {
     "user code trying to access tensor value before torch_xla.sync",
     "the trace was cut at a repeat of its loop",
     "XLA_LAZY=0",
-    "other replicas may wait for a collective"};
+    "other replicas may wait for a collective",
+    "torch.accelerator.Graph.replay"};
 
 // Bits of the values that a cell refers to.
 ValueBits alive_values(const Trace& trace, bool* any) {
@@ -112,14 +113,9 @@ void drop(Trace& trace) {
 }
 
 uint64_t enqueue(int device, Trace& trace, const FoundProgram& found, const ValueBits& alive) {
-  static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
-  static metrics::Counter executed("ExecuteComputation");
-  const Program& program = found.program;
-  program.executable->prepare_caller();
-  Run run;
+  Run run = new_run(found.program);
   run.operation = operation_of(trace.graph());
-  run.executable = program.executable;
-  run.outputs = make_outputs(trace, program.outputs, alive);
+  run.outputs = make_outputs(trace, found.program.outputs, alive);
   run.scalars = std::move(trace.scalars());
   run.scalars.insert(run.scalars.end(), found.numbers.begin(), found.numbers.end());
   run.inputs = std::move(trace.inputs());
@@ -127,12 +123,8 @@ uint64_t enqueue(int device, Trace& trace, const FoundProgram& found, const Valu
   run.replaced = std::move(trace.replaced());
   run.restored = find_restored(trace, run);
   run.lines = std::move(trace.locations());
-  run.describe = &describe;
-  run.options.threads = at::get_num_threads();
   run.waits_for_others = trace.has_collectives();
-  aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
-  executed.add();
-  return Executor::get(device).enqueue(std::move(run));
+  return hand_over(device, std::move(run));
 }
 
 // Drops a trace that takes a value which was lost.
@@ -148,6 +140,23 @@ void drop_if_lost(int device) {
 
 } // namespace
 
+Run new_run(const Program& program) {
+  program.executable->prepare_caller();
+  Run run;
+  run.executable = program.executable;
+  run.describe = &describe;
+  run.options.threads = at::get_num_threads();
+  return run;
+}
+
+uint64_t hand_over(int device, Run run) {
+  static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
+  static metrics::Counter executed("ExecuteComputation");
+  aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
+  executed.add();
+  return Executor::get(device).enqueue(std::move(run));
+}
+
 const char* cause_text(SyncCause cause) {
   return kCauseTexts[static_cast<size_t>(cause)];
 }
@@ -162,8 +171,8 @@ void sync_locked(int device, SyncCause cause) {
   RecorderState& state = recorder(device);
   XLA_CHECK(
       !state.capture,
-      "nothing runs while the body of a loop is recorded: it needs the value of a tensor (.item(), print, a branch on a tensor, an "
-      "operation that runs on the CPU), or it syncs");
+      "nothing runs while the body of a loop or a step to be replayed is recorded: it needs the value of a tensor (.item(), print, a branch "
+      "on a tensor, an operation that runs on the CPU), or it syncs");
   Trace& trace = state.trace;
   state.next_check = kFirstTraceCheck;
   state.cut_planned = false;
@@ -206,8 +215,17 @@ void settle_after_error(int device) {
   std::for_each(settled.begin(), settled.end(), drop_if_lost);
 }
 
+// Whether this thread captures a step, which is one program: the ends of steps within it run nothing.
+static bool is_captured(int device) {
+  auto lock = lock_recorder(device);
+  return recorder(device).journal;
+}
+
 void sync(int device, bool wait, SyncCause cause) {
   check_device(device);
+  if (!wait && is_captured(device)) {
+    return;
+  }
   Executor& executor = Executor::get(device);
   try {
     interrupt::retry([device, cause] {

@@ -1,0 +1,63 @@
+// torch.accelerator.Graph: capture and replay of a step on the current device.
+#include <ATen/core/GraphImplInterface.h>
+
+#include <fstream>
+
+#include "core/errors.h"
+#include "device/device.h"
+#include "tensor/errors.h"
+#include "tensor/step_graph.h"
+
+namespace at {
+namespace {
+
+// Its registry knows a class by the device's name in upper case. Pools and modes of capture say nothing here: values have no addresses, and
+// other threads wait while a step is captured.
+class XlaGraph final : public GraphImplInterface {
+ public:
+  explicit XlaGraph(const GraphImplArgs& /*args*/) {}
+
+  void capture_begin(MempoolId_t /*pool*/, GraphCaptureMode /*mode*/) override {
+    translate([this] { graph_.begin(torch_xla::current_device()); });
+  }
+  void capture_end() override {
+    translate([this] { graph_.end(); });
+  }
+  // The end of the capture has compiled it.
+  void instantiate() override {
+    TORCH_CHECK(graph_.is_captured(), "the graph has no step to instantiate: capture one first");
+  }
+  void replay() override {
+    translate([this] { graph_.replay(); });
+  }
+  void reset() override {
+    translate([this] { graph_.reset(); });
+  }
+  MempoolId_t pool() const override {
+    return {0, 0};
+  }
+  void enable_debug_mode() override {}
+  // Writes the recorded graph as text.
+  void debug_dump(const std::string& path) override {
+    std::ofstream file(path);
+    file << graph_.text();
+    TORCH_CHECK(file.good(), "cannot write the captured graph to ", path);
+  }
+
+ private:
+  template <typename Function>
+  void translate(Function function) {
+    try {
+      function();
+    } catch (const torch_xla::UserError& error) {
+      torch_xla::throw_as_torch_error(error);
+    }
+  }
+
+  torch_xla::StepGraph graph_;
+};
+
+REGISTER_GRAPH_IMPL(XLA, XlaGraph)
+
+} // namespace
+} // namespace at

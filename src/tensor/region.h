@@ -1,0 +1,34 @@
+// Region: a part of a program that is recorded once and appended to the trace as a whole by each call, as the graphs of torch.compile are.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "tensor/capture.h"
+
+namespace torch_xla {
+
+// Immutable once it is taken. The tensors of its body that come from outside keep their values of that time.
+struct Region {
+  // What a result is: a new tensor with these strides (empty: row-major), or one of the arguments, or an earlier result.
+  struct Result {
+    enum class Kind { kNew, kArgument, kResult } kind = Kind::kNew;
+    size_t index = 0; // of kArgument and kResult
+    Dims strides; // of kNew
+  };
+
+  int device = 0;
+  size_t num_arguments = 0;
+  Body body; // its graph gives the new results, in their order, then the new contents of the arguments that it writes
+  std::vector<Result> results;
+  std::vector<size_t> written; // arguments
+};
+
+// What gives `results` from `arguments`, and writes the arguments as it was done since the capture began. Throws as Capture::take().
+Region take_region(Capture& capture, const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& results);
+// Appends the region to its device's trace, with new random numbers, and returns its results. Throws UserError for arguments of another
+// number, device, dtype or shape than those it was taken with.
+std::vector<at::Tensor> record_region(const Region& region, const std::vector<at::Tensor>& arguments);
+
+} // namespace torch_xla

@@ -1,0 +1,265 @@
+// Capture of a step and its replays: as a run of the known program, or by appending its nodes where an input lies otherwise in memory.
+#include "tensor/step_graph.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <set>
+
+#include "core/errors.h"
+#include "core/observer.h"
+#include "runtime/executor.h"
+#include "runtime/interrupt.h"
+#include "tensor/append.h"
+#include "tensor/program.h"
+#include "tensor/source_line.h"
+#include "tensor/sync.h"
+
+namespace torch_xla {
+namespace {
+
+ValueBits bits_of(const Graph& graph, const std::vector<CellJournal::Output>& outputs) {
+  ValueBits bits((graph.values.size() + 63) / 64, 0);
+  for (const CellJournal::Output& output : outputs) {
+    bits[static_cast<size_t>(output.value) / 64] |= uint64_t{1} << (output.value % 64);
+  }
+  return bits;
+}
+
+std::vector<std::vector<size_t>> find_places(const Program& program, const std::vector<CellJournal::Output>& outputs) {
+  std::vector<std::vector<size_t>> places(program.outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    auto at = std::lower_bound(program.outputs.begin(), program.outputs.end(), outputs[i].value);
+    places[static_cast<size_t>(at - program.outputs.begin())].push_back(i);
+  }
+  return places;
+}
+
+// The buffer that the input's storage holds, if the program can take it as it lies in memory. Throws the error of a value that was lost.
+BufferRef find_buffer(const CellJournal::Input& input, const Graph& graph, size_t parameter) {
+  Cell* cell = find_cell(input.whole);
+  if (!cell || !cell->value || !cell->value->buffer()) {
+    return nullptr;
+  }
+  take_back_when_told(*cell);
+  const BufferRef& buffer = cell->value->buffer();
+  if (buffer->state() == Buffer::State::kFailed) {
+    buffer->wait_uninterrupted();
+  }
+  bool fits = cell->dtype == to_dtype(input.whole.scalar_type()) && same_dims(input.whole.sizes(), to_ref(cell->dims)) &&
+      same_dims(input.whole.strides(), to_ref(cell->strides)) && buffer->type() == graph.type(graph.parameters[parameter]) &&
+      buffer->strides() == graph.parameter_strides[parameter];
+  return fits ? buffer : nullptr;
+}
+
+// What the storage held is kept until the run has ended well.
+void give_value(const at::Tensor& whole, const BufferRef& buffer, std::vector<PreviousRef>& replaced) {
+  Cell& cell = *find_cell(whole);
+  if (PreviousRef previous = keep_previous(cell)) {
+    replaced.push_back(std::move(previous));
+  }
+  cell.set_value(LazyValue::ready(buffer));
+  cell.dtype = to_dtype(whole.scalar_type());
+  cell.dims = to_dims(whole.sizes());
+  cell.strides = to_dims(whole.strides());
+}
+
+// By input: nobody else has the buffer. One that stands twice may be read after it was written.
+std::vector<bool> find_donated_once(const std::vector<BufferRef>& inputs) {
+  std::vector<bool> donated = find_donated(inputs);
+  std::map<Buffer*, int> uses;
+  for (const BufferRef& input : inputs) {
+    ++uses[input.get()];
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    donated[i] = donated[i] && uses[inputs[i].get()] == 1;
+  }
+  return donated;
+}
+
+std::vector<bool> find_restored(const Run& run) {
+  std::set<const Buffer*> replaced;
+  for (const PreviousRef& previous : run.replaced) {
+    replaced.insert(previous->buffer.get());
+  }
+  std::vector<bool> restored(run.inputs.size());
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    restored[i] = run.donated[i] && replaced.contains(run.inputs[i].get());
+  }
+  return restored;
+}
+
+} // namespace
+
+StepGraph::~StepGraph() {
+  try {
+    reset();
+  } catch (...) { // in a forked child
+  }
+}
+
+void StepGraph::begin(int device) {
+  XLA_CHECK(!capture_ && !step_, "the graph has captured a step already: reset() it first");
+  sync(device);
+  {
+    auto lock = lock_recorder(device);
+    XLA_CHECK(!recorder(device).capture, "a step cannot be captured while another one or the body of a loop is recorded");
+  }
+  device_ = device;
+  capture_.emplace(device);
+  auto lock = lock_recorder(device);
+  journal_ = std::make_unique<CellJournal>(recorder(device).capture);
+  recorder(device).journal = journal_.get();
+}
+
+StepGraph::Step StepGraph::take_step() {
+  Trace& trace = recorder(device_).trace;
+  Step step;
+  step.graph = trace.graph();
+  step.draws = find_draws(step.graph);
+  for (ValueId v : step.graph.scalars) {
+    const Value& value = step.graph.values[static_cast<size_t>(v)];
+    step.numbers.push_back({value.type.dtype, trace.scalars()[static_cast<size_t>(value.index)]});
+  }
+  step.lines = trace.locations();
+  step.inputs = journal_->inputs();
+  step.outputs = journal_->outputs();
+  step.has_collectives = trace.has_collectives();
+  if (!step.graph.nodes.empty()) {
+    FoundProgram found = find_or_compile(device_, trace, bits_of(step.graph, step.outputs), SyncCause::kReplay);
+    step.program = found.program;
+    step.offsets = std::move(found.numbers);
+    step.places = find_places(step.program, step.outputs);
+  }
+  return step;
+}
+
+void StepGraph::end() {
+  XLA_CHECK(capture_, "no step is being captured: capture_begin() begins it");
+  try {
+    interrupt::retry([this] {
+      auto lock = lock_recorder(device_);
+      XLA_CHECK(capture_->is_whole(), "what was recorded of the step is lost, as an error has ended it");
+      step_ = take_step();
+    });
+  } catch (...) {
+    reset();
+    throw;
+  }
+  end_capture();
+}
+
+void StepGraph::end_capture() {
+  if (!capture_) {
+    return;
+  }
+  {
+    auto lock = lock_recorder(device_);
+    recorder(device_).journal = nullptr;
+    journal_->restore();
+  }
+  capture_->end();
+  capture_.reset();
+  journal_.reset();
+}
+
+void StepGraph::reset() {
+  end_capture();
+  step_.reset();
+}
+
+// Queues the program; false where an input is not as the program takes it.
+bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
+  const Step& step = *step_;
+  std::vector<BufferRef> inputs;
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    inputs.push_back(find_buffer(step.inputs[i], step.graph, i));
+    if (!inputs.back()) {
+      return false;
+    }
+  }
+  observer::Span span(observer::Phase::kSync, device_, cause_text(SyncCause::kReplay), observed_location(observer::Phase::kSync));
+  Run run = new_run(step.program);
+  run.inputs = std::move(inputs);
+  run.outputs.resize(step.program.outputs.size());
+  for (size_t i = 0; i < run.outputs.size(); ++i) {
+    if (step.places[i].empty()) {
+      continue;
+    }
+    run.outputs[i] = std::make_shared<Buffer>(step.graph.type(step.program.outputs[i]), Dims());
+    for (size_t place : step.places[i]) {
+      give_value(step.outputs[place].whole, run.outputs[i], run.replaced);
+    }
+  }
+  for (const Number& number : numbers) {
+    run.scalars.push_back(number.bits);
+  }
+  run.scalars.insert(run.scalars.end(), step.offsets.begin(), step.offsets.end());
+  run.donated = find_donated_once(run.inputs);
+  run.restored = find_restored(run);
+  run.lines = step.lines;
+  run.waits_for_others = step.has_collectives;
+  span.set_run(hand_over(device_, std::move(run)));
+  return true;
+}
+
+// The step's nodes, as if they were recorded now.
+void StepGraph::append(const std::vector<Number>& numbers) const {
+  Recording recording(device_);
+  Appending appending(recording, step_->graph);
+  for (size_t i = 0; i < step_->inputs.size(); ++i) {
+    appending.give(i, step_->inputs[i].whole);
+  }
+  appending.give_numbers(numbers);
+  appending.append_nodes();
+  for (const CellJournal::Output& output : step_->outputs) {
+    recording.write(output.whole, appending.at(output.value));
+  }
+}
+
+void StepGraph::replay() {
+  XLA_CHECK(!capture_ && step_, "the graph has no step to replay: capture one first");
+  if (step_->graph.nodes.empty()) {
+    return;
+  }
+  sync(device_);
+  const std::vector<Number> numbers = draw_again(device_, step_->draws, step_->numbers);
+  try {
+    bool done = interrupt::retry([&] {
+      auto lock = lock_recorder(device_);
+      return recorder(device_).trace.empty() && enqueue_known(numbers);
+    });
+    if (done) {
+      return Executor::get(device_).wait_for_room();
+    }
+    append(numbers);
+  } catch (...) {
+    settle_after_error(device_);
+    throw;
+  }
+  sync(device_, false, SyncCause::kReplay);
+}
+
+std::vector<std::pair<double, std::string>> StepGraph::numbers() const {
+  XLA_CHECK(step_, "the graph has captured no step");
+  std::vector<std::pair<double, std::string>> numbers;
+  for (size_t n = 0; n < step_->graph.nodes.size(); ++n) {
+    const Node& node = step_->graph.nodes[n];
+    size_t plain = node.operands.size() - (node.op->traits & kRandom ? 2 : 0);
+    for (size_t i = 0; i < plain; ++i) {
+      ValueId v = node.operands[i];
+      if (v != kNoValue && step_->graph.values[static_cast<size_t>(v)].kind == ValueKind::kScalar) {
+        const Number& number = step_->numbers[static_cast<size_t>(step_->graph.values[static_cast<size_t>(v)].index)];
+        double value = number.dtype == DType::F64 ? std::bit_cast<double>(number.bits) : static_cast<double>(std::bit_cast<int64_t>(number.bits));
+        numbers.emplace_back(value, line_of(step_->lines, static_cast<int32_t>(n)));
+      }
+    }
+  }
+  return numbers;
+}
+
+std::string StepGraph::text() const {
+  return step_ ? print_graph(step_->graph) : std::string();
+}
+
+} // namespace torch_xla

@@ -1,0 +1,119 @@
+"""torch.compile on the device: a graph is recorded once and then appended to the trace as a whole by each call.
+
+What is before and after it is still part of the same program: forward, backward and optimizer run as one.
+"""
+
+import logging
+
+import torch
+from torch import fx
+
+from . import _XLAC
+
+_log = logging.getLogger(__name__)
+
+# Graphs of dynamic shapes: so many lists of sizes are kept, as recorded nodes.
+_MOST_REGIONS = 64
+
+
+class RecordedGraph:
+    """A graph of ATen operations on tensors of one device, called with a list of its arguments, which it clears.
+
+    The first call for each list of numbers among the arguments (sizes, where shapes are dynamic) records the graph's
+    operations; later ones append what was recorded, with new random numbers. A graph is recorded by each call, as
+    without torch.compile, if it needs values while it is recorded (`.item()`, an operation that runs on the CPU), has
+    collectives, or takes tensors of the CPU.
+    """
+
+    def __init__(self, graph: fx.GraphModule):
+        self._boxed_call = True  # by which AOTAutograd knows that a list is wanted; wrappers copy it
+        self._graph = graph
+        self._regions = {}  # by the numbers among the arguments; None: not to be recorded once
+
+    def __call__(self, args: list):
+        tensors = [a for a in args if isinstance(a, torch.Tensor)]
+        numbers = tuple(a for a in args if not isinstance(a, torch.Tensor))
+        if numbers in self._regions:
+            region = self._regions[numbers]
+        else:
+            region = _record(self._graph, args, tensors)
+            if len(self._regions) < _MOST_REGIONS:
+                self._regions[numbers] = region
+        if region is None:
+            result = self._graph(*args)
+            args.clear()
+            return result
+        args.clear()
+        return region(tensors)
+
+
+class _Region:
+    """A recorded graph with the results of it that are no tensors."""
+
+    def __init__(self, recorded, results, is_single: bool):
+        self._recorded = recorded
+        self._is_single = is_single
+        # Mostly there are none, and then the list of the tensors is the result.
+        self._others = None
+        if not all(isinstance(r, torch.Tensor) for r in results):
+            self._others = [None if isinstance(r, torch.Tensor) else (r,) for r in results]
+
+    def __call__(self, tensors: list):
+        results = self._recorded.record(tensors)
+        if self._others is not None:
+            tensors = iter(results)
+            results = [next(tensors) if other is None else other[0] for other in self._others]
+        return results[0] if self._is_single else results
+
+
+def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
+    """The region of a call with these arguments; None if each call has to record the graph itself."""
+    device = tensors[0].device if tensors else None
+    if device is None or device.type != "xla" or any(t.device != device or type(t) not in _PLAIN for t in tensors):
+        return None
+    capture = _XLAC._Capture(device.index)
+    try:
+        stand_ins = [capture.add_argument_like(t) for t in tensors]
+        given = iter(stand_ins)
+        results = graph(*(next(given) if isinstance(a, torch.Tensor) else a for a in args))
+        is_single = not isinstance(results, tuple | list)
+        results = [results] if is_single else list(results)
+        recorded = _XLAC._Region(capture, stand_ins, [r for r in results if isinstance(r, torch.Tensor)])
+        return _Region(recorded, results, is_single)
+    except RuntimeError as error:  # the operations themselves raise it again where they run alone
+        _log.debug("a graph of torch.compile is recorded by each call: %s", error)
+        return None
+    finally:
+        capture.end()
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def compile_graph(graph: fx.GraphModule, example_inputs: list):
+    """The backend of torch.compile for graphs on the device: AOTAutograd, then a RecordedGraph for each direction."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    def record(graph: fx.GraphModule, _):
+        return RecordedGraph(graph)
+
+    return aot_autograd(fw_compiler=record, keep_inference_input_mutations=True)(graph, example_inputs)
+
+
+def _is_on_device(graph: fx.GraphModule, inputs: list) -> bool:
+    """Whether a graph from dynamo has values on the device."""
+    values = [*inputs, *(node.meta.get("example_value") for node in graph.graph.nodes)]
+    return any(isinstance(v, torch.Tensor) and v.device.type == "xla" for v in values)
+
+
+def install() -> None:
+    """torch.compile's default backend hands graphs of the device to compile_graph(), all others to inductor as ever."""
+    inductor = torch._TorchCompileInductorWrapper
+    compile_with_inductor = inductor.__call__
+
+    def __call__(self, model_, inputs_, **kwargs):
+        if _is_on_device(model_, inputs_):
+            return compile_graph(model_, inputs_)
+        return compile_with_inductor(self, model_, inputs_, **kwargs)
+
+    inductor.__call__ = __call__

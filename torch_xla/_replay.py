@@ -1,0 +1,128 @@
+"""torch_xla.compile(replay=True): a step that is recorded once and then run again without its Python."""
+
+from collections.abc import Callable
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import _XLAC
+
+_HOW = "give what changes as an argument or keep it in a tensor of the device, or leave replay=True away"
+
+
+class ReplayedStep:
+    """A function whose program is replayed: from the third call on none of its Python runs.
+
+    The first call runs as ever (so that optimizers make their state). The second and the third record the step, compare
+    what they have recorded, and replay it; later calls copy their arguments and replay.
+
+    Args:
+        function: the step. Tensors of the device that it reads and writes beside its arguments (parameters, gradients,
+            an optimizer's state) are read and written by each replay. Random numbers are new ones each time.
+        name: for errors.
+
+    Raises RuntimeError where the second and third call differ in a number, an operation or a result, where a later one
+    has arguments of another structure, shape, dtype or another value that is no tensor, and where the step needs the
+    value of a tensor while it is recorded.
+    """
+
+    def __init__(self, function: Callable, name: str):
+        self._function, self._name = function, name
+        self._calls = 0
+        self._step: _Recorded | None = None
+
+    def __call__(self, *args, **kwargs):
+        self._calls += 1
+        if self._calls == 1:
+            return self._function(*args, **kwargs)
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        if self._calls > 3 and self._step is not None:
+            self._step.check_arguments(leaves, spec)
+            return self._step.replay(leaves)
+        before, self._step = self._step, None
+        step = _Recorded(self._function, self._name, leaves, spec)
+        if before is not None:
+            before.check_same(step)
+        result = step.replay(leaves)
+        self._step = step
+        return result
+
+
+class _Recorded:
+    """One recording of the step, with tensors of its own for the arguments."""
+
+    def __init__(self, function: Callable, name: str, leaves: list, spec: pytree.TreeSpec):
+        self._name, self._spec = name, spec
+        self._leaves = [_stand_in(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self._graph = _XLAC._StepGraph()
+        self._graph.begin(torch.xla.current_device())
+        try:
+            args, kwargs = pytree.tree_unflatten(self._leaves, spec)
+            result = function(*args, **kwargs)
+        except BaseException:
+            self._graph.reset()
+            raise
+        self._graph.end()
+        results, self._result_spec = pytree.tree_flatten(result)
+        self._results = [r.detach() if isinstance(r, torch.Tensor) else r for r in results]
+
+    def replay(self, leaves: list):
+        with torch.no_grad():
+            for own, given in zip(self._leaves, leaves):
+                if isinstance(own, torch.Tensor):
+                    own.copy_(given)
+            self._graph.replay()
+            # The next replay writes the same tensors again; these share their values until then.
+            results = [torch.empty_like(r).copy_(r) if isinstance(r, torch.Tensor) else r for r in self._results]
+        return pytree.tree_unflatten(results, self._result_spec)
+
+    def check_arguments(self, leaves: list, spec: pytree.TreeSpec) -> None:
+        if spec != self._spec:
+            raise RuntimeError(f"{self._name} was recorded with arguments of the form {self._spec}, but got {spec}")
+        for i, (own, given) in enumerate(zip(self._leaves, leaves)):
+            if not _is_same_kind(own, given):
+                raise RuntimeError(
+                    f"{self._name} is replayed: argument {i} was {_describe(own)} when it was recorded, but now is "
+                    f"{_describe(given)}; {_HOW}"
+                )
+
+    def check_same(self, other: "_Recorded") -> None:
+        """Raises RuntimeError for what a replay would not do as a call."""
+        self.check_arguments(other._leaves, other._spec)
+        numbers, now = self._graph.numbers(), other._graph.numbers()
+        for (was, line), (is_, _) in zip(numbers, now):
+            if was != is_ and not (was != was and is_ != is_):
+                raise RuntimeError(
+                    f"{self._name} cannot be replayed: a number was {was} in one call and {is_} in the next, at {line}; "
+                    f"{_HOW} (optimizers: capturable=True, a learning rate that is a tensor)"
+                )
+        if len(numbers) != len(now) or self._graph.text() != other._graph.text():
+            raise RuntimeError(
+                f"{self._name} cannot be replayed: two calls have recorded different operations "
+                f"({self._graph.text().count(chr(10))} and {other._graph.text().count(chr(10))} lines of the graph); {_HOW}"
+            )
+        results = [r for r in self._results if not isinstance(r, torch.Tensor)]
+        others = [r for r in other._results if not isinstance(r, torch.Tensor)]
+        if self._result_spec != other._result_spec or results != others:
+            raise RuntimeError(f"{self._name} cannot be replayed: it returned {results} and then {others}; {_HOW}")
+
+
+def _stand_in(argument: torch.Tensor) -> torch.Tensor:
+    """A tensor of the device with the argument's value, dtype, strides and requires_grad."""
+    if argument.device.type != "xla":
+        raise RuntimeError(f"a replayed step takes tensors of the device xla, but got one of {argument.device}")
+    with torch.no_grad():
+        own = torch.empty_like(argument).copy_(argument)
+    return own.requires_grad_(argument.requires_grad)
+
+
+def _is_same_kind(own, given) -> bool:
+    if not isinstance(own, torch.Tensor) or not isinstance(given, torch.Tensor):
+        return type(own) is type(given) and own == given
+    return (own.shape, own.dtype, own.device) == (given.shape, given.dtype, given.device)
+
+
+def _describe(value) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of dtype {value.dtype}, shape {tuple(value.shape)} on {value.device}"
+    return repr(value)
