@@ -22,8 +22,7 @@ namespace {
 
 bool is_foreign_processor() {
 #if defined(__x86_64__)
-  static const bool foreign = !__builtin_cpu_is("intel");
-  return foreign;
+  return !__builtin_cpu_is("intel");
 #else
   return false; // no MKL
 #endif
@@ -54,8 +53,17 @@ at::Tensor group_of(const at::Tensor& t, int64_t dim, int64_t group, int64_t fro
 
 } // namespace
 
+bool can_multiply_by_onednn() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+#else
+  return true;
+#endif
+}
+
 bool prefers_onednn(const CallSpec& call) {
-  if (!is_foreign_processor() || !at::globalContext().userEnabledMkldnn()) {
+  static const bool is_fitting_processor = is_foreign_processor() && can_multiply_by_onednn();
+  if (!is_fitting_processor || !at::globalContext().userEnabledMkldnn()) {
     return false;
   }
   bool sums = call.operands.size() == 3;

@@ -9,9 +9,11 @@
 
 namespace torch_xla::cpu {
 
+// Whether the processor has the instructions without which ATen refuses oneDNN's product, whatever the type.
+bool can_multiply_by_onednn();
 // True for a call of mm or addmm (beta and alpha 1) that oneDNN computes faster.
 bool prefers_onednn(const CallSpec& call);
-// Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and none of them.
+// Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and none of them. Throws c10::Error where oneDNN cannot.
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
 // Operands of _grouped_mm: a, b, offsets or undefined; in any memory order, which ATen's refuses. Rows and columns beyond the last offset
