@@ -92,6 +92,9 @@ constexpr int64_t kRowScratchBytes = 256 << 10;
 constexpr int kSpillCost = 10;
 // What computing a value in a sweep comes to at most: sums over a long chain stay finite.
 constexpr int kMaxSweepCost = 1 << 20;
+// What decides on a row counts its vectors in vectors of this many elements, also where the processor's have half as many: kRowBounds are
+// the same everywhere.
+constexpr int64_t kVectorElements = 16;
 // Accumulators of a reduction, taken in turn, by the vectors of a row: additions wait about four cycles for each other, and a short row
 // would pay more for joining the sums.
 constexpr int64_t kVectorsForFour = 16;
@@ -127,8 +130,8 @@ constexpr size_t kLargeBody = 60;
 // ---- Kernels for any size ----
 
 // Where an extent is an argument of the code, what is decided by it is decided by the first of these that it does not exceed: one kernel
-// serves all extents between two of them, and all above the last. Of a row they are the sizes at which 16 lanes take more accumulators,
-// whole vectors, trees of sums, and no scratch memory.
+// serves all extents between two of them, and all above the last. Of a row they are the sizes at which it takes more accumulators, whole
+// vectors, trees of sums, and no scratch memory.
 inline constexpr std::array<int64_t, 5> kRowBounds = {63, 255, 1024, 2048, 32768};
 inline constexpr std::array<int64_t, 1> kElementBounds = {127}; // of a pointwise inner loop: whole vectors
 inline constexpr std::array<int64_t, 1> kColumnBounds = {63}; // of the columns of a reduction: whole blocks

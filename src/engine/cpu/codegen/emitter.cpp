@@ -221,7 +221,7 @@ bool Emitter::prefers_one_body(const Sweep& sweep) const {
   // The range of a kernel without outer loops may end anywhere.
   bool anywhere = !llvm::isa<llvm::Constant>(inner_extent()) || (spec_.form == KernelForm::kPointwise && spec_.outer.empty());
   bool has_rest = anywhere || inner_ % wide_.width != 0;
-  return has_rest && (inner_ < kFewVectors * wide_.width || sweep.values.size() > kLargeBody);
+  return has_rest && (inner_ < kFewVectors * kVectorElements || sweep.values.size() > kLargeBody);
 }
 
 Carried Emitter::neutral_values(const Accumulators& acc) const {
@@ -250,9 +250,14 @@ Value* Emitter::reduced(int id, Value* accumulator, const Position& p) const {
   return combine(p.v, instr.prim, instr.dtype, accumulator, x);
 }
 
+// The elements of one turn by which an extent decides how a loop is written.
+static int64_t unit_of(int64_t step) {
+  return step == 1 ? 1 : kVectorElements;
+}
+
 Carried Emitter::accumulate(
     const Accumulators& acc, Value* last, int64_t most, int64_t step, llvm::ArrayRef<Value*> totals, LoopBody body) {
-  if (acc.reduces.empty() || most <= kShortLoop * step) {
+  if (acc.reduces.empty() || most <= kShortLoop * unit_of(step)) {
     return emit_loop(ir_, i64(0), last, step, totals, body);
   }
   return combined(acc, totals, accumulate_tree(acc, i64(0), last, most, step, body));
@@ -260,10 +265,10 @@ Carried Emitter::accumulate(
 
 // At each level, up to kFan sums of the level below are added.
 Carried Emitter::accumulate_tree(const Accumulators& acc, Value* first, Value* last, int64_t length, int64_t step, LoopBody body) {
-  if (length <= kFan * step) {
+  int64_t part = kFan * unit_of(step);
+  if (length <= part) {
     return emit_loop(ir_, first, last, step, neutral_values(acc), body);
   }
-  int64_t part = kFan * step;
   while (part * kFan < length) {
     part *= kFan;
   }

@@ -38,7 +38,7 @@ class RowEmitter : public Emitter {
 
   // A second row gives the processor work while the first one's reductions end.
   bool prefers_pairs() const {
-    return spec_.mid.empty() && inner_ <= kShortRow * wide_.width && stages_.sweeps.size() > 1 && has_many_rows();
+    return spec_.mid.empty() && inner_ <= kShortRow * kVectorElements && stages_.sweeps.size() > 1 && has_many_rows();
   }
 
   bool has_many_rows() const {
@@ -107,7 +107,7 @@ class RowEmitter : public Emitter {
 
   // Several accumulators taken in turn keep the additions of a long row independent of each other.
   int copies() const {
-    int64_t vectors = inner_ / wide_.width;
+    int64_t vectors = inner_ / kVectorElements;
     return vectors >= kVectorsForFour ? 4 : vectors >= kVectorsForTwo ? 2 : 1;
   }
 
