@@ -35,7 +35,7 @@ test-all: build ## the tests with all types and samples of PyTorch's databases o
 test-random: build ## the Python tests in a random order, which it tells (SEED=n repeats one)
 	python -m pytest -n 2 --shuffle=$(or $(SEED),$$(date +%s))
 
-test-libraries: build ## programs of lightning, accelerate, transformers and diffusers, in environments of their own (fetches them once)
+test-libraries: build ## programs of lightning, accelerate, transformers, diffusers and JAX, in environments of their own (fetches them once)
 	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 python tools/setup_libraries.py || [ $$? = 77 ]
 	python -m pytest tests/libraries
 

@@ -85,7 +85,8 @@ NAMES = {
     ),
     "torch_xla.stablehlo": (
         "Export",
-        "exported_program_to_stablehlo save_as_stablehlo StableHLOGraphModule StableHLOExportOptions",
+        "exported_program_to_stablehlo save_as_stablehlo save_torch_model_as_stablehlo StableHLOGraphModule "
+        "StableHLOExportOptions",
     ),
     "torch_xla.utils.utils": (
         "Utilities",
@@ -117,6 +118,8 @@ STATES = {
     "torch_xla.debug.profiler.start_server": "accepted; nothing listens",
     "torch_xla.debug.profiler.trace": "raises NotImplementedError: traces are started in the program itself",
     "torch_xla.debug.profiler.trace_detached": "as `trace`",
+    "torch_xla.stablehlo.StableHLOExportOptions": "text with numbers in it is the only form",
+    "torch_xla.stablehlo.StableHLOGraphModule": "calls run what was exported; `get_stablehlo_bytecode` gives text",
     "torch_xla.runtime.use_spmd": "a mesh has one device",
     "torch_xla.runtime.is_bf16_supported": "always true",
 }

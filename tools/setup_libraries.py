@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent / "build" / "libraries"
 LIBRARIES = {
     "accelerate": ["accelerate==1.15.0"],
     "diffusers": ["diffusers==0.42.1", "accelerate==1.15.0", "transformers==5.23.0"],
+    "jax": ["jax==0.10.2"],
     "lightning": ["lightning==2.6.6"],
     "transformers": ["transformers==5.23.0", "accelerate==1.15.0"],
 }

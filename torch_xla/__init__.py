@@ -67,10 +67,13 @@ __all__ = [
 ]
 
 # Imported when a program first names them: `import torch` loads this module, and is to stay quick.
-_LAZY_MODULES = ("amp", "backends", "distributed", "experimental", "runtime", "test", "utils")
+_LAZY_MODULES = ("amp", "backends", "distributed", "experimental", "runtime", "stablehlo", "test", "utils")
+_LAZY_NAMES = {"save_as_stablehlo": "stablehlo", "save_torch_model_as_stablehlo": "stablehlo"}
 
 
 def __getattr__(name: str):
     if name in _LAZY_MODULES:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _LAZY_NAMES:
+        return getattr(importlib.import_module(f"{__name__}.{_LAZY_NAMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

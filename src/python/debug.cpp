@@ -97,6 +97,7 @@ void init_debug(py::module_& m) {
   m.def("_get_xla_tensors_dot", &tensors_text<GraphFormat::kDot>, py::arg("tensors"));
   m.def("_get_xla_tensors_hlo", &tensors_text<GraphFormat::kStableHlo>, py::arg("tensors"));
   m.def("_get_stablehlo", &tensors_text<GraphFormat::kStableHlo>, py::arg("tensors"));
+  m.def("_body_stablehlo", &body_text, py::arg("device"), py::arg("body"));
   m.def("_get_xla_tensor_debug_info", &tensor_info, py::arg("tensor"));
   m.def("_get_current_graph_name", [] { return graph_name(); });
   m.def("_set_current_graph_name", [](const std::string& name) { graph_name() = name; }, py::arg("name"));

@@ -1,12 +1,15 @@
 // Graphs of pending tensors: a copy of the trace, with the tensors' values as outputs and only what these need.
 #include "tensor/pending_graph.h"
 
+#include <algorithm>
+#include <bit>
 #include <fstream>
 #include <mutex>
 
 #include "core/env.h"
 #include "core/errors.h"
 #include "engine/engine.h"
+#include "ir/builder.h"
 #include "ir/listing.h"
 #include "ops/registry.h"
 #include "passes/passes.h"
@@ -20,12 +23,22 @@ namespace {
 
 // ---- Graphs ----
 
-// The live nodes of a graph, with the parameters and scalars that they or the outputs take, and the bits of these scalars.
+// How an excerpt takes what its nodes are given.
+enum class Inputs : uint8_t {
+  kNeeded, // the parameters and scalars that the nodes or outputs take, in order of their use
+  kParameters, // all parameters in their order, scalars as constants
+};
+
+// The live nodes of a graph, with their inputs and the bits of its scalars.
 struct Excerpt {
   Graph graph;
   std::vector<uint64_t> scalars;
 
-  Excerpt(const Graph& from, const std::vector<uint64_t>& bits) : from_(from), bits_(bits), mapped_(from.values.size(), kNoValue) {
+  Excerpt(const Graph& from, const std::vector<uint64_t>& bits, Inputs inputs = Inputs::kNeeded)
+      : from_(from), bits_(bits), inputs_(inputs), mapped_(from.values.size(), kNoValue) {
+    if (inputs == Inputs::kParameters) {
+      std::for_each(from.parameters.begin(), from.parameters.end(), [this](ValueId v) { map(v); });
+    }
     std::vector<bool> live = find_live_nodes(from);
     for (size_t i = 0; i < from.nodes.size(); ++i) {
       if (live[i]) {
@@ -43,13 +56,21 @@ struct Excerpt {
       return v == kNoValue ? kNoValue : mapped_[v];
     }
     const Value& value = from_.values[v];
-    if (value.kind == ValueKind::kScalar) {
+    if (value.kind == ValueKind::kScalar && inputs_ == Inputs::kParameters) {
+      mapped_[v] = add_constant(value.type.dtype, bits_[value.index]);
+    } else if (value.kind == ValueKind::kScalar) {
       mapped_[v] = graph.add_scalar(value.type.dtype);
       scalars.push_back(bits_[value.index]);
     } else {
       mapped_[v] = graph.add_parameter(value.type, from_.parameter_strides[value.index]);
     }
     return mapped_[v];
+  }
+
+  ValueId add_constant(DType dtype, uint64_t bits) {
+    Builder builder(graph);
+    return dtype == DType::F64 ? builder.constant(std::bit_cast<double>(bits), dtype)
+                               : builder.constant_int(static_cast<int64_t>(bits), dtype);
   }
 
   void add(const Node& node) {
@@ -69,6 +90,7 @@ struct Excerpt {
 
   const Graph& from_;
   const std::vector<uint64_t>& bits_;
+  const Inputs inputs_;
   std::vector<ValueId> mapped_; // by value of the graph that it is taken from
 };
 
@@ -116,11 +138,13 @@ void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph
 
 // ---- Texts ----
 
-std::string stablehlo_text(const Graph& graph, int device, const LocationText& location) {
+// Of the graph that `lower` gives.
+template <typename Lower>
+std::string stablehlo_text(Lower lower, const LocationText& location) {
   StableHloOptions options;
   options.location = location;
   try {
-    return write_stablehlo(run_passes(graph, device, has_stablehlo_form), options);
+    return write_stablehlo(lower(), options);
   } catch (const UserError& error) {
     throw UserError(error.kind(), str("there is no StableHLO of this graph: ", error.what()));
   }
@@ -133,7 +157,7 @@ std::string text_of(const Excerpt& excerpt, int device, const std::vector<int64_
     return known ? location_text(lines[static_cast<size_t>(node)]) : std::string();
   };
   if (format == GraphFormat::kStableHlo) {
-    return stablehlo_text(excerpt.graph, device, location);
+    return stablehlo_text([&] { return run_passes(excerpt.graph, device, has_stablehlo_form); }, location);
   }
   ListingOptions options{str(engine().hardware(), ":", device), excerpt.scalars, location};
   return format == GraphFormat::kDot ? list_dot(excerpt.graph, options) : list_graph(excerpt.graph, options);
@@ -177,6 +201,17 @@ std::string pending_text(int device, const std::vector<at::Tensor>& tensors, Gra
     add_output(t, cell_of(device, t), trace, graph);
   }
   return graph_text(device, trace, std::move(graph), format);
+}
+
+std::string body_text(int device, const Body& body) {
+  XLA_CHECK_KIND(
+      NotImplemented,
+      body.computation->draws.empty(),
+      "there is no StableHLO of a program that draws random numbers: its results would be the same at each run");
+  std::vector<uint64_t> bits;
+  std::transform(body.numbers.begin(), body.numbers.end(), std::back_inserter(bits), [](const Number& number) { return number.bits; });
+  Excerpt excerpt(body.computation->graph, bits, Inputs::kParameters);
+  return stablehlo_text([&] { return run_passes_on_body(excerpt.graph, device, has_stablehlo_form); }, /*location=*/{});
 }
 
 std::string tensor_text(const at::Tensor& tensor) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tensor/capture.h"
 #include "tensor/trace.h"
 
 namespace torch_xla {
@@ -21,6 +22,9 @@ GraphFormat find_graph_format(const std::string& name);
 // What is pending of the tensors, all of which are of the device, or of all that live on it where there are none. Changes
 // nothing. Throws UserError (Value) for a tensor that is elsewhere, (NotImplemented) for an operation that has no StableHLO form.
 std::string pending_text(int device, const std::vector<at::Tensor>& tensors, GraphFormat format);
+// StableHLO of a recorded body: a function of its parameters, in their order and of the types that tensors report; its numbers are
+// constants. Throws UserError (NotImplemented) for an operation that has no StableHLO form, and for a body that draws random numbers.
+std::string body_text(int device, const Body& body);
 // What a tensor is right now, in the original's words: its numbers, shape, pending operation or data.
 std::string tensor_text(const at::Tensor& tensor);
 

@@ -32,7 +32,7 @@ def run_program(library: str, program: str, folder: Path, **env) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "xla"])
-@pytest.mark.parametrize("library", setup_libraries.LIBRARIES)
+@pytest.mark.parametrize("library", [name for name in setup_libraries.LIBRARIES if name != "jax"])
 def test_library(library, device, tmp_path):
     run_program(library, f"{library}_{device}.py", tmp_path)
 
@@ -46,3 +46,8 @@ def test_accelerate_told_to_leave_the_device_alone(tmp_path):
 @pytest.mark.parametrize("library", ["accelerate", "lightning", "transformers"])
 def test_two_processes(library, tmp_path):
     run_program(library, f"{library}_two_processes.py", tmp_path, XLA_COLLECTIVE_TIMEOUT="100")
+
+
+@pytest.mark.slow
+def test_exported_models_run_in_jax(tmp_path):
+    run_program("jax", "jax_stablehlo.py", tmp_path)
