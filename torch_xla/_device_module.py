@@ -116,6 +116,26 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.bfloat16, torch.float16]
 
 
+def is_autocast_enabled() -> bool:
+    """Whether autocast is on for the device, on this thread."""
+    return torch.is_autocast_enabled("xla")
+
+
+def set_autocast_enabled(enabled: bool) -> None:
+    """Turns autocast for the device on or off, on this thread."""
+    torch.set_autocast_enabled("xla", enabled)
+
+
+def get_autocast_dtype() -> torch.dtype:
+    """What autocast computes in: bfloat16, unless set."""
+    return torch.get_autocast_dtype("xla")
+
+
+def set_autocast_dtype(dtype: torch.dtype) -> None:
+    """Chooses what autocast computes in."""
+    torch.set_autocast_dtype("xla", dtype)
+
+
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """True."""
     return True

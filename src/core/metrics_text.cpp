@@ -80,7 +80,7 @@ std::string value_text(Unit unit, double value) {
 }
 
 bool is_fallback(const std::string& name) {
-  return name.rfind("aten::", 0) == 0;
+  return name.find("::") != std::string::npos && name.rfind("xla::", 0) != 0;
 }
 
 bool is_runtime_name(const std::string& name) {

@@ -216,3 +216,54 @@ def test_metrics_report_line(device):
     out, _ = run("import torch_xla\nprint(torch_xla._XLAC._xla_metrics_report())")
     assert "Counter: " in out
     assert "Metric: ExecuteTime" in out
+
+
+# ---- The tutorial on PrivateUse1: its Python programs with this device's name ----
+def test_name_and_module_of_the_device():
+    _, names = run(
+        """
+import torch
+torch.utils.rename_privateuse1_backend("xla")
+x = torch.rand((2,2),device='xla:0')
+"""
+    )
+    assert names["x"].device == torch.device("xla", 0)
+    with pytest.raises(RuntimeError, match=r"has already been registered with .*torch_xla._device_module"):
+        run("torch._register_device_module('xla', torch.xla)")
+    with pytest.raises(RuntimeError, match="Current backend: xla"):
+        run('torch.utils.rename_privateuse1_backend("npu")')
+
+
+def test_methods_and_attributes_of_the_device(device):
+    """The tutorial has them made by generate_methods_for_privateuse1_backend(); here the import has made them."""
+    x = torch.rand(2, 2)
+    assert x.xla().device == x.xla(0).device == device and x.xla().is_xla and not x.is_xla
+    assert torch.equal(x.xla(non_blocking=True).cpu(), x)
+    storage = x.untyped_storage()
+    assert storage.xla().is_xla and storage.xla().device == device and not storage.is_xla
+    assert nn.Linear(2, 2).xla().weight.is_xla
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([2, 1]), batch_first=True).xla()
+    assert packed.is_xla and packed.data.device == device
+    with pytest.raises(RuntimeError, match="is_xla"):
+        run(
+            """
+unsupported_dtype = [torch.quint8]
+torch.utils.generate_methods_for_privateuse1_backend(
+    for_tensor=True, for_module=True, for_storage=True, unsupported_dtype=unsupported_dtype)
+"""
+        )
+
+
+def test_autocast_of_the_devices_module(device):
+    assert torch.bfloat16 in torch.xla.get_amp_supported_dtype()
+    assert not torch.xla.is_autocast_enabled() and torch.xla.get_autocast_dtype() is torch.bfloat16
+    x = torch.ones(2, 2, device=device)
+    torch.xla.set_autocast_enabled(True)
+    torch.xla.set_autocast_dtype(torch.float16)
+    try:
+        assert torch.xla.is_autocast_enabled() and torch.xla.get_autocast_dtype() is torch.float16
+        assert (x @ x).dtype is torch.float16
+    finally:
+        torch.xla.set_autocast_enabled(False)
+        torch.xla.set_autocast_dtype(torch.bfloat16)
+    assert (x @ x).dtype is torch.float32

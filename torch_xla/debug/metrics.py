@@ -68,5 +68,5 @@ def clear_all() -> None:
 
 
 def executed_fallback_ops() -> list[str]:
-    """The counters `aten::x`: ops that ran on the CPU."""
+    """The counters `aten::x`, and those of operations of other libraries: ops that ran on the CPU."""
     return _XLAC._get_executed_fallback_ops()
