@@ -194,14 +194,19 @@ def _check_kinds(program: ExportedProgram) -> None:
             raise NotImplementedError(f"the program takes {spec.arg.name}, which is no tensor, but {spec.kind.name}")
 
 
-def _prepare(exported: ExportedProgram, options: StableHLOExportOptions) -> ExportedProgram:
-    """The program without in-place operations, on the device, with a state that it may write."""
+def _with_sizes(exported: ExportedProgram, options: StableHLOExportOptions) -> ExportedProgram:
+    """The program for inputs of given sizes."""
     if options.override_tracing_arguments is not None:
         kwargs = dict(options.override_tracing_kwargs or {})
         exported = torch.export.export(exported.module(), tuple(options.override_tracing_arguments), kwargs)
     _check_static(exported)
     _check_kinds(exported)
-    program = exported.run_decompositions({})
+    return exported
+
+
+def _prepare(exported: ExportedProgram, decompositions: dict) -> ExportedProgram:
+    """The program without in-place operations, on the device, with a state that it may write."""
+    program = exported.run_decompositions(decompositions)
     program = with_state(program, tensors_of(program))
     program = move_to_device_pass(program, str(_api.device()))
     state = tensors_of(program)
@@ -292,8 +297,13 @@ def exported_program_to_stablehlo(
     """
     options = options or StableHLOExportOptions()
     _check_options(options)
-    program = _prepare(exported_model, options)
-    func, constants = _write(program, "forward")
+    exported = _with_sizes(exported_model, options)
+    try:
+        program = _prepare(exported, {})
+        func, constants = _write(program, "forward")
+    except NotImplementedError:  # an operation without a form may be made of some that have one
+        program = _prepare(exported, torch.export.default_decompositions())
+        func, constants = _write(program, "forward")
     state = tensors_of(program) if options.export_weights else {}
     return StableHLOGraphModule(StableHLOModelBundle(state, constants, [func]))
 

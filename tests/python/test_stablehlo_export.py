@@ -194,6 +194,14 @@ def test_an_operation_of_the_users_own_is_exported_as_its_parts(device):
     torch.testing.assert_close(module(x).cpu(), x.sin() * 2 + 1)
 
 
+def test_an_operation_without_a_form_is_written_as_its_parts(device):
+    model = nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))  # aten::_weight_norm_interface has none
+    x = torch.randn(2, 4)
+    module = export(model, x)
+    assert "stablehlo.sqrt" in module.get_stablehlo_text()
+    torch.testing.assert_close(module(x).cpu(), model(x))
+
+
 def test_numbers_stand_in_the_text(device):
     class Model(nn.Module):
         def forward(self, x, n):
