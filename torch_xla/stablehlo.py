@@ -219,8 +219,6 @@ def _prepare(exported: ExportedProgram, decompositions: dict) -> ExportedProgram
 class _Tracer(torch.fx.Interpreter):
     """Records the graph's operations, and names one that needs values."""
 
-    extra_traceback = False
-
     def run_node(self, node: torch.fx.Node) -> Any:
         try:
             return super().run_node(node)
@@ -301,7 +299,7 @@ def exported_program_to_stablehlo(
     try:
         program = _prepare(exported, {})
         func, constants = _write(program, "forward")
-    except NotImplementedError:  # an operation without a form may be made of some that have one
+    except RuntimeError:  # an operation without a form may be made of some that have one
         program = _prepare(exported, torch.export.default_decompositions())
         func, constants = _write(program, "forward")
     state = tensors_of(program) if options.export_weights else {}
