@@ -71,6 +71,7 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
     device = tensors[0].device if tensors else None
     if device is None or device.type != "xla" or any(t.device != device or type(t) not in _PLAIN for t in tensors):
         return None
+    random_state = torch.xla.get_rng_state(device)
     capture = _XLAC._Capture(device.index)
     try:
         stand_ins = [capture.add_argument_like(t) for t in tensors]
@@ -85,6 +86,7 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
         return None
     finally:
         capture.end()
+        torch.xla.set_rng_state(random_state, device)  # the call itself draws
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

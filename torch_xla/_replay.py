@@ -1,5 +1,6 @@
 """torch_xla.compile(replay=True): a step that is recorded once and then run again without its Python."""
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -93,14 +94,17 @@ class _Recorded:
         for (was, line), (is_, _) in zip(numbers, now):
             if was != is_ and not (was != was and is_ != is_):
                 raise RuntimeError(
-                    f"{self._name} cannot be replayed: a number was {was} in one call and {is_} in the next, at {line}; "
-                    f"{_HOW} (optimizers: capturable=True, a learning rate that is a tensor)"
+                    f"{self._name} cannot be replayed: a number was {was} in one call and {is_} in the next, at "
+                    f"{line}; {_HOW} (optimizers: capturable=True, a learning rate that is a tensor)"
                 )
-        if len(numbers) != len(now) or self._graph.text() != other._graph.text():
-            raise RuntimeError(
-                f"{self._name} cannot be replayed: two calls have recorded different operations "
-                f"({self._graph.text().count(chr(10))} and {other._graph.text().count(chr(10))} lines of the graph); {_HOW}"
-            )
+        for was, is_ in itertools.zip_longest(
+            *(step._graph.text().splitlines() for step in (self, other)), fillvalue=""
+        ):
+            if was != is_:
+                raise RuntimeError(
+                    f"{self._name} cannot be replayed: two calls have recorded different operations, first "
+                    f"{was.strip() or 'nothing'}, then {is_.strip() or 'nothing'}; {_HOW}"
+                )
         results = [r for r in self._results if not isinstance(r, torch.Tensor)]
         others = [r for r in other._results if not isinstance(r, torch.Tensor)]
         if self._result_spec != other._result_spec or results != others:

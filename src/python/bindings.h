@@ -17,6 +17,7 @@ void init_sync(py::module_& m);
 void init_device(py::module_& m);
 void init_random(py::module_& m);
 void init_control(py::module_& m);
+void init_replay(py::module_& m);
 void init_debug(py::module_& m);
 void init_observer(py::module_& m);
 void init_environment(py::module_& m);

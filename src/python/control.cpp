@@ -1,11 +1,8 @@
-// Parts of programs that are recorded once: the bodies of loops, with the nodes that run them (torch_xla/experimental has the functions for
-// users), the regions of torch.compile (torch_xla/_dynamo.py), steps to be replayed (torch_xla/_replay.py).
+// Loops: bodies that are recorded, and the nodes that run them. torch_xla/experimental has the functions for users.
 #include <torch/csrc/utils/pybind.h>
 
 #include "python/bindings.h"
 #include "tensor/capture.h"
-#include "tensor/region.h"
-#include "tensor/step_graph.h"
 
 namespace torch_xla {
 
@@ -50,17 +47,6 @@ void init_control(py::module_& m) {
       py::arg("reverse") = false,
       no_gil());
   m.def("_with_new_draws", &with_new_draws, py::arg("device"), py::arg("bodies"), no_gil());
-  py::class_<Region>(m, "_Region")
-      .def(py::init(&take_region), py::arg("capture"), py::arg("arguments"), py::arg("results"), no_gil())
-      .def("record", &record_region, py::arg("arguments"), no_gil());
-  py::class_<StepGraph>(m, "_StepGraph")
-      .def(py::init<>())
-      .def("begin", &StepGraph::begin, py::arg("device"), no_gil())
-      .def("end", &StepGraph::end, no_gil())
-      .def("replay", &StepGraph::replay, no_gil())
-      .def("reset", &StepGraph::reset, no_gil())
-      .def("text", &StepGraph::text, no_gil())
-      .def("numbers", &StepGraph::numbers, no_gil());
 }
 
 } // namespace torch_xla

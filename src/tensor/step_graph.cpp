@@ -35,11 +35,16 @@ std::vector<std::vector<size_t>> find_places(const Program& program, const std::
   return places;
 }
 
-// The buffer that the input's storage holds, if the program can take it as it lies in memory. Throws the error of a value that was lost.
-BufferRef find_buffer(const CellJournal::Input& input, const Graph& graph, size_t parameter) {
+struct InputValue {
+  BufferRef buffer;
+  PreviousRef previous; // to be taken back if the run of the buffer fails
+};
+
+// What the input's storage holds, if the program can take it as it lies in memory. Throws the error of a value that was lost.
+std::optional<InputValue> find_value(const CellJournal::Input& input, const Graph& graph, size_t parameter) {
   Cell* cell = find_cell(input.whole);
   if (!cell || !cell->value || !cell->value->buffer()) {
-    return nullptr;
+    return std::nullopt;
   }
   take_back_when_told(*cell);
   const BufferRef& buffer = cell->value->buffer();
@@ -49,7 +54,7 @@ BufferRef find_buffer(const CellJournal::Input& input, const Graph& graph, size_
   bool fits = cell->dtype == to_dtype(input.whole.scalar_type()) && same_dims(input.whole.sizes(), to_ref(cell->dims)) &&
       same_dims(input.whole.strides(), to_ref(cell->strides)) && buffer->type() == graph.type(graph.parameters[parameter]) &&
       buffer->strides() == graph.parameter_strides[parameter];
-  return fits ? buffer : nullptr;
+  return fits ? std::make_optional(InputValue{buffer, cell->previous}) : std::nullopt;
 }
 
 // What the storage held is kept until the run has ended well.
@@ -59,6 +64,16 @@ void give_value(const at::Tensor& whole, const BufferRef& buffer, std::vector<Pr
     replaced.push_back(std::move(previous));
   }
   cell.set_value(LazyValue::ready(buffer));
+  cell.dtype = to_dtype(whole.scalar_type());
+  cell.dims = to_dims(whole.sizes());
+  cell.strides = to_dims(whole.strides());
+}
+
+// The storage is given the value of an input, which is shared until one of them is written.
+void share_value(const at::Tensor& whole, const InputValue& value) {
+  Cell& cell = *find_cell(whole);
+  cell.previous = value.previous;
+  cell.set_value(LazyValue::ready(value.buffer));
   cell.dtype = to_dtype(whole.scalar_type());
   cell.dims = to_dims(whole.sizes());
   cell.strides = to_dims(whole.strides());
@@ -123,9 +138,12 @@ StepGraph::Step StepGraph::take_step() {
   }
   step.lines = trace.locations();
   step.inputs = journal_->inputs();
-  step.outputs = journal_->outputs();
+  for (CellJournal::Output& output : journal_->outputs()) {
+    bool is_computed = step.graph.find_producer(output.value);
+    (is_computed ? step.outputs : step.passed_on).push_back(std::move(output));
+  }
   step.has_collectives = trace.has_collectives();
-  if (!step.graph.nodes.empty()) {
+  if (!step.outputs.empty() || step.has_collectives) {
     FoundProgram found = find_or_compile(device_, trace, bits_of(step.graph, step.outputs), SyncCause::kReplay);
     step.program = found.program;
     step.offsets = std::move(found.numbers);
@@ -171,16 +189,23 @@ void StepGraph::reset() {
 // Queues the program; false where an input is not as the program takes it.
 bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
   const Step& step = *step_;
-  std::vector<BufferRef> inputs;
+  std::vector<InputValue> inputs;
   for (size_t i = 0; i < step.inputs.size(); ++i) {
-    inputs.push_back(find_buffer(step.inputs[i], step.graph, i));
-    if (!inputs.back()) {
+    std::optional<InputValue> value = find_value(step.inputs[i], step.graph, i);
+    if (!value) {
       return false;
     }
+    inputs.push_back(*std::move(value));
   }
   observer::Span span(observer::Phase::kSync, device_, cause_text(SyncCause::kReplay), observed_location(observer::Phase::kSync));
+  for (const CellJournal::Output& output : step.passed_on) {
+    share_value(output.whole, inputs[static_cast<size_t>(step.graph.values[static_cast<size_t>(output.value)].index)]);
+  }
+  if (!step.program.executable) {
+    return true;
+  }
   Run run = new_run(step.program);
-  run.inputs = std::move(inputs);
+  std::transform(inputs.begin(), inputs.end(), std::back_inserter(run.inputs), [](const InputValue& input) { return input.buffer; });
   run.outputs.resize(step.program.outputs.size());
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     if (step.places[i].empty()) {
@@ -212,16 +237,15 @@ void StepGraph::append(const std::vector<Number>& numbers) const {
   }
   appending.give_numbers(numbers);
   appending.append_nodes();
-  for (const CellJournal::Output& output : step_->outputs) {
-    recording.write(output.whole, appending.at(output.value));
+  for (const std::vector<CellJournal::Output>* outputs : {&step_->passed_on, &step_->outputs}) {
+    for (const CellJournal::Output& output : *outputs) {
+      recording.write(output.whole, appending.at(output.value));
+    }
   }
 }
 
 void StepGraph::replay() {
   XLA_CHECK(!capture_ && step_, "the graph has no step to replay: capture one first");
-  if (step_->graph.nodes.empty()) {
-    return;
-  }
   sync(device_);
   const std::vector<Number> numbers = draw_again(device_, step_->draws, step_->numbers);
   try {
@@ -250,7 +274,8 @@ std::vector<std::pair<double, std::string>> StepGraph::numbers() const {
       ValueId v = node.operands[i];
       if (v != kNoValue && step_->graph.values[static_cast<size_t>(v)].kind == ValueKind::kScalar) {
         const Number& number = step_->numbers[static_cast<size_t>(step_->graph.values[static_cast<size_t>(v)].index)];
-        double value = number.dtype == DType::F64 ? std::bit_cast<double>(number.bits) : static_cast<double>(std::bit_cast<int64_t>(number.bits));
+        double value =
+            number.dtype == DType::F64 ? std::bit_cast<double>(number.bits) : static_cast<double>(std::bit_cast<int64_t>(number.bits));
         numbers.emplace_back(value, line_of(step_->lines, static_cast<int32_t>(n)));
       }
     }

@@ -47,9 +47,10 @@ class StepGraph {
     std::vector<uint64_t> offsets; // of moving views, behind them
     std::vector<int64_t> lines; // parallel to Graph::nodes
     std::vector<CellJournal::Input> inputs; // parallel to Graph::parameters
-    std::vector<CellJournal::Output> outputs;
+    std::vector<CellJournal::Output> outputs; // what nodes compute
+    std::vector<CellJournal::Output> passed_on; // what is an input's value
+    Program program; // of `outputs`; without nodes there is none
     std::vector<std::vector<size_t>> places; // by output of the program: which of `outputs` it is
-    Program program;
     bool has_collectives = false;
   };
 

@@ -1,4 +1,4 @@
-"""What traces programs: torch.compile, export, make_fx, fake and functional tensors, torch.func, modes."""
+"""What traces programs: torch.compile's backends, export, make_fx, fake and functional tensors, torch.func, modes."""
 
 import copy
 import io
@@ -11,7 +11,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTens
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-BACKENDS = ["eager", "aot_eager", "aot_eager_decomp_partition", "openxla"]
+BACKENDS = ["inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "openxla"]
 
 
 def pointwise(x, y):
@@ -64,7 +64,7 @@ def test_compile_writes_into_its_input(pair, device, backend):
     assert result._is_view() and result.untyped_storage().data_ptr() == a.untyped_storage().data_ptr()
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "openxla"])
+@pytest.mark.parametrize("backend", ["inductor", "eager", "aot_eager", "openxla"])
 def test_compiled_module_trains(device, backend):
     on_cpu = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5), nn.GELU())
     on_device = copy.deepcopy(on_cpu).to(device)
@@ -83,12 +83,14 @@ def test_compiled_module_trains(device, backend):
 
 
 @pytest.mark.parametrize("reduces", [False, True])
-def test_inductor_says_what_to_use(device, reduces):
+def test_inductor_itself_says_what_to_use(device, reduces):
+    from torch._inductor.compile_fx import compile_fx
+
     def program(x):
         return x.var(0) if reduces else x + 1
 
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r'"inductor" does not generate.*"aot_eager"'):
-        torch.compile(program)(torch.ones(3, 4, device=device))
+        torch.compile(program, backend=compile_fx)(torch.ones(3, 4, device=device))
 
 
 # ---- Tracers ----

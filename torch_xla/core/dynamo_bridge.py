@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from .. import _XLAC
-from .._api import compile
+from .._dynamo import RecordedGraph
 
 
 def extract_compiled_graph(xla_model: torch.fx.GraphModule, xla_args: Sequence) -> Callable:
@@ -15,13 +14,9 @@ def extract_compiled_graph(xla_model: torch.fx.GraphModule, xla_args: Sequence) 
         xla_model: a graph of ATen operations.
         xla_args: its first arguments; accepted for the original's sake.
 
-    The graph's operations are recorded by each call and run by the next sync, as a program that is compiled once. In
-    eager mode they are a program by themselves, which runs at once.
+    The graph is recorded once, and appended to what is pending by each call; the next sync runs it. In eager mode it is
+    a program by itself, which runs at once.
     """
     del xla_args
-    alone = compile(xla_model.forward)
-
-    def run(*args):
-        return xla_model.forward(*args) if _XLAC._lazy() else alone(*args)
-
-    return run
+    graph = RecordedGraph(xla_model)
+    return lambda *args: graph(list(args))

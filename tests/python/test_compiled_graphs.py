@@ -1,0 +1,242 @@
+"""torch.compile's default backend on the device: a graph is recorded once, its calls join the trace."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import torch_xla
+from torch_xla import _dynamo
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def recordings(monkeypatch):
+    """The regions that are recorded, None for a graph that cannot be."""
+    made = []
+    record = _dynamo._record
+    monkeypatch.setattr(_dynamo, "_record", lambda *args: made.append(record(*args)) or made[-1])
+    return made
+
+
+def train(model, forward, x, y, steps=4, **options):
+    """Losses of steps with momentum."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, **options)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(forward(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+class Attending(nn.Module):
+    """Embedding, attention with a mask, dropout 0, tied weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(11, 16)
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True, norm_first=True)
+        self.head = nn.Linear(16, 11, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, tokens):
+        mask = torch.ones(tokens.shape[1], tokens.shape[1], device=tokens.device).tril() == 0
+        return self.head(self.layer(self.embed(tokens), src_mask=mask)).mean(1)
+
+
+class Convolving(nn.Module):
+    """Batch norm with running statistics, channels-last weights, pooling, a residual."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.second = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.head = nn.Linear(8, 11)
+
+    def forward(self, x):
+        y = F.relu(self.norm(self.first(x)))
+        y = F.max_pool2d(y + self.second(y), 2)
+        return self.head(y.mean((2, 3)))
+
+
+class Recurrent(nn.Module):
+    """A cell in a loop (of nn.LSTM dynamo makes no graph)."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell(6, 12)
+        self.head = nn.Linear(12, 11)
+
+    def forward(self, x):
+        state = None
+        for step in x.unbind(1):
+            state = self.cell(step, state)
+        return self.head(state[0])
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("make", [Attending, Convolving, Recurrent])
+def test_training_is_eagers(device, recordings, make, memory_format):
+    torch.manual_seed(0)
+    on_cpu = make()
+    x = {Attending: torch.randint(0, 11, (4, 7)), Convolving: torch.randn(4, 3, 8, 8), Recurrent: torch.randn(4, 5, 6)}
+    x, y = x[make], torch.randint(0, 11, (4,))
+    on_device = copy.deepcopy(on_cpu).to(device, memory_format=memory_format)
+    expected = train(on_cpu, on_cpu, x, y)
+    actual = train(on_device, torch.compile(on_device), x.to(device), y.to(device))
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)
+    for name, value in on_cpu.state_dict().items():
+        torch.testing.assert_close(on_device.state_dict()[name].cpu(), value, rtol=1e-3, atol=1e-4)
+    assert recordings and None not in recordings, "each graph is recorded once"
+    count = len(recordings)
+    train(on_device, torch.compile(on_device), x.to(device), y.to(device))
+    assert len(recordings) <= count + 2, "and not again, but for a state that dynamo sees anew"
+
+
+def executed() -> int:
+    return torch_xla._XLAC._xla_counter_value("ExecuteComputation") or 0
+
+
+def test_a_step_stays_one_program(device):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 12), nn.GELU(), nn.Linear(12, 11)).to(device)
+    x, y = torch.randn(4, 6, device=device), torch.randint(0, 11, (4,), device=device)
+    compiled = torch.compile(model)
+    train(model, compiled, x, y)
+    before = executed()
+    train(model, compiled, x, y, steps=3)
+    torch_xla.sync()
+    assert executed() - before <= 4, "forward, backward and optimizer: a program a step, and the losses"
+
+
+def test_random_numbers_are_new_in_each_call(device):
+    @torch.compile
+    def draw(x):
+        return F.dropout(x, 0.5), torch.rand_like(x)
+
+    ones = torch.ones(1000, device=device)
+
+    def plain(x):
+        return F.dropout(x, 0.5), torch.rand_like(x)
+
+    torch.manual_seed(3)
+    expected = [t for _ in range(3) for t in plain(ones)]
+    torch.manual_seed(3)
+    actual = [t for _ in range(3) for t in draw(ones)]
+    for a, b in zip(actual, expected):
+        assert torch.equal(a, b), "and those of the program without torch.compile"
+    assert not torch.equal(actual[0], actual[2]) and not torch.equal(actual[1], actual[3])
+
+
+def test_results_keep_aliases_and_strides(device):
+    def program(x, y):
+        y.mul_(2)
+        t = (x + 1).t()
+        return x, t, t, x[0], y
+
+    compiled = torch.compile(program)
+    for _ in range(3):
+        x, y = torch.randn(3, 4), torch.randn(4)
+        a, b = x.to(device), y.to(device)
+        version = b._version
+        expected, actual = program(x, y), compiled(a, b)
+        assert actual[0] is a and actual[4] is b and b._version > version
+        for e, r in zip(expected, actual):
+            assert torch.equal(r.cpu(), e) and r.stride() == e.stride()
+        actual[1].zero_()
+        assert torch.equal(actual[2].cpu(), torch.zeros(4, 3)), "two results that are one tensor share their memory"
+        assert actual[3].untyped_storage().data_ptr() == a.untyped_storage().data_ptr()
+
+
+def test_sizes_that_change(device, recordings):
+    def program(x):
+        return torch.softmax(x * x.shape[0], -1).sum(0)
+
+    compiled = torch.compile(program, dynamic=True)
+    for rows in (2, 5, 3, 5, 2, 7):
+        x = torch.randn(rows, 6)
+        torch.testing.assert_close(compiled(x.to(device)).cpu(), program(x))
+    assert len(recordings) == 4, "one recording for each size"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, y: x * y.item(),
+        lambda x, y: x[x > 0].sum() + y,
+        lambda x, y: torch.unique(x).sum() * y,
+        lambda x, y: x + y.to("xla") * 2,
+    ],
+    ids=["item", "mask", "unique", "copy"],
+)
+def test_graphs_that_need_values_are_recorded_by_each_call(device, program):
+    torch._dynamo.config.capture_scalar_outputs = True
+    torch._dynamo.config.capture_dynamic_output_shape_ops = True
+    try:
+        compiled = torch.compile(program)
+        for i in range(3):
+            x, y = torch.randn(5), torch.tensor(float(i))
+            expected = program(x.to(device), y.to(device)).cpu()
+            torch.testing.assert_close(compiled(x.to(device), y.to(device)).cpu(), expected)
+            torch.testing.assert_close(compiled(x.to(device), y).cpu(), expected)  # a tensor of the CPU among them
+    finally:
+        torch._dynamo.config.capture_scalar_outputs = False
+        torch._dynamo.config.capture_dynamic_output_shape_ops = False
+
+
+def test_a_graph_break_and_print_within(device, capsys):
+    def program(x):
+        y = torch.sin(x)
+        print("sum", round(y.sum().item(), 4))
+        return y * 2
+
+    x = torch.ones(3, device=device)
+    torch.testing.assert_close(torch.compile(program)(x).cpu(), torch.sin(torch.ones(3)) * 2)
+    assert capsys.readouterr().out == "sum 2.5244\n"
+
+
+def test_errors_are_eagers(device):
+    compiled = torch.compile(lambda x, i: x[i] + 1)
+    x = torch.ones(3, device=device)
+    torch_xla.sync()
+    with pytest.raises(IndexError, match="index 5 is out of bounds for dimension 0 with size 3"):
+        compiled(x, torch.tensor([5], device=device)).cpu()
+    assert compiled(x, torch.tensor([1], device=device)).item() == 2
+
+
+def test_autocast_and_no_grad_are_part_of_the_graph(device):
+    layer = nn.Linear(8, 8).to(device)
+    compiled = torch.compile(layer)
+    x = torch.randn(2, 8, device=device)
+    with torch.autocast("xla", torch.bfloat16):
+        assert compiled(x).dtype == torch.bfloat16
+    with torch.no_grad():
+        assert not compiled(x).requires_grad
+    assert compiled(x).requires_grad
+
+
+def test_graphs_of_the_cpu_go_to_inductor(device, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch._inductor.compile_fx, "compile_fx", lambda graph, *_, **__: asked.append(graph) or graph)
+    compiled = torch.compile(lambda x: x.sin() + 1)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.sin(torch.ones(3)) + 1)
+    assert len(asked) == 1
+    torch.testing.assert_close(compiled(torch.ones(3, device=device)).cpu(), torch.sin(torch.ones(3)) + 1)
+    assert len(asked) == 1
+
+
+def test_modes_and_options_are_accepted(device):
+    x = torch.randn(3, 3, device=device)
+    for options in ({"mode": "reduce-overhead"}, {"mode": "max-autotune"}, {"options": {"max_autotune": True}}):
+        compiled = torch.compile(lambda x: x @ x + 1, **options)
+        torch.testing.assert_close(compiled(x).cpu(), x.cpu() @ x.cpu() + 1)
