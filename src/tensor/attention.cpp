@@ -22,15 +22,18 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
+// Sizes may be symbols here, as torch.compile traces what comes before autograd.
 bool has_flash_sizes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool gqa) {
-  bool same = q.size(0) == k.size(0) && q.size(3) == k.size(3) && k.sizes() == v.sizes() && q.numel() > 0 && k.numel() > 0;
-  return same && (gqa ? q.size(1) % k.size(1) == 0 : q.size(1) == k.size(1));
+  bool same = q.sym_size(0) == k.sym_size(0) && q.sym_size(3) == k.sym_size(3) && k.sym_sizes() == v.sym_sizes() && q.sym_numel() > 0 &&
+      k.sym_numel() > 0;
+  return same && (gqa ? q.sym_size(1) % k.sym_size(1) == 0 : q.sym_size(1) == k.sym_size(1));
 }
 
 bool has_flash_mask(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mask) {
   bool type = mask.scalar_type() == q.scalar_type() || mask.scalar_type() == c10::ScalarType::Bool;
   bool rank = mask.dim() == 2 || mask.dim() == 4;
-  bool fits = rank && at::is_expandable_to(mask.sizes(), c10::IntArrayRef({q.size(0), q.size(1), q.size(2), k.size(2)}));
+  bool fits =
+      rank && at::is_expandable_to(mask.sym_sizes(), c10::SymIntArrayRef({q.sym_size(0), q.sym_size(1), q.sym_size(2), k.sym_size(2)}));
   return type && fits && !(mask.requires_grad() && c10::GradMode::is_enabled());
 }
 

@@ -240,3 +240,87 @@ def test_modes_and_options_are_accepted(device):
     for options in ({"mode": "reduce-overhead"}, {"mode": "max-autotune"}, {"options": {"max_autotune": True}}):
         compiled = torch.compile(lambda x: x @ x + 1, **options)
         torch.testing.assert_close(compiled(x).cpu(), x.cpu() @ x.cpu() + 1)
+
+
+class Turning(nn.Module):
+    """Causal attention with rotary positions, computed again in the backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+
+    def attend(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        angles = torch.arange(length, device=x.device)[:, None] * 0.1 ** torch.arange(4, device=x.device)
+        cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+        q, k = (t * cos + torch.cat([-t[..., 4:], t[..., :4]], -1) * sin for t in (q, k))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, length, width)
+
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(self.attend, x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_attention_of_lengths_that_change(device, recordings, dynamic):
+    torch.manual_seed(0)
+    on_cpu = Turning()
+    on_device = copy.deepcopy(on_cpu).to(device)
+    compiled = torch.compile(on_device, dynamic=dynamic)
+    for length in (6, 5, 9, 5, 4):
+        x = torch.randn(2, length, 16)
+        for model, place in ((on_cpu, "cpu"), (compiled, device)):
+            model(x.to(place)).square().sum().backward()
+    torch.testing.assert_close(on_device.qkv.weight.grad.cpu(), on_cpu.qkv.weight.grad, rtol=1e-4, atol=1e-4)
+    assert None not in recordings
+
+
+@pytest.mark.parametrize("capturable", [False, True])
+def test_an_optimizers_step(device, recordings, capturable):
+    torch.manual_seed(0)
+    on_cpu = nn.Linear(8, 8)
+    on_device = copy.deepcopy(on_cpu).to(device)
+    optimizers = [
+        torch.optim.AdamW(on_cpu.parameters(), lr=0.01),
+        torch.optim.AdamW(on_device.parameters(), lr=0.01, capturable=capturable),
+    ]
+    steps = [optimizers[0].step, torch.compile(optimizers[1].step)]
+    for _ in range(4):
+        for model, optimizer, step in zip((on_cpu, on_device), optimizers, steps):
+            optimizer.zero_grad()
+            model(torch.ones(2, 8, device=model.weight.device)).square().sum().backward()
+            step()
+    torch.testing.assert_close(on_device.weight.cpu(), on_cpu.weight, rtol=1e-4, atol=1e-5)
+    assert (None in recordings) != capturable, "counts of steps on the CPU: its graph cannot be recorded once"
+
+
+def test_a_cache_that_is_written_at_an_index(device):
+    @torch.compile
+    def write(cache, index, value):
+        cache.index_copy_(1, index, value)
+        return (cache * 2).sum(1)
+
+    cache, on_device = torch.zeros(2, 5), torch.zeros(2, 5, device=device)
+    for i in range(5):
+        value = torch.randn(2, 1)
+        result = write(on_device, torch.tensor([i], device=device), value.to(device))
+        cache[:, i : i + 1] = value
+        torch.testing.assert_close(result.cpu(), (cache * 2).sum(1))
+    torch.testing.assert_close(on_device.cpu(), cache)
+
+
+def test_two_devices_have_graphs_of_their_own(run_python):
+    out = run_python(
+        """
+        import torch, torch_xla
+        f = torch.compile(lambda x: x * 2 + 1)
+        for _ in range(2):
+            print([f(torch.ones(2, device=f"xla:{i}")).device for i in range(2)])
+        g = torch.compile(lambda x, y: x.to("xla:1") + y)
+        for _ in range(2):
+            print(g(torch.ones(2, device="xla:0"), torch.ones(2, device="xla:1")).cpu().tolist())
+        """,
+        CPU_NUM_DEVICES="2",
+    )
+    devices = "[device(type='xla', index=0), device(type='xla', index=1)]"
+    assert out.splitlines() == [devices, devices, "[2.0, 2.0]", "[2.0, 2.0]"]
