@@ -3,6 +3,7 @@
 import atexit
 import functools
 import os
+import sys
 
 import torch
 from torch.utils import backend_registration
@@ -70,6 +71,8 @@ def register() -> None:
     _XLAC._add_torch_folder(os.path.dirname(os.path.abspath(__file__)))
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, _device_module)
+    for name in ("_utils", "amp", "memory", "random", "streams"):  # import finds them by the name of PyTorch, too
+        sys.modules[f"torch.{NAME}.{name}"] = getattr(_device_module, name)
     _add_methods()
     _legacy_types.add_types(_device_module)
     _serialization.install()

@@ -1,0 +1,159 @@
+"""`torch.xla` has what programs written for other devices look for: functions, submodules, mixed precision."""
+
+import importlib
+import sys
+
+import pytest
+import torch
+
+import torch_xla
+
+# What PyTorch and libraries call on torch.get_device_module(): devices, streams, random state, memory.
+NAMES = """
+    is_available is_initialized init _lazy_init device_count current_device set_device device device_of synchronize
+    get_device_properties get_device_name get_device_capability is_bf16_supported
+    _is_in_bad_fork Stream Event StreamContext stream current_stream default_stream set_stream
+    manual_seed manual_seed_all seed seed_all initial_seed get_rng_state set_rng_state get_rng_state_all
+    set_rng_state_all default_generators
+    memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_stats
+    memory_stats_as_nested_dict memory_summary mem_get_info empty_cache reset_peak_memory_stats
+    reset_accumulated_memory_stats reset_max_memory_allocated OutOfMemoryError
+    memory random amp streams _utils FloatTensor FloatStorage
+""".split()
+SUBMODULES = ["memory", "random", "amp", "streams", "_utils"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_other_devices(name):
+    assert hasattr(torch.xla, name) and (hasattr(torch.cuda, name) or hasattr(torch.mtia, name))
+
+
+def test_the_module_is_found_by_device():
+    for device in (None, "xla", "xla:0", torch.device("xla"), torch.device("xla", 0)):
+        assert torch.get_device_module(device) is torch.xla is sys.modules["torch.xla"]
+
+
+@pytest.mark.parametrize("name", SUBMODULES)
+def test_submodules_are_imported_as_those_of_other_devices(name):
+    module = importlib.import_module(f"torch.xla.{name}")
+    assert module is getattr(torch.xla, name) is sys.modules[f"torch.xla.{name}"]
+    theirs = importlib.import_module(f"torch.cuda.{name}")
+    shared = {each for each in dir(theirs) if not each.startswith("__") and hasattr(torch.cuda, each)}
+    for each in shared & set(dir(module)) & set(dir(torch.xla)):
+        assert getattr(torch.xla, each) is getattr(module, each)
+
+
+def test_import_statements_of_programs(run_python):
+    out = run_python(
+        """
+        import torch
+        import torch.xla.streams as streams
+        from torch.xla import memory, Stream
+        from torch.xla.amp import autocast, custom_bwd, custom_fwd, GradScaler
+        from torch.xla.random import get_rng_state
+        print(streams.Stream is Stream, memory.memory_allocated(), len(get_rng_state()), autocast().device)
+        """
+    )
+    assert out == "True 0 16 xla\n"
+
+
+@pytest.mark.parametrize("given", [None, 0, "xla", "xla:0", torch.device("xla", 0)])
+def test_a_device_is_named_in_any_form(device, given):
+    xla = torch.xla
+    assert xla.get_device_name(given) == xla.get_device_properties(given).name
+    assert xla.get_device_properties(given).total_memory == xla.mem_get_info(given)[1]
+    assert torch.float32 in xla.get_device_capability(given)["supported_dtypes"]
+    assert xla._utils._get_device_index(given, True) == 0
+    assert xla.current_stream(given) == xla.default_stream(given)
+    assert torch.equal(xla.get_rng_state(given or "xla"), xla.default_generators[0].get_state())
+    xla.synchronize(given)
+
+
+@pytest.mark.parametrize(
+    "call", [torch.xla.get_device_name, torch.xla.set_device, torch.xla.current_stream, torch.xla.get_rng_state]
+)
+def test_devices_that_do_not_exist_are_refused(device, call):
+    with pytest.raises(ValueError, match="expected an xla device, but got cpu"):
+        call("cpu")
+    with pytest.raises(RuntimeError, match="device index 99 does not exist: there is one xla device"):
+        call(99)
+    assert torch.xla.current_device() == 0
+
+
+# ---- Mixed precision ----
+class Product(torch.autograd.Function):
+    """A product that notes the dtypes and the autocast state which it sees."""
+
+    seen: list
+
+    @staticmethod
+    @torch.xla.amp.custom_fwd
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        Product.seen.append((a.dtype, torch.is_autocast_enabled("xla")))
+        return a @ b
+
+    @staticmethod
+    @torch.xla.amp.custom_bwd
+    def backward(ctx, grad):
+        a, b = ctx.saved_tensors
+        Product.seen.append(((grad @ b.t()).dtype, torch.is_autocast_enabled("xla")))
+        return grad @ b.t(), a.t() @ grad
+
+
+class Float32Product(Product):
+    """The same in float32, whatever autocast says."""
+
+    @staticmethod
+    @torch.xla.amp.custom_fwd(cast_inputs=torch.float32)
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        Product.seen.append((a.dtype, torch.is_autocast_enabled("xla")))
+        return a @ b
+
+
+@pytest.mark.parametrize("function", [Product, Float32Product])
+def test_functions_of_ones_own_in_autocast(device, function):
+    Product.seen = []
+    a, b = (torch.ones(2, 2, device=device, requires_grad=True) for _ in range(2))
+    with torch.xla.amp.autocast():
+        low = a.to(torch.bfloat16)
+        out = function.apply(low if function is Float32Product else a, b)
+    out.sum().backward()  # outside of the context
+    if function is Product:
+        assert out.dtype == torch.bfloat16
+        assert Product.seen == [(torch.float32, True), (torch.bfloat16, True)]
+    else:
+        assert out.dtype == torch.float32
+        assert Product.seen == [(torch.float32, False), (torch.float32, False)]
+    assert a.grad.tolist() == b.grad.tolist() == [[2, 2], [2, 2]]
+
+
+def test_autocast_has_the_form_of_other_devices(device):
+    a = torch.ones(2, 2, device=device)
+    assert isinstance(torch.xla.amp.autocast(), torch.autocast)
+
+    @torch.xla.amp.autocast(dtype=torch.float16)
+    def product(x):
+        return x @ x
+
+    with torch.xla.amp.autocast():
+        assert (a @ a).dtype == torch.bfloat16
+        with torch.xla.amp.autocast(enabled=False):
+            assert (a @ a).dtype == torch.float32
+    assert product(a).dtype == torch.float16 and (a @ a).dtype == torch.float32
+    assert torch.ones(2, 2).matmul(torch.ones(2, 2)).dtype == torch.float32
+
+
+def test_the_scaler_skips_a_step_that_overflows(device):
+    scaler = torch.xla.amp.GradScaler(init_scale=8.0)
+    assert isinstance(scaler, torch.amp.GradScaler)
+    weight = torch.ones(2, device=device, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    for factor, expected, scale in [(1.0, [0.5, 0.5], 8.0), (float("inf"), [0.5, 0.5], 4.0)]:
+        optimizer.zero_grad()
+        scaler.scale((weight * factor).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert weight.tolist() == expected and scaler.get_scale() == scale
+    torch_xla.sync()

@@ -1,0 +1,23 @@
+"""Indexes and names of the device, as functions of `torch.xla` take them."""
+
+import torch
+
+from .. import _XLAC
+
+
+def _get_device_index(device, optional: bool = True) -> int:
+    """Index of `device`: None and a device without index are the current one. Raises ValueError for another type."""
+    if isinstance(device, int):
+        return device
+    if device is None:
+        if not optional:
+            raise ValueError("a device is needed, as 'xla:0' or 0")
+        return _XLAC._xla_current_device()
+    device = torch.device(device)
+    if device.type != "xla":
+        raise ValueError(f"expected an xla device, but got {device}")
+    return _XLAC._xla_current_device() if device.index is None else device.index
+
+
+def _get_name(device) -> str:
+    return f"xla:{_get_device_index(device)}"

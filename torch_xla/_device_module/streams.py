@@ -1,0 +1,85 @@
+"""`torch.xla.streams`: streams, which are names, and events. What is recorded on a device runs in one order.
+
+A stream keeps no work of its own: whatever stream is current, operations run after those that were recorded before
+them, so that waiting for another stream or its event has nothing to do. synchronize() waits for all of the device.
+"""
+
+import contextlib
+
+import torch
+
+from .. import _XLAC
+from ._utils import _get_device_index
+
+
+def synchronize(device=None) -> None:
+    """Runs everything that is pending on the device and waits for it."""
+    _XLAC._xla_sync(_get_device_index(device), True)
+
+
+class _OfDevice(type):
+    """Class of Stream and Event: instances are also those of PyTorch's classes, if they are of the device `xla`."""
+
+    def __instancecheck__(cls, instance) -> bool:
+        return isinstance(instance, cls.__base__) and instance.device.type == "xla"
+
+
+class Stream(torch.Stream, metaclass=_OfDevice):
+    """A stream of the device `xla`.
+
+    Args:
+        device: index, string or torch.device; None is the current one. RuntimeError if it does not exist.
+        priority: accepted for compatibility's sake.
+        kwargs: `stream_id`, `device_index` and `device_type` of a stream, which is made again.
+    """
+
+    def __new__(cls, device=None, priority: int = 0, **kwargs):
+        if "stream_id" in kwargs:
+            return super().__new__(cls, **kwargs)
+        return super().__new__(cls, device=torch.device("xla", _get_device_index(device)), priority=priority)
+
+
+class Event(torch.Event, metaclass=_OfDevice):
+    """An event of the device `xla`, which is reached when what was recorded before it has run.
+
+    Args:
+        enable_timing: for elapsed_time(); recording such an event runs what is pending.
+        blocking: accepted for compatibility's sake.
+        interprocess: accepted for compatibility's sake.
+    """
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
+        # Of PyTorch's own class, as its streams take no other.
+        return torch.Event(device="xla", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+
+
+def _check(device) -> int:
+    """The index of a device that exists."""
+    index = _get_device_index(device)
+    _XLAC._xla_check_device(index)
+    return index
+
+
+def current_stream(device=None) -> torch.Stream:
+    """This thread's stream."""
+    return torch.accelerator.current_stream(_check(device))
+
+
+def default_stream(device=None) -> torch.Stream:
+    """The stream with id 0."""
+    return torch.Stream(
+        stream_id=0, device_index=_check(device), device_type=torch._C._autograd.DeviceType.PrivateUse1.value
+    )
+
+
+def set_stream(stream: torch.Stream) -> None:
+    """Makes `stream` this thread's stream."""
+    torch.accelerator.set_stream(stream)
+
+
+def stream(stream: torch.Stream | None):
+    """Context manager that makes `stream` the current one. None changes nothing."""
+    return contextlib.nullcontext() if stream is None else stream
+
+
+StreamContext = stream
