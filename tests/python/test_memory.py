@@ -1,9 +1,13 @@
-"""Memory: what the pool keeps and gives back, what is refused, and what a refusal leaves."""
+"""Memory: what the pool keeps and gives back, the figures that tell of it, what is refused, what a refusal leaves."""
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 import torch_xla
+from torch_xla import _XLAC
 
 SIZE = 1 << 20
 
@@ -118,6 +122,130 @@ def test_a_refusal_while_recording_leaves_the_trace_sound(run_python):
     )
     right, refused = out.split()
     assert right == "True" and int(refused) > 0
+
+
+# ---- Figures ----
+@pytest.fixture
+def held(device):
+    """A MiB of floats that is computed."""
+    x = torch.ones(SIZE // 4, device=device) + 1
+    torch_xla.sync(wait=True)
+    return x
+
+
+def test_figures_follow_what_is_held(device):
+    torch.xla.synchronize()
+    torch.xla.reset_peak_memory_stats()
+    before = torch.xla.memory_allocated()
+    x = torch.ones(4 * SIZE, device=device) + 1
+    y = x * 2
+    torch_xla.sync(wait=True)
+    assert torch.xla.memory_allocated() - before >= 32 * SIZE
+    del x, y
+    assert torch.xla.memory_allocated() - before < SIZE
+    assert torch.xla.max_memory_allocated() - before >= 32 * SIZE
+    torch.xla.reset_peak_memory_stats()
+    assert torch.xla.max_memory_allocated() - before < SIZE
+    assert torch.xla.memory_reserved() >= torch.xla.memory_allocated()
+
+
+def test_the_stats_have_the_names_of_other_devices(held):
+    stats = torch.xla.memory_stats()
+    nested = torch.xla.memory_stats_as_nested_dict()
+    assert list(stats) == sorted(stats) and all(isinstance(value, int) for value in stats.values())
+    for key in ("allocated_bytes", "active_bytes", "requested_bytes"):
+        assert stats[f"{key}.all.current"] == torch.xla.memory_allocated() == nested[key]["all"]["current"]
+        assert stats[f"{key}.all.peak"] == torch.xla.max_memory_allocated() == nested[key]["all"]["peak"]
+    assert stats["reserved_bytes.all.current"] == torch.xla.memory_reserved()
+    assert stats["reserved_bytes.all.peak"] == torch.xla.max_memory_reserved()
+    for name in ("num_alloc_retries", "num_ooms", "allocation.all.current", "segment.all.current"):
+        assert name in stats
+
+
+def test_the_summary_is_a_table(held):
+    lines = torch.xla.memory_summary().splitlines()
+    assert lines[0].split() == ["memory", "of", "xla:0", "now", "at", "the", "peak"]
+    assert len({len(line) for line in lines[:4]}) == 1
+    figures = [float(word) for word in lines[2].split() if word.replace(".", "").isdigit()]
+    assert figures == [
+        round(size() / 2**20, 1) for size in (torch.xla.memory_allocated, torch.xla.max_memory_allocated)
+    ]
+    assert lines[-1].startswith("in all")
+    assert torch.xla.memory_summary(0, abbreviated=True).splitlines() == lines[:3]
+
+
+@pytest.mark.parametrize("given", ["cpu", "xla:99", 99])
+def test_figures_of_other_devices_are_refused(device, given):
+    for ask in (torch.xla.memory_allocated, torch.xla.memory_stats, torch.xla.memory_summary, torch.xla.mem_get_info):
+        with pytest.raises((ValueError, RuntimeError), match=r"expected an xla device|device index 99 does not exist"):
+            ask(given)
+
+
+def test_tensors_that_threads_make_and_drop_leave_memory_as_it_was(device):
+    def work(number: int):
+        generator = torch.Generator().manual_seed(number)
+        for index in range(1250):
+            size = int(torch.randint(1, 2000, (1,), generator=generator))
+            x = torch.full((size,), float(number), device=device)
+            if index % 50 == 0:
+                assert (x + 1)[size // 2].item() == number + 1
+
+    def run():
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+        torch_xla.sync(wait=True)
+        gc.collect()
+
+    work(0)
+    torch_xla.sync(wait=True)
+    before = torch.xla.memory_allocated(), _XLAC._live_cells(), _XLAC._live_nodes()
+    run()
+    assert (torch.xla.memory_allocated(), _XLAC._live_cells(), _XLAC._live_nodes()) == before
+    torch.xla.empty_cache()
+    reserved = torch.xla.memory_reserved()
+    run()
+    torch.xla.empty_cache()
+    assert torch.xla.memory_reserved() <= reserved + SIZE
+
+
+# ---- Refusals have the classes of other devices ----
+def test_an_allocation_that_does_not_fit_is_the_devices_out_of_memory_error(device):
+    assert torch.xla.OutOfMemoryError is torch.xla.memory.OutOfMemoryError is torch.cuda.OutOfMemoryError
+    kept = torch.ones(3, device=device) + 1
+    with pytest.raises(torch.xla.OutOfMemoryError, match=REFUSED):
+        torch.zeros(1 << 53, device=device).add_(1).sum().item()
+    torch_xla.sync()
+    assert issubclass(torch.xla.OutOfMemoryError, RuntimeError) and kept.tolist() == [2, 2, 2]
+
+
+def test_a_program_halves_its_batch_until_it_fits(run_python):
+    """As accelerate's find_executable_batch_size does: it catches the error, empties the cache and goes on."""
+    out = run_python(
+        LIMITED
+        + """
+    import gc
+    w = torch.ones(16, 16, device="xla", requires_grad=True)
+    torch.xla.synchronize()
+    limit(400 << 20)
+    size, tried = 32 << 20, []
+    while True:
+        try:
+            x = torch.ones(size, 16, device="xla")
+            loss = (x @ w).square().mean()
+            loss.backward()
+            print(loss.item(), len(tried) > 1)
+            break
+        except torch.xla.OutOfMemoryError as error:
+            assert "DefaultCPUAllocator: can't allocate memory" in str(error)
+            tried.append(size)
+            x = loss = None
+            w.grad = None
+            gc.collect()
+            torch.xla.empty_cache()
+            size //= 2
+    """
+    )
+    assert out == "256.0 True\n"
 
 
 # ---- Bytes ----
