@@ -6,6 +6,7 @@ import os
 import sys
 
 import torch
+from torch._functorch._aot_autograd.utils import register_graphsafe_rng_device_type
 from torch.utils import backend_registration
 
 from . import _auto_sync, _device_mesh, _device_module, _dynamo, _legacy_types, _serialization, _world, _XLAC
@@ -73,6 +74,7 @@ def register() -> None:
     torch._register_device_module(NAME, _device_module)
     for name in ("_utils", "amp", "memory", "random", "streams"):  # import finds them by the name of PyTorch, too
         sys.modules[f"torch.{NAME}.{name}"] = getattr(_device_module, name)
+    register_graphsafe_rng_device_type(NAME)  # torch.compile repeats a draw by the generator that it gives the state of
     _add_methods()
     _legacy_types.add_types(_device_module)
     _serialization.install()

@@ -44,29 +44,30 @@ Defaults& defaults() {
 } // namespace
 
 XlaGenerator::XlaGenerator(c10::DeviceIndex device, uint64_t seed)
-    : c10::GeneratorImpl(device_of(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)), seed_(seed) {}
+    : c10::GeneratorImpl(device_of(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+      state_(std::make_shared<PhiloxState>(seed)) {}
 
 void XlaGenerator::set_current_seed(uint64_t seed) {
-  seed_ = seed;
-  offset_ = 0;
+  state_->seed = seed;
+  state_->offset = 0;
 }
 
 void XlaGenerator::set_offset(uint64_t offset) {
-  offset_ = offset;
+  state_->offset = offset;
 }
 
 uint64_t XlaGenerator::get_offset() const {
-  return offset_;
+  return state_->offset;
 }
 
 uint64_t XlaGenerator::current_seed() const {
-  return seed_;
+  return state_->seed;
 }
 
 uint64_t XlaGenerator::seed() {
   // 53 bits, as on CUDA: a float64 holds such a seed exactly.
   set_current_seed(c10::detail::getNonDeterministicRandom(true));
-  return seed_;
+  return state_->seed;
 }
 
 void XlaGenerator::set_state(const c10::TensorImpl& new_state) {
@@ -74,26 +75,38 @@ void XlaGenerator::set_state(const c10::TensorImpl& new_state) {
   XLA_CHECK(new_state.numel() == kStateBytes, "RNG state has ", new_state.numel(), " bytes when it should have ", kStateBytes);
   uint64_t words[2];
   std::memcpy(words, new_state.data(), kStateBytes);
-  seed_ = words[0];
-  offset_ = words[1];
+  state_->seed = words[0];
+  state_->offset = words[1];
 }
 
 c10::intrusive_ptr<c10::TensorImpl> XlaGenerator::get_state() const {
   at::Tensor state = at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
-  const uint64_t words[2] = {seed_, offset_};
+  const uint64_t words[2] = {state_->seed, state_->offset};
   std::memcpy(state.mutable_data_ptr(), words, kStateBytes);
   return state.getIntrusivePtr();
 }
 
 std::pair<uint64_t, uint64_t> XlaGenerator::take(uint64_t increment) {
-  const uint64_t offset = offset_;
-  offset_ += increment;
-  return {seed_, offset};
+  const uint64_t offset = state_->offset;
+  state_->offset += increment;
+  return {state_->seed, offset};
+}
+
+void XlaGenerator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& new_state) {
+  auto* other = dynamic_cast<XlaGenerator*>(new_state.get());
+  XLA_CHECK(other != nullptr, "expected a generator on device xla, but got one on device ", new_state->device().str());
+  state_ = other->state_;
+}
+
+c10::intrusive_ptr<c10::GeneratorImpl> XlaGenerator::graphsafe_get_state() const {
+  auto shared = c10::make_intrusive<XlaGenerator>(device().index());
+  shared->state_ = state_;
+  return shared;
 }
 
 XlaGenerator* XlaGenerator::clone_impl() const {
-  auto* copy = new XlaGenerator(device().index(), seed_);
-  copy->set_offset(offset_);
+  auto* copy = new XlaGenerator(device().index(), state_->seed);
+  copy->set_offset(state_->offset);
   return copy;
 }
 

@@ -5,12 +5,20 @@
 #include <c10/core/GeneratorImpl.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
 namespace torch_xla {
 
-// State of one generator. As in PyTorch, callers lock `mutex_` around changes; next_philox() and the free functions below do.
+// A place in the stream of random numbers. Two generators may share one (graphsafe_set_state).
+struct PhiloxState {
+  uint64_t seed = c10::default_rng_seed_val;
+  uint64_t offset = 0;
+};
+
+// A generator. As in PyTorch, callers lock `mutex_` around changes; next_philox() and the free functions below do. Two that share a state
+// are for one thread at a time.
 class XlaGenerator final : public c10::GeneratorImpl {
  public:
   explicit XlaGenerator(c10::DeviceIndex device, uint64_t seed = c10::default_rng_seed_val);
@@ -25,14 +33,17 @@ class XlaGenerator final : public c10::GeneratorImpl {
   // The state is a uint8[16] tensor on the CPU: seed, then offset, in the machine's byte order.
   void set_state(const c10::TensorImpl& new_state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
+  // From here on both generators move the same state. Throws UserError for a generator of another kind of device.
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& new_state) override;
+  // A generator that shares this one's state, and keeps it when this one is given another.
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
   // Returns the seed and the offset for one op and moves the offset by `increment` (counters of 128 bits).
   std::pair<uint64_t, uint64_t> take(uint64_t increment);
 
  private:
   XlaGenerator* clone_impl() const override;
 
-  uint64_t seed_;
-  uint64_t offset_ = 0;
+  std::shared_ptr<PhiloxState> state_; // never null
 };
 
 // The generator of the device's ops that name none; made at first use with a seed of the system or of set_seed_of_all(), never destroyed.

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import torch_xla
@@ -149,3 +150,108 @@ def test_states_that_do_not_fit_are_refused(device):
         torch.rand(2, device=device, generator=torch.Generator())
     with pytest.raises(RuntimeError, match="device index 99 does not exist"):
         xm.get_rng_state("xla:99")
+
+
+# ---- States that generators share ----
+def test_generators_that_share_a_state_move_together(device):
+    a = torch.Generator(device="xla").manual_seed(5)
+    b = a.graphsafe_get_state()
+    c = torch.Generator(device="xla").manual_seed(6)
+    first = torch.rand(4, device=device, generator=a).tolist()
+    second = torch.rand(4, device=device, generator=b).tolist()
+    assert first != second
+    a.manual_seed(5)
+    assert torch.rand(4, device=device, generator=b).tolist() == first
+    a.graphsafe_set_state(c)  # b keeps the state that a had
+    assert a.initial_seed() == 6 and b.initial_seed() == 5
+    assert torch.rand(4, device=device, generator=b).tolist() == second
+    expected = torch.rand(4, device=device, generator=torch.Generator(device="xla").manual_seed(6)).tolist()
+    assert torch.rand(4, device=device, generator=a).tolist() == expected
+    assert a.get_state().tolist() == c.get_state().tolist()
+    copy = a.clone_state()
+    torch.rand(4, device=device, generator=a)
+    assert copy.get_state().tolist() != a.get_state().tolist()
+    with pytest.raises(RuntimeError, match="expected a generator on device xla, but got one on device cpu"):
+        a.graphsafe_set_state(torch.Generator())
+
+
+def test_the_default_generator_takes_another_state_and_gives_it_back(device):
+    (default,) = torch.xla.default_generators
+    torch.manual_seed(7)
+    expected = [torch.rand(4, device=device).tolist() for _ in range(2)]
+    torch.manual_seed(7)
+    kept = default.graphsafe_get_state()
+    default.graphsafe_set_state(torch.Generator(device="xla").manual_seed(8))
+    other = torch.rand(4, device=device).tolist()
+    default.graphsafe_set_state(kept)
+    assert [torch.rand(4, device=device).tolist() for _ in range(2)] == expected
+    torch.manual_seed(8)
+    assert torch.rand(4, device=device).tolist() == other
+
+
+# ---- torch.compile ----
+def dropouts(x, weight):
+    return F.dropout(torch.tanh(F.dropout(x @ weight, 0.5)), 0.3)
+
+
+def checkpointed(x, weight):
+    return torch.utils.checkpoint.checkpoint(dropouts, x, weight, use_reentrant=False).sum()
+
+
+def losses(function, device, steps=3):
+    torch.manual_seed(3)
+    weight = torch.linspace(-1, 1, 256, device=device).view(16, 16).requires_grad_()
+    results = []
+    for step in range(steps):
+        x = torch.full((8, 16), 1.0 + step, device=device, requires_grad=True)
+        loss = function(x, weight)
+        loss.sum().backward()
+        results += [loss.sum().item(), x.grad.cpu(), weight.grad.cpu()]
+    return results
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "aot_eager_decomp_partition"])
+@pytest.mark.parametrize("function", [dropouts, checkpointed])
+def test_a_compiled_function_with_dropout_repeats_by_seed(device, function, backend):
+    """One with checkpoints keeps generators of its own, which are seeded when it first runs."""
+    runs = []
+    for _ in range(2):
+        torch.compiler.reset()
+        compiled = torch.compile(function, backend=backend, fullgraph=True)
+        runs.append(losses(compiled, device))
+        if function is dropouts:
+            runs.append(losses(compiled, device))
+    for run in runs[1:]:
+        torch.testing.assert_close(run, runs[0], rtol=0, atol=0)
+    assert len({runs[0][i] for i in (0, 3, 6)}) == 3
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition"])
+def test_a_recomputed_dropout_of_a_compiled_function_has_the_mask_of_its_forward(device, backend):
+    """The gradient of x is the mask times a number, so it is zero just where the output is."""
+    torch.compiler.reset()
+
+    def drop(x):
+        return torch.utils.checkpoint.checkpoint(lambda x: F.dropout(x, 0.5), x, use_reentrant=False)
+
+    compiled = torch.compile(drop, backend=backend, fullgraph=True)
+    masks = []
+    for _ in range(3):
+        x = torch.ones(64, device=device, requires_grad=True)
+        y = compiled(x)
+        torch.rand(5, device=device)  # draws between forward and backward
+        y.sum().backward()
+        assert torch.equal(y.detach().cpu(), x.grad.cpu())
+        masks.append(y.tolist())
+    assert masks[0] != masks[1] != masks[2]
+
+
+def test_forwards_before_their_backwards(device):
+    torch.compiler.reset()
+    compiled = torch.compile(checkpointed, backend="aot_eager_decomp_partition", fullgraph=True)
+    weight = torch.eye(16, device=device)
+    xs = [torch.ones(8, 16, device=device, requires_grad=True) for _ in range(3)]
+    ys = [compiled(x, weight) for x in xs]
+    for y in reversed(ys):
+        y.backward()
+    assert len({tuple(x.grad.flatten().tolist()) for x in xs}) == 3
