@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "runtime/executor.h"
 #include "tensor/api.h"
+#include "tensor/errors.h"
 #include "tensor/recorder.h"
 
 namespace torch_xla {
@@ -36,6 +37,16 @@ c10::StreamId& current_stream(c10::Device device) {
 const Event& event_of(void* event) {
   static const Event never_recorded;
   return event == nullptr ? never_recorded : *static_cast<const Event*>(event);
+}
+
+// The result of `wait`, which may throw the error of a run: PyTorch's own code, which calls the guard, knows PyTorch's classes only.
+template <typename F>
+auto with_torch_errors(const F& wait) {
+  try {
+    return wait();
+  } catch (const UserError& error) {
+    throw_as_torch_error(error);
+  }
 }
 
 struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
@@ -91,21 +102,21 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
     return make_stream(stream.device(), std::exchange(current_stream(stream.device()), stream.id()));
   }
   bool queryStream(const c10::Stream& stream) const override {
-    sync(stream.device_index(), false);
+    with_torch_errors([&stream] { sync(stream.device_index(), false); });
     return Executor::get(stream.device_index()).idle();
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     synchronizeDevice(stream.device_index());
   }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
-    sync(device_at(index).index(), true);
+    with_torch_errors([index] { sync(device_at(index).index(), true); });
   }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/, const c10::EventFlag flag) const override {
     if (*event == nullptr) {
       *event = new Event(); // destroyEvent deletes it
     }
-    static_cast<Event*>(*event)->record(stream.device_index(), flag == c10::EventFlag::BACKEND_DEFAULT);
+    with_torch_errors([&] { static_cast<Event*>(*event)->record(stream.device_index(), flag == c10::EventFlag::BACKEND_DEFAULT); });
   }
   void destroyEvent(void* event, const c10::DeviceIndex /*index*/) const noexcept override {
     delete static_cast<Event*>(event);
@@ -113,10 +124,10 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
   // A device's programs have one order, and a copy to another device waits for its value: there is nothing to wait for.
   void block(void* /*event*/, const c10::Stream& /*stream*/) const override {}
   bool queryEvent(void* event) const override {
-    return event_of(event).query();
+    return with_torch_errors([event] { return event_of(event).query(); });
   }
   void synchronizeEvent(void* event) const override {
-    event_of(event).wait();
+    with_torch_errors([event] { event_of(event).wait(); });
   }
   double elapsedTime(void* start, void* end, const c10::DeviceIndex /*index*/) const override {
     return event_of(start).elapsed_ms(event_of(end));

@@ -223,3 +223,36 @@ def test_the_accelerators_memory_is_the_devices(device):
     acc.empty_cache()
     acc.empty_host_cache()
     assert x[0].item() == 2
+
+
+# ---- Errors of runs ----
+def record_and_synchronize():
+    event = torch.xla.Event()
+    event.record()
+    event.synchronize()
+
+
+WAITS = {
+    "torch.xla": torch.xla.synchronize,
+    "torch.accelerator": torch.accelerator.synchronize,
+    "stream": lambda: torch.xla.current_stream().synchronize(),
+    "event": record_and_synchronize,
+}
+
+
+@pytest.mark.checks_values
+@pytest.mark.parametrize("way", WAITS)
+def test_every_wait_raises_the_class_of_the_runs_error(device, way):
+    large = torch.ones(2_000_000, 1, device=device)
+    index = torch.tensor([0, 99], device=device)
+    torch_xla.sync(wait=True)
+    y = large @ large.t()
+    with pytest.raises(torch.OutOfMemoryError, match="can't allocate memory"):
+        WAITS[way]()
+    del y
+    y = torch.nn.functional.embedding(index, torch.ones(4, 2, device=device))
+    with pytest.raises(IndexError):
+        WAITS[way]()
+    del y
+    torch.xla.synchronize()
+    assert (index + 1).tolist() == [1, 100]
