@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import importlib
 import os
 import sys
 
@@ -9,7 +10,17 @@ import torch
 from torch._functorch._aot_autograd.utils import register_graphsafe_rng_device_type
 from torch.utils import backend_registration
 
-from . import _auto_sync, _device_mesh, _device_module, _dynamo, _legacy_types, _serialization, _world, _XLAC
+from . import (
+    _auto_sync,
+    _device_mesh,
+    _device_module,
+    _dynamo,
+    _late_modules,
+    _legacy_types,
+    _serialization,
+    _world,
+    _XLAC,
+)
 from .experimental import plugins as _plugins  # noqa: F401 (tells the engine where plugins are)
 from .utils import dlpack as _dlpack
 
@@ -67,6 +78,22 @@ def _finish() -> None:
         _world.end_threads()
 
 
+def _admit_to_flex_attention(module) -> None:
+    """torch.nn.attention.flex_attention lists the devices that it takes. By itself it is plain operations."""
+    check = module._validate_device
+
+    @functools.wraps(check)
+    def check_others(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        if query.device.type != NAME:
+            check(query, key, value)
+
+    module._validate_device = check_others
+
+
+def _register_with_dynamo(module) -> None:
+    module.register_interface_for_device(NAME, importlib.import_module("torch_xla._dynamo_interface").XlaInterface)
+
+
 def register() -> None:
     """Called once, when torch_xla is imported."""
     _XLAC._add_torch_folder(os.path.dirname(os.path.abspath(__file__)))
@@ -83,6 +110,8 @@ def register() -> None:
     _dynamo.install()
     _point_deprecated_autocast_functions_here()
     _auto_sync.install()
+    _late_modules.when_imported("torch.nn.attention.flex_attention", _admit_to_flex_attention)
+    _late_modules.when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     atexit.register(_finish)
 
 

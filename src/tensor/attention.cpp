@@ -1,5 +1,6 @@
 // Attention: by ATen's flash kernel for the CPU where it takes the call, else by ATen's own composition; the inference forms of nn's
 // layers.
+#include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_softmax.h>
@@ -52,6 +53,21 @@ OptionalTensor additive_mask(const OptionalTensor& mask, const at::Tensor& query
   return at::where(*mask, zero, zero.add(-std::numeric_limits<double>::infinity()));
 }
 
+// torch.nn.attention.sdpa_kernel() allows some implementations. The device has flash attention and the composition; the others never serve.
+bool may_flash(bool fits) {
+  const at::Context& allowed = at::globalContext();
+  const bool flash = allowed.userEnabledFlashSDP();
+  TORCH_CHECK(
+      flash || allowed.userEnabledMathSDP(),
+      "scaled_dot_product_attention on xla needs SDPBackend.MATH or SDPBackend.FLASH_ATTENTION, but sdpa_kernel() allows neither");
+  TORCH_CHECK(
+      fits || allowed.userEnabledMathSDP(),
+      "scaled_dot_product_attention: sdpa_kernel() allows SDPBackend.FLASH_ATTENTION, which on xla takes 4-D floating operands of one "
+      "dtype "
+      "without dropout, and no mask that needs a gradient; allow SDPBackend.MATH too for other calls");
+  return flash && fits;
+}
+
 at::Tensor scaled_dot_product_attention(
     const at::Tensor& q,
     const at::Tensor& k,
@@ -61,7 +77,7 @@ at::Tensor scaled_dot_product_attention(
     bool causal,
     std::optional<double> scale,
     bool gqa) {
-  if (can_flash(q, k, v, mask, dropout, gqa)) {
+  if (may_flash(can_flash(q, k, v, mask, dropout, gqa))) {
     return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, additive_mask(mask, q), scale));
   }
   return at::native::scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale, gqa);

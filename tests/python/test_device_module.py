@@ -157,3 +157,68 @@ def test_the_scaler_skips_a_step_that_overflows(device):
         scaler.update()
         assert weight.tolist() == expected and scaler.get_scale() == scale
     torch_xla.sync()
+
+
+# ---- torch.compile ----
+def stream_of_its_own(x, stream):
+    with torch.xla.stream(stream):
+        y = x + 1
+    torch.xla.current_stream().wait_stream(stream)
+    return y * 2
+
+
+def event_within(x, stream):
+    event = torch.xla.Event()
+    event.record()
+    y = x + torch.xla.current_device()
+    event.wait()
+    return y
+
+
+def graph_breaks(x, stream):
+    torch.xla.synchronize()
+    with torch.xla.device(0):
+        return x + torch.xla.device_count()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [stream_of_its_own, event_within, graph_breaks])
+def test_functions_of_the_module_in_compiled_functions(device, function, backend):
+    torch.compiler.reset()
+    compiled = torch.compile(function, backend=backend, fullgraph=function is not graph_breaks)
+    x, stream = torch.arange(3.0, device=device), torch.xla.Stream()
+    assert compiled(x, stream).tolist() == function(x, stream).tolist()
+
+
+def test_the_interface_of_torch_compile_is_the_module(device):
+    from torch._dynamo.device_interface import DeviceGuard, get_interface_for_device
+
+    interface = get_interface_for_device("xla")
+    assert interface is get_interface_for_device(torch.device("xla", 0))
+    assert interface.is_available() and interface.device_count() == torch.xla.device_count()
+    assert issubclass(interface.Event, torch.Event) and issubclass(interface.Stream, torch.Stream)
+    assert interface.Worker.current_device() == interface.current_device() == 0
+    assert interface.get_device_properties("xla:0") == torch.xla.get_device_properties()
+    assert interface.is_bf16_supported() and interface.is_dtype_supported(torch.bfloat16)
+    assert interface.memory_allocated() == torch.xla.memory_allocated()
+    with DeviceGuard(interface, 0):
+        assert interface.exchange_device(0) == interface.maybe_exchange_device(-1) == 0
+    stream = interface.Stream()
+    interface._set_stream_by_id(stream.stream_id, stream.device_index, stream.device_type)
+    assert interface.current_stream() == stream
+    interface.set_stream(torch.xla.default_stream())
+    interface.synchronize()
+    with pytest.raises(RuntimeError, match="not capable of supporting Triton"):
+        interface.raise_if_triton_unavailable()
+
+
+def test_what_is_late_is_not_loaded_by_importing_torch(run_python):
+    out = run_python(
+        """
+        import sys, torch, torch_xla
+        print([name for name in ("torch._dynamo", "torch.nn.attention.flex_attention") if name in sys.modules])
+        import torch._dynamo
+        print(torch._dynamo.device_interface.get_interface_for_device("xla").__name__)
+        """
+    )
+    assert out == "[]\nXlaInterface\n"

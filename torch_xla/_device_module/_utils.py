@@ -2,8 +2,6 @@
 
 import torch
 
-from .. import _XLAC
-
 
 def _get_device_index(device, optional: bool = True) -> int:
     """Index of `device`: None and a device without index are the current one. Raises ValueError for another type."""
@@ -12,11 +10,11 @@ def _get_device_index(device, optional: bool = True) -> int:
     if device is None:
         if not optional:
             raise ValueError("a device is needed, as 'xla:0' or 0")
-        return _XLAC._xla_current_device()
+        return torch.accelerator.current_device_index()
     device = torch.device(device)
     if device.type != "xla":
         raise ValueError(f"expected an xla device, but got {device}")
-    return _XLAC._xla_current_device() if device.index is None else device.index
+    return torch.accelerator.current_device_index() if device.index is None else device.index
 
 
 def _get_name(device) -> str:

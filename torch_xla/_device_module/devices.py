@@ -32,7 +32,7 @@ def device_count() -> int:
 
 def current_device() -> int:
     """Index of this thread's device."""
-    return _XLAC._xla_current_device()
+    return torch.accelerator.current_device_index()
 
 
 def set_device(device) -> None:

@@ -56,7 +56,8 @@ class Event(torch.Event, metaclass=_OfDevice):
 def _check(device) -> int:
     """The index of a device that exists."""
     index = _get_device_index(device)
-    _XLAC._xla_check_device(index)
+    if device is not None:
+        _XLAC._xla_check_device(index)
     return index
 
 

@@ -1,0 +1,38 @@
+"""Does a thing to a module of PyTorch when a program imports it: `import torch` leaves it out, as it is slow."""
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
+_actions: dict[str, Callable[[ModuleType], None]] = {}
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds what Python's own finder finds, for the modules that are waited for."""
+
+    def find_spec(self, fullname: str, path, target=None):
+        """The module's spec, whose loader does the action as well; None for other modules."""
+        action = _actions.get(fullname)
+        spec = action and importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if not spec:
+            return None
+        load = spec.loader.exec_module
+
+        def load_and_act(module: ModuleType) -> None:
+            load(module)
+            action(module)
+
+        spec.loader.exec_module = load_and_act
+        return spec
+
+
+def when_imported(name: str, action: Callable[[ModuleType], None]) -> None:
+    """Calls `action(module)` when the module of that name has been imported; now, if it is."""
+    if name in sys.modules:
+        action(sys.modules[name])
+        return
+    if not _actions:
+        sys.meta_path.insert(0, _Finder())
+    _actions[name] = action
