@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torch_xla.core.xla_model as xm
 from torch_xla.utils import serialization
@@ -123,17 +124,80 @@ def test_load_from_a_mapped_file(device, tmp_path, map_location):
     assert x.tolist() == [0, 2, 4, 6] and y.tolist() == [1, 1]
 
 
-def test_a_file_with_the_tag_of_another_device(device):
+def file_with_tag(tag: str) -> io.BytesIO:
+    """A file of a tensor [0, 1, 2] whose storage is said to be on that device."""
     storage = torch.arange(3.0).untyped_storage()
     file = io.BytesIO()
-    torch.serialization.register_package(0, lambda s: "cuda:0" if s is storage else None, lambda s, location: None)
+    torch.serialization.register_package(0, lambda s: tag if s is storage else None, lambda s, location: None)
     try:
         torch.save(torch.empty(0).set_(storage), file)
     finally:
         torch.serialization._package_registry.pop(0)
     file.seek(0)
-    loaded = torch.load(file, map_location="xla")
-    assert loaded.device == device and loaded.tolist() == [0, 1, 2]
+    return file
+
+
+@pytest.mark.parametrize("tag", ["cuda:0", "xla:7", "xla"])
+def test_a_file_with_the_tag_of_another_device(device, tag):
+    for map_location, expected in [("xla", "xla"), ({tag: "xla:0"}, "xla"), ("cpu", "cpu"), ({tag: "cpu"}, "cpu")]:
+        loaded = torch.load(file_with_tag(tag), map_location=map_location)
+        assert loaded.device.type == expected and loaded.tolist() == [0, 1, 2]
+
+
+def test_devices_that_are_not_there_are_refused_by_number(device):
+    refused = (
+        r"deserialize object on XLA device 7 but torch.xla.device_count\(\) is 1. Please use torch.load"
+    )
+    with pytest.raises(RuntimeError, match=refused):
+        torch.load(file_with_tag("xla:7"))
+    for map_location in ("xla:7", torch.device("xla", 7), {"cpu": "xla:7"}):
+        with pytest.raises(RuntimeError, match=refused):
+            torch.load(file_with_tag("cpu"), map_location=map_location)
+
+
+@pytest.mark.parametrize("target", ["cpu", "xla"])
+@pytest.mark.parametrize("source", ["cpu", "xla"])
+def test_views_share_one_storage_on_whatever_device_they_come_to(device, source, target):
+    base = torch.arange(6.0, device=source)
+    file = io.BytesIO()
+    torch.save({"base": base, "tail": base[2:], "turned": base.view(2, 3).t(), "other": base.clone()}, file)
+    file.seek(0)
+    loaded = torch.load(file, map_location=target)
+    addresses = {name: x.untyped_storage().data_ptr() for name, x in loaded.items()}
+    assert addresses["base"] == addresses["tail"] == addresses["turned"] != addresses["other"]
+    loaded["tail"].mul_(10)
+    assert loaded["base"].tolist() == [0, 1, 20, 30, 40, 50] and loaded["base"].device.type == target
+    assert loaded["turned"].tolist() == [[0, 30], [1, 40], [20, 50]] and loaded["other"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_files_are_read_without_their_values(device):
+    file = io.BytesIO()
+    torch.save({"x": torch.arange(6.0, device=device).view(2, 3)}, file)
+    for mode in (FakeTensorMode(), torch.device("meta"), torch.device("xla")):
+        file.seek(0)
+        with mode:
+            loaded = torch.load(file)["x"]
+        assert loaded.device == device and loaded.shape == (2, 3)
+    file.seek(0)
+    assert torch.load(file, map_location="meta")["x"].is_meta
+    skeleton = io.BytesIO()
+    with torch.serialization.skip_data():
+        torch.save({"x": torch.ones(2, 3, device=device)}, skeleton)
+    skeleton.seek(0)
+    assert torch.load(skeleton)["x"].shape == (2, 3)
+    file.seek(0)
+    assert torch.serialization.get_unsafe_globals_in_checkpoint(file) == []
+
+
+def test_a_model_without_memory_takes_the_tensors_of_a_file(device):
+    model = nn.Linear(3, 2).to(device)
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    empty = nn.Linear(3, 2, device="meta")
+    empty.load_state_dict(torch.load(file), assign=True)
+    x = torch.ones(1, 3, device=device)
+    assert torch.equal(empty(x).cpu(), model(x).cpu())
 
 
 class Older:
