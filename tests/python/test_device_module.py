@@ -5,6 +5,11 @@ import sys
 
 import pytest
 import torch
+from torch import nn
+from torch.distributed._tools.mem_tracker import MemTracker
+from torch.distributed._tools.memory_tracker import MemoryTracker
+from torch.utils import benchmark
+from torch.utils.checkpoint import checkpoint
 
 import torch_xla
 
@@ -78,6 +83,44 @@ def test_devices_that_do_not_exist_are_refused(device, call):
     with pytest.raises(RuntimeError, match="device index 99 does not exist: there is one xla device"):
         call(99)
     assert torch.xla.current_device() == 0
+
+
+def test_negative_indexes_change_nothing(device):
+    torch.xla.set_device(-1)
+    with torch.xla.device(-1), torch.xla.device(None), torch.xla.device_of(torch.ones(1)):
+        assert torch.xla.current_device() == 0
+
+
+# ---- Tools of PyTorch that ask the module ----
+def test_tools_that_follow_memory(device, capsys):
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).to(device)
+    tracker = MemoryTracker()
+    tracker.start_monitor(model)
+    model(torch.ones(2, 4, device=device)).sum().backward()
+    tracker.stop()
+    tracker.summary()
+    assert "alloc retries are: 0" in capsys.readouterr().out
+    sizes = MemTracker()
+    sizes.track_external(model)
+    with sizes:
+        model(torch.ones(2, 4, device=device)).sum().backward()
+    assert sizes.get_tracker_snapshot("peak")[device]["Total"] >= 80  # the parameters
+
+
+def test_timers_and_profiles(device):
+    assert benchmark.Timer("x + 1", globals={"x": torch.ones(3, device=device)}).timeit(3).mean > 0
+    with torch.profiler.profile(profile_memory=True) as profile:
+        torch.xla.synchronize()
+    assert profile.key_averages() is not None
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpoints_draw_again_what_they_drew(device, use_reentrant):
+    x = torch.ones(64, device=device, requires_grad=True)
+    y = checkpoint(lambda x: nn.functional.dropout(x, 0.5), x, use_reentrant=use_reentrant)
+    torch.rand(3, device=device)
+    y.sum().backward()
+    assert torch.equal(y.detach().cpu(), x.grad.cpu()) and 0 < (y == 0).sum() < 64
 
 
 # ---- Mixed precision ----

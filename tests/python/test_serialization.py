@@ -145,9 +145,7 @@ def test_a_file_with_the_tag_of_another_device(device, tag):
 
 
 def test_devices_that_are_not_there_are_refused_by_number(device):
-    refused = (
-        r"deserialize object on XLA device 7 but torch.xla.device_count\(\) is 1. Please use torch.load"
-    )
+    refused = r"deserialize object on XLA device 7 but torch.xla.device_count\(\) is 1. Please use torch.load"
     with pytest.raises(RuntimeError, match=refused):
         torch.load(file_with_tag("xla:7"))
     for map_location in ("xla:7", torch.device("xla", 7), {"cpu": "xla:7"}):

@@ -36,8 +36,13 @@ def current_device() -> int:
 
 
 def set_device(device) -> None:
-    """Makes `device` (index, string or torch.device) this thread's device. Raises RuntimeError if it does not exist."""
-    _XLAC._xla_set_current_device(_get_device_index(device))
+    """Makes `device` (index, string or torch.device) this thread's device; negative indexes change nothing.
+
+    Raises RuntimeError if it does not exist.
+    """
+    index = _get_device_index(device)
+    if index >= 0:
+        _XLAC._xla_set_current_device(index)
 
 
 class device:
