@@ -17,6 +17,7 @@ from . import (
     _dynamo,
     _late_modules,
     _legacy_types,
+    _replica_copies,
     _serialization,
     _world,
     _XLAC,
@@ -108,6 +109,7 @@ def register() -> None:
     _dlpack._install()
     _device_mesh.install()
     _dynamo.install()
+    _replica_copies.install()
     _point_deprecated_autocast_functions_here()
     _auto_sync.install()
     _late_modules.when_imported("torch.nn.attention.flex_attention", _admit_to_flex_attention)

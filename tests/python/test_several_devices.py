@@ -14,8 +14,9 @@ TWO = {
 }
 
 
-def test_a_process_with_two_devices():
-    file = Path(__file__).with_name("two_devices.py")
+@pytest.mark.parametrize("name", ["two_devices.py", "test_nn_data_parallel.py"])
+def test_a_process_with_two_devices(name):
+    file = Path(__file__).with_name(name)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, **TWO}, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
