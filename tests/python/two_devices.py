@@ -9,7 +9,9 @@ import time
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import torch_xla
 import torch_xla.core.xla_model as xm
@@ -887,3 +889,43 @@ def test_nothing_is_left_behind():
     for _ in range(5):
         work()
     assert (_XLAC._live_cells(), _XLAC._live_nodes()) == before
+
+
+# ---- What PyTorch asks of the module, on the device that is not current ----
+def test_a_compiled_checkpoint_repeats_its_dropout_on_the_second_device():
+    def drop(x):
+        return checkpoint(lambda x: F.dropout(x, 0.5), x, use_reentrant=False)
+
+    compiled = torch.compile(drop, backend="aot_eager", fullgraph=True)
+    state = torch.xla.get_rng_state(0)
+    for _ in range(2):
+        x = torch.ones(64, device="xla:1", requires_grad=True)
+        y = compiled(x)
+        y.sum().backward()
+        assert torch.equal(y.detach().cpu(), x.grad.cpu()) and 0 < (y == 0).sum() < 64
+    assert torch.equal(torch.xla.get_rng_state(0), state)
+
+
+def test_generators_and_memory_by_device():
+    first, second = torch.xla.default_generators
+    assert (first.device, second.device) == tuple(torch.device(name) for name in DEVICES)
+    torch.xla.manual_seed_all(5)
+    kept = second.graphsafe_get_state()
+    second.graphsafe_set_state(torch.Generator("xla:1").manual_seed(6))
+    drawn = torch.rand(3, device="xla:1").tolist()
+    second.graphsafe_set_state(kept)
+    torch.xla.set_rng_state(torch.Generator("xla:0").manual_seed(6).get_state(), "xla:0")
+    assert torch.rand(3, device="xla:0").tolist() == drawn != torch.rand(3, device="xla:1").tolist()
+    held = torch.ones(1 << 20, device="xla:1") + 1
+    torch.xla.synchronize(1)
+    stats = torch.xla.memory_stats(1)
+    assert stats["allocated_bytes.all.current"] == torch.xla.memory_allocated("xla:1") >= 4 << 20
+    assert torch.xla.memory_summary(1).startswith("memory of xla:1")
+    assert torch.xla.memory_allocated(0) < 4 << 20 and held[0].item() == 2
+
+
+def test_files_of_safetensors_by_device(tmp_path):
+    x = torch.arange(4.0)
+    save_file({"x": x.to("xla:1")}, tmp_path / "x.safetensors")
+    for name in DEVICES:
+        same(load_file(tmp_path / "x.safetensors", device=name)["x"], x, name)
