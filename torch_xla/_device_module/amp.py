@@ -2,7 +2,12 @@
 
 import torch
 
-from ..amp.grad_scaler import GradScaler as GradScaler
+
+class GradScaler(torch.amp.GradScaler):
+    """`torch.amp.GradScaler("xla")`. Takes its arguments but the device."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__("xla", *args, **kwargs)
 
 
 class autocast(torch.amp.autocast_mode.autocast):
