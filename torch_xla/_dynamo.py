@@ -22,7 +22,7 @@ class RecordedGraph:
     The first call for each list of numbers among the arguments (sizes, where shapes are dynamic) records the graph's
     operations; later ones append what was recorded, with new random numbers. A graph is recorded by each call, as
     without torch.compile, if it needs values while it is recorded (`.item()`, an operation that runs on the CPU), has
-    collectives, or takes tensors of the CPU.
+    collectives, or takes tensors of the CPU or generators (of draws that a checkpoint repeats).
     """
 
     def __init__(self, graph: fx.GraphModule):
@@ -69,6 +69,8 @@ class _Region:
 def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
     """The region of a call with these arguments; None if each call has to record the graph itself."""
     device = tensors[0].device if tensors else None
+    if any(isinstance(a, torch.Generator) for a in args):  # a region draws from the default generator
+        return None
     if device is None or device.type != "xla" or any(t.device != device or type(t) not in _PLAIN for t in tensors):
         return None
     random_state = torch.xla.get_rng_state(device)

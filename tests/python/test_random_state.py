@@ -210,7 +210,7 @@ def losses(function, device, steps=3):
     return results
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "aot_eager_decomp_partition"])
+@pytest.mark.parametrize("backend", ["inductor", "eager", "aot_eager", "aot_eager_decomp_partition"])
 @pytest.mark.parametrize("function", [dropouts, checkpointed])
 def test_a_compiled_function_with_dropout_repeats_by_seed(device, function, backend):
     """One with checkpoints keeps generators of its own, which are seeded when it first runs."""
@@ -226,7 +226,7 @@ def test_a_compiled_function_with_dropout_repeats_by_seed(device, function, back
     assert len({runs[0][i] for i in (0, 3, 6)}) == 3
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition"])
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager", "aot_eager_decomp_partition"])
 def test_a_recomputed_dropout_of_a_compiled_function_has_the_mask_of_its_forward(device, backend):
     """The gradient of x is the mask times a number, so it is zero just where the output is."""
     torch.compiler.reset()
@@ -246,9 +246,10 @@ def test_a_recomputed_dropout_of_a_compiled_function_has_the_mask_of_its_forward
     assert masks[0] != masks[1] != masks[2]
 
 
-def test_forwards_before_their_backwards(device):
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager_decomp_partition"])
+def test_forwards_before_their_backwards(device, backend):
     torch.compiler.reset()
-    compiled = torch.compile(checkpointed, backend="aot_eager_decomp_partition", fullgraph=True)
+    compiled = torch.compile(checkpointed, backend=backend, fullgraph=True)
     weight = torch.eye(16, device=device)
     xs = [torch.ones(8, 16, device=device, requires_grad=True) for _ in range(3)]
     ys = [compiled(x, weight) for x in xs]
