@@ -198,6 +198,7 @@ def test_tensors_that_threads_make_and_drop_leave_memory_as_it_was(device):
 
     work(0)
     torch_xla.sync(wait=True)
+    gc.collect()  # of what earlier tests have left
     before = torch.xla.memory_allocated(), _XLAC._live_cells(), _XLAC._live_nodes()
     run()
     assert (torch.xla.memory_allocated(), _XLAC._live_cells(), _XLAC._live_nodes()) == before

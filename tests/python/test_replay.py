@@ -168,6 +168,7 @@ def test_mistakes_are_errors_and_leave_all_as_it_was(device):
     assert x.tolist() == [20, 20, 20]
 
 
+@pytest.mark.checks_values
 def test_an_error_of_a_replay_is_told_and_the_next_one_runs(device):
     table, index = torch.arange(5.0, device=device), torch.tensor([1], device=device)
     torch_xla.sync()

@@ -157,7 +157,7 @@ class Second(nn.Module):
 def test_calls_compile_once_and_are_one_program(device, compiles):
     model, args, _ = export_models.make("attention")
     module = export(model, *args)
-    module(*args)
+    kept = module(*args)
     torch_xla.sync(wait=True)
     met.clear_all()
     compiles.reset()

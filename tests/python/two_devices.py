@@ -874,9 +874,13 @@ def test_sparse_tensors_by_device():
 
 
 def test_compiled_functions_by_device():
-    double = torch.compile(lambda x: torch.sin(x) * 2, backend="aot_eager")
-    for name in DEVICES:
-        same(double(A.to(name)), torch.sin(A) * 2, name)
+    for backend in ("inductor", "aot_eager"):
+        double = torch.compile(lambda x: torch.sin(x) * 2, backend=backend)
+        add = torch.compile(lambda x, y: x.to("xla:1") + y, backend=backend)
+        for _ in range(2):
+            for name in DEVICES:
+                same(double(A.to(name)), torch.sin(A) * 2, name)
+            same(add(A.to("xla:0"), A.to("xla:1")), A * 2, "xla:1")
 
 
 def test_nothing_is_left_behind():
