@@ -228,6 +228,15 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
   return true;
 }
 
+// As enqueue_known(); false also where something is pending.
+bool StepGraph::run_known(const std::vector<Number>& numbers) {
+  const Executor::Waiting short_steps_run_here(device_); // sooner than another thread would wake up
+  return interrupt::retry([&] {
+    auto lock = lock_recorder(device_);
+    return recorder(device_).trace.empty() && enqueue_known(numbers);
+  });
+}
+
 // The step's nodes, as if they were recorded now.
 void StepGraph::append(const std::vector<Number>& numbers) const {
   Recording recording(device_);
@@ -249,14 +258,9 @@ void StepGraph::replay() {
   sync(device_);
   const std::vector<Number> numbers = draw_again(device_, step_->draws, step_->numbers);
   try {
-    bool done = interrupt::retry([&] {
-      auto lock = lock_recorder(device_);
-      return recorder(device_).trace.empty() && enqueue_known(numbers);
-    });
-    if (done) {
-      return Executor::get(device_).wait_for_room();
+    if (!run_known(numbers)) {
+      append(numbers);
     }
-    append(numbers);
   } catch (...) {
     settle_after_error(device_);
     throw;

@@ -57,6 +57,7 @@ class StepGraph {
   Step take_step();
   void end_capture();
   bool enqueue_known(const std::vector<Number>& numbers);
+  bool run_known(const std::vector<Number>& numbers);
   void append(const std::vector<Number>& numbers) const;
 
   int device_ = 0;
