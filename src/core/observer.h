@@ -60,7 +60,7 @@ struct Event {
   int64_t line = -1; // id of the user's line (location_text() in tensor/), or -1
   int64_t call = -1; // kDownload: id of the name of PyTorch's function that this line called, if it is one in Python
   int device = kNoDevice;
-  int64_t bytes = -1; // kUpload, kDownload that succeeded
+  int64_t bytes = -1; // kUpload, kDownload that succeeded; kLibrary: what a collective takes
   int64_t nodes = -1; // kTrace
   int32_t node = -1; // kRecord: its number in the trace; kKernel, kLibrary, kUpdate: of the node that the step is named by
   uint64_t content = 0; // kUpload: hash_sample() of the user's bytes; kOptimizer: tells optimizers apart

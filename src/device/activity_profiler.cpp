@@ -1,8 +1,9 @@
 // torch.profiler's view of the device: the step observer's events as Kineto's activities, on tracks of the device and of the host's
 // threads.
 //
-// What a run does (kernels, library calls, writes through views) is on the device's track, whole runs are there as annotations. What the
-// host does for it (sync, compile and its passes, queue, transfers, fallbacks, waits) is on the track of its thread. A step of a run
+// What a run does (kernels, library calls, writes through views) is on the device's first track, whole runs are there as annotations. The
+// transfers of collectives, which go on beside it, have the second one; the third one has the ranges of record_function(), from the first to
+// the last step that was recorded within. What the host does for it (sync, compile and its passes, queue, transfers, fallbacks, waits) is on the track of its thread. A step of a run
 // is linked with the operation of PyTorch that recorded the node which it is named by, with an arrow from there.
 //
 // The interface: torch/csrc/profiler/standalone/privateuse1_profiler.h and kineto/IActivityProfiler.h of PyTorch's headers.
@@ -12,7 +13,11 @@
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <map>
+#include <memory>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -33,12 +38,33 @@ using observer::Phase;
 // All but traces, which begin within operations, and optimizers' steps, which PyTorch tells itself.
 constexpr uint32_t kPhases = observer::kAllPhases & ~observer::phase_bits(Phase::kTrace, Phase::kOptimizer);
 
-// The operations of PyTorch that this thread is in, innermost last, as Kineto numbers them.
-struct Operation {
+// An operation of PyTorch, or a range of record_function(), that a thread is in, as Kineto numbers them.
+struct Range {
   uint64_t session; // that told of it: what one leaves behind is not the next one's
   uint64_t id;
+  std::shared_ptr<const Range> outer; // null, or of the same session
 };
-thread_local std::vector<Operation> operations;
+using RangeRef = std::shared_ptr<const Range>;
+
+// The innermost ones that this thread is in.
+thread_local RangeRef operation;
+thread_local RangeRef annotation;
+
+RangeRef of_session(const RangeRef& innermost, uint64_t session) {
+  return innermost && innermost->session == session ? innermost : nullptr;
+}
+void enter(RangeRef& innermost, uint64_t session, uint64_t id) {
+  innermost = std::make_shared<Range>(Range{session, id, of_session(innermost, session)});
+}
+void leave(RangeRef& innermost, uint64_t session) {
+  if (RangeRef left = of_session(innermost, session)) {
+    innermost = left->outer;
+  }
+}
+
+// Of a device, in their order on the screen.
+enum Track : int32_t { kPrograms, kCollectives, kAnnotations, kNumTracks };
+constexpr const char* kTrackNames[kNumTracks] = {"programs", "collectives", "annotations"};
 
 bool is_step(Phase phase) {
   return phase == Phase::kKernel || phase == Phase::kLibrary || phase == Phase::kUpdate;
@@ -64,16 +90,17 @@ std::string escaped(const std::string& text) {
 class Session final : public libkineto::IActivityProfilerSession, public observer::Observer {
  public:
   ~Session() override {
-    observer::remove(*this);
+    end();
   }
 
   void start() override {
     to_wall_ns_ = wall_ns() - metrics::now_ns();
     observer::add(*this, kPhases);
+    start_memory_profiler();
     status_ = libkineto::TraceStatus::RECORDING;
   }
   void stop() override {
-    observer::remove(*this);
+    end();
     status_ = libkineto::TraceStatus::PROCESSING;
   }
 
@@ -83,17 +110,22 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     entry.name = event.name;
     entry.detail = event.detail;
     entry.thread = libkineto::systemThreadId();
-    bool is_known = !operations.empty() && operations.back().session == number_;
-    entry.operation = is_known ? operations.back().id : 0;
+    RangeRef known = of_session(operation, number_);
+    entry.operation = known ? known->id : 0;
+    entry.annotation = of_session(annotation, number_);
   }
 
   void pushCorrelationId(uint64_t id) override {
-    operations.push_back({number_, id});
+    enter(operation, number_, id);
   }
   void popCorrelationId() override {
-    if (!operations.empty() && operations.back().session == number_) {
-      operations.pop_back();
-    }
+    leave(operation, number_);
+  }
+  void pushUserCorrelationId(uint64_t id) override {
+    enter(annotation, number_, id);
+  }
+  void popUserCorrelationId() override {
+    leave(annotation, number_);
   }
 
   void processTrace(libkineto::ActivityLogger& logger) override {
@@ -111,6 +143,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
         buffer_->activities.back()->log(logger);
       }
     }
+    add_annotations(logger, find_linked);
     entries_.clear();
   }
 
@@ -123,7 +156,9 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
     std::vector<libkineto::ResourceInfo> tracks;
     for (int device = 0; device < num_devices_; ++device) {
-      tracks.push_back({0, 0, device, "programs"});
+      for (int track : used_tracks_) {
+        tracks.push_back({track, track, device, kTrackNames[track]});
+      }
     }
     return tracks;
   }
@@ -138,8 +173,14 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     std::string detail;
     int32_t thread = 0;
     uint64_t operation = 0; // of PyTorch, on whose behalf it happened; 0: none
+    RangeRef annotation; // likewise
     bool is_linked = false; // has one end of an arrow
   };
+
+  void end() {
+    stop_memory_profiler();
+    observer::remove(*this);
+  }
 
   static std::string name_of_device() {
     return "xla";
@@ -153,7 +194,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     for (Entry& entry : entries_) {
       const Event& event = entry.event;
       num_devices_ = std::max(num_devices_, event.device + 1);
-      if (event.phase == Phase::kRecord && entry.operation) {
+      if (event.phase == Phase::kRecord && (entry.operation || entry.annotation)) {
         pending[event.device][event.node] = &entry;
       } else if (event.phase == Phase::kSync) {
         of_run[event.run] = std::exchange(pending[event.device], {});
@@ -164,7 +205,8 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
       auto record = is_step(entry.event.phase) ? records.find(entry.event.node) : records.end();
       if (record != records.end()) {
         entry.operation = record->second->operation;
-        entry.is_linked = record->second->is_linked = true;
+        entry.annotation = record->second->annotation;
+        entry.is_linked = record->second->is_linked = entry.operation;
       }
     }
   }
@@ -178,12 +220,48 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     activity.startTime = event.start_ns + to_wall_ns_;
     activity.endTime = event.end_ns + to_wall_ns_;
     activity.device = on_host ? getpid() : std::max(event.device, 0);
-    activity.resource = on_host ? entry.thread : 0;
+    activity.resource = on_host ? entry.thread : track_of(event);
     activity.threadId = entry.thread;
     if (entry.is_linked) {
       link(activity, entry, find_linked);
     }
     add_metadata(activity, entry);
+  }
+
+  int32_t track_of(const Event& event) {
+    Track track = event.phase == Phase::kLibrary && event.bytes >= 0 ? kCollectives : kPrograms;
+    used_tracks_.insert(track);
+    return track;
+  }
+
+  // What the steps took that were recorded within the ranges of record_function().
+  void add_annotations(libkineto::ActivityLogger& logger, const libkineto::getLinkedActivityCallback& find_linked) {
+    struct Time {
+      int64_t start_ns = INT64_MAX;
+      int64_t end_ns = 0;
+    };
+    std::map<std::pair<uint64_t, int>, Time> times; // by range and device
+    for (const Entry& entry : entries_) {
+      for (const Range* range = is_step(entry.event.phase) ? entry.annotation.get() : nullptr; range; range = range->outer.get()) {
+        Time& time = times[{range->id, entry.event.device}];
+        time = {std::min(time.start_ns, entry.event.start_ns), std::max(time.end_ns, entry.event.end_ns)};
+      }
+    }
+    for (const auto& [key, time] : times) {
+      const libkineto::ITraceActivity* range = find_linked(static_cast<int32_t>(key.first));
+      if (range) {
+        buffer_->emplace_activity(buffer_->span, ActivityType::GPU_USER_ANNOTATION, range->name());
+        GenericTraceActivity& activity = *buffer_->activities.back();
+        activity.startTime = time.start_ns + to_wall_ns_;
+        activity.endTime = time.end_ns + to_wall_ns_;
+        activity.device = key.second;
+        activity.resource = kAnnotations;
+        activity.id = static_cast<int32_t>(key.first);
+        activity.linked = range;
+        used_tracks_.insert(kAnnotations);
+        activity.log(logger);
+      }
+    }
   }
 
   static std::string name_of(const Entry& entry) {
@@ -204,6 +282,10 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   }
 
   static void add_metadata(GenericTraceActivity& activity, const Entry& entry) {
+    if (is_step(entry.event.phase)) { // by names that readers of such traces know
+      activity.addMetadata("device", entry.event.device);
+      activity.addMetadata("stream", activity.resource);
+    }
     if (entry.event.run) {
       activity.addMetadata("run", entry.event.run);
     }
@@ -223,6 +305,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   const uint64_t number_ = ++num_sessions_;
   int64_t to_wall_ns_ = 0; // Kineto's clock minus the observer's
   int num_devices_ = 1; // that the trace tells of
+  std::set<int> used_tracks_;
   std::vector<Entry> entries_; // written by the observer until stop()
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 };

@@ -38,4 +38,8 @@ void register_autocast();
 void register_profiler();
 void register_activity_profiler();
 
+// While it is on, the profiler of a thread is told of device memory, if the calling thread's wants to know.
+void start_memory_profiler();
+void stop_memory_profiler();
+
 } // namespace torch_xla

@@ -47,15 +47,21 @@ bool may_start_another(const Queue& q) {
 void start_another(Queue& q, std::unique_lock<std::mutex>& lock) {
   QueuedRun& queued = q.runs[q.num_started++];
   lock.unlock();
-  start_run(q, queued);
+  {
+    memory_log::CallerScope scope(queued.caller);
+    start_run(q, queued);
+  }
   lock.lock();
 }
 
 void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   QueuedRun& queued = q.runs.front();
   lock.unlock();
-  end_run(q, queued);
-  queued = QueuedRun(); // frees what the run held without the lock
+  {
+    memory_log::CallerScope scope(queued.caller);
+    end_run(q, queued);
+    queued = QueuedRun(); // frees what the run held without the lock
+  }
   lock.lock();
   q.runs.pop_front();
   --q.num_started;
@@ -232,7 +238,7 @@ uint64_t Executor::enqueue(Run run) {
     q.caller = std::this_thread::get_id();
     owns_first = true;
   }
-  q.runs.push_back({std::move(run), metrics::now_ns()});
+  q.runs.push_back({std::move(run), metrics::now_ns(), memory_log::caller(device_)});
   if (q.caller == std::thread::id()) {
     q.work.notify_one();
   }

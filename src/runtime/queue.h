@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/devices.h"
+#include "core/memory_log.h"
 #include "runtime/executor.h"
 
 namespace torch_xla {
@@ -21,6 +22,7 @@ using CancelFlag = std::shared_ptr<std::atomic<bool>>;
 struct QueuedRun {
   Run run;
   int64_t queued_ns = 0;
+  memory_log::Caller caller = {};
   // Set when the run is started, by the device's thread, which alone reads them.
   int64_t start_ns = 0;
   std::function<void()> wait_for_end = {}; // empty: it has ended

@@ -1,8 +1,12 @@
 """The original's profiler (`xp`), over torch.profiler: named scopes and traces into a folder for TensorBoard."""
 
+import threading
+import time
+
 import torch
 
 from .. import _api
+from . import _profiler_server
 
 _running: torch.profiler.profile | None = None
 
@@ -40,16 +44,30 @@ def trace_me(name: str):
 
 
 class ProfilerServer:
-    """What start_server() returns."""
+    """What start_server() returns.
+
+    Attributes:
+        port: where it listens.
+    """
 
     def __init__(self, port: int):
-        self.port = port
+        self._server = _profiler_server.listen(port)
+        self.port: int = self._server.server_port
 
 
-def start_server(port: int, only_on_master: bool = True) -> ProfilerServer:
-    """Accepted for the original's sake: no server listens. Use start_trace() and stop_trace() in the program itself."""
-    del only_on_master
-    return ProfilerServer(port)
+def start_server(port: int, only_on_master: bool = True) -> ProfilerServer | None:
+    """Lets trace() ask this process for traces, until it ends. The server takes connections of this machine only.
+
+    Args:
+        port: where to listen; 0 for any that is free.
+        only_on_master: in the other processes of a run nothing listens, and None is returned.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    from ..core.xla_model import is_master_ordinal
+
+    return None if only_on_master and not is_master_ordinal() else ProfilerServer(port)
 
 
 def start_trace(log_dir: str) -> None:
@@ -70,11 +88,55 @@ def stop_trace() -> None:
     running.stop()
 
 
-def trace(service_addr: str, logdir: str, **kwargs) -> None:
-    """Traces another process. Raises NotImplementedError: call start_trace() and stop_trace() in that process."""
-    raise NotImplementedError(
-        "a trace from outside is not supported: call start_trace() and stop_trace() in the program"
-    )
+def trace(
+    service_addr: str,
+    logdir: str,
+    duration_ms: int = 1000,
+    num_tracing_attempts: int = 3,
+    timeout_s: int = 120,
+    interval_s: int = 5,
+    **kwargs,
+) -> None:
+    """Traces a process that has called start_server(), and writes a Chrome trace for TensorBoard or Perfetto.
+
+    It has what the process's devices did meanwhile, and what its threads did for it.
+
+    Args:
+        service_addr: the server's address, as "localhost:9012".
+        logdir: the folder for the file; made if it is not there.
+        duration_ms: how long to trace.
+        num_tracing_attempts: how often to ask, where nothing answers or another trace runs.
+        timeout_s: how long to wait for an answer, beside the duration.
+        interval_s: how long to wait between the attempts.
+        kwargs: of the original's tracers, such as host_tracer_level; not used.
+
+    Raises:
+        OSError: no trace was given; the last attempt's reason.
+        ValueError: a number is not positive.
+    """
+    del kwargs
+    _check_positive(duration_ms=duration_ms, num_tracing_attempts=num_tracing_attempts)
+    for attempt in range(num_tracing_attempts):
+        try:
+            return _write_trace(service_addr, logdir, duration_ms, timeout_s)
+        except OSError:
+            if attempt + 1 == num_tracing_attempts:
+                raise
+            time.sleep(interval_s)
 
 
-trace_detached = trace
+def _write_trace(service_addr: str, logdir: str, duration_ms: int, timeout_s: float) -> None:
+    _profiler_server.write(_profiler_server.fetch(service_addr, duration_ms, timeout_s), logdir)
+
+
+def _check_positive(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number <= 0:
+            raise ValueError(f"{name} must be positive, and is {number}")
+
+
+def trace_detached(service_addr: str, logdir: str, duration_ms: int = 1000, **kwargs) -> None:
+    """As trace(), which it takes the arguments of, on a thread: the program goes on, and ends when the file is written."""
+    _check_positive(duration_ms=duration_ms)
+    arguments = (service_addr, logdir, duration_ms)
+    threading.Thread(target=trace, args=arguments, kwargs=kwargs, name="xla_trace").start()

@@ -1,6 +1,7 @@
 // Buffers of a PJRT engine: row-major memory of a device, which the host cannot read.
 #pragma once
 
+#include "core/memory_log.h"
 #include "engine/memory_count.h"
 #include "engine/pjrt/client.h"
 
@@ -13,8 +14,15 @@ class MemoryCount {
   int device() const {
     return device_;
   }
-  PeakCount& bytes() {
-    return bytes_;
+  // A buffer is made, or goes (negative).
+  void add(const void* buffer, int64_t bytes) {
+    bytes_.add(bytes);
+    if (memory_log::Listener* listener = memory_log::listener()) {
+      listener->on_change({device_, buffer, bytes, bytes_.used(), bytes_.used()});
+    }
+  }
+  void reset_peak() {
+    bytes_.reset_peak();
   }
   EngineMemoryInfo info() const {
     return {bytes_.used(), host_memory(), bytes_.peak()};
@@ -30,10 +38,10 @@ class PjrtBuffer final : public EngineBuffer {
   // A buffer of the count's device; the count outlives it.
   PjrtBuffer(const Type& type, BufferHandle handle, MemoryCount& count)
       : EngineBuffer(type, contiguous_strides(type.dims), count.device()), handle_(std::move(handle)), count_(count) {
-    count_.bytes().add(type.nbytes());
+    count_.add(this, type.nbytes());
   }
   ~PjrtBuffer() override {
-    count_.bytes().subtract(type().nbytes());
+    count_.add(this, -type().nbytes());
   }
   void* host_pointer() const override {
     return nullptr;

@@ -106,7 +106,7 @@ class PjrtEngine final : public Engine {
   }
 
   void reset_peak_memory(int device) override {
-    counts_[device].bytes().reset_peak();
+    counts_[device].reset_peak();
   }
 
   std::string hardware() const override {

@@ -8,6 +8,7 @@
 #include "core/devices.h"
 #include "core/env.h"
 #include "core/errors.h"
+#include "core/memory_log.h"
 #include "core/process.h"
 
 namespace torch_xla::cpu {
@@ -82,7 +83,9 @@ void* Pool::allocate(size_t size) {
   if (!data) {
     refuse(size);
   }
-  bytes_.add(static_cast<int64_t>(class_size(class_of_block(data))));
+  auto bytes = static_cast<int64_t>(class_size(class_of_block(data)));
+  bytes_.add(bytes);
+  report(data, bytes);
   return data;
 }
 
@@ -201,10 +204,18 @@ void Pool::release(void* data) {
     return;
   }
   int index = class_of_block(data);
-  bytes_.subtract(static_cast<int64_t>(class_size(index)));
+  auto bytes = static_cast<int64_t>(class_size(index));
+  bytes_.subtract(bytes);
+  report(data, -bytes);
   SizeClass& size_class = classes_[index];
   std::lock_guard<std::mutex> lock(size_class.mutex);
   size_class.free.push_back(static_cast<char*>(data));
+}
+
+void Pool::report(const void* data, int64_t bytes) const {
+  if (memory_log::Listener* listener = memory_log::listener()) {
+    listener->on_change({device_, data, bytes, bytes_used(), bytes_reserved()});
+  }
 }
 
 // The bound of the pool is about the most that was ever in use, so that is kept.

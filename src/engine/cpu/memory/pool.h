@@ -62,6 +62,7 @@ class Pool {
   void collect_slabs();
   void collect_slabs(int index);
   void make_room(size_t bytes);
+  void report(const void* data, int64_t bytes) const;
   static int class_of_block(const void* data) {
     return (page_map().get(data) - 1) % kClasses;
   }

@@ -136,6 +136,7 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
       run_kernel(kernels_[step.index], plan_.kernels[step.index], args);
       break;
     case StepKind::kLibrary:
+      span.set_bytes(plan_.calls[step.index].meeting_bytes);
       run_library(step.index, args.options);
       break;
     case StepKind::kUpdate:

@@ -45,7 +45,7 @@ class Planner {
           plan_.calls.push_back(make_call(graph_.nodes[step.node]));
           break;
         case StepKind::kWait:
-          add_step(step.kind, started_[num_waits_++], "wait", graph_.nodes[step.node].location);
+          add_step(step.kind, started_[num_waits_++], str("wait for ", graph_.nodes[step.node].op->name), graph_.nodes[step.node].location);
           break;
         case StepKind::kUpdate:
           add_step(step.kind, plan_.updates.size(), kViewUpdateOp.name, graph_.nodes[step.node].location);
@@ -120,6 +120,9 @@ class Planner {
     }
     for (ValueId v : node.operands) {
       step.operands.push_back(v == kNoValue ? MemoryRef() : reference(v));
+    }
+    if (node.op->traits & kCollective) {
+      step.meeting_bytes = graph_.type(node.operands[0]).nbytes();
     }
     for (int32_t i = 0; i < node.num_results; ++i) {
       step.results.push_back(memory_of(node.result(i)));

@@ -35,6 +35,7 @@ struct LibraryStep {
   int32_t loop = -1; // position among the program's loops
   std::vector<MemoryRef> operands;
   std::vector<int32_t> results; // memories; -1: undefined
+  int64_t meeting_bytes = -1; // of a collective: of its operands
 };
 
 // result = base with the elements of a view replaced. Where base and result share memory, nothing else is copied.

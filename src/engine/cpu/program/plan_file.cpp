@@ -34,7 +34,7 @@ void fields(Archive& archive, CallSpec& call) {
 }
 template <typename Archive>
 void fields(Archive& archive, LibraryStep& step) {
-  archive(step.call, step.operands, step.results);
+  archive(step.call, step.operands, step.results, step.meeting_bytes);
 }
 template <typename Archive>
 void fields(Archive& archive, UpdateStep& step) {
