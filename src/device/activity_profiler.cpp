@@ -1,10 +1,11 @@
 // torch.profiler's view of the device: the step observer's events as Kineto's activities, on tracks of the device and of the host's
 // threads.
 //
-// What a run does (kernels, library calls, writes through views) is on the device's first track, whole runs are there as annotations. The
-// transfers of collectives, which go on beside it, have the second one; the third one has the ranges of record_function(), from the first to
-// the last step that was recorded within. What the host does for it (sync, compile and its passes, queue, transfers, fallbacks, waits) is on the track of its thread. A step of a run
-// is linked with the operation of PyTorch that recorded the node which it is named by, with an arrow from there.
+// A device has four tracks: what its runs do (kernels, library calls, writes through views), with the whole runs as annotations; the
+// transfers of collectives, which go on beside it; the ranges of record_function(), from the first to the last step that was recorded
+// within; how long runs waited for those before them. What the host does for it (sync, compile and its passes, transfers, fallbacks, waits)
+// is on the track of its thread. A step of a run is linked with the operation of PyTorch that recorded the node which it is named by, with
+// an arrow from there.
 //
 // The interface: torch/csrc/profiler/standalone/privateuse1_profiler.h and kineto/IActivityProfiler.h of PyTorch's headers.
 #define FMT_HEADER_ONLY // which Kineto's headers use
@@ -63,8 +64,8 @@ void leave(RangeRef& innermost, uint64_t session) {
 }
 
 // Of a device, in their order on the screen.
-enum Track : int32_t { kPrograms, kCollectives, kAnnotations, kNumTracks };
-constexpr const char* kTrackNames[kNumTracks] = {"programs", "collectives", "annotations"};
+enum Track : int32_t { kPrograms, kCollectives, kAnnotations, kQueue, kNumTracks };
+constexpr const char* kTrackNames[kNumTracks] = {"programs", "collectives", "annotations", "queue"};
 
 bool is_step(Phase phase) {
   return phase == Phase::kKernel || phase == Phase::kLibrary || phase == Phase::kUpdate;
@@ -74,7 +75,9 @@ ActivityType type_of(Phase phase) {
   if (is_step(phase)) {
     return ActivityType::CONCURRENT_KERNEL;
   }
-  return phase == Phase::kRun ? ActivityType::GPU_USER_ANNOTATION : ActivityType::PRIVATEUSE1_RUNTIME;
+  // PyTorch's tables take all that is a host's for what the profiler's own thread does, and no thread of a user's waits in the queue.
+  bool is_annotation = phase == Phase::kRun || phase == Phase::kQueue;
+  return is_annotation ? ActivityType::GPU_USER_ANNOTATION : ActivityType::PRIVATEUSE1_RUNTIME;
 }
 
 // For a JSON string.
@@ -229,7 +232,8 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   }
 
   int32_t track_of(const Event& event) {
-    Track track = event.phase == Phase::kLibrary && event.bytes >= 0 ? kCollectives : kPrograms;
+    bool is_collective = event.phase == Phase::kLibrary && event.bytes >= 0;
+    Track track = event.phase == Phase::kQueue ? Track::kQueue : is_collective ? kCollectives : kPrograms;
     used_tracks_.insert(track);
     return track;
   }
@@ -319,8 +323,8 @@ class Profiler final : public libkineto::IActivityProfiler {
     return types_;
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(const std::set<ActivityType>& types, const libkineto::Config&) override {
-    bool wanted = types.count(ActivityType::CONCURRENT_KERNEL) || types.count(ActivityType::PRIVATEUSE1_RUNTIME);
-    return wanted ? std::make_unique<Session>() : nullptr;
+    // The host's types are asked for by the activity CPU, too.
+    return types.count(ActivityType::CONCURRENT_KERNEL) ? std::make_unique<Session>() : nullptr;
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       int64_t /*ts_ms*/, int64_t /*duration_ms*/, const std::set<ActivityType>& types, const libkineto::Config& config) override {

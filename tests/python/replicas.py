@@ -207,6 +207,22 @@ def starts_early(rank: int, path: str) -> None:
     assert torch.isfinite(model[0].weight).all()
 
 
+def profiles_sums(rank: int, folder: str) -> None:
+    """Writes a trace of a training step whose sums of gradients go on beside its other steps."""
+    model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(4)]).to("xla")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step() -> None:
+        model(torch.ones(4, 512, device="xla")).square().sum().backward()
+        xm.optimizer_step(optimizer)
+        torch_xla.sync(wait=True)
+
+    step()
+    with torch.profiler.profile() as profiler:
+        step()
+    profiler.export_chrome_trace(os.path.join(folder, f"{rank}.json"))
+
+
 def gradients(rank: int) -> None:
     """Of collectives that gradients go through."""
     size = xr.world_size()

@@ -65,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def listen(port: int) -> ThreadingHTTPServer:
-    """Serves traces on a port of the loopback interface, on a thread that ends with the process. OSError if it is taken."""
+    """Serves traces on a port of the loopback interface, on a thread until the process ends. OSError if it is taken."""
     server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, name="xla_profiler", daemon=True).start()

@@ -136,7 +136,7 @@ def _check_positive(**numbers: int) -> None:
 
 
 def trace_detached(service_addr: str, logdir: str, duration_ms: int = 1000, **kwargs) -> None:
-    """As trace(), which it takes the arguments of, on a thread: the program goes on, and ends when the file is written."""
+    """As trace(), with its arguments, on a thread: the program goes on, and ends when the file is written."""
     _check_positive(duration_ms=duration_ms)
     arguments = (service_addr, logdir, duration_ms)
     threading.Thread(target=trace, args=arguments, kwargs=kwargs, name="xla_trace").start()

@@ -56,16 +56,17 @@ void CpuExecutable::start_transfer(const StepRef& step, const RunOptions& option
   prepare_call(step.index);
   auto node = static_cast<size_t>(step.location);
   int64_t line = node < options.lines.size() ? options.lines[node] : -1;
-  call_args_[step.index].transfer = Transfers::get(device_).start([this, &step, line, number = options.number, caller = memory_log::caller(device_)] {
-    use_one_thread();
-    memory_log::CallerScope scope(caller);
-    observer::Span span(observer::Phase::kLibrary, device_, step.name, line);
-    span.set_run(number);
-    span.set_node(step.location);
-    span.set_bytes(plan_.calls[step.index].meeting_bytes);
-    CallArgs& args = call_args_[step.index];
-    calls_[step.index]->run(pool_, args.operands, args.results);
-  });
+  call_args_[step.index].transfer =
+      Transfers::get(device_).start([this, &step, line, number = options.number, caller = memory_log::caller(device_)] {
+        use_one_thread();
+        memory_log::CallerScope scope(caller);
+        observer::Span span(observer::Phase::kLibrary, device_, step.name, line);
+        span.set_run(number);
+        span.set_node(step.location);
+        span.set_bytes(plan_.calls[step.index].meeting_bytes);
+        CallArgs& args = call_args_[step.index];
+        calls_[step.index]->run(pool_, args.operands, args.results);
+      });
 }
 
 // Of a run that has failed: the transfer under way uses its memory, and others may have brought results.
