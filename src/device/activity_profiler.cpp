@@ -1,11 +1,11 @@
 // torch.profiler's view of the device: the step observer's events as Kineto's activities, on tracks of the device and of the host's
 // threads.
 //
-// A device has four tracks: what its runs do (kernels, library calls, writes through views), with the whole runs as annotations; the
+// A device has five tracks: what its runs do (kernels, library calls, writes through views), with the whole runs as annotations; the
 // transfers of collectives, which go on beside it; the ranges of record_function(), from the first to the last step that was recorded
-// within; how long runs waited for those before them. What the host does for it (sync, compile and its passes, transfers, fallbacks, waits)
-// is on the track of its thread. A step of a run is linked with the operation of PyTorch that recorded the node which it is named by, with
-// an arrow from there.
+// within; how long runs waited for those before them; how long each trace was recorded. What the host does for it (sync, compile and its
+// passes, transfers, fallbacks, waits) is on the track of its thread. A step of a run is linked with the operation of PyTorch that recorded
+// the node which it is named by, with an arrow from there.
 //
 // The interface: torch/csrc/profiler/standalone/privateuse1_profiler.h and kineto/IActivityProfiler.h of PyTorch's headers.
 #define FMT_HEADER_ONLY // which Kineto's headers use
@@ -36,8 +36,8 @@ using libkineto::GenericTraceActivity;
 using observer::Event;
 using observer::Phase;
 
-// All but traces, which begin within operations, and optimizers' steps, which PyTorch tells itself.
-constexpr uint32_t kPhases = observer::kAllPhases & ~observer::phase_bits(Phase::kTrace, Phase::kOptimizer);
+// All but optimizers' steps, which PyTorch tells itself.
+constexpr uint32_t kPhases = observer::kAllPhases & ~observer::phase_bits(Phase::kOptimizer);
 
 // An operation of PyTorch, or a range of record_function(), that a thread is in, as Kineto numbers them.
 struct Range {
@@ -64,8 +64,8 @@ void leave(RangeRef& innermost, uint64_t session) {
 }
 
 // Of a device, in their order on the screen.
-enum Track : int32_t { kPrograms, kCollectives, kAnnotations, kQueue, kNumTracks };
-constexpr const char* kTrackNames[kNumTracks] = {"programs", "collectives", "annotations", "queue"};
+enum Track : int32_t { kPrograms, kCollectives, kAnnotations, kQueue, kRecording, kNumTracks };
+constexpr const char* kTrackNames[kNumTracks] = {"programs", "collectives", "annotations", "queue", "recording"};
 
 bool is_step(Phase phase) {
   return phase == Phase::kKernel || phase == Phase::kLibrary || phase == Phase::kUpdate;
@@ -75,9 +75,17 @@ ActivityType type_of(Phase phase) {
   if (is_step(phase)) {
     return ActivityType::CONCURRENT_KERNEL;
   }
-  // PyTorch's tables take all that is a host's for what the profiler's own thread does, and no thread of a user's waits in the queue.
-  bool is_annotation = phase == Phase::kRun || phase == Phase::kQueue;
+  // PyTorch's tables take all that is a host's for what the profiler's own thread does, one within another. No thread of a user's waits in
+  // the queue, and a trace begins within an operation.
+  bool is_annotation = phase == Phase::kRun || phase == Phase::kQueue || phase == Phase::kTrace;
   return is_annotation ? ActivityType::GPU_USER_ANNOTATION : ActivityType::PRIVATEUSE1_RUNTIME;
+}
+
+// Of what the device does.
+Track track_of(const Event& event) {
+  const bool is_collective = event.phase == Phase::kLibrary && event.bytes >= 0;
+  const bool is_queue = event.phase == Phase::kQueue;
+  return is_queue ? kQueue : event.phase == Phase::kTrace ? kRecording : is_collective ? kCollectives : kPrograms;
 }
 
 // For a JSON string.
@@ -97,7 +105,8 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   }
 
   void start() override {
-    to_wall_ns_ = wall_ns() - metrics::now_ns();
+    start_ns_ = metrics::now_ns();
+    to_wall_ns_ = wall_ns() - start_ns_;
     observer::add(*this, kPhases);
     start_memory_profiler();
     status_ = libkineto::TraceStatus::RECORDING;
@@ -159,7 +168,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
     std::vector<libkineto::ResourceInfo> tracks;
     for (int device = 0; device < num_devices_; ++device) {
-      for (int track : used_tracks_) {
+      for (int track = 0; track < kNumTracks; ++track) {
         tracks.push_back({track, track, device, kTrackNames[track]});
       }
     }
@@ -220,7 +229,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     const bool on_host = type == ActivityType::PRIVATEUSE1_RUNTIME;
     buffer_->emplace_activity(buffer_->span, type, name_of(entry));
     GenericTraceActivity& activity = *buffer_->activities.back();
-    activity.startTime = event.start_ns + to_wall_ns_;
+    activity.startTime = std::max(event.start_ns, start_ns_) + to_wall_ns_; // a trace may have begun before
     activity.endTime = event.end_ns + to_wall_ns_;
     activity.device = on_host ? getpid() : std::max(event.device, 0);
     activity.resource = on_host ? entry.thread : track_of(event);
@@ -229,13 +238,6 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
       link(activity, entry, find_linked);
     }
     add_metadata(activity, entry);
-  }
-
-  int32_t track_of(const Event& event) {
-    bool is_collective = event.phase == Phase::kLibrary && event.bytes >= 0;
-    Track track = event.phase == Phase::kQueue ? Track::kQueue : is_collective ? kCollectives : kPrograms;
-    used_tracks_.insert(track);
-    return track;
   }
 
   // What the steps took that were recorded within the ranges of record_function().
@@ -262,7 +264,6 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
         activity.resource = kAnnotations;
         activity.id = static_cast<int32_t>(key.first);
         activity.linked = range;
-        used_tracks_.insert(kAnnotations);
         activity.log(logger);
       }
     }
@@ -299,6 +300,9 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     if (!entry.detail.empty()) {
       activity.addMetadataQuoted("detail", escaped(entry.detail));
     }
+    if (entry.event.nodes >= 0) {
+      activity.addMetadata("nodes", entry.event.nodes);
+    }
     if (entry.event.bytes >= 0) {
       activity.addMetadata("bytes", entry.event.bytes);
     }
@@ -307,9 +311,9 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   static inline std::atomic<uint64_t> num_sessions_{0};
 
   const uint64_t number_ = ++num_sessions_;
+  int64_t start_ns_ = 0; // of the session, by the observer's clock
   int64_t to_wall_ns_ = 0; // Kineto's clock minus the observer's
   int num_devices_ = 1; // that the trace tells of
-  std::set<int> used_tracks_;
   std::vector<Entry> entries_; // written by the observer until stop()
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 };

@@ -129,6 +129,15 @@ def test_runs_and_their_queue_are_on_the_device(events):
         assert abs(event["ts"] + event["dur"] - runs[event["args"]["run"]]["ts"]) < 0.01
 
 
+def test_how_long_a_trace_is_recorded(events):
+    """From its first operation to its sync, with the number of its nodes."""
+    traces = [e for e in of(events, "gpu_user_annotation") if e["name"] == "xla::trace"]
+    assert len(traces) == 3 and len({e["args"]["nodes"] for e in traces}) == 1
+    for trace in traces:
+        inner = [e for e in of(events, "cpu_op") if inside(e, trace)]
+        assert {"aten::addmm", "aten::layer_norm"} <= {e["name"] for e in inner}
+
+
 def test_tables_have_device_times(events):
     """A host operation has the time of its steps; steps are rows of their own."""
     table = events[-1]
@@ -262,13 +271,13 @@ print("told", json.dumps(told))
 NETS = {
     "mlp": """
 model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.LayerNorm(512), nn.Linear(512, 10)).to("xla")
-x, y = torch.randn(512, 256).to("xla"), torch.randint(10, (512,)).to("xla")
+x, y = torch.randn(1024, 256).to("xla"), torch.randint(10, (1024,)).to("xla")
 """,
     "convolutions": """
 model = nn.Sequential(
     nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1),
     nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)).to("xla")
-x, y = torch.randn(32, 3, 32, 32).to("xla"), torch.randint(10, (32,)).to("xla")
+x, y = torch.randn(64, 3, 32, 32).to("xla"), torch.randint(10, (64,)).to("xla")
 """,
 }
 
@@ -285,8 +294,8 @@ def covered_share(events: list[dict], within: dict) -> float:
 
 @pytest.mark.parametrize("net", NETS)
 def test_all_of_a_steps_time_is_told(net, run_python, tmp_path):
-    """Of 20 steps at least 98 % by operations, what the host does for the device, and the steps of runs: neither ranges
-    of the user nor whole runs count. Of the time of runs at least 97 % by their steps."""
+    """Of 20 steps at least 98 % by operations and the traces that they record, what the host does for the device, and
+    the steps of runs: neither ranges of the user nor whole runs count. Of the time of runs at least 97 % by their steps."""
     path = tmp_path / "trace.json"
     source = f"""
 optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
@@ -305,6 +314,7 @@ profiler.export_chrome_trace({str(path)!r})
     (whole,) = [event for event in of(events, "user_annotation") if event["name"] == "all"]
     steps = of(events, "kernel")
     told = of(events, "cpu_op") + of(events, "privateuse1_runtime") + steps
+    told += [event for event in of(events, "gpu_user_annotation") if event["name"] == "xla::trace"]
     assert covered_share(told, whole) >= 0.98
     runs = [event for event in of(events, "gpu_user_annotation") if event["name"] == "xla::run"]
     assert len(runs) == 20

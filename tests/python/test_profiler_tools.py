@@ -50,6 +50,7 @@ def memory(run_python, tmp_path) -> dict:
 used = torch.xla.memory_allocated()
 with profile(activities=BOTH, profile_memory=True) as profiler:
     step(), step()
+    torch_xla.sync(wait=True)  # a table counts for the upload what goes on meanwhile
     kept = torch.ones(1024, 1024).to("xla")
     torch_xla.sync(wait=True)
 profiler.export_chrome_trace({str(tmp_path / "trace.json")!r})
