@@ -106,8 +106,9 @@ profiler.export_memory_timeline({str(tmp_path / "timeline.json")!r}, device="xla
 
 
 # ---- Collectives ----
-def test_collectives_are_on_a_track_of_their_own(tmp_path):
+def test_collectives_are_on_a_track_of_their_own(tmp_path, monkeypatch):
     """Of two processes: the sums of gradients, with their bytes, beside the steps of the same run."""
+    monkeypatch.setenv("PJRT_DEVICE", ENGINE["PJRT_DEVICE"])
     xmp.spawn(replicas.profiles_sums, (str(tmp_path),), 2)
     for rank in range(2):
         events = events_of(tmp_path / f"{rank}.json")
