@@ -294,8 +294,9 @@ def covered_share(events: list[dict], within: dict) -> float:
 
 @pytest.mark.parametrize("net", NETS)
 def test_all_of_a_steps_time_is_told(net, run_python, tmp_path):
-    """Of 20 steps at least 98 % by operations and the traces that they record, what the host does for the device, and the
-    steps of runs: neither ranges of the user nor whole runs count. Of the time of runs at least 97 % by their steps."""
+    """Of 20 steps at least 98 % by operations and the traces that they record, what the host does for the device, the
+    steps of runs: neither ranges of the user nor whole runs count. Of the time of runs at least 97 % by their steps.
+    """
     path = tmp_path / "trace.json"
     source = f"""
 optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
