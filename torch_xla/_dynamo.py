@@ -4,6 +4,7 @@ What is before and after it is still part of the same program: forward, backward
 """
 
 import logging
+import operator
 
 import torch
 from torch import fx
@@ -22,7 +23,8 @@ class RecordedGraph:
     The first call for each list of numbers among the arguments (sizes, where shapes are dynamic) records the graph's
     operations; later ones append what was recorded, with new random numbers. A graph is recorded by each call, as
     without torch.compile, if it needs values while it is recorded (`.item()`, an operation that runs on the CPU), has
-    collectives, or takes tensors of the CPU or generators (of draws that a checkpoint repeats).
+    collectives, takes tensors of the CPU or generators (of draws that a checkpoint repeats), or holds tensors of the
+    device itself, which may be written between calls.
     """
 
     def __init__(self, graph: fx.GraphModule):
@@ -73,6 +75,8 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
         return None
     if device is None or device.type != "xla" or any(t.device != device or type(t) not in _PLAIN for t in tensors):
         return None
+    if any(t.device.type == "xla" for t in _held_tensors(graph)):
+        return None
     random_state = torch.xla.get_rng_state(device)
     capture = _XLAC._Capture(device.index)
     try:
@@ -83,7 +87,7 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
         results = [results] if is_single else list(results)
         recorded = _XLAC._Region(capture, stand_ins, [r for r in results if isinstance(r, torch.Tensor)])
         return _Region(recorded, results, is_single)
-    except RuntimeError as error:  # the operations themselves raise it again where they run alone
+    except (RuntimeError, TypeError) as error:  # the operations themselves raise it again where they run alone
         _log.debug("a graph of torch.compile is recorded by each call: %s", error)
         return None
     finally:
@@ -92,6 +96,13 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _held_tensors(graph: fx.GraphModule) -> list[torch.Tensor]:
+    """What the graph takes from its own attributes."""
+    names = [node.target for node in graph.graph.nodes if node.op == "get_attr"]
+    held = [operator.attrgetter(name)(graph) for name in names]
+    return [t for t in held if isinstance(t, torch.Tensor)]
 
 
 def compile_graph(graph: fx.GraphModule, example_inputs: list):

@@ -171,9 +171,8 @@ void sync_locked(int device, SyncCause cause) {
   RecorderState& state = recorder(device);
   XLA_CHECK(
       !state.capture,
-      "nothing runs while the body of a loop or a step to be replayed is recorded: it needs the value of a tensor (.item(), print, a "
-      "branch "
-      "on a tensor, an operation that runs on the CPU), or it syncs");
+      "nothing runs while the body of a loop or a step to be replayed is recorded: it needs the value of a tensor (.item(), print, "
+      "a branch on a tensor, an operation that runs on the CPU), or it syncs");
   Trace& trace = state.trace;
   state.next_check = kFirstTraceCheck;
   state.cut_planned = false;

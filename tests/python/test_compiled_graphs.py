@@ -216,6 +216,26 @@ def test_errors_are_eagers(device):
     assert compiled(x, torch.tensor([1], device=device)).item() == 2
 
 
+def test_a_graph_that_holds_its_parameters_sees_their_updates(device):
+    from torch_xla.core.dynamo_bridge import extract_compiled_graph
+
+    layer = torch.fx.symbolic_trace(nn.Linear(3, 2)).to(device)
+    x = torch.ones(1, 3, device=device)
+    run = extract_compiled_graph(layer, [x])
+    with torch.no_grad():
+        for i in range(3):
+            layer.weight.fill_(i)
+            torch.testing.assert_close(run(x).cpu(), layer(x).cpu())
+
+
+def test_dtypes_that_no_node_can_have(device):
+    compiled = torch.compile(lambda x: x.to(torch.float32) * 2)
+    for dtype in (torch.float8_e5m2, torch.complex64, torch.int8):
+        x = torch.tensor([1.0, 2.0]).to(dtype)
+        for _ in range(2):
+            assert compiled(x.to(device)).tolist() == [2, 4]
+
+
 def test_autocast_and_no_grad_are_part_of_the_graph(device):
     layer = nn.Linear(8, 8).to(device)
     compiled = torch.compile(layer)
