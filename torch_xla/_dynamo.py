@@ -9,7 +9,7 @@ import operator
 import torch
 from torch import fx
 
-from . import _XLAC
+from . import _api, _XLAC
 
 _log = logging.getLogger(__name__)
 
@@ -24,15 +24,19 @@ class RecordedGraph:
     operations; later ones append what was recorded, with new random numbers. A graph is recorded by each call, as
     without torch.compile, if it needs values while it is recorded (`.item()`, an operation that runs on the CPU), has
     collectives, takes tensors of the CPU or generators (of draws that a checkpoint repeats), or holds tensors of the
-    device itself, which may be written between calls.
+    device itself, which may be written between calls. In eager mode a call is a program by itself.
     """
 
     def __init__(self, graph: fx.GraphModule):
         self._boxed_call = True  # by which AOTAutograd knows that a list is wanted; wrappers copy it
         self._graph = graph
         self._regions = {}  # by the numbers among the arguments; None: not to be recorded once
+        self._run_alone = _api.compile(self._run)
 
     def __call__(self, args: list):
+        return self._run(args) if _XLAC._lazy() else self._run_alone(args)
+
+    def _run(self, args: list):
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         numbers = tuple(a for a in args if not isinstance(a, torch.Tensor))
         if numbers in self._regions:

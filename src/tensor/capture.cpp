@@ -287,6 +287,7 @@ void Capture::end() {
   RecorderState& state = recorder(device_);
   number_ = 0;
   state.capture = outer_;
+  state.wants_cut.store(true, std::memory_order_relaxed); // to be looked at anew: nothing was cut meanwhile, nor run in eager mode
   state.capture_ended.notify_all();
   if (is_whole() && fail_dependent_values(state.trace, mark_, arguments_)) {
     state.trace.cut_back(mark_);
