@@ -23,6 +23,7 @@ void register_device() {
   register_autocast();
   register_profiler();
   register_activity_profiler();
+  register_graphs();
   register_tensor_kernels();
   // As for CPU tensors, backward runs on the thread that calls it, without two switches of threads. A setting of the thread that loads us.
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);

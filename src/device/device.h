@@ -37,6 +37,7 @@ void register_allocators();
 void register_autocast();
 void register_profiler();
 void register_activity_profiler();
+void register_graphs();
 
 // While it is on, the profiler of a thread is told of device memory, if the calling thread's wants to know.
 void start_memory_profiler();

@@ -8,17 +8,15 @@
 #include "tensor/errors.h"
 #include "tensor/step_graph.h"
 
-namespace at {
+namespace torch_xla {
 namespace {
 
-// Its registry knows a class by the device's name in upper case. Pools and modes of capture say nothing here: values have no addresses, and
+// Pools and modes of capture say nothing here: values have no addresses, and
 // other threads wait while a step is captured.
-class XlaGraph final : public GraphImplInterface {
+class XlaGraph final : public at::GraphImplInterface {
  public:
-  explicit XlaGraph(const GraphImplArgs& /*args*/) {}
-
-  void capture_begin(MempoolId_t /*pool*/, GraphCaptureMode /*mode*/) override {
-    translate([this] { graph_.begin(torch_xla::current_device()); });
+  void capture_begin(at::MempoolId_t /*pool*/, at::GraphCaptureMode /*mode*/) override {
+    translate([this] { graph_.begin(current_device()); });
   }
   void capture_end() override {
     translate([this] { graph_.end(); });
@@ -33,7 +31,7 @@ class XlaGraph final : public GraphImplInterface {
   void reset() override {
     translate([this] { graph_.reset(); });
   }
-  MempoolId_t pool() const override {
+  at::MempoolId_t pool() const override {
     return {0, 0};
   }
   void enable_debug_mode() override {}
@@ -49,15 +47,20 @@ class XlaGraph final : public GraphImplInterface {
   void translate(Function function) {
     try {
       function();
-    } catch (const torch_xla::UserError& error) {
-      torch_xla::throw_as_torch_error(error);
+    } catch (const UserError& error) {
+      throw_as_torch_error(error);
     }
   }
 
-  torch_xla::StepGraph graph_;
+  StepGraph graph_;
 };
 
-REGISTER_GRAPH_IMPL(XLA, XlaGraph)
-
 } // namespace
-} // namespace at
+
+// The registry knows classes by their devices' names in upper case.
+void register_graphs() {
+  auto make = [](const at::GraphImplArgs&) -> std::unique_ptr<at::GraphImplInterface> { return std::make_unique<XlaGraph>(); };
+  at::GraphImplRegistry()->Register("XLA", make);
+}
+
+} // namespace torch_xla
