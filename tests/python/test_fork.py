@@ -45,7 +45,7 @@ def test_forks_while_threads_record(run_python):
         stop, warm = threading.Event(), threading.Barrier(4)
         def record(i):
             x = torch.full((8,), float(i), device="xla")
-            for _ in range(3):  # first calls take locks of libc that a fork does not wait for (docs/threads.md)
+            for _ in range(10):  # first calls take locks of libc that a fork does not wait for (docs/threads.md)
                 x = x * 0.5 + 1
                 (x + 1).sum().item()
             warm.wait()

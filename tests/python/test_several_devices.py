@@ -68,7 +68,7 @@ def test_fork_with_two_devices(run_python):
         stop, warm = threading.Event(), threading.Barrier(3)
         def record(i):
             x = torch.zeros(8, device=f"xla:{i}")
-            for _ in range(3):  # first calls take locks of libc that a fork does not wait for (docs/threads.md)
+            for _ in range(10):  # first calls take locks of libc that a fork does not wait for (docs/threads.md)
                 x = x * 0.5 + 1
                 torch.xla.synchronize(i)
             warm.wait()
