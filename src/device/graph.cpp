@@ -3,7 +3,6 @@
 
 #include <fstream>
 
-#include "core/errors.h"
 #include "device/device.h"
 #include "tensor/errors.h"
 #include "tensor/step_graph.h"
@@ -11,25 +10,24 @@
 namespace torch_xla {
 namespace {
 
-// Pools and modes of capture say nothing here: values have no addresses, and
-// other threads wait while a step is captured.
+// Pools and modes of capture say nothing here: values have no addresses, and other threads wait while a step is captured.
 class XlaGraph final : public at::GraphImplInterface {
  public:
   void capture_begin(at::MempoolId_t /*pool*/, at::GraphCaptureMode /*mode*/) override {
-    translate([this] { graph_.begin(current_device()); });
+    with_torch_errors([this] { graph_.begin(current_device()); });
   }
   void capture_end() override {
-    translate([this] { graph_.end(); });
+    with_torch_errors([this] { graph_.end(); });
   }
   // The end of the capture has compiled it.
   void instantiate() override {
     TORCH_CHECK(graph_.is_captured(), "the graph has no step to instantiate: capture one first");
   }
   void replay() override {
-    translate([this] { graph_.replay(); });
+    with_torch_errors([this] { graph_.replay(); });
   }
   void reset() override {
-    translate([this] { graph_.reset(); });
+    with_torch_errors([this] { graph_.reset(); });
   }
   at::MempoolId_t pool() const override {
     return {0, 0};
@@ -43,15 +41,6 @@ class XlaGraph final : public at::GraphImplInterface {
   }
 
  private:
-  template <typename Function>
-  void translate(Function function) {
-    try {
-      function();
-    } catch (const UserError& error) {
-      throw_as_torch_error(error);
-    }
-  }
-
   StepGraph graph_;
 };
 

@@ -39,16 +39,6 @@ const Event& event_of(void* event) {
   return event == nullptr ? never_recorded : *static_cast<const Event*>(event);
 }
 
-// The result of `wait`, which may throw the error of a run: PyTorch's own code, which calls the guard, knows PyTorch's classes only.
-template <typename F>
-auto with_torch_errors(const F& wait) {
-  try {
-    return wait();
-  } catch (const UserError& error) {
-    throw_as_torch_error(error);
-  }
-}
-
 struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override {
     return kXlaType;

@@ -25,4 +25,14 @@ namespace torch_xla {
   TORCH_CHECK(false, error.what());
 }
 
+// The result of `function`, whose errors are this project's: for what PyTorch's own code calls, which knows PyTorch's classes only.
+template <typename F>
+auto with_torch_errors(const F& function) {
+  try {
+    return function();
+  } catch (const UserError& error) {
+    throw_as_torch_error(error);
+  }
+}
+
 } // namespace torch_xla

@@ -57,26 +57,27 @@ std::optional<InputValue> find_value(const CellJournal::Input& input, const Grap
   return fits ? std::make_optional(InputValue{buffer, cell->previous}) : std::nullopt;
 }
 
-// What the storage held is kept until the run has ended well.
-void give_value(const at::Tensor& whole, const BufferRef& buffer, std::vector<PreviousRef>& replaced) {
-  Cell& cell = *find_cell(whole);
-  if (PreviousRef previous = keep_previous(cell)) {
-    replaced.push_back(std::move(previous));
-  }
+void set_value(Cell& cell, const at::Tensor& whole, const BufferRef& buffer) {
   cell.set_value(LazyValue::ready(buffer));
   cell.dtype = to_dtype(whole.scalar_type());
   cell.dims = to_dims(whole.sizes());
   cell.strides = to_dims(whole.strides());
 }
 
+// What the storage held is kept until the run has ended well.
+void give_value(const at::Tensor& whole, const BufferRef& buffer, std::vector<PreviousRef>& replaced) {
+  Cell& cell = *find_cell(whole);
+  if (PreviousRef previous = keep_previous(cell)) {
+    replaced.push_back(std::move(previous));
+  }
+  set_value(cell, whole, buffer);
+}
+
 // The storage is given the value of an input, which is shared until one of them is written.
 void share_value(const at::Tensor& whole, const InputValue& value) {
   Cell& cell = *find_cell(whole);
   cell.previous = value.previous;
-  cell.set_value(LazyValue::ready(value.buffer));
-  cell.dtype = to_dtype(whole.scalar_type());
-  cell.dims = to_dims(whole.sizes());
-  cell.strides = to_dims(whole.strides());
+  set_value(cell, whole, value.buffer);
 }
 
 // By input: nobody else has the buffer. One that stands twice may be read after it was written.

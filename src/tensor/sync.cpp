@@ -215,23 +215,21 @@ void settle_after_error(int device) {
   std::for_each(settled.begin(), settled.end(), drop_if_lost);
 }
 
-// Whether this thread captures a step, which is one program: the ends of steps within it run nothing.
-static bool is_captured(int device) {
-  auto lock = lock_recorder(device);
-  return recorder(device).journal;
-}
-
 void sync(int device, bool wait, SyncCause cause) {
   check_device(device);
-  if (!wait && is_captured(device)) {
-    return;
-  }
   Executor& executor = Executor::get(device);
   try {
-    interrupt::retry([device, cause] {
+    bool captured = interrupt::retry([device, wait, cause] {
       auto lock = lock_recorder(device);
+      if (!wait && recorder(device).journal) {
+        return true; // a step that is captured is one program: the ends of steps within it run nothing
+      }
       sync_locked(device, cause);
+      return false;
     });
+    if (captured) {
+      return;
+    }
     observer::Span span(observer::Phase::kWait, device);
     executor.wait_for_room();
     wait ? executor.drain() : executor.check_news();
