@@ -20,7 +20,7 @@ ORDER = "core ir ops passes stablehlo engine runtime tensor device distributed c
 
 # Who may include headers of ATen, c10 and torch; LLVM; Python and pybind11.
 TORCH_ALLOWED = re.compile(
-    r"src/(tensor|device|distributed|cpp|python)/|src/engine/cpu/(library/|program/(cpu_executable|call_steps)\.cpp)|include/|tests/|bench/|examples/"
+    r"src/(tensor|device|distributed|cpp|python)/|src/engine/cpu/(library/|threads/team\.cpp|program/(cpu_executable|call_steps)\.cpp)|include/|tests/|bench/|examples/"
 )
 LLVM_ALLOWED = re.compile(r"src/engine/cpu/codegen/")
 PYTHON_ALLOWED = re.compile(r"src/python/")

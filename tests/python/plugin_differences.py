@@ -16,6 +16,7 @@ OTHER_ORDER = "XLA multiplies in another order, which one element in sixty shows
 DRAWS_ON_THE_CPU = "what has no form for plugins draws on the CPU, from the CPU's generator"
 AT_ONCE = "on a plugin collectives run when they are recorded, which the replica that comes later would not reach"
 OWN_STEPS = "a plugin tells nothing of the steps of its programs"
+OWN_THREADS = "a plugin's threads are its own"
 
 # Kinds of random programs (tests/fuzz/kinds).
 KINDS_WITHOUT_PLUGINS = (
@@ -54,6 +55,7 @@ DIFFERENCES = {
     ),
     "test_sums_of_gradients_start_during_the_backward": {"": AT_ONCE},
     "test_a_process_that_raises_waits_for_nobody": {"": AT_ONCE},
+    "test_a_run_notices_busy_processes": {"": OWN_THREADS},
     "test_what_an_analysis_tells": {"": OWN_MEMORY},
     "test_checkpoints_compute_again": dict.fromkeys(["True", "False"], OWN_MEMORY),
     "test_what_has_no_stablehlo": {"": COMPLEX},

@@ -8,20 +8,10 @@
 
 #include "core/errors.h"
 #include "core/observer.h"
+#include "engine/cpu/threads/team.h"
 
 namespace torch_xla::cpu {
 namespace {
-
-// The number of threads is a setting of each thread that starts parallel work.
-void use_threads(int threads) {
-  thread_local const int own_choice = at::get_num_threads();
-  thread_local int now = own_choice;
-  int wanted = threads > 0 ? threads : own_choice;
-  if (wanted != now) {
-    at::set_num_threads(wanted);
-    now = wanted;
-  }
-}
 
 observer::Phase phase_of(StepKind kind) {
   switch (kind) {
@@ -92,7 +82,7 @@ void CpuExecutable::prepare_caller() {
 
 void CpuExecutable::run(RunArgs& args) {
   std::lock_guard<std::mutex> lock(mutex_);
-  use_threads(args.options.threads);
+  use_team(args.options.threads);
   struct Ending {
     CpuExecutable& executable;
     ~Ending() {

@@ -1,0 +1,20 @@
+// The team of threads that a run computes with: how many they are, and how they wait for each other.
+#pragma once
+
+namespace torch_xla::cpu {
+
+// Gives the calling thread a team of `threads` threads (0: ATen's choice) for the parallel regions that it opens, fewer where the control
+// group of the process allows fewer processors.
+//
+// While other processes keep these processors busy, all teams of the process wait by sleep, not by spinning: a thread that spins for one
+// that another process has pushed aside keeps a processor from it. That is looked at a few times a second, by whoever comes first. Values
+// do not depend on it. Any thread.
+void use_team(int threads);
+
+// Whether teams sleep while they wait now.
+bool teams_sleep();
+
+// As use_team() decides it; for tests.
+void let_teams_sleep(bool sleep, int threads);
+
+} // namespace torch_xla::cpu
