@@ -16,6 +16,8 @@ namespace {
 #define LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
 #define FP32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
 #define FP32_SET_OPT_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
+// As the CPU's list has it beside the common ones.
+#define XLA_FORALL_LOWER_PRECISION(_) _(mkldnn_rnn_layer)
 #define PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
 
 // Most have no kernel for 16-bit floats. PyTorch refuses binary_cross_entropy under autocast, as its input may have been rounded.
@@ -35,6 +37,7 @@ namespace {
 
 void add_kernels(torch::Library& m) {
   AT_FORALL_LOWER_PRECISION_FP(LOWER_PRECISION)
+  XLA_FORALL_LOWER_PRECISION(LOWER_PRECISION)
   AT_FORALL_FP32(FP32)
   AT_FORALL_FP32_SET_OPT_DTYPE(FP32_SET_OPT_DTYPE)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)

@@ -1,5 +1,11 @@
-// Recurrent layers: one direction of one LSTM layer as one library call (inference), and the cells of LSTM and GRU.
+// Recurrent layers: one direction of one LSTM layer as one library call, and the cells of LSTM and GRU.
+#include "ops/rnn.h"
+
+#include <mutex>
+#include <unordered_map>
+
 #include "core/errors.h"
+#include "core/hash.h"
 #include "ops/math.h"
 #include "ops/row.h"
 #include "ops/rules.h"
@@ -8,6 +14,25 @@
 namespace torch_xla {
 namespace {
 
+struct Workspaces {
+  std::mutex mutex;
+  std::unordered_map<Hash128, int64_t> bytes; // guarded by mutex
+};
+
+Workspaces& workspaces() {
+  static auto* instance = new Workspaces;
+  return *instance;
+}
+
+Hash128 hash_of(const LstmLayer& layer) {
+  Hash128 hash;
+  hash.add(static_cast<uint64_t>(layer.dtype));
+  for (int64_t size : {layer.steps, layer.batch, layer.inputs, layer.hidden}) {
+    hash.add(static_cast<uint64_t>(size));
+  }
+  return hash;
+}
+
 // Operands: input [T, N, C], four weights, hx, cx. Attributes: reverse, batch_sizes, mode, hidden_size, num_layers, has_biases,
 // bidirectional, batch_first, train. Results: output, hy, cy, workspace.
 void infer_layer(InferContext& c) {
@@ -15,14 +40,30 @@ void infer_layer(InferContext& c) {
   XLA_CHECK(c.get_int(2) == kLstm, "mkldnn_rnn_layer computes LSTMs only: expected mode 2, got ", c.get_int(2));
   require_float(c, 0);
   require_rank(c, 0, 3, "the input of a recurrent layer must be 3D");
+  Type input = c.operand(0);
+  for (size_t weight : {1, 2}) {
+    Dims wanted{4 * c.get_int(3), weight == 1 ? input.dims[2] : c.get_int(3)};
+    const Dims& given = c.operand(weight).dims;
+    XLA_CHECK(
+        given == wanted,
+        "expected weights of ",
+        sizes_text(wanted),
+        " for an input of ",
+        sizes_text(input.dims),
+        ", but got ",
+        sizes_text(given));
+  }
+  std::optional<int64_t> workspace = 0;
   if (c.get_bool(8)) {
+    workspace = find_workspace({input.dtype, input.dims[0], input.dims[1], input.dims[2], c.get_int(3)});
+  }
+  if (!workspace) {
     fall_back("the workspace of a training layer has a size that only oneDNN knows");
   }
-  Type input = c.operand(0);
   c.add_result(input.dtype, {input.dims[0], input.dims[1], c.get_int(3)});
   c.add_result(input.dtype, c.operand(5).dims);
   c.add_result(input.dtype, c.operand(6).dims);
-  c.add_result(DType::U8, {0});
+  c.add_result(DType::U8, {*workspace});
 }
 
 // Operands: input_gates [N, 4H], hidden_gates [N, 4H], cx [N, H], input_bias [4H]?, hidden_bias [4H]?. Results: hy, cy, workspace (the
@@ -180,10 +221,21 @@ constinit const Op kRows[] = {
     COMPOSITE("_thnn_fused_lstm_cell_backward_impl", infer_cell_backward, expand_cell_backward),
     COMPOSITE("_thnn_fused_gru_cell", infer_gru_cell, expand_gru_cell),
     COMPOSITE("_thnn_fused_gru_cell_backward", infer_gru_cell_backward, expand_gru_cell_backward),
-    CALL("mkldnn_rnn_layer_backward", kAllFloats),
+    CALL("mkldnn_rnn_layer_backward", kAllFloats, .traits = kDenseOperands),
 };
 
 } // namespace
+
+void note_workspace(const LstmLayer& layer, int64_t bytes) {
+  std::lock_guard<std::mutex> lock(workspaces().mutex);
+  workspaces().bytes[hash_of(layer)] = bytes;
+}
+
+std::optional<int64_t> find_workspace(const LstmLayer& layer) {
+  std::lock_guard<std::mutex> lock(workspaces().mutex);
+  auto found = workspaces().bytes.find(hash_of(layer));
+  return found == workspaces().bytes.end() ? std::nullopt : std::make_optional(found->second);
+}
 
 std::span<const Op> rnn_ops() {
   return kRows;

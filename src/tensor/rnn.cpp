@@ -1,4 +1,6 @@
-// Recurrent layers: oneDNN's LSTM for inference; else cells step by step, with one product for the inputs of all steps.
+// Recurrent layers: oneDNN's LSTM where it can compute the layer; else cells step by step, with one product for the inputs of all steps.
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/_thnn_fused_gru_cell.h>
 #include <ATen/ops/_thnn_fused_lstm_cell.h>
 #include <ATen/ops/cat.h>
@@ -13,6 +15,10 @@
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 
+#include "engine/cpu/library/products.h"
+#include "engine/engine.h"
+#include "ops/rnn.h"
+#include "tensor/cell.h"
 #include "tensor/register.h"
 
 namespace torch_xla {
@@ -77,12 +83,27 @@ DirectionResult run_cells(const at::Tensor& input, at::TensorList weights, at::T
 
 // ---- oneDNN's layer ----
 
+// The type that autocast gives to an operand of a product.
+c10::ScalarType type_of_products(const at::Tensor& input) {
+  bool casts =
+      at::autocast::is_autocast_enabled(c10::DeviceType::PrivateUse1) && input.is_floating_point() && input.scalar_type() != at::kDouble;
+  return casts ? at::autocast::get_autocast_dtype(c10::DeviceType::PrivateUse1) : input.scalar_type();
+}
+
+// Where ATen's own layers are oneDNN's, so that the values are those of eager.
+bool can_run_by_onednn(const at::Tensor& input) {
+  c10::ScalarType type = type_of_products(input);
+  bool has_kernel = type == at::kFloat || (type == at::kBFloat16 && engine().runs_library_calls() && cpu::can_multiply_by_onednn());
+  return has_kernel && at::globalContext().userEnabledMkldnn();
+}
+
 constexpr int64_t kLstmMode = 2; // oneDNN's number of the cell kind
 
-DirectionResult run_onednn_lstm(
-    const at::Tensor& input, at::TensorList weights, at::TensorList states, bool reverse, const RnnConfig& config) {
+// `train`: with what the gradient needs.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> call_onednn(
+    const at::Tensor& input, at::TensorList weights, at::TensorList states, bool reverse, bool train, const RnnConfig& config) {
   at::Tensor zeros = config.has_biases ? at::Tensor() : at::zeros({weights[0].size(0)}, weights[0].options());
-  auto [output, h, c, workspace] = at::mkldnn_rnn_layer(
+  return at::mkldnn_rnn_layer(
       input,
       weights[0],
       weights[1],
@@ -98,7 +119,34 @@ DirectionResult run_onednn_lstm(
       config.has_biases,
       config.bidirectional,
       config.batch_first,
-      /*train=*/false);
+      train);
+}
+
+DirectionResult infer_by_onednn(
+    const at::Tensor& input, at::TensorList weights, at::TensorList states, bool reverse, const RnnConfig& config) {
+  auto [output, h, c, workspace] = call_onednn(input, weights, states, reverse, /*train=*/false, config);
+  return {output, {h, c}};
+}
+
+// The bytes of a layer's workspace depend on the processor and on oneDNN's version: a layer of zeros on the CPU tells them.
+void ask_for_workspace(const LstmLayer& layer) {
+  if (find_workspace(layer)) {
+    return;
+  }
+  c10::AutoGradMode grad_mode(true); // by which ATen tells training
+  c10::impl::ExcludeDispatchKeyGuard no_modes(c10::autocast_dispatch_keyset);
+  auto zeros = [&](at::IntArrayRef sizes) { return at::zeros(sizes, at::device(at::kCPU).dtype(to_scalar_type(layer.dtype))); };
+  at::Tensor state = zeros({1, layer.batch, layer.hidden});
+  std::vector<at::Tensor> weights{zeros({4 * layer.hidden, layer.inputs}), zeros({4 * layer.hidden, layer.hidden})};
+  RnnConfig config{false, 1, 0, true, false, false};
+  at::Tensor input = zeros({layer.steps, layer.batch, layer.inputs});
+  note_workspace(layer, std::get<3>(call_onednn(input, weights, {state, state}, false, true, config)).numel());
+}
+
+DirectionResult train_by_onednn(
+    const at::Tensor& input, at::TensorList weights, at::TensorList states, bool reverse, const RnnConfig& config) {
+  ask_for_workspace({to_dtype(type_of_products(input)), input.size(0), input.size(1), input.size(2), states[0].size(-1)});
+  auto [output, h, c, workspace] = call_onednn(input, weights, states, reverse, /*train=*/true, config);
   return {output, {h, c}};
 }
 
@@ -164,8 +212,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
   if (hx.size() != 2 || !can_run_layers(input, hx, params, config)) {
     return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
   }
-  bool whole = input.scalar_type() == c10::ScalarType::Float && !needs_grad(input, hx, params);
-  auto results = run_layers(whole ? run_onednn_lstm : run_cells<lstm_step>, input, hx, params, config);
+  Direction run = run_cells<lstm_step>;
+  if (can_run_by_onednn(input) && !needs_grad(input, hx, params)) {
+    run = infer_by_onednn;
+  } else if (can_run_by_onednn(input) && engine().runs_library_calls()) { // gradients have no form for plugins
+    run = train_by_onednn;
+  }
+  auto results = run_layers(run, input, hx, params, config);
   return {results[0], results[1], results[2]};
 }
 

@@ -177,6 +177,52 @@ def test_second_derivatives():
     torch.testing.assert_close(results[1], results[0])
 
 
+def _penalty(model, x):
+    """The gradient of the gradient of a layer's output, by the input and the parameters."""
+    x = x.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(model(x)[0].square().sum(), x, create_graph=True)
+    return [t.cpu() for t in torch.autograd.grad(grad.square().sum(), [x, *model.parameters()])]
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_second_derivatives_of_layers(kind):
+    torch.manual_seed(0)
+    model, x = KINDS[kind](8, 12, num_layers=2), torch.randn(4, 6, 8)
+    expected = _penalty(model, x)
+    actual = _penalty(copy.deepcopy(model).to("xla"), x.to("xla"))
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("kind", ["lstm", "tanh"])
+def test_autocast_gives_eagers_types_and_values(kind, grad):
+    torch.manual_seed(0)
+    model, x = KINDS[kind](8, 12, num_layers=2, bidirectional=True), torch.randn(4, 6, 8)
+    results = []
+    for device in ("cpu", "xla"):
+        copied = copy.deepcopy(model).to(device)
+        with torch.autocast(device, torch.bfloat16), torch.set_grad_enabled(grad):
+            outputs = _flat(copied(x.to(device)))
+        loss = sum(t.float().square().sum() for t in outputs)
+        grads = torch.autograd.grad(loss, list(copied.parameters())) if grad else []
+        results.append([t.detach().cpu() for t in [*outputs, *grads]])
+    for actual, expected in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(actual, expected, rtol=5e-2, atol=5e-2)
+
+
+def test_lstm_without_onednn():
+    torch.manual_seed(0)
+    with torch.backends.mkldnn.flags(enabled=False):
+        _compare(nn.LSTM(8, 12, num_layers=2), lambda m, x: m(x), torch.randn(4, 6, 8))
+
+
+def test_lstm_of_changing_lengths():
+    torch.manual_seed(0)
+    model = nn.LSTM(8, 12, bidirectional=True)
+    for steps in (1, 7, 3, 7, 12):
+        _compare(model, lambda m, x: m(x), torch.randn(steps, 5, 8))
+
+
 class Classifier(nn.Module):
     def __init__(self, kind):
         super().__init__()
@@ -216,4 +262,9 @@ def test_bad_sizes_raise(kind):
     with pytest.raises(RuntimeError):
         cell = nn.GRUCell(8, 12).to("xla")
         cell(torch.randn(6, 8).to("xla"), torch.randn(5, 12).to("xla"))
+    x, state = torch.randn(4, 6, 9).to("xla"), torch.zeros(1, 6, 12).to("xla")
+    weights = [w.detach() for w in model.parameters()]
+    hx = (state, state) if kind == "lstm" else state
+    with pytest.raises(RuntimeError):
+        getattr(torch, kind)(x, hx, weights, True, 1, 0.0, False, False, False)
     torch_xla.sync()

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -172,6 +173,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args) const {
   if (choice.substitute.check) {
     choice.substitute.check(args);
   }
+  c10::AutoGradMode grad_mode(choice.substitute.trains && choice.substitute.trains(args));
   if (choice.mutates) {
     args[0] = args[0].toTensor().clone();
   }

@@ -34,12 +34,18 @@ void check_embedding_indices(const torch::jit::Stack& arguments) {
   TORCH_CHECK_INDEX(low.item().toLong() >= 0 && high.item().toLong() < arguments[2].toInt(), "index out of range in self");
 }
 
+bool trains_layer(const torch::jit::Stack& arguments) {
+  constexpr size_t kTrain = 15;
+  return arguments.at(kTrain).toBool();
+}
+
 constexpr Substitute kSubstitutes[] = {
     {.row = "aten::mm", .choose = choose_onednn},
     {.row = "aten::addmm", .choose = choose_onednn},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},
+    {.row = "aten::mkldnn_rnn_layer", .trains = trains_layer},
 };
 
 } // namespace

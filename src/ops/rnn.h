@@ -1,0 +1,24 @@
+// What oneDNN alone knows of its recurrent layers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/dtype.h"
+
+namespace torch_xla {
+
+// What decides how many bytes oneDNN keeps of a training LSTM layer for its gradient.
+struct LstmLayer {
+  DType dtype = DType::Undefined;
+  int64_t steps = 0; // T
+  int64_t batch = 0; // N
+  int64_t inputs = 0; // C
+  int64_t hidden = 0; // H
+};
+
+// As whoever has asked oneDNN says it (tensor/rnn.cpp). Any thread.
+void note_workspace(const LstmLayer& layer, int64_t bytes);
+std::optional<int64_t> find_workspace(const LstmLayer& layer);
+
+} // namespace torch_xla
