@@ -69,10 +69,10 @@ format: setup ## format all C++ and Python files
 	ruff check --fix --exit-zero .
 	ruff format .
 
-bench: build ## the benchmark against PyTorch eager
+bench: build ## this device beside PyTorch eager, torch.compile and (after make test-libraries) JAX: writes docs/performance.md
 	cmake --build --preset release --target record_bench
 	build/release/bench/record_bench
-	python bench/compare.py --impls xla,eager
+	python bench/compare.py --busy 0,2 --page docs/performance.md
 
 dev: build ## build in place, so that `import torch_xla` in .venv uses this source tree
 	@echo "ready: . .venv/bin/activate"

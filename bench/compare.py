@@ -1,178 +1,246 @@
-"""Compares implementations on training and inference steps: warm processes that take turns, ratios of medians.
+"""Compares this device with its peers on steps of training and inference: warm processes that take turns.
 
-    python bench/compare.py --impls xla,eager --workloads mlp,gpt --rounds 5
+    python bench/compare.py --impls xla,eager,inductor,jax --workloads mlp,gpt --rounds 5 --busy 0,2
 
-Each implementation runs in a process of its own (this file with --serve) and starts from the same numbers. A turn lasts
---seconds; the checks (mean of the result after three steps) must agree between implementations.
+Implementations: xla, eager, inductor (torch.compile on the CPU) and jax (for some programs).
+Each runs in a process of its own, with warm malloc and an empty compile cache, and starts from the same numbers
+(workloads.py, jax_workloads.py). --busy: beside so many processes that compute without end. --page writes the table,
+with a plot beside it; --baseline compares with the values of an earlier run that --values has written.
 """
 
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
-WARM_MALLOC = {
-    "MALLOC_MMAP_THRESHOLD_": "1073741824",
-    "MALLOC_TRIM_THRESHOLD_": "17179869184",
-    "MALLOC_TOP_PAD_": "268435456",
-}
+from compare_page import page, plot, slower
+from pages import load, make_parser, show, WARM_MALLOC
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+from setup_libraries import find_python, is_ready
+from workloads import IN_JAX, WORKLOADS
 
-def train(model, optimizer, loss_of):
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(model)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+IMPLEMENTATIONS = ("xla", "eager", "inductor", "jax")
+SAMPLE_S = 0.05  # a sample is as many steps as take about so long, with one wait at their end
 
 
-def mlp(torch, device):
-    """Training step of a 3-layer perceptron, batch 128, AdamW."""
-    nn = torch.nn
-    model = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 16))
-    x, y = torch.randn(128, 256), torch.randint(0, 16, (128,))
-    model, x, y = model.to(device), x.to(device), y.to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    return train(model, optimizer, lambda m: nn.functional.cross_entropy(m(x), y))
+# ---- One implementation, in a process of its own ----
 
 
-def convnet(torch, device):
-    """Training step of a small convolutional network with batch norm, SGD."""
-    nn = torch.nn
-    layers = []
-    for i, o in ((3, 32), (32, 64), (64, 128)):
-        layers += [nn.Conv2d(i, o, 3, 2, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU()]
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
-    x, y = torch.randn(32, 3, 48, 48), torch.randint(0, 10, (32,))
-    model, x, y = model.to(device), x.to(device), y.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    return train(model, optimizer, lambda m: nn.functional.cross_entropy(m(x), y))
+def _counted_flops(step) -> float:
+    """Floating-point operations of the products and convolutions of a step of eager."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    class Counter(TorchDispatchMode):
+        total = 0.0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            if func.overloadpacket in flop_registry:
+                self.total += flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=result)
+            return result
+
+    with Counter() as counter:
+        step()
+    return counter.total
 
 
-def encoder(torch, device):
-    """Inference of two transformer encoder layers, batch 16, 128 tokens, 256 features."""
-    nn = torch.nn
-    layer = nn.TransformerEncoderLayer(256, 4, 512, batch_first=True, norm_first=True)
-    model = nn.Sequential(layer, layer).to(device).train(False)
-    x = torch.randn(16, 128, 256).to(device)
+def build(impl: str, workload: str):
+    """One step, what follows each, and a wait for the result of the last."""
+    nothing = lambda *_: None  # noqa: E731
+    if impl == "jax":
+        import jax_workloads
+        import torch
 
-    def step():
-        with torch.no_grad():
-            return model(x)
-
-    return step
-
-
-def chain(torch, device):
-    """Elementwise chain with a softmax over (512, 4096)."""
-    x = torch.randn(512, 4096).to(device)
-
-    def step():
-        with torch.no_grad():
-            y = torch.nn.functional.silu(x * 1.5 + 0.25)
-            return torch.softmax(y - y.mean(-1, keepdim=True), -1)
-
-    return step
-
-
-WORKLOADS = {f.__name__: f for f in (mlp, convnet, encoder, chain)}
-
-
-def serve(impl, workload):
+        torch.manual_seed(0)
+        step = jax_workloads.WORKLOADS[workload]()
+        return step, nothing, lambda result: result.block_until_ready()
     import torch
+    import workloads
 
-    sync = wait = lambda: None
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.manual_seed(0)
     if impl == "xla":
         import torch_xla
         import torch_xla.core.xla_model as xm
 
-        sync, wait = torch_xla.sync, xm.wait_device_ops
-    torch.manual_seed(0)
-    step = WORKLOADS[workload](torch, "xla" if impl == "xla" else "cpu")
-    if impl == "inductor":
-        step = torch.compile(step)
+        step = workloads.WORKLOADS[workload]("xla", lambda model: model)
+        return step, torch_xla.sync, lambda result: xm.wait_device_ops()
+    wrap = torch.compile if impl == "inductor" else lambda model: model
+    return workloads.WORKLOADS[workload]("cpu", wrap), nothing, nothing
 
-    def once():
-        result = step()
-        sync()
-        return result
 
-    start = time.perf_counter()
-    result = once()
-    wait()
-    first = time.perf_counter() - start
-    for _ in range(2):
-        result = once()
-    check = (result.cpu().double() * torch.arange(1, result.numel() + 1).reshape(result.shape)).mean().item()
-    print(json.dumps({"check": check, "first_s": first}), flush=True)
+def serve(impl: str, workload: str) -> None:
+    """Prints a line about the first steps, then answers numbers of seconds on stdin by lines of samples in ms."""
+    import numpy as np
+
+    step, follow, wait = build(impl, workload)
+
+    def run(count: int):
+        """That many steps; the last one's result and the seconds for each."""
+        start = time.perf_counter()
+        for _ in range(count):
+            result = step()
+            follow()
+        wait(result)
+        return result, (time.perf_counter() - start) / count
+
+    first = run(1)[1]
+    result, each = run(2)
+    values = np.asarray(result.cpu() if hasattr(result, "cpu") else result, dtype=np.float64).ravel()
+    check = float((values * np.linspace(0.5, 1.5, values.size)).mean())
+    flops = _counted_flops(step) if impl == "eager" else 0
+    print(json.dumps({"check": check, "first_s": first, "flops": flops}), flush=True)
     for line in sys.stdin:
         samples, end = [], time.perf_counter() + float(line)
-        while time.perf_counter() < end:
-            start = time.perf_counter()
-            once()
-            wait()
-            samples.append((time.perf_counter() - start) * 1e3)
-        print(json.dumps(samples), flush=True)
+        while time.perf_counter() < end or not samples:
+            each = run(max(1, int(SAMPLE_S / each)))[1]
+            samples.append(each * 1e3)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({"samples": samples, "peak_mb": peak}), flush=True)
 
 
 class Worker:
-    def __init__(self, impl, workload):
-        command = [sys.executable, os.path.abspath(__file__), "--serve", impl, "--workloads", workload]
-        environment = {**os.environ, **WARM_MALLOC}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-        self.info = json.loads(self.process.stdout.readline())
-        self.samples = []
+    """A process that serves. `info`: its first line; `samples`: times of all turns by the number of busy processes."""
 
-    def turn(self, seconds):
-        self.process.stdin.write(f"{seconds}\n")
-        self.process.stdin.flush()
-        self.samples += json.loads(self.process.stdout.readline())
+    def __init__(self, impl: str, workload: str, python: str):
+        self._cache = tempfile.TemporaryDirectory(prefix="bench_")
+        caches = {"XLA_PERSISTENT_CACHE_PATH": self._cache.name, "TORCHINDUCTOR_CACHE_DIR": self._cache.name}
+        command = [python, os.path.abspath(__file__), "--serve", impl, "--workloads", workload]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(command, env={**os.environ, **WARM_MALLOC, **caches}, **pipes)
+        self.samples: dict[int, list[float]] = {}
+        self.peak_mb = 0.0
+        self.info = self._read()
 
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait(30)
+    def _read(self) -> dict:
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{' '.join(self._process.args[-3:])} ended with {self._process.wait()}; see above")
+        return json.loads(line)
+
+    def turn(self, busy: int, seconds: float) -> None:
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        answer = self._read()
+        self.samples.setdefault(busy, []).extend(answer["samples"])
+        self.peak_mb = answer["peak_mb"]
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._cache.cleanup()
 
 
-def compare(workload, impls, rounds, seconds):
-    workers = {impl: Worker(impl, workload) for impl in impls}
-    for _ in range(rounds):
-        for worker in workers.values():
-            worker.turn(seconds)
+# ---- Taking turns ----
+
+
+class Busy:
+    """So many processes that compute without end, while it is open."""
+
+    def __init__(self, count: int):
+        self._processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+def measure(workload: str, options: argparse.Namespace) -> dict[str, dict]:
+    """What was measured, by implementation."""
+    impls = [impl for impl in options.impls if impl != "jax" or workload in IN_JAX]
+    workers = {impl: Worker(impl, workload, options.jax if impl == "jax" else sys.executable) for impl in impls}
+    for busy in options.busy:
+        with Busy(busy):
+            for worker in workers.values():
+                worker.turn(busy, 0.5)  # used to the load
+                worker.samples[busy].clear()
+            for _ in range(options.rounds):
+                for worker in workers.values():
+                    worker.turn(busy, options.seconds)
     for worker in workers.values():
         worker.close()
-    medians = {impl: statistics.median(worker.samples) for impl, worker in workers.items()}
-    base = medians[impls[-1]]
-    for impl, worker in workers.items():
-        print(
-            f"{workload:10s} {impl:9s} {medians[impl]:9.3f} ms  {medians[impl] / base:5.2f} x {impls[-1]}"
-            f"  first step {worker.info['first_s']:6.2f} s  check {worker.info['check']:.6g}"
-        )
+    return {
+        impl: {
+            **worker.info,
+            "peak_mb": worker.peak_mb,
+            "ms": {str(busy): statistics.median(samples) for busy, samples in worker.samples.items()},
+        }
+        for impl, worker in workers.items()
+    }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--impls", default="xla,eager", help="of xla, eager, inductor; the last one is the base of the ratios"
-    )
-    parser.add_argument("--workloads", default=",".join(WORKLOADS))
+def peak_flops() -> float:
+    """Floating-point operations a second in a large product of float32, the best of some turns."""
+    import torch
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    a, b = torch.randn(2048, 1024), torch.randn(1024, 2048)
+    times = []
+    for _ in range(8):
+        start = time.perf_counter()
+        a @ b
+        times.append(time.perf_counter() - start)
+    return 2 * 2048 * 1024 * 2048 / min(times)
+
+
+def read_options() -> argparse.Namespace:
+    """The command line."""
+    parser = make_parser(__doc__)
+    jax = str(find_python("jax")) if is_ready("jax") else None
+    usual = ",".join(impl for impl in IMPLEMENTATIONS if impl != "jax" or jax)
+    parser.add_argument("--impls", default=usual, help=f"of {', '.join(IMPLEMENTATIONS)}; default: %(default)s")
+    parser.add_argument("--workloads", default=",".join(WORKLOADS), help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
+    parser.add_argument("--busy", default="0", help="numbers of busy processes, one after the other; default: none")
+    parser.add_argument("--jax", default=jax, help="a Python with JAX and torch; default: that of make test-libraries")
+    parser.add_argument("--values", type=Path, help="where what was measured is written, as JSON")
+    parser.add_argument("--baseline", type=Path, help="such a file: exit status 1 if something became slower")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.impls, options.workloads = options.impls.split(","), options.workloads.split(",")
+    options.busy = [int(count) for count in options.busy.split(",")]
+    if unknown := set(options.impls) - set(IMPLEMENTATIONS) | set(options.workloads) - set(WORKLOADS):
+        parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join([*IMPLEMENTATIONS, *WORKLOADS])}")
+    if "xla" not in options.impls:
+        parser.error("--impls has no xla, which the others are compared with")
+    if "jax" in options.impls and not options.jax:
+        parser.error("no Python with JAX: name one by --jax, or run make test-libraries once, which makes one")
+    return options
+
+
+def main() -> int:
+    """Measures and prints the page; returns the exit status."""
+    options = read_options()
     if options.serve:
-        serve(options.serve, options.workloads)
-        return
-    for workload in options.workloads.split(","):
-        compare(workload, options.impls.split(","), options.rounds, options.seconds)
+        serve(options.serve, options.workloads[0])
+        return 0
+    before, options.peak_flops = load(), peak_flops()
+    measured = {}
+    for workload in options.workloads:
+        print(workload, file=sys.stderr, flush=True)
+        measured[workload] = measure(workload, options)
+    show(page(measured, options, before), options.page)
+    if options.page:
+        plot(measured, options)
+    if options.values:
+        options.values.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+    lines = slower(measured, json.loads(options.baseline.read_text(encoding="utf-8"))) if options.baseline else []
+    print("\n".join(lines), end="\n" * bool(lines))
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -19,13 +19,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import torch
-from compare import WARM_MALLOC
 from dynamic_cases import Case, CASES
-from pages import load, load_line, make_parser, show
+from pages import load, load_line, machine, make_parser, show, WARM_MALLOC
 from rich.progress import track
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -160,13 +158,6 @@ def work_of(name: str, found: dict[str, dict]) -> list[str]:
         *(f"{mb:.0f}" for mb in (cold["fallbacks"], eager["grown_mb"], cold["grown_mb"], cold["later_grown_mb"])),
         f"**differs: {apart:.1e}**" if apart > TOLERANCE else f"{apart:.1e}",
     ]
-
-
-def machine() -> str:
-    """The processors, the version of PyTorch, the day."""
-    models = [line for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if "model name" in line]
-    model = models[0].split(":", 1)[1].strip() if models else "unknown"
-    return f"{os.cpu_count()} processors ({model}), torch {torch.__version__}, {time.strftime('%d %B %Y')}"
 
 
 def page(

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compare import WARM_MALLOC
+from pages import WARM_MALLOC
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKER = ROOT / "bench/engines_worker.py"

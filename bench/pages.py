@@ -1,8 +1,18 @@
-"""What the benchmarks that write a page share: options, the machine, the load."""
+"""What the benchmarks share: options, settings of processes, the machine, its load, the page."""
 
 import argparse
 import os
+import time
 from pathlib import Path
+
+import torch
+
+# Settings of glibc that keep freed memory, which is else given back and touched anew at each step.
+WARM_MALLOC = {
+    "MALLOC_MMAP_THRESHOLD_": "1073741824",
+    "MALLOC_TRIM_THRESHOLD_": "17179869184",
+    "MALLOC_TOP_PAD_": "268435456",
+}
 
 
 def make_parser(description: str) -> argparse.ArgumentParser:
@@ -10,6 +20,13 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--page", type=Path, help="where the page is written")
     return parser
+
+
+def machine() -> str:
+    """The processors, the version of PyTorch, the day."""
+    models = [line for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if "model name" in line]
+    model = models[0].split(":", 1)[1].strip() if models else "unknown"
+    return f"{os.cpu_count()} processors ({model}), torch {torch.__version__}, {time.strftime('%d %B %Y')}"
 
 
 def load() -> float:

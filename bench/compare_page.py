@@ -1,0 +1,124 @@
+"""The page of compare.py: what was measured as tables and a plot, and what became slower.
+
+What was measured is, by program and by implementation: `ms`, the median of a step by the number of busy processes;
+`first_s`, the first step; `peak_mb`, the most resident memory; `flops` of a step (eager's); `check`, a weighted sum of
+the result after three steps.
+"""
+
+import argparse
+
+from pages import load, load_line, machine
+from workloads import WORKLOADS
+
+# Of the weighted sum of the result after three steps, relative to eager's; bfloat16 and deep networks that train drift.
+TOLERANCE = 2e-2
+
+
+def ratio(found: dict[str, dict], peer: str, busy: int) -> float | None:
+    """This device's time as a part of a peer's, or None if the peer was not measured."""
+    return found["xla"]["ms"][str(busy)] / found[peer]["ms"][str(busy)] if peer in found else None
+
+
+def _cell(value: float | None, form: str = ".2f") -> str:
+    return "" if value is None else format(value, form)
+
+
+def rows(workload: str, found: dict[str, dict], options: argparse.Namespace) -> list[str]:
+    """The cells of one program: quiet time, ratios, the limit, first step, memory; then the loads."""
+    ours, eager = found["xla"], found.get("eager", {})
+    limit = eager.get("flops", 0) / options.peak_flops * 1e3
+    quiet = ours["ms"][str(options.busy[0])]
+    cells = [WORKLOADS[workload].__doc__.split("\n")[0].rstrip("."), _cell(quiet, ".3g")]
+    cells += [_cell(ratio(found, peer, options.busy[0])) for peer in options.impls if peer != "xla"]
+    cells += [_cell(quiet / limit if limit > 0.01 * quiet else None, ".1f")]
+    cells += [" / ".join(f"{found[impl]['first_s']:.2g}" for impl in options.impls if impl in found)]
+    cells += [" / ".join(f"{found[impl]['peak_mb']:.0f}" for impl in options.impls if impl in found)]
+    apart = {
+        impl: abs(result["check"] - ours["check"]) / max(abs(ours["check"]), 1e-6) for impl, result in found.items()
+    }
+    wrong = [f"**{impl} differs: {value:.1e}**" for impl, value in apart.items() if value > TOLERANCE]
+    return [*cells, " ".join(wrong)]
+
+
+def busy_rows(workload: str, found: dict[str, dict], options: argparse.Namespace) -> list[str]:
+    """The cells of one program beside busy processes: how many times each implementation's quiet time it takes."""
+    cells = [workload]
+    for busy in options.busy[1:]:
+        for impl in options.impls:
+            times = found[impl]["ms"] if impl in found else None
+            cells.append(_cell(times and times[str(busy)] / times[str(options.busy[0])], ".1f"))
+        cells.append(_cell(ratio(found, "eager", busy) if "eager" in found else None))
+    return cells
+
+
+def table(headings: list[str], lines: list[list[str]]) -> list[str]:
+    """A table in Markdown."""
+    return ["| " + " | ".join(cells) + " |" for cells in (headings, ["---"] * len(headings), *lines)]
+
+
+def page(measured: dict[str, dict], options: argparse.Namespace, before: float) -> list[str]:
+    """The lines of the page."""
+    peers = [impl for impl in options.impls if impl != "xla"]
+    headings = ["program", "xla ms", *(f"x {peer}" for peer in peers), "x limit"]
+    headings += [f"first step s ({' / '.join(options.impls)})", f"peak MB ({' / '.join(options.impls)})", ""]
+    lines = [
+        "# Performance beside the peers",
+        "",
+        f"{machine()}. {load_line(before, load())}",
+        f"Warm processes in turns, {options.rounds} rounds of {options.seconds:g} s, medians of one step; all with",
+        "settings of malloc that keep memory. `x eager`: this device's time divided by PyTorch eager's on the CPU",
+        "(ResNet-18's in channels-last order); inductor: `torch.compile(model)` on the CPU; jax: the whole step under",
+        "one `jax.jit`. `x limit`: divided by the time that products and convolutions alone would take at the speed of",
+        f"one large product here, {options.peak_flops / 1e9:.0f} GFLOP/s. Written by `bench/compare.py`.",
+        "",
+        *table(headings, [rows(name, found, options) for name, found in measured.items()]),
+    ]
+    if options.page:
+        lines += ["", f"![Time divided by each peer's]({options.page.with_suffix('.svg').name})"]
+    if options.busy[1:]:
+        counts = [f"{impl}, {busy} busy" for busy in options.busy[1:] for impl in [*options.impls, "x eager"]]
+        lines += [
+            "",
+            "## Beside busy processes",
+            "",
+            "How many times its own quiet time a step takes beside processes that compute without end; `x eager`: this",
+            "device's time divided by eager's in the same load",
+            "([why](decisions/0016-teams-sleep-on-a-busy-machine.md)).",
+            "",
+            *table(["program", *counts], [busy_rows(name, found, options) for name, found in measured.items()]),
+        ]
+    return lines
+
+
+def plot(measured: dict[str, dict], options: argparse.Namespace) -> None:
+    """Bars of this device's time divided by each peer's, quiet, beside the page."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    matplotlib.rcParams["svg.hashsalt"] = "torch_xla"  # the same file for the same numbers
+    peers = [impl for impl in options.impls if impl != "xla"]
+    figure, axes = pyplot.subplots(figsize=(8, 0.45 * len(measured) + 1.2))
+    height = 0.8 / max(1, len(peers))
+    for i, peer in enumerate(peers):
+        values = [ratio(found, peer, options.busy[0]) or float("nan") for found in measured.values()]
+        axes.barh([y + i * height for y in range(len(measured))], values, height, label=f"x {peer}")
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_yticks([y + 0.4 - height / 2 for y in range(len(measured))], list(measured))
+    axes.invert_yaxis()
+    axes.set_xlabel("time of a step divided by the peer's: left of 1 this device is faster")
+    axes.legend()
+    figure.savefig(options.page.with_suffix(".svg"), bbox_inches="tight", metadata={"Date": None})
+
+
+def slower(measured: dict[str, dict], baseline: dict[str, dict]) -> list[str]:
+    """What takes longer, beside eager in the same run, than in the run of the baseline."""
+    lines = []
+    for name, found in measured.items():
+        if "eager" in found and "eager" in baseline.get(name, {}):
+            for busy in set(found["xla"]["ms"]) & set(baseline[name]["xla"]["ms"]):
+                now, before = ratio(found, "eager", int(busy)), ratio(baseline[name], "eager", int(busy))
+                if now > 1.1 * before:
+                    lines.append(f"{name}, {busy} busy processes: {now:.2f} x eager, in the baseline {before:.2f}")
+    return lines

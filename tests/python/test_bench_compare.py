@@ -1,0 +1,81 @@
+"""bench/compare.py: its programs give eager's values, and what the page says."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import torch_xla
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+
+import compare
+import workloads
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", workloads.WORKLOADS)
+def test_programs_give_eagers_values(device, name):
+    results = []
+    for where in ("cpu", str(device)):
+        torch.manual_seed(0)
+        step = workloads.WORKLOADS[name](where, lambda model: model)
+        step()
+        results.append(step().float().cpu())
+        torch_xla.sync()
+    bf16 = name == "bert_bf16"
+    torch.testing.assert_close(results[1], results[0], rtol=2e-2 if bf16 else 1e-3, atol=2e-2 if bf16 else 1e-4)
+
+
+def _found(ms: float, **busy: float) -> dict:
+    return {"ms": {"0": ms, **busy}, "first_s": 0.5, "peak_mb": 100.0, "flops": 1e6, "check": 1.0}
+
+
+def _options(**changed) -> argparse.Namespace:
+    values = {"impls": ["xla", "eager", "jax"], "busy": [0, 2], "rounds": 1, "seconds": 1.0, "peak_flops": 1e9}
+    return argparse.Namespace(**{**values, "page": None, **changed})
+
+
+def test_the_page_has_the_ratios():
+    measured = {"mlp": {"xla": _found(2.0, **{"2": 4.0}), "eager": _found(4.0, **{"2": 40.0})}}
+    text = "\n".join(compare.page(measured, _options(), 0.0))
+    assert "| MLP 784-512-512-10, training, batch 64, SGD with momentum | 2 | 0.50 |  | 2.0 |" in text
+    assert "| mlp | 2.0 | 10.0 |  | 0.10 |" in text
+
+
+def test_other_values_are_told():
+    measured = {"mlp": {"xla": _found(2.0), "eager": {**_found(4.0), "check": 1.5}}}
+    assert "**eager differs: 5.0e-01**" in "\n".join(compare.page(measured, _options(busy=[0]), 0.0))
+
+
+def test_what_became_slower():
+    baseline = {"mlp": {"xla": _found(2.0), "eager": _found(4.0)}}
+    assert compare.slower({"mlp": {"xla": _found(2.1), "eager": _found(4.0)}}, baseline) == []
+    told = compare.slower({"mlp": {"xla": _found(3.0), "eager": _found(4.0)}}, baseline)
+    assert told == ["mlp, 0 busy processes: 0.75 x eager, in the baseline 0.50"]
+
+
+def test_a_plot(tmp_path):
+    measured = {"mlp": {"xla": _found(2.0), "eager": _found(4.0)}}
+    compare.plot(measured, _options(page=tmp_path / "page.md"))
+    assert (tmp_path / "page.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
+
+
+@pytest.mark.parametrize("arguments", [["--impls", "xla,other"], ["--impls", "eager"], ["--workloads", "other"]])
+def test_bad_options_are_refused(arguments):
+    done = subprocess.run([sys.executable, compare.__file__, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "there are" in done.stderr or "has no xla" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_run(tmp_path):
+    command = [sys.executable, compare.__file__, "--impls", "xla,eager", "--workloads", "tiny", "--rounds", "1"]
+    command += ["--seconds", "0.05", "--busy", "0,1", "--page", tmp_path / "page.md"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "1,000 dependent operations" in page and "differs" not in page
