@@ -160,6 +160,34 @@ TEST(EngineMemory, DonatedInputBecomesOutput) {
   EXPECT_TRUE(at::allclose(download(args.outputs[0]), a - g * 0.1));
 }
 
+// As an optimizer's step writes a weight and its two averages in one kernel.
+TEST(EngineMemory, EachOfSeveralResultsTakesADonatedInput) {
+  Program p;
+  std::vector<at::Tensor> values{at::randn({64, 64}), at::randn({64, 64}), at::rand({64, 64})};
+  at::Tensor g = at::randn({64, 64});
+  Ex weight = p.input(values[0]);
+  Ex first = p.input(values[1]) * 0.9 + p.input(g) * 0.1;
+  Ex second = p.input(values[2]) * 0.99 + first * first;
+  auto executable = p.compile({weight - first / (second + 1.0), first, second});
+  RunArgs args = p.args();
+  std::set<void*> before;
+  for (size_t i : {0, 1, 3}) {
+    args.donated[i] = true;
+    before.insert(args.inputs[i]->host_pointer());
+  }
+  executable->run(args);
+  std::set<void*> after;
+  for (const EngineBufferRef& output : args.outputs) {
+    after.insert(output->host_pointer());
+  }
+  EXPECT_EQ(after, before);
+  at::Tensor expected_first = values[1] * 0.9 + g * 0.1;
+  at::Tensor expected_second = values[2] * 0.99 + expected_first * expected_first;
+  EXPECT_TRUE(at::allclose(download(args.outputs[0]), values[0] - expected_first / (expected_second + 1), 1e-4, 1e-5));
+  EXPECT_TRUE(at::allclose(download(args.outputs[1]), expected_first));
+  EXPECT_TRUE(at::allclose(download(args.outputs[2]), expected_second, 1e-4, 1e-5));
+}
+
 TEST(EngineMemory, SharedInputIsNotOverwritten) {
   Program p;
   at::Tensor a = at::randn({50});

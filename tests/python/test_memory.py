@@ -149,6 +149,26 @@ def test_figures_follow_what_is_held(device):
     assert torch.xla.memory_reserved() >= torch.xla.memory_allocated()
 
 
+@pytest.mark.parametrize("foreach", [False, True])
+def test_an_optimizers_step_writes_over_its_state(device, foreach):
+    parameters = [torch.nn.Parameter(torch.ones(512, 512, device=device)) for _ in range(4)]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3, foreach=foreach)
+    gradients = [torch.full((512, 512), 0.5, device=device) for _ in parameters]
+
+    def step():
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+        torch_xla.sync(wait=True)
+
+    for _ in range(4):
+        step()
+    torch.xla.reset_peak_memory_stats()
+    before = torch.xla.memory_allocated()
+    step()
+    assert torch.xla.max_memory_allocated() - before < 2 * SIZE  # of 12 MiB of state and parameters
+
+
 def test_the_stats_have_the_names_of_other_devices(held):
     stats = torch.xla.memory_stats()
     nested = torch.xla.memory_stats_as_nested_dict()

@@ -123,14 +123,19 @@ class MemoryPlanner {
         std::find(taken_over.begin(), taken_over.end(), from) == taken_over.end();
   }
 
-  // Parameters that die here and that v may be written over. A run takes the first that is donated.
-  std::vector<int32_t> find_donors(int32_t step, ValueId v, std::vector<ValueId>& taken_over) {
+  // Parameters that die here and that v may be written over. A run takes the first that is donated and that no other result has taken. Each
+  // result begins with another one: an optimizer's step writes several results over as many parameters.
+  std::vector<int32_t> find_donors(int32_t step, ValueId v, const std::vector<ValueId>& taken_over) const {
     std::vector<int32_t> donors;
     for (const auto& [from, to] : steps_[step].in_place) {
       if (to == v && graph_.values[from].kind == ValueKind::kParameter && can_take(step, from, v, taken_over)) {
         donors.push_back(plan_.memory_of[from]);
-        taken_over.push_back(from);
       }
+    }
+    if (!donors.empty()) {
+      const std::vector<ValueId>& writes = steps_[step].writes;
+      auto index = static_cast<size_t>(std::find(writes.begin(), writes.end(), v) - writes.begin());
+      std::rotate(donors.begin(), donors.begin() + static_cast<ptrdiff_t>(index % donors.size()), donors.end());
     }
     return donors;
   }

@@ -22,7 +22,8 @@ struct Memory {
   int32_t first = 0; // steps between which it holds a value
   int32_t last = 0;
   bool is_output = false;
-  // kBlock, kArena: memories of parameters that this one may take over at run time, if donated.
+  // kBlock, kArena: memories of parameters that this one may take over at run time: the first that is donated and that nothing else has
+  // taken.
   std::vector<int32_t> donors;
   bool undoable = false; // up to last_fallible only updates write it, which can be taken back
 };
