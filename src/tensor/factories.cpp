@@ -1,7 +1,8 @@
-// New tensors that ATen's kernels compute from numbers alone: linspace, logspace, range, eye, permutations, indices of triangles.
+// New tensors that ATen's kernels compute from numbers alone: linspace, logspace, range, eye, permutations, indices of triangles, windows.
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/eye.h>
+#include <ATen/ops/kaiser_window.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/logspace.h>
 #include <ATen/ops/randperm.h>
@@ -116,21 +117,23 @@ at::Tensor& randperm_out(int64_t n, std::optional<at::Generator> generator, at::
   return out;
 }
 
-using Indices = at::Tensor (*)(
-    int64_t, int64_t, int64_t, std::optional<c10::ScalarType>, std::optional<c10::Layout>, std::optional<c10::Device>, std::optional<bool>);
+// What ATen's CPU kernel computes from the numbers of a call: some have no kernel of another device, and the sizes of others need a count
+// of their elements anyway.
+template <typename... Numbers>
+struct FromNumbers {
+  using Compute = at::Tensor (*)(
+      Numbers..., std::optional<c10::ScalarType>, std::optional<c10::Layout>, std::optional<c10::Device>, std::optional<bool>);
 
-// What ATen's CPU kernel gives: the sizes of the result need a count of its elements anyway.
-template <Indices Compute>
-at::Tensor triangle_indices(
-    int64_t rows,
-    int64_t columns,
-    int64_t offset,
-    std::optional<c10::ScalarType> dtype,
-    std::optional<c10::Layout> layout,
-    std::optional<c10::Device> device,
-    std::optional<bool> /*pin_memory*/) {
-  return upload_adopted(resolve_device(device), Compute(rows, columns, offset, dtype, layout, c10::Device(at::kCPU), std::nullopt));
-}
+  template <Compute compute>
+  static at::Tensor on_cpu(
+      Numbers... numbers,
+      std::optional<c10::ScalarType> dtype,
+      std::optional<c10::Layout> layout,
+      std::optional<c10::Device> device,
+      std::optional<bool> /*pin_memory*/) {
+    return upload_adopted(resolve_device(device), compute(numbers..., dtype, layout, c10::Device(at::kCPU), std::nullopt));
+  }
+};
 
 } // namespace
 
@@ -141,8 +144,11 @@ void register_factories(torch::Library& m) {
   m.impl("eye.out", TORCH_FN(square_eye_out));
   m.impl("eye.m_out", TORCH_FN(eye_out));
   m.impl("randperm.generator_out", TORCH_FN(randperm_out));
-  m.impl("tril_indices", TORCH_FN(triangle_indices<at::tril_indices>));
-  m.impl("triu_indices", TORCH_FN(triangle_indices<at::triu_indices>));
+  m.impl("kaiser_window", TORCH_FN((FromNumbers<int64_t>::on_cpu<at::kaiser_window>)));
+  m.impl("kaiser_window.periodic", TORCH_FN((FromNumbers<int64_t, bool>::on_cpu<at::kaiser_window>)));
+  m.impl("kaiser_window.beta", TORCH_FN((FromNumbers<int64_t, bool, double>::on_cpu<at::kaiser_window>)));
+  m.impl("tril_indices", TORCH_FN((FromNumbers<int64_t, int64_t, int64_t>::on_cpu<at::tril_indices>)));
+  m.impl("triu_indices", TORCH_FN((FromNumbers<int64_t, int64_t, int64_t>::on_cpu<at::triu_indices>)));
 }
 
 } // namespace torch_xla

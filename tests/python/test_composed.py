@@ -117,6 +117,17 @@ def test_composed_operations(device, name):
     torch.testing.assert_close([t.cpu() for t in as_list[1]], as_list[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("arguments", [(9,), (9, False), (8, True, 4.5), (1,), (0,)], ids=str)
+def test_kaiser_windows(device, arguments):
+    for dtype in (torch.float32, torch.float64):
+        actual = torch.kaiser_window(*arguments, dtype=dtype, device=device)
+        assert actual.device.type == "xla"
+        torch.testing.assert_close(actual.cpu(), torch.kaiser_window(*arguments, dtype=dtype))
+    for wrong in ({"dtype": torch.int64}, {"window_length": -1}):
+        with pytest.raises(RuntimeError):
+            torch.kaiser_window(**{"window_length": 5, "device": device, **wrong})
+
+
 def test_equal_is_asked_of_the_device(device):
     x = X.to(device)
     assert torch.equal(x, X.to(device)) and not torch.equal(x, x + 1) and not torch.equal(x, x[:2])
