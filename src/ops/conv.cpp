@@ -29,13 +29,9 @@ void check_window(const Window& w) {
 
 int64_t conv_extent(int64_t in, const Window& w) {
   check_window(w);
-  XLA_CHECK(
-      in + 2 * w.padding >= covered(w),
-      "Calculated padded input size per channel: (",
-      in + 2 * w.padding,
-      "). Kernel size: (",
-      covered(w),
-      "). Kernel size can't be greater than actual input size");
+  if (in + 2 * w.padding < covered(w)) {
+    fall_back("a window that is larger than what it slides over"); // ATen names all its sizes
+  }
   return (in + 2 * w.padding - covered(w)) / w.stride + 1;
 }
 
@@ -53,6 +49,9 @@ void check_conv(const InferContext& c, bool transposed, int64_t groups) {
   Dims weight = c.operand(1).dims;
   if (in.size() < 3 || in.size() != weight.size() || groups <= 0) {
     fall_back("a convolution of these ranks");
+  }
+  if (c.operand(1).numel() == 0 || (in[0] > 0 && c.operand(0).numel() == 0)) {
+    fall_back("a convolution without elements"); // ATen's result may have other sizes
   }
   same_dtype(c, 0, 1);
   int64_t outputs = transposed ? weight[1] * groups : weight[0];

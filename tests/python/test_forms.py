@@ -213,6 +213,11 @@ CALLS = {
     "conv_bias_size": lambda d: torch.conv2d(
         torch.ones(1, 2, 5, 5, device=d), torch.ones(3, 2, 3, 3, device=d), torch.ones(4, device=d)
     ),
+    "conv_without_input_channels": lambda d: torch.conv1d(
+        torch.zeros(1, 0, 4, device=d), torch.zeros(2, 0, 2, device=d)
+    ),
+    "conv_without_rows": lambda d: torch.conv2d(torch.zeros(1, 3, 0, 4, device=d), torch.zeros(2, 3, 1, 1, device=d)),
+    "conv_without_images": lambda d: torch.conv2d(torch.zeros(0, 3, 5, 4, device=d), torch.zeros(2, 3, 2, 1, device=d)),
     "conv_transpose_negative": lambda d: torch.conv_transpose2d(
         torch.ones(1, 2, 1, 1, device=d), torch.ones(2, 3, 1, 1, device=d), padding=3
     ),
@@ -390,6 +395,11 @@ def test_unusual_memory(name):
     check(filled, f"{name} filled")
     check(added, f"{name} added")
     check(lambda d: UNUSUAL[name](d).as_strided((9, 9), (9, 9)), f"{name} outside")
+
+
+def test_a_window_larger_than_its_image_is_refused_with_all_its_sizes(device):
+    with pytest.raises(RuntimeError, match=r"\(8 x 6\)\. Kernel size: \(9 x 3\)"):
+        torch.conv2d(torch.ones(1, 2, 6, 6, device=device), torch.ones(3, 2, 9, 3, device=device), padding=(1, 0))
 
 
 @pytest.mark.checks_values
