@@ -1,4 +1,6 @@
 // Joins, rearrangements and searches: calls of ATen's kernels, histograms and the triangles; the barrier that nothing is joined across.
+#include <algorithm>
+
 #include "core/errors.h"
 #include "ir/promote.h"
 #include "ops/math.h"
@@ -118,11 +120,19 @@ void infer_sizes(InferContext& c) {
   c.add_result(c.operand(0).dtype, c.get_dims(0));
 }
 
-// The result has the extents of operand I; attribute 0 asks for Int indices.
+// The extents of all dims but the last are equal.
+bool have_the_same_rows(const Dims& a, const Dims& b) {
+  return a.size() == b.size() && !a.empty() && std::equal(a.begin(), a.end() - 1, b.begin());
+}
+
+// The result has the extents of operand I; attribute 0 asks for Int indices, 1 and 2 say on which side of equal boundaries they are.
 template <size_t I>
 void infer_search(InferContext& c) {
   const Type boundaries = c.operand(1 - I);
-  if (boundaries.dims.size() != 1 || boundaries.dtype != c.operand(I).dtype || c.has(2) || (c.num_attrs() > 2 && !c.is_none(2))) {
+  const Type values = c.operand(I);
+  bool each_row = I == 1 && have_the_same_rows(boundaries.dims, values.dims); // is sought in boundaries of its own
+  bool sided = c.num_attrs() <= 2 || c.is_none(2) || attr_is(c.attr(2), "right") || (attr_is(c.attr(2), "left") && !c.get_bool(1));
+  if ((boundaries.dims.size() != 1 && !each_row) || boundaries.dtype != values.dtype || c.has(2) || !sided) {
     fall_back("a search of these operands");
   }
   c.add_result(c.get_bool(0) ? DType::I32 : DType::I64, c.operand(I).dims);

@@ -59,14 +59,23 @@ void write_pixel_shuffle(Call& c) {
 
 // ---- Searches: the number of boundaries that a value lies behind ----
 
-// Attribute 0 asks for Int, attribute 1 to go behind equal boundaries, as attribute 2 "right" does.
+Dims row_of_each_value(const Dims& dims) {
+  Dims row(dims.data(), dims.size() - 1);
+  row.push_back(1);
+  row.push_back(dims.back());
+  return row;
+}
+
+// Attribute 0 asks for Int, attribute 1 to go behind equal boundaries, as attribute 2 "right" does. Boundaries of more dims than one have a
+// row for each row of values.
 void search(Call& c, const Hlo& boundaries, const Hlo& values) {
   auto* side = c.num_attrs() > 2 ? std::get_if<std::string>(&c.attr(2)) : nullptr;
   bool right = c.get_bool(1) || (side && *side == "right");
   Dims column = values.dims();
   column.push_back(1);
   Hlo wide = reshape(values, column);
-  Hlo behind = right ? !(boundaries > wide) : !(boundaries >= wide);
+  Hlo rows = boundaries.rank() > 1 ? reshape(boundaries, row_of_each_value(boundaries.dims())) : boundaries;
+  Hlo behind = right ? !(rows > wide) : !(rows >= wide);
   c.set(0, reduce_sum(convert(behind, DType::I64), {static_cast<int64_t>(values.rank())}));
 }
 

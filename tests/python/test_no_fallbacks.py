@@ -477,6 +477,25 @@ def test_repeats_of_known_number():
     compare(program, torch.randn(3, 2), torch.tensor([2, 0, 3]))
 
 
+def test_samples_by_importance():
+    """Of a radiance field: new depths along each ray where its weights are large."""
+
+    def program(weights, depths, chosen):
+        share = (weights + 1e-5) / (weights + 1e-5).sum(-1, keepdim=True)
+        edges = F.pad(share.cumsum(-1), (1, 0))
+        place = torch.searchsorted(edges, chosen, right=True)
+        ends = torch.stack([(place - 1).clamp(min=0), place.clamp(max=edges.size(1) - 1)], -1)
+        low, high = edges[:, None].expand(-1, place.size(1), -1).gather(2, ends).unbind(-1)
+        near, far = depths[:, None].expand(-1, place.size(1), -1).gather(2, ends).unbind(-1)
+        sides = [
+            torch.searchsorted(edges[:, :4], chosen[:, :2], side=side, out_int32=True) for side in ("left", "right")
+        ]
+        return [place, near + (chosen - low) / (high - low).clamp(min=1e-5) * (far - near), *sides]
+
+    torch.manual_seed(0)
+    compare(program, torch.rand(6, 9), torch.rand(6, 10).sort(-1).values, torch.rand(6, 5))
+
+
 def recognize(x, weight, targets, lengths, target_lengths):
     """A CTC step with its decoding: the best path, repeats and blanks left out, at a fixed length."""
     weight = weight.detach().requires_grad_()

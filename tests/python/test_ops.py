@@ -98,7 +98,7 @@ FALLBACKS = {
     "index_reduce": ({"index_add", "index_fill", "index_reduce", "index_select"}, NO_DIMS),
     "index_put": ({"index"}, "the gradient of a mask, whose shape depends on data"),
     "__getitem__": ({"index"}, "a mask, whose shape depends on data"),
-    "searchsorted": ({"searchsorted"}, "sorted sequences of a dim less than the values"),
+    "searchsorted": ({"searchsorted"}, "a sorter"),
     "cat": ({"cat"}, "a list of legacy empty tensors"),
     "all": ({"all"}, "an empty list of dims"),
     "any": ({"any"}, "an empty list of dims"),
