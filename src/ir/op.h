@@ -48,6 +48,7 @@ enum class ResultLayout : uint8_t {
   kFormatOfOperand, // channels-last where operand `order_of` + i is (norms)
   kIndexed, // of operand 0, indexed by the others
   kChannelsLastOfAll, // channels-last where all operands are (cat), and no list of dims is empty (roll of the flat tensor)
+  kColumnMajor, // each matrix column by column, as LAPACK writes it
   kAttention, // [batch, length, heads] or [batch, length, heads, size], seen with heads and length swapped
 };
 

@@ -16,6 +16,14 @@ Dims memory_order(const Dims& dims, const Dims& strides) {
   return order;
 }
 
+Dims column_major_strides(const Dims& dims) {
+  Dims strides = contiguous_strides(dims);
+  const size_t rank = dims.size();
+  strides[rank - 2] = 1;
+  strides[rank - 1] = dims[rank - 2];
+  return strides;
+}
+
 bool is_dense(const Dims& dims, const Dims& strides) {
   if (num_elements(dims) <= 1) {
     return true;

@@ -11,6 +11,8 @@ Dims memory_order(const Dims& dims, const Dims& strides);
 bool is_dense(const Dims& dims, const Dims& strides);
 // Equal addresses: extents of 1 do not count.
 bool same_strides(const Dims& dims, const Dims& a, const Dims& b);
+// Dense memory of matrices, each column by column.
+Dims column_major_strides(const Dims& dims);
 // Number of elements from the first to the last address.
 int64_t span_elements(const Dims& dims, const Dims& strides);
 

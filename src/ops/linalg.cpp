@@ -42,12 +42,12 @@ constinit const Op kRows[] = {
     CALL("cholesky_inverse", kLapack),
     CALL("_cholesky_solve_helper", kLapack),
     CALL("triangular_solve", kLapack),
-    CALL("_linalg_svd", kLapack, .traits = kChecksValues),
+    LIBRARY("_linalg_svd", nullptr, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack, .traits = kChecksValues),
     CALL("_linalg_eigh", kLapack, .traits = kChecksValues),
     CALL("_linalg_eigvals", kLapack, .traits = kChecksValues),
-    CALL("linalg_eig", kLapack, .traits = kChecksValues),
+    LIBRARY("linalg_eig", nullptr, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack, .traits = kChecksValues),
     CALL("cholesky", kLapack, .traits = kChecksValues),
-    SHAPED_CALL("geqrf", infer_geqrf, kLapack),
+    LIBRARY("geqrf", infer_geqrf, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack),
     CALL("linalg_cross", kReals | kComplexes),
 };
 

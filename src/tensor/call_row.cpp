@@ -13,6 +13,7 @@
 #include "tensor/generator.h"
 #include "tensor/native_call.h"
 #include "tensor/recorder.h"
+#include "tensor/result_strides.h"
 
 namespace torch_xla {
 namespace {
@@ -158,9 +159,15 @@ std::string CallRow::find_obstacle_of_result(const BoxedCall& call, const Result
   return fits && !overlaps_itself(self) ? "" : "a result that does not fit the tensor which it is written into";
 }
 
+// ATen's shape rule takes Meta tensors for those of a GPU, whose kernels may return another order than the CPU's. The row knows it then.
+Dims CallRow::strides_of(const BoxedCall& call, const ResultShape& shape, size_t i) const {
+  bool known = row_.op->layout == ResultLayout::kColumnMajor;
+  return known ? result_strides(*row_.op, call, {}, shape.type.dims, i) : shape.strides;
+}
+
 std::vector<at::Tensor> CallRow::record(BoxedCall& call, const std::vector<ResultShape>& shapes) const {
   for (size_t i = 0; i < call.outs.size(); ++i) {
-    resize_out(call.outs[i], shapes[i].type.dims, shapes[i].strides);
+    resize_out(call.outs[i], shapes[i].type.dims, strides_of(call, shapes[i], i));
   }
   std::pair<uint64_t, uint64_t> philox;
   bool random = row_.op->traits & kRandom;
@@ -192,7 +199,7 @@ std::vector<at::Tensor> CallRow::record(BoxedCall& call, const std::vector<Resul
       recording.write_converted(call.outs[i], value);
       results.push_back(call.outs[i]);
     } else {
-      results.push_back(types[i].dtype == DType::Undefined ? at::Tensor() : recording.wrap(value, shapes[i].strides));
+      results.push_back(types[i].dtype == DType::Undefined ? at::Tensor() : recording.wrap(value, strides_of(call, shapes[i], i)));
     }
   }
   return results;

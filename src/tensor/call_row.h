@@ -22,6 +22,7 @@ class CallRow final : public c10::OperatorKernel {
   // Each is empty, or says why the call cannot be recorded.
   std::string find_obstacle_of_types(const BoxedCall& call) const;
   std::string find_obstacle_of_result(const BoxedCall& call, const ResultShapes& shapes) const;
+  Dims strides_of(const BoxedCall& call, const ResultShape& shape, size_t i) const; // empty: contiguous
   std::vector<at::Tensor> record(BoxedCall& call, const std::vector<ResultShape>& shapes) const;
 
   RowOverload row_;

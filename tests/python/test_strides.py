@@ -104,6 +104,31 @@ def test_advanced_indexing(device, index):
     check_strides(lambda x: x[index(places(x))], device)
 
 
+FACTORS = {
+    "svd": lambda x: torch.linalg.svd(x, full_matrices=False),
+    "all of svd": torch.linalg.svd,
+    "eig": lambda x: torch.linalg.eig(x[..., :2, :2]),
+    "geqrf": torch.geqrf,
+    "qr": torch.linalg.qr,
+    "eigh": lambda x: torch.linalg.eigh(x[..., :2, :2]),
+}
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_factors_of_matrices(device, name):
+    x = torch.linspace(-1, 1, 24).sin()
+    for dims in ((4, 6), (6, 4), (2, 4, 3)):
+        expected, actual = (FACTORS[name](x.reshape(dims).to(d)) for d in ("cpu", device))
+        assert [strides(t) for t in actual] == [strides(t) for t in expected], dims
+        for a, b in zip(actual, expected, strict=True):
+            torch.testing.assert_close(a.cpu().abs(), b.abs(), rtol=1e-4, atol=1e-4)
+    u, out = torch.linalg.svd(x.reshape(4, 6).to(device)).U, torch.empty(0, device=device)
+    torch.linalg.svd(
+        x.reshape(4, 6).to(device), out=(out, torch.empty(0, device=device), torch.empty(0, device=device))
+    )
+    assert strides(out) == strides(u)
+
+
 def test_a_converted_operand_has_places_of_its_own(device):
     def add(d):
         a, b = torch.ones(1, 3, dtype=torch.uint8, device=d), torch.ones(3, 2, dtype=torch.int16, device=d)

@@ -43,6 +43,8 @@ Dims predict_library_strides(const Graph& graph, const Node& node, int32_t i, co
   switch (node.op->kernel_layout.value_or(node.op->layout)) {
     case ResultLayout::kAttention:
       return attention_strides(dims);
+    case ResultLayout::kColumnMajor:
+      return graph.type(node.operands[0]).dims.size() == dims.size() ? column_major_strides(dims) : contiguous_strides(dims);
     case ResultLayout::kChannelsLast: {
       bool any = std::any_of(node.operands.begin(), node.operands.end(), is_channels_last_of_rank);
       return any ? channels_last_strides(dims) : contiguous_strides(dims);
