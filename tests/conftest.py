@@ -4,10 +4,11 @@ import random
 
 
 def pytest_addoption(parser):
-    """--shuffle, --whole, --shard."""
+    """--shuffle, --whole, --shard, --thread-seconds."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
     parser.addoption("--whole", action="store_true", help="all types and samples of PyTorch's databases of operators")
     parser.addoption("--shard", metavar="I/N", help="of N parts of the tests the I-th alone, from 1")
+    parser.addoption("--thread-seconds", type=float, default=2, help="how long the test of threads in scripts goes on")
 
 
 def pytest_report_header(config):

@@ -63,6 +63,12 @@ def whole(request) -> bool:
     return request.config.option.whole
 
 
+@pytest.fixture
+def thread_seconds(request) -> float:
+    """How long threads run scripts beside each other."""
+    return request.config.option.thread_seconds
+
+
 class CompileCount:
     """Programs made since it was made or reset: compiled, or planned anew from code that earlier tests have left."""
 

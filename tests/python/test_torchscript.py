@@ -1,19 +1,26 @@
 """TorchScript on the device: tasks of torch.jit.fork, traced programs, modules in files, threads.
 
-The programs are those of PyTorch's tutorial on dynamic parallelism: negations in tasks, and an ensemble of
-bidirectional LSTMs in its three forms.
+The programs are those of PyTorch's tutorial on dynamic parallelism: negations in tasks, and the ensemble of
+examples/lstm_ensemble.py.
 """
 
 import io
 import json
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 import torch_xla
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+import lstm_ensemble
+from lstm_ensemble import FORMS, make
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")
 
@@ -71,66 +78,10 @@ def test_tasks_in_a_trace(device):
 
 
 # ---- The ensemble ----
-class Bidirectional(nn.Module):
-    """Two LSTMs on one sequence, the second one from its end."""
-
-    def __init__(self):
-        super().__init__()
-        self.cell_f = nn.LSTM(input_size=C, hidden_size=C)
-        self.cell_b = nn.LSTM(input_size=C, hidden_size=C)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        output_f, _ = self.cell_f(x)
-        output_b, _ = self.cell_b(torch.flip(x, dims=[0]))
-        return torch.cat((output_f, torch.flip(output_b, dims=[0])), dim=2)
-
-
-class ParallelBidirectional(Bidirectional):
-    """The first LSTM is a task."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        future_f = torch.jit.fork(self.cell_f, x)
-        output_b, _ = self.cell_b(torch.flip(x, dims=[0]))
-        output_b_rev = torch.flip(output_b, dims=[0])
-        output_f, _ = torch.jit.wait(future_f)
-        return torch.cat((output_f, output_b_rev), dim=2)
-
-
-class Ensemble(nn.Module):
-    """The sum of some such modules."""
-
-    def __init__(self, part: type, count: int = 3):
-        super().__init__()
-        self.models = nn.ModuleList([part() for _ in range(count)])
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        results = []
-        for model in self.models:
-            results.append(model(x))
-        return torch.stack(results).sum(dim=0)
-
-
-class ParallelEnsemble(Ensemble):
-    """Each module is a task, which has tasks."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        futures = [torch.jit.fork(model, x) for model in self.models]
-        results = [torch.jit.wait(future) for future in futures]
-        return torch.stack(results).sum(dim=0)
-
-
-FORMS = [(Ensemble, Bidirectional), (Ensemble, ParallelBidirectional), (ParallelEnsemble, ParallelBidirectional)]
-
-
-def make(form: tuple[type, type]) -> nn.Module:
-    torch.manual_seed(0)
-    return form[0](form[1])
-
-
-@pytest.mark.parametrize("form", FORMS, ids=["plain", "parallel layers", "parallel models"])
+@pytest.mark.parametrize("form", FORMS)
 def test_ensembles(device, form, tmp_path):
     """Values and gradients are eager's; a profile shows the device's work."""
-    ours, eager = torch.jit.script(make(form).to(device)), make(FORMS[0])
+    ours, eager = torch.jit.script(make(form, C).to(device)), make("plain loop", C)
     for number in range(3):
         x = torch.rand(T, B, C, generator=torch.Generator().manual_seed(number))
         mine, theirs = x.to(device).requires_grad_(), x.clone().requires_grad_()
@@ -148,6 +99,21 @@ def test_ensembles(device, form, tmp_path):
     assert sum("lstm" in event.get("name", "") for event in events) >= 6
 
 
+@pytest.mark.slow
+def test_the_example(tmp_path):
+    """All forms on both devices, with equal values, else it fails; a table, and a trace of each."""
+    options = ["--sizes", str(T), str(B), str(C), "--rounds", "1", "--out", str(tmp_path)]
+    command = [sys.executable, lstm_ensemble.__file__, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The plain loop takes" in done.stdout
+    for device in ("cpu", "xla"):
+        assert sum(line.startswith(f"│ {device}") for line in done.stdout.splitlines()) == len(FORMS)
+        for form in FORMS:
+            file = tmp_path / f"{device}_{form.replace(' ', '_')}.json"
+            assert "lstm" in file.read_text()
+
+
 # ---- Files and threads ----
 def through_file(module, where: str) -> torch.jit.ScriptModule:
     file = io.BytesIO()
@@ -159,22 +125,22 @@ def through_file(module, where: str) -> torch.jit.ScriptModule:
 def test_modules_in_files(device):
     """Saved on one device, loaded on the same or the other one."""
     x = torch.rand(T, B, C)
-    eager = make(FORMS[0])
+    eager = make("plain loop", C)
     for saved_on in ("cpu", "xla"):
-        script = torch.jit.script(make(FORMS[2]).to(saved_on))
+        script = torch.jit.script(make("forked models and layers", C).to(saved_on))
         for loaded_on in ("cpu", "xla"):
             loaded = through_file(script, loaded_on)
             assert {p.device.type for p in loaded.parameters()} == {loaded_on}
             torch.testing.assert_close(loaded(x.to(loaded_on)).cpu(), eager(x))
 
 
-def test_threads_run_one_script(device):
+def test_threads_run_one_script(device, thread_seconds):
     """Eight threads record, sync and read at the same time, for a while."""
-    script = torch.jit.script(make(FORMS[2]).to(device))
+    script = torch.jit.script(make("forked models and layers", C).to(device))
     xs = [torch.rand(T, B, C, generator=torch.Generator().manual_seed(number)) for number in range(8)]
     with torch.no_grad():
-        expected = [make(FORMS[0])(x) for x in xs]
-    errors, turns, end = [], [0] * 8, time.monotonic() + 2
+        expected = [make("plain loop", C)(x) for x in xs]
+    errors, turns, end = [], [0] * 8, time.monotonic() + thread_seconds
 
     def run(number: int) -> None:
         try:

@@ -3,8 +3,10 @@
 import copy
 import io
 import pickle
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,6 +23,10 @@ import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
 from torch_xla import _XLAC
 from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+import lstm_ensemble
 
 DEVICES = ("xla:0", "xla:1")
 MISSING = "device index 2 does not exist: there are 2 xla devices, xla:0 to xla:1"
@@ -719,6 +725,16 @@ def run_threads(*works) -> None:
     assert not any(thread.is_alive() for thread in threads)
     if errors:
         raise errors[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")
+@pytest.mark.parametrize("form", lstm_ensemble.FORMS)
+def test_a_script_of_modules_on_both(form):
+    ensemble = lstm_ensemble.place(lstm_ensemble.make(form, 16), DEVICES)
+    assert {str(p.device) for p in ensemble.parameters()} == set(DEVICES)
+    x = torch.rand(7, 3, 16)
+    with torch.no_grad():
+        same(torch.jit.script(ensemble)(x.to("xla:0")), lstm_ensemble.make("plain loop", 16)(x), "xla:0")
 
 
 def test_two_threads_with_a_device_each():
