@@ -182,6 +182,8 @@ constexpr int64_t kPieces = 64;
 constexpr int64_t kPooledChannels = 16;
 // Multiplications of a product below which a call of oneDNN costs more than it saves: about 50 us.
 constexpr int64_t kMinProducts = int64_t{1} << 22;
+// Calls that run beside each other on one thread each: their results live at the same time. No fewer than a usual machine has threads.
+constexpr size_t kMaxCallsBeside = 16;
 // Shapes of products in a process that oneDNN is asked for: each costs it about a millisecond once, and 0.1 to 0.2 MB (measured).
 constexpr size_t kMostProductShapes = 256;
 

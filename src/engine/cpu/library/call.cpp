@@ -126,6 +126,10 @@ bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_
   return !(node.op->traits & kLoop) && choose(make_call_spec(laid_out, node, may_write_into)).writes_into;
 }
 
+bool prefers_one_thread(const Node& node) {
+  return find_substitute(node.op->name).one_thread;
+}
+
 std::string call_settings() {
   return at::globalContext().userEnabledMkldnn() ? "onednn" : "";
 }

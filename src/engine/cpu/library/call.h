@@ -36,6 +36,8 @@ CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may
 // True when the node's call writes its results into memory of the caller, else its results are adopted. Throws as LibraryCall's
 // constructor.
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
+// Whether several calls of it are faster beside each other, on a thread each, than one after the other on all threads.
+bool prefers_one_thread(const Node& node);
 // What decides on that beside the node: switches of PyTorch's.
 std::string call_settings();
 

@@ -1,4 +1,4 @@
-// The table of the rows that another kernel computes in place of ATen's, or that are checked before ATen's kernel runs.
+// The table of the rows that another kernel computes in place of ATen's, that are checked before ATen's kernel runs, or run on one thread.
 #include "engine/cpu/library/substitutes.h"
 
 #include <ATen/ops/aminmax.h>
@@ -45,7 +45,7 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},
-    {.row = "aten::mkldnn_rnn_layer", .trains = trains_layer},
+    {.row = "aten::mkldnn_rnn_layer", .trains = trains_layer, .one_thread = true}, // regions for each time step
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// What this engine computes in ATen's place, or sees to before ATen computes: by row.
+// What this engine computes in ATen's place, or sees to before ATen computes, and on how many threads: by row.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,8 +18,9 @@ struct Substitute {
   const char* row = nullptr;
   CallKernel (*choose)(const CallSpec& call) = nullptr; // the kernel for this call, or null: ATen's
   void (*check)(const torch::jit::Stack& arguments) = nullptr; // raises ATen's error for what its kernel takes without a look
-  bool (*trains)(const torch::jit::Stack& arguments) =
-      nullptr; // whether ATen's kernel, which asks the grad mode, shall keep what a gradient needs
+  // Whether ATen's kernel, which asks the grad mode, shall keep what a gradient needs.
+  bool (*trains)(const torch::jit::Stack& arguments) = nullptr;
+  bool one_thread = false; // the kernel opens many short parallel regions: several calls are faster beside each other, on a thread each
 };
 
 // Nothing for rows that are ATen's alone.

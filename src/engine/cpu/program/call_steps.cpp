@@ -2,6 +2,8 @@
 #include <ATen/Parallel.h>
 #include <omp.h>
 
+#include <atomic>
+
 #include "core/memory_log.h"
 #include "core/observer.h"
 #include "engine/cpu/program/cpu_executable.h"
@@ -9,10 +11,10 @@
 namespace torch_xla::cpu {
 namespace {
 
-// The processors belong to the steps beside a transfer. The setting is the thread's own, once ATen has made its own.
+// What the thread runs from here on: a transfer's processors belong to the steps beside it. Within a parallel region it holds to its end.
 void use_one_thread() {
-  thread_local const bool is_set = (at::get_num_threads(), omp_set_num_threads(1), true);
-  (void)is_set;
+  at::get_num_threads(); // ATen makes its own setting in a thread's first call
+  omp_set_num_threads(1);
 }
 
 } // namespace
@@ -51,22 +53,49 @@ void CpuExecutable::run_library(int32_t index, const RunOptions& options) {
   take_results(index);
 }
 
+// On a thread of a run, or of transfers: what it takes to call is prepared, and its results are left in call_args_.
+void CpuExecutable::run_call(const StepRef& step, const RunOptions& options) {
+  use_one_thread();
+  observer::Span span(observer::Phase::kLibrary, device_, step.name, line_of(step, options));
+  span.set_run(options.number);
+  span.set_node(step.location);
+  span.set_bytes(plan_.calls[step.index].meeting_bytes);
+  CallArgs& args = call_args_[step.index];
+  calls_[step.index]->run(pool_, args.operands, args.results);
+}
+
+// As many at a time as there are threads, on one each; those left over one by one, on all threads.
+void CpuExecutable::run_beside(int32_t begin, int32_t end, RunArgs& args) {
+  int32_t threads = at::get_num_threads();
+  int32_t rest = threads > 1 ? end - (end - begin) % threads : begin;
+  for (int32_t s = begin; s < rest; ++s) {
+    prepare_call(plan_.steps[s].index);
+  }
+  std::atomic<int32_t> next{begin};
+  auto run_some = [&, caller = memory_log::caller(device_)](int64_t, int64_t) {
+    memory_log::CallerScope scope(caller);
+    for (int32_t s = next++; s < rest; s = next++) {
+      check_cancelled(args.options);
+      run_call(plan_.steps[s], args.options);
+    }
+  };
+  at::parallel_for(0, rest > begin ? threads : 0, 1, run_some);
+  for (int32_t s = begin; s < rest; ++s) {
+    take_results(plan_.steps[s].index);
+  }
+  for (int32_t s = rest; s < end; ++s) {
+    check_cancelled(args.options);
+    run_step(s, args);
+  }
+}
+
 // The run ends after the transfer, so that what the call refers to lives.
 void CpuExecutable::start_transfer(const StepRef& step, const RunOptions& options) {
   prepare_call(step.index);
-  auto node = static_cast<size_t>(step.location);
-  int64_t line = node < options.lines.size() ? options.lines[node] : -1;
-  call_args_[step.index].transfer =
-      Transfers::get(device_).start([this, &step, line, number = options.number, caller = memory_log::caller(device_)] {
-        use_one_thread();
-        memory_log::CallerScope scope(caller);
-        observer::Span span(observer::Phase::kLibrary, device_, step.name, line);
-        span.set_run(number);
-        span.set_node(step.location);
-        span.set_bytes(plan_.calls[step.index].meeting_bytes);
-        CallArgs& args = call_args_[step.index];
-        calls_[step.index]->run(pool_, args.operands, args.results);
-      });
+  call_args_[step.index].transfer = Transfers::get(device_).start([this, &step, options, caller = memory_log::caller(device_)] {
+    memory_log::CallerScope scope(caller);
+    run_call(step, options);
+  });
 }
 
 // Of a run that has failed: the transfer under way uses its memory, and others may have brought results.

@@ -24,11 +24,6 @@ observer::Phase phase_of(StepKind kind) {
   }
 }
 
-int64_t line_of(const StepRef& step, const RunOptions& options) {
-  auto node = static_cast<size_t>(step.location);
-  return node < options.lines.size() ? options.lines[node] : -1;
-}
-
 CpuBuffer& cpu_buffer(const EngineBufferRef& buffer) {
   return static_cast<CpuBuffer&>(*buffer);
 }
@@ -100,15 +95,29 @@ void CpuExecutable::run(RunArgs& args) {
   collect_outputs(args);
 }
 
+int64_t CpuExecutable::line_of(const StepRef& step, const RunOptions& options) {
+  auto node = static_cast<size_t>(step.location);
+  return node < options.lines.size() ? options.lines[node] : -1;
+}
+
+void CpuExecutable::check_cancelled(const RunOptions& options) const {
+  XLA_CHECK(committed_ || !options.is_cancelled(), kCancelled);
+}
+
 void CpuExecutable::run_steps(RunArgs& args) {
-  for (int32_t step = 0; step < static_cast<int32_t>(plan_.steps.size()); ++step) {
-    XLA_CHECK(committed_ || !args.options.is_cancelled(), kCancelled);
-    if (step > plan_.memory.last_fallible && !saved_.empty()) {
-      commit(step, args);
+  for (int32_t begin = 0, end; begin < static_cast<int32_t>(plan_.steps.size()); begin = end) {
+    end = begin + 1 + plan_.steps[begin].beside;
+    check_cancelled(args.options);
+    if (begin > plan_.memory.last_fallible && !saved_.empty()) {
+      commit(begin, args);
     }
-    take_memory(step, args);
-    run_step(step, args);
-    release_memory(step, args);
+    for (int32_t step = begin; step < end; ++step) {
+      take_memory(step, args);
+    }
+    end - begin > 1 ? run_beside(begin, end, args) : run_step(begin, args);
+    for (int32_t step = begin; step < end; ++step) {
+      release_memory(step, args);
+    }
   }
 }
 

@@ -28,10 +28,14 @@ class CpuExecutable final : public Executable {
   }
 
  private:
+  static int64_t line_of(const StepRef& step, const RunOptions& options);
   void prepare_calls();
   void start_run(RunArgs& args);
+  void check_cancelled(const RunOptions& options) const;
   void run_steps(RunArgs& args);
   void run_step(int32_t number, RunArgs& args);
+  void run_beside(int32_t begin, int32_t end, RunArgs& args);
+  void run_call(const StepRef& step, const RunOptions& options);
   void take_memory(int32_t step, RunArgs& args);
   void take_donor(int32_t step, int32_t memory, RunArgs& args);
   void release_memory(int32_t step, RunArgs& args);

@@ -43,6 +43,7 @@ class Planner {
         case StepKind::kLibrary:
           add_step(step.kind, plan_.calls.size(), graph_.nodes[step.node].op->name, graph_.nodes[step.node].location);
           plan_.calls.push_back(make_call(graph_.nodes[step.node]));
+          plan_.steps.back().beside = step.beside;
           break;
         case StepKind::kWait:
           add_step(step.kind, started_[num_waits_++], str("wait for ", graph_.nodes[step.node].op->name), graph_.nodes[step.node].location);

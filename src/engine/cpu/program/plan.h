@@ -64,6 +64,7 @@ struct StepRef {
   int32_t index = 0; // in the list of its kind; kStart and its kWait have one call
   std::string name; // for observers
   int32_t location = -1; // Node::location of one of its nodes
+  int32_t beside = 0; // as Step::beside
 };
 
 struct Plan {

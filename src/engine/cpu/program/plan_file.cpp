@@ -47,7 +47,7 @@ void fields(Archive& archive, Output& output) {
 }
 template <typename Archive>
 void fields(Archive& archive, StepRef& step) {
-  archive(step.kind, step.index, step.name, step.location);
+  archive(step.kind, step.index, step.name, step.location, step.beside);
 }
 template <typename Archive>
 void fields(Archive& archive, Plan& plan) {

@@ -133,7 +133,7 @@ std::vector<StepAccess> find_accesses(
         accesses.emplace_back().can_fail = true;
         break;
     }
-    accesses.back().until = steps[s].kind == StepKind::kStart ? waits.at(steps[s].node) : static_cast<int32_t>(s);
+    accesses.back().until = steps[s].kind == StepKind::kStart ? waits.at(steps[s].node) : static_cast<int32_t>(s) + steps[s].beside;
   }
   return accesses;
 }

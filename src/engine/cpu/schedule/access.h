@@ -20,7 +20,7 @@ struct StepAccess {
   bool adopts = false; // the writes' memory comes from the step itself
   bool can_fail = false; // by what its operands hold, or for want of memory
   bool is_update = false; // in place, it writes a part of the memory only
-  int32_t until = -1; // the step to whose end it reads and writes: itself; of kStart its kWait
+  int32_t until = -1; // the step to whose end it reads and writes: itself; of kStart its kWait; of calls beside each other the last
 };
 
 // By step. `kernels` are parallel to the steps; with `fusion` off library calls allocate all their results.

@@ -12,6 +12,7 @@ namespace torch_xla::cpu {
 struct Step {
   StepKind kind = StepKind::kKernel;
   int32_t node = -1; // all but kKernel; the same of kStart and its kWait
+  int32_t beside = 0; // kLibrary: so many steps behind it run at the same time
   // kKernel. Operands of the body that are not in it are loads or scalars. Ids are a topological order.
   KernelForm form = KernelForm::kPointwise;
   Dims domain; // the element values' extents, leading extents of 1 left out

@@ -3,6 +3,7 @@
 
 #include "core/env.h"
 #include "core/observer.h"
+#include "engine/cpu/schedule/beside.h"
 #include "engine/cpu/schedule/order.h"
 #include "engine/cpu/schedule/verify.h"
 
@@ -28,7 +29,7 @@ void run_fusing(Schedule& s, const Graph& /*graph*/) {
 // Without fusion, which is for looking into faults, steps stay in the order of the graph.
 void run_ordering(Schedule& s, const Graph& /*graph*/) {
   if (s.fusion) {
-    s.steps = order_steps(s.laid_out, s.steps);
+    s.steps = gather_calls(s.laid_out, order_steps(s.laid_out, s.steps));
   }
 }
 

@@ -81,6 +81,7 @@ class Printer {
       return;
     }
     out_ << (step.kind == StepKind::kStart ? "start " : step.kind == StepKind::kWait ? "wait for " : "");
+    out_ << (step.beside > 0 ? "beside the next, " : "");
     print_node(graph_.nodes[step.node]);
   }
 

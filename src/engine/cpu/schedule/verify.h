@@ -10,7 +10,8 @@ namespace torch_xla::cpu {
 void verify_layout(const Schedule& schedule, const char* stage);
 // Each node is in one group, behind all that it reads from memory; all of a group fits its domain and its reductions.
 void verify_groups(const Schedule& schedule, const char* stage);
-// What a step reads is stored before it, once, and what leaves the program is stored; bodies are complete and fit their domain.
+// What a step reads is stored before it, once, and what leaves the program is stored; bodies are complete and fit their domain; calls that
+// run beside each other need nothing of each other.
 void verify_steps(const Schedule& schedule, const char* stage);
 // Kernels meet the elements of their values that belong together, where these lie in memory, and nothing beyond; in-place pairs are read
 // before they are written.

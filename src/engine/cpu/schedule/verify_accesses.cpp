@@ -75,7 +75,7 @@ class AccessVerifier : private Verifier {
   void check_end(size_t index) const {
     int32_t until = s_.accesses[index].until;
     if (s_.steps[index].kind != StepKind::kStart) {
-      check(until == static_cast<int32_t>(index), "ends with step ", until);
+      check(until == static_cast<int32_t>(index) + s_.steps[index].beside, "ends with step ", until);
       return;
     }
     bool exists = until > static_cast<int32_t>(index) && until < static_cast<int32_t>(s_.steps.size());

@@ -124,9 +124,11 @@ class StepVerifier : private Verifier {
     for (size_t i = 0; i < s_.steps.size(); ++i) {
       const Step& step = s_.steps[i];
       enter("step ", i);
+      check_beside(step);
       step.kind == StepKind::kKernel ? check_kernel(step, static_cast<int>(i)) : check_call(step, graph_.nodes[step.node]);
     }
     check(started_.empty(), "step ", s_.steps.size(), " is the end, and a call was not waited for");
+    check(beside_ == 0, "step ", s_.steps.size(), " is the end, and should run beside the one before it");
     for (ValueId v : graph_.outputs) {
       enter("output %", v);
       check(stored_[root(v)], "no step stores it");
@@ -143,6 +145,13 @@ class StepVerifier : private Verifier {
     stored_[v] = true;
   }
 
+  // Calls beside each other stand in a row.
+  void check_beside(const Step& step) {
+    bool in_row = step.beside == 0 || step.kind == StepKind::kLibrary;
+    check(in_row && (beside_ == 0 || step.beside == beside_ - 1), "runs beside ", step.beside, " others, behind one with ", beside_);
+    beside_ = step.beside;
+  }
+
   void check_call(const Step& step, const Node& node) {
     if (node.op->traits & kCollective) {
       check_collective(step);
@@ -153,7 +162,10 @@ class StepVerifier : private Verifier {
       }
     }
     for (int32_t i = 0; i < node.num_results && step.kind != StepKind::kStart; ++i) {
-      store(node.result(i));
+      given_.push_back(node.result(i));
+    }
+    for (; step.beside == 0 && !given_.empty(); given_.pop_back()) {
+      store(given_.back());
     }
   }
 
@@ -219,6 +231,8 @@ class StepVerifier : private Verifier {
   std::vector<int> body_of_; // by value: the last step that computes it
   std::deque<int32_t> started_; // nodes that are not waited for yet
   int32_t last_collective_ = -1; // node
+  int32_t beside_ = 0; // Step::beside of the step before
+  std::vector<ValueId> given_; // by calls that run beside each other
 };
 
 } // namespace
