@@ -88,7 +88,7 @@ asan: setup ## the C++ tests and a short training run under AddressSanitizer
 	PYTHONPATH=build/asan/stage LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 python examples/train_digits.py --epochs 1
 
-THREADED := Executor*:EnginePool*:Metrics*:Threads*
+THREADED := Executor*:EnginePool*:Metrics*:*Threads*:SeveralDevices*:Beside*
 
 tsan: setup ## the C++ and Python tests with threads under ThreadSanitizer
 	@test -f build/tsan/build.ninja || cmake --preset tsan
