@@ -1,11 +1,9 @@
 // torch.profiler's view of the device: the step observer's events as Kineto's activities, on tracks of the device and of the host's
 // threads.
 //
-// A device has five tracks: what its runs do (kernels, library calls, writes through views), with the whole runs as annotations; the
-// transfers of collectives, which go on beside it; the ranges of record_function(), from the first to the last step that was recorded
-// within; how long runs waited for those before them; how long each trace was recorded. What the host does for it (sync, compile and its
-// passes, transfers, fallbacks, waits) is on the track of its thread. A step of a run is linked with the operation of PyTorch that recorded
-// the node which it is named by, with an arrow from there.
+// A device has the tracks of profile_tracks.h. What the host does for it (sync, compile and its passes, transfers, fallbacks, waits) is on
+// the track of its thread. A step of a run is linked with the operation of PyTorch that recorded the node which it is named by, with an
+// arrow from there.
 //
 // The interface: torch/csrc/profiler/standalone/privateuse1_profiler.h and kineto/IActivityProfiler.h of PyTorch's headers.
 #define FMT_HEADER_ONLY // which Kineto's headers use
@@ -26,6 +24,7 @@
 #include "core/metrics.h"
 #include "core/observer.h"
 #include "device/device.h"
+#include "device/profile_tracks.h"
 #include "tensor/source_line.h"
 
 namespace torch_xla {
@@ -63,14 +62,6 @@ void leave(RangeRef& innermost, uint64_t session) {
   }
 }
 
-// Of a device, in their order on the screen.
-enum Track : int32_t { kPrograms, kCollectives, kAnnotations, kQueue, kRecording, kNumTracks };
-constexpr const char* kTrackNames[kNumTracks] = {"programs", "collectives", "annotations", "queue", "recording"};
-
-bool is_step(Phase phase) {
-  return phase == Phase::kKernel || phase == Phase::kLibrary || phase == Phase::kUpdate;
-}
-
 ActivityType type_of(Phase phase) {
   if (is_step(phase)) {
     return ActivityType::CONCURRENT_KERNEL;
@@ -79,13 +70,6 @@ ActivityType type_of(Phase phase) {
   // the queue, and a trace begins within an operation.
   bool is_annotation = phase == Phase::kRun || phase == Phase::kQueue || phase == Phase::kTrace;
   return is_annotation ? ActivityType::GPU_USER_ANNOTATION : ActivityType::PRIVATEUSE1_RUNTIME;
-}
-
-// Of what the device does.
-Track track_of(const Event& event) {
-  const bool is_collective = event.phase == Phase::kLibrary && event.bytes >= 0;
-  const bool is_queue = event.phase == Phase::kQueue;
-  return is_queue ? kQueue : event.phase == Phase::kTrace ? kRecording : is_collective ? kCollectives : kPrograms;
 }
 
 // For a JSON string.
@@ -149,6 +133,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     buffer_->span.name = name_of_device();
     buffer_->gpuOpCount = 0;
     link_steps();
+    find_tracks();
     for (const Entry& entry : entries_) {
       if (entry.is_linked || entry.event.phase != Phase::kRecord) {
         add_activity(entry, find_linked);
@@ -168,8 +153,8 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
     std::vector<libkineto::ResourceInfo> tracks;
     for (int device = 0; device < num_devices_; ++device) {
-      for (int track = 0; track < kNumTracks; ++track) {
-        tracks.push_back({track, track, device, kTrackNames[track]});
+      for (int32_t track = 0; track < tracks_.size(); ++track) {
+        tracks.push_back({track, track < kNumTracks ? track : int32_t{kPrograms}, device, track_name(track)});
       }
     }
     return tracks;
@@ -184,6 +169,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     std::string name;
     std::string detail;
     int32_t thread = 0;
+    int32_t track = 0; // of its device
     uint64_t operation = 0; // of PyTorch, on whose behalf it happened; 0: none
     RangeRef annotation; // likewise
     bool is_linked = false; // has one end of an arrow
@@ -223,6 +209,17 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     }
   }
 
+  void find_tracks() {
+    std::vector<Entry*> by_start;
+    for (Entry& entry : entries_) {
+      by_start.push_back(&entry);
+    }
+    std::stable_sort(by_start.begin(), by_start.end(), [](Entry* a, Entry* b) { return a->event.start_ns < b->event.start_ns; });
+    for (Entry* entry : by_start) {
+      entry->track = tracks_.take(entry->event, entry->thread);
+    }
+  }
+
   void add_activity(const Entry& entry, const libkineto::getLinkedActivityCallback& find_linked) {
     const Event& event = entry.event;
     const ActivityType type = type_of(event.phase);
@@ -232,7 +229,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     activity.startTime = std::max(event.start_ns, start_ns_) + to_wall_ns_; // a trace may have begun before
     activity.endTime = event.end_ns + to_wall_ns_;
     activity.device = on_host ? getpid() : std::max(event.device, 0);
-    activity.resource = on_host ? entry.thread : track_of(event);
+    activity.resource = on_host ? entry.thread : entry.track;
     activity.threadId = entry.thread;
     if (entry.is_linked) {
       link(activity, entry, find_linked);
@@ -315,6 +312,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   int64_t to_wall_ns_ = 0; // Kineto's clock minus the observer's
   int num_devices_ = 1; // that the trace tells of
   std::vector<Entry> entries_; // written by the observer until stop()
+  Tracks tracks_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 };
 

@@ -20,7 +20,7 @@ namespace torch_xla {
 namespace {
 
 constexpr int kThreads = 8;
-constexpr int kRounds = 40;
+constexpr int kRounds = 100;
 
 void on_threads(const std::function<void(int)>& work) {
   std::vector<std::thread> threads;

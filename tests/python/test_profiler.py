@@ -1,5 +1,6 @@
 """torch.profiler on the device: steps of runs are on a track of their own, linked with what recorded them."""
 
+import itertools
 import json
 
 import pytest
@@ -320,3 +321,29 @@ profiler.export_chrome_trace({str(path)!r})
     assert len(runs) == 20
     in_steps = sum(covered_share(steps, run) * run["dur"] for run in runs)
     assert in_steps / sum(run["dur"] for run in runs) >= 0.9
+
+
+def test_calls_beside_each_other_are_on_tracks_of_their_own(run_python, tmp_path):
+    path = tmp_path / "trace.json"
+    source = f"""
+torch.set_num_threads(2)
+layers, x = [nn.LSTM(256, 256).to("xla") for _ in range(8)], torch.rand(20, 10, 256).to("xla")
+def run():
+    with torch.no_grad():
+        torch.stack([layer(x)[0] for layer in layers]).sum(0).cpu()
+run(), run()
+with profile(activities=BOTH) as profiler:
+    run()
+profiler.export_chrome_trace({str(path)!r})
+"""
+    run_python(PROFILE + source, **ENGINE)
+    events = json.loads(path.read_text())["traceEvents"]
+    steps = [event for event in of(events, "kernel") if event["name"] == "aten::mkldnn_rnn_layer"]
+    tracks = {event["tid"]: [] for event in steps}
+    for step in sorted(steps, key=lambda event: event["ts"]):
+        tracks[step["tid"]].append(step)
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    names = {names[track] for track in tracks}
+    assert len(steps) == 8 and names <= {"programs", "programs, beside 1"}, names  # a thread that comes late gets none
+    for one in tracks.values():
+        assert all(a["ts"] + a["dur"] <= b["ts"] + 0.002 for a, b in itertools.pairwise(one))
