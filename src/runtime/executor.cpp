@@ -65,6 +65,7 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   lock.lock();
   q.runs.pop_front();
   --q.num_started;
+  q.caller = {}; // before the lock is given up: from then on the next first run may be another thread's
   lock.unlock();
   wait::changed().notify_all(); // once for all outputs of the run: each waking takes a processor from the run's threads
   lock.lock();
@@ -82,7 +83,6 @@ bool is_callers(const Queue& q, const Run& run) {
 void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
   start_another(q, lock);
   end_first(q, lock);
-  q.caller = {};
   if (!q.runs.empty()) {
     q.work.notify_one();
   }

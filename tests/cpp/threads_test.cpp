@@ -1,6 +1,7 @@
 // Several threads at once in the pool and before the executor; also run under ThreadSanitizer (make tsan).
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 #include <thread>
 
@@ -106,6 +107,43 @@ void count_by_runs(int /*thread*/) {
 TEST(Threads, EachGetsTheResultsOfItsRuns) {
   on_threads(4, count_by_runs);
   Executor::get(0).drain();
+}
+
+// Counts how often it runs.
+class Counted final : public Executable {
+ public:
+  void run(RunArgs& args) override {
+    args.outputs = {std::make_shared<Number>(++count)};
+  }
+  int64_t scratch_bytes() const override {
+    return 0;
+  }
+  std::string text() const override {
+    return "counted";
+  }
+  std::atomic<int> count{0};
+};
+
+// Short programs run on the thread that would wait for them, if no other is before them.
+void give_short_runs(const std::shared_ptr<Counted>& counted, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    Run run;
+    run.executable = counted;
+    run.outputs = {std::make_shared<Buffer>(Type{DType::I32, {}}, Dims())};
+    {
+      Executor::Waiting waiting(0);
+      Executor::get(0).enqueue(std::move(run));
+    }
+    Executor::get(0).wait_for_room();
+  }
+}
+
+TEST(Threads, ShortRunsOfManyRunOnce) {
+  auto counted = std::make_shared<Counted>();
+  counted->last_run_ns = 0;
+  on_threads(8, [&](int) { give_short_runs(counted, 30000); });
+  Executor::get(0).drain();
+  EXPECT_EQ(counted->count, 8 * 30000);
 }
 
 } // namespace
