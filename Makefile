@@ -80,12 +80,15 @@ dev: build ## build in place, so that `import torch_xla` in .venv uses this sour
 wheel: setup ## build a wheel into dist/
 	python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist .
 
+# Python, and the processes that it starts, with a build that is not the one in place.
+STAGED = PYTHONPATH=$(CURDIR)/build/$@/stage:$(CURDIR)/tools/staged
+
 asan: setup ## the C++ tests and a short training run under AddressSanitizer
 	@test -f build/asan/build.ninja || cmake --preset asan
 	@cmake --build --preset asan
 	ctest --preset asan
 	cmake --install build/asan --prefix build/asan/stage >/dev/null
-	PYTHONPATH=build/asan/stage LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	$(STAGED) LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 python examples/train_digits.py --epochs 1
 
 THREADED := Executor*:EnginePool*:Metrics*:*Threads*:SeveralDevices*:Beside*
@@ -95,9 +98,9 @@ tsan: setup ## the C++ and Python tests with threads under ThreadSanitizer
 	@cmake --build --preset tsan
 	TSAN_OPTIONS=suppressions=tests/tsan.supp build/tsan/tests/cpp/torch_xla_tests --gtest_filter='$(THREADED)'
 	cmake --install build/tsan --prefix build/tsan/stage >/dev/null
-	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/tsan/stage LD_PRELOAD="$$(g++ -print-file-name=libtsan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	PYTHONSAFEPATH=1 $(STAGED) LD_PRELOAD="$$(g++ -print-file-name=libtsan.so) $$(g++ -print-file-name=libstdc++.so)" \
 	  TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp:die_after_fork=0 python -c \
-	  "import pytest, sys, torch_xla; assert 'tsan' in torch_xla.__file__; sys.exit(pytest.main(['tests/python/test_threads.py', '-k', 'threads']))"
+	  "import pytest, sys, torch_xla; assert 'tsan' in torch_xla.__file__; sys.exit(pytest.main(['tests/python/test_threads.py', 'tests/python/test_torchscript.py', '-k', 'threads']))"
 
 ubsan: setup ## the C++ tests under UndefinedBehaviorSanitizer
 	@test -f build/ubsan/build.ninja || cmake --preset ubsan
