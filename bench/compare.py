@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import resource
+import select
 import statistics
 import subprocess
 import sys
@@ -107,10 +108,18 @@ def serve(impl: str, workload: str) -> None:
         print(json.dumps({"samples": samples, "peak_mb": peak}), flush=True)
 
 
+class EndedError(Exception):
+    """A worker's process has ended; it has told on stderr why."""
+
+
+class GaveUpError(Exception):
+    """An implementation has not made its first steps, or not in the time that it was given."""
+
+
 class Worker:
     """A process that serves. `info`: its first line; `samples`: times of all turns by the number of busy processes."""
 
-    def __init__(self, impl: str, workload: str, python: str):
+    def __init__(self, impl: str, workload: str, python: str, patience: float):
         self._cache = tempfile.TemporaryDirectory(prefix="bench_")
         caches = {"XLA_PERSISTENT_CACHE_PATH": self._cache.name, "TORCHINDUCTOR_CACHE_DIR": self._cache.name}
         command = [python, os.path.abspath(__file__), "--serve", impl, "--workloads", workload]
@@ -118,12 +127,18 @@ class Worker:
         self._process = subprocess.Popen(command, env={**os.environ, **WARM_MALLOC, **caches}, **pipes)
         self.samples: dict[int, list[float]] = {}
         self.peak_mb = 0.0
-        self.info = self._read()
+        if not select.select([self._process.stdout], [], [], patience)[0]:
+            self._process.kill()
+            raise GaveUpError(f"{impl}: no first step in {patience:g} s")
+        try:
+            self.info = self._read()
+        except EndedError:
+            raise GaveUpError(f"{impl}: cannot run it") from None
 
     def _read(self) -> dict:
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{' '.join(self._process.args[-3:])} ended with {self._process.wait()}; see above")
+            raise EndedError(f"{' '.join(self._process.args[-3:])} ended with {self._process.wait()}; see above")
         return json.loads(line)
 
     def turn(self, busy: int, seconds: float) -> None:
@@ -157,10 +172,23 @@ class Busy:
             process.wait()
 
 
+def start(workload: str, options: argparse.Namespace) -> tuple[dict[str, Worker], dict[str, dict]]:
+    """A worker for each implementation, and what is told of those that gave up."""
+    workers, gave_up = {}, {}
+    for impl in options.impls:
+        if impl == "jax" and workload not in IN_JAX:
+            continue
+        try:
+            python = options.jax if impl == "jax" else sys.executable
+            workers[impl] = Worker(impl, workload, python, options.patience)
+        except GaveUpError as error:
+            gave_up[impl] = {"gave_up": str(error)}
+    return workers, gave_up
+
+
 def measure(workload: str, options: argparse.Namespace) -> dict[str, dict]:
     """What was measured, by implementation."""
-    impls = [impl for impl in options.impls if impl != "jax" or workload in IN_JAX]
-    workers = {impl: Worker(impl, workload, options.jax if impl == "jax" else sys.executable) for impl in impls}
+    workers, gave_up = start(workload, options)
     for busy in options.busy:
         with Busy(busy):
             for worker in workers.values():
@@ -171,7 +199,7 @@ def measure(workload: str, options: argparse.Namespace) -> dict[str, dict]:
                     worker.turn(busy, options.seconds)
     for worker in workers.values():
         worker.close()
-    return {
+    return gave_up | {
         impl: {
             **worker.info,
             "peak_mb": worker.peak_mb,
@@ -205,6 +233,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
     parser.add_argument("--busy", default="0", help="numbers of busy processes, one after the other; default: none")
+    parser.add_argument("--patience", type=float, default=120, help="seconds for the first steps; default: %(default)s")
     parser.add_argument("--jax", default=jax, help="a Python with JAX and torch; default: that of make test-libraries")
     parser.add_argument("--values", type=Path, help="where what was measured is written, as JSON")
     parser.add_argument("--baseline", type=Path, help="such a file: exit status 1 if something became slower")

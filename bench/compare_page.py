@@ -2,7 +2,7 @@
 
 What was measured is, by program and by implementation: `ms`, the median of a step by the number of busy processes;
 `first_s`, the first step; `peak_mb`, the most resident memory; `flops` of a step (eager's); `check`, a weighted sum of
-the result after three steps.
+the result after three steps. Of one that made no first step in time there is `gave_up` alone, a text.
 """
 
 import argparse
@@ -16,15 +16,22 @@ TOLERANCE = 2e-2
 
 def ratio(found: dict[str, dict], peer: str, busy: int) -> float | None:
     """This device's time as a part of a peer's, or None if the peer was not measured."""
-    return found["xla"]["ms"][str(busy)] / found[peer]["ms"][str(busy)] if peer in found else None
+    return found["xla"]["ms"][str(busy)] / found[peer]["ms"][str(busy)] if "ms" in found.get(peer, {}) else None
 
 
 def _cell(value: float | None, form: str = ".2f") -> str:
     return "" if value is None else format(value, form)
 
 
-def rows(workload: str, found: dict[str, dict], options: argparse.Namespace) -> list[str]:
-    """The cells of one program: quiet time, ratios, the limit, first step, memory; then the loads."""
+def split(results: dict[str, dict]) -> tuple[dict[str, dict], list[str]]:
+    """What was measured, and what is told of implementations that gave up."""
+    found = {impl: result for impl, result in results.items() if "ms" in result}
+    return found, [result["gave_up"] for result in results.values() if "gave_up" in result]
+
+
+def rows(workload: str, results: dict[str, dict], options: argparse.Namespace) -> list[str]:
+    """The cells of one program: quiet time, ratios, the limit, first step, memory, remarks."""
+    found, remarks = split(results)
     ours, eager = found["xla"], found.get("eager", {})
     limit = eager.get("flops", 0) / options.peak_flops * 1e3
     quiet = ours["ms"][str(options.busy[0])]
@@ -36,12 +43,13 @@ def rows(workload: str, found: dict[str, dict], options: argparse.Namespace) -> 
     apart = {
         impl: abs(result["check"] - ours["check"]) / max(abs(ours["check"]), 1e-6) for impl, result in found.items()
     }
-    wrong = [f"**{impl} differs: {value:.1e}**" for impl, value in apart.items() if value > TOLERANCE]
-    return [*cells, " ".join(wrong)]
+    remarks += [f"**{impl} differs: {value:.1e}**" for impl, value in apart.items() if value > TOLERANCE]
+    return [*cells, ", ".join(remarks)]
 
 
-def busy_rows(workload: str, found: dict[str, dict], options: argparse.Namespace) -> list[str]:
+def busy_rows(workload: str, results: dict[str, dict], options: argparse.Namespace) -> list[str]:
     """The cells of one program beside busy processes: how many times each implementation's quiet time it takes."""
+    found, _ = split(results)
     cells = [workload]
     for busy in options.busy[1:]:
         for impl in options.impls:

@@ -51,6 +51,12 @@ def test_other_values_are_told():
     assert "**eager differs: 5.0e-01**" in "\n".join(compare.page(measured, _options(busy=[0]), 0.0))
 
 
+def test_a_peer_that_gives_up_is_told():
+    measured = {"mlp": {"xla": _found(2.0), "eager": {"gave_up": "eager: no first step in 1 s"}}}
+    text = "\n".join(compare.page(measured, _options(busy=[0]), 0.0))
+    assert "| eager: no first step in 1 s |" in text
+
+
 def test_what_became_slower():
     baseline = {"mlp": {"xla": _found(2.0), "eager": _found(4.0)}}
     assert compare.slower({"mlp": {"xla": _found(2.1), "eager": _found(4.0)}}, baseline) == []

@@ -6,8 +6,10 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <omp.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/errors.h"
 #include "engine/cpu/library/args.h"
@@ -103,6 +105,21 @@ Choice choose(const CallSpec& spec) {
   return choice;
 }
 
+// The calling thread's parallel regions have one thread.
+class OneThread {
+ public:
+  OneThread() : threads_(omp_get_max_threads()) {
+    omp_set_num_threads(1);
+  }
+  ~OneThread() {
+    omp_set_num_threads(threads_);
+  }
+  OneThread(const OneThread&) = delete;
+
+ private:
+  int threads_;
+};
+
 } // namespace
 
 CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
@@ -142,6 +159,7 @@ struct LibraryCall::Impl {
   std::vector<CallSpec::Tensor> results;
   std::vector<at::Tensor> outs; // empty: the functional form is called
   torch::jit::Stack stack; // template
+  bool is_short = false; // runs on one thread
   int generator = -1; // the argument that is one; seed and offset are the last operands
 
   explicit Impl(const CallSpec& spec);
@@ -162,6 +180,7 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
   }
   stack = make_stack(choice.op.schema(), spec.attrs, operands);
   generator = find_generator(choice.op.schema());
+  is_short = choice.substitute.is_short && choice.substitute.is_short(spec);
   for (const at::Tensor& t : outs) {
     stack.emplace_back(t);
   }
@@ -176,6 +195,10 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args) const {
   }
   if (choice.substitute.check) {
     choice.substitute.check(args);
+  }
+  std::optional<OneThread> one_thread;
+  if (is_short) {
+    one_thread.emplace();
   }
   c10::AutoGradMode grad_mode(choice.substitute.trains && choice.substitute.trains(args));
   if (choice.mutates) {

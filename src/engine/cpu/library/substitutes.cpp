@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/cpu/cost.h"
 #include "engine/cpu/library/barrier.h"
 #include "engine/cpu/library/products.h"
 
@@ -39,13 +40,20 @@ bool trains_layer(const torch::jit::Stack& arguments) {
   return arguments.at(kTrain).toBool();
 }
 
+// oneDNN's LSTM opens regions for each time step. Operand 0 is the input [T, N, C], 2 the weights [4H, H].
+bool has_short_steps(const CallSpec& call) {
+  const Dims& weights = call.operands[2].type.dims;
+  return 2 * call.operands[0].type.dims[1] * weights[0] * weights[1] <= kMaxShortFlops;
+}
+
 constexpr Substitute kSubstitutes[] = {
     {.row = "aten::mm", .choose = choose_onednn},
     {.row = "aten::addmm", .choose = choose_onednn},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},
-    {.row = "aten::mkldnn_rnn_layer", .trains = trains_layer, .one_thread = true}, // regions for each time step
+    {.row = "aten::mkldnn_rnn_layer", .trains = trains_layer, .is_short = has_short_steps, .one_thread = true},
+    {.row = "aten::mkldnn_rnn_layer_backward", .is_short = has_short_steps},
 };
 
 } // namespace

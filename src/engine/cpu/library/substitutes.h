@@ -20,6 +20,7 @@ struct Substitute {
   void (*check)(const torch::jit::Stack& arguments) = nullptr; // raises ATen's error for what its kernel takes without a look
   // Whether ATen's kernel, which asks the grad mode, shall keep what a gradient needs.
   bool (*trains)(const torch::jit::Stack& arguments) = nullptr;
+  bool (*is_short)(const CallSpec& call) = nullptr; // whether its parallel regions are too short to be worth their barriers: one thread
   bool one_thread = false; // the kernel opens many short parallel regions: several calls are faster beside each other, on a thread each
 };
 
