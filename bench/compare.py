@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
 from compare_page import page, plot, slower
 from pages import load, make_parser, show, WARM_MALLOC
 
@@ -56,26 +57,21 @@ def _counted_flops(step) -> float:
 def build(impl: str, workload: str):
     """One step, what follows each, and a wait for the result of the last."""
     nothing = lambda *_: None  # noqa: E731
+    torch.manual_seed(0)
     if impl == "jax":
         import jax_workloads
-        import torch
 
-        torch.manual_seed(0)
         step = jax_workloads.WORKLOADS[workload]()
         return step, nothing, lambda result: result.block_until_ready()
-    import torch
-    import workloads
-
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    torch.manual_seed(0)
     if impl == "xla":
         import torch_xla
         import torch_xla.core.xla_model as xm
 
-        step = workloads.WORKLOADS[workload]("xla", lambda model: model)
+        step = WORKLOADS[workload]("xla", lambda model: model)
         return step, torch_xla.sync, lambda result: xm.wait_device_ops()
     wrap = torch.compile if impl == "inductor" else lambda model: model
-    return workloads.WORKLOADS[workload]("cpu", wrap), nothing, nothing
+    return WORKLOADS[workload]("cpu", wrap), nothing, nothing
 
 
 def serve(impl: str, workload: str) -> None:
@@ -211,8 +207,6 @@ def measure(workload: str, options: argparse.Namespace) -> dict[str, dict]:
 
 def peak_flops() -> float:
     """Floating-point operations a second in a large product of float32, the best of some turns."""
-    import torch
-
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     a, b = torch.randn(2048, 1024), torch.randn(1024, 2048)
     times = []
