@@ -111,6 +111,10 @@ class Executable {
   virtual int64_t code_bytes() const {
     return -1;
   }
+  // Whether a run may throw StepError for what its inputs hold: an index out of range.
+  virtual bool checks_values() const {
+    return false;
+  }
   // Steps in the order in which they run, for dumps: empty where CompileOptions did not ask for it.
   virtual std::string text() const = 0;
 

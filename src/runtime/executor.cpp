@@ -232,6 +232,7 @@ uint64_t Executor::enqueue(Run run) {
   std::lock_guard<std::mutex> lock(wait::mutex());
   XLA_CHECK(!queues().stop, "the process is exiting");
   start_thread(device_);
+  run.device = device_;
   run.options.cancelled = queues().cancel;
   run.options.number = ++queues().num_queued;
   if (is_callers(q, run)) {

@@ -11,6 +11,7 @@
 
 #include "engine/engine.h"
 #include "runtime/buffer.h"
+#include "runtime/recovery.h"
 
 namespace torch_xla {
 
@@ -21,8 +22,10 @@ struct Run {
   std::vector<bool> donated; // decided at enqueue, by who owns the buffer then
   std::vector<bool> restored; // donated, and in `replaced` too: given back if the run fails
   std::vector<PreviousRef> replaced; // emptied when the run has ended well
+  RecordedRef recorded; // where the run may fail for what its inputs hold: then all that is donated is restored; may be null
   std::vector<uint64_t> scalars;
   RunOptions options;
+  int device = 0; // set by enqueue()
   bool waits_for_others = false; // for other replicas
   std::vector<BufferRef> outputs; // parallel to Graph::outputs; null where nobody wants the value
   // Ids of the user's lines, by Node::location of the lowered graph.

@@ -19,10 +19,10 @@ class DescribedError : public UserError {
       : UserError(e.kind(), run.describe ? str(e.what(), run.describe(run.lines, location)) : e.what()) {}
 };
 
-// The error in flight, with the user's line.
-std::exception_ptr describe_error(const Run& run) {
+// The error with the user's line.
+std::exception_ptr describe(const Run& run, const std::exception_ptr& error) {
   try {
-    throw;
+    std::rethrow_exception(error);
   } catch (const DescribedError&) {
     return std::current_exception();
   } catch (const StepError& e) {
@@ -48,7 +48,7 @@ void collect_args(Run& run, RunArgs& args) {
   args.restored.resize(run.inputs.size());
   for (size_t i = 0; i < run.inputs.size(); ++i) {
     args.inputs.push_back(args.donated[i] ? run.inputs[i]->take() : run.inputs[i]->get());
-    if (!args.restored[i]) {
+    if (!args.restored[i] && !run.recorded) {
       run.inputs[i].reset(); // the program drops each input at its last use
     }
   }
@@ -128,7 +128,7 @@ void start_run(Queue& q, QueuedRun& queued) {
     run.inputs.clear();
   } catch (...) {
     give_back(run, args);
-    fail(q, run, describe_error(run));
+    fail(q, run, describe(run, recover(run, args.scalars, std::current_exception())));
   }
 }
 
@@ -145,7 +145,7 @@ void end_run(Queue& q, QueuedRun& queued) {
       }
     }
   } catch (...) {
-    fail(q, run, describe_error(run));
+    fail(q, run, describe(run, std::current_exception()));
   }
   const int64_t end_ns = metrics::now_ns();
   run.executable->last_run_ns.store(end_ns - queued.start_ns, std::memory_order_relaxed);

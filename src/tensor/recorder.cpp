@@ -163,6 +163,13 @@ void Recording::set_content(Cell& cell, ValueId v) {
 
 // The cell is about to get a value of this trace.
 void Recording::keep_previous(Cell& cell) {
+  if (cell.value && !cell.value->buffer()) {
+    if (!cell.previous) {
+      cell.previous = std::make_shared<Previous>(); // of a tensor that held nothing before this trace
+    }
+    trace_.overwritten().push_back({cell.previous, cell.value->id(), cell.dtype, cell.dims, cell.strides});
+    return;
+  }
   if (PreviousRef previous = torch_xla::keep_previous(cell)) {
     trace_.replaced().push_back(std::move(previous));
   }

@@ -144,6 +144,7 @@ Trace::Mark Trace::mark() const {
       graph_.parameters.size(),
       graph_.scalars.size(),
       replaced_.size(),
+      overwritten_.size(),
       offsets_.size(),
       key_,
       offset_hash_,
@@ -167,6 +168,7 @@ void Trace::cut_back(const Mark& mark) {
   lazies_.resize(mark.values);
   inputs_.resize(mark.parameters);
   replaced_.resize(mark.replaced);
+  overwritten_.resize(mark.overwritten);
   scalars_.resize(mark.scalars);
   locations_.resize(mark.nodes);
   node_hashes_.resize(mark.nodes);
@@ -186,6 +188,20 @@ LazyValue* Trace::lazy(ValueId id) {
   return slot;
 }
 
+RecordedRef Trace::take_recorded(const std::vector<ValueId>& outputs) {
+  auto is_free = [](const std::unique_ptr<Recorded>& recorded) { return !recorded->in_use.load(std::memory_order_acquire); };
+  auto free = std::find_if(recorded_.begin(), recorded_.end(), is_free);
+  if (free == recorded_.end()) {
+    free = recorded_.insert(free, std::make_unique<Recorded>());
+  }
+  Recorded& recorded = **free;
+  recorded.in_use.store(true, std::memory_order_relaxed);
+  std::swap(recorded.graph, graph_);
+  std::swap(recorded.overwritten, overwritten_);
+  recorded.graph.outputs = outputs;
+  return RecordedRef(&recorded);
+}
+
 void Trace::clear() {
   for (LazyValue* value : lazies_) {
     if (value) {
@@ -196,6 +212,7 @@ void Trace::clear() {
   lazies_.clear();
   inputs_.clear();
   replaced_.clear();
+  overwritten_.clear();
   scalars_.clear();
   locations_.clear();
   node_hashes_.clear();

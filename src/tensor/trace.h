@@ -5,6 +5,7 @@
 
 #include "core/hash.h"
 #include "ir/graph.h"
+#include "runtime/recovery.h"
 #include "tensor/lazy_value.h"
 
 namespace torch_xla {
@@ -79,6 +80,11 @@ class Trace {
   const std::vector<uint64_t>& node_hashes() const {
     return node_hashes_;
   }
+  std::vector<Recorded::Overwritten>& overwritten() {
+    return overwritten_;
+  }
+  // The graph and what is overwritten, for the run of a program with these outputs; to be cleared then.
+  RecordedRef take_recorded(const std::vector<ValueId>& outputs);
   // Starts again, empty; memory is kept for the next trace.
   void clear();
 
@@ -90,6 +96,7 @@ class Trace {
     size_t parameters = 0;
     size_t scalars = 0;
     size_t replaced = 0;
+    size_t overwritten = 0;
     size_t offsets = 0;
     Hash128 key;
     uint64_t offset_hash = 0;
@@ -111,6 +118,8 @@ class Trace {
   std::vector<LazyValue*> lazies_; // parallel to graph_.values; null where no cell ever referred to the value
   std::vector<BufferRef> inputs_; // parallel to graph_.parameters
   std::vector<PreviousRef> replaced_; // what cells held that got values of this trace
+  std::vector<Recorded::Overwritten> overwritten_;
+  std::vector<std::unique_ptr<Recorded>> recorded_; // of earlier runs, some of which may use theirs still: memory for the next ones
   std::vector<uint64_t> scalars_; // parallel to graph_.scalars
   std::vector<int64_t> locations_; // parallel to graph_.nodes
   bool has_collectives_ = false;

@@ -23,6 +23,9 @@ class CpuExecutable final : public Executable {
     return plan_.memory.arena_bytes;
   }
   int64_t code_bytes() const override;
+  bool checks_values() const override {
+    return plan_.checks_values;
+  }
   std::string text() const override {
     return text_;
   }

@@ -122,6 +122,7 @@ class Planner {
     for (ValueId v : node.operands) {
       step.operands.push_back(v == kNoValue ? MemoryRef() : reference(v));
     }
+    plan_.checks_values = plan_.checks_values || (node.op->traits & kChecksValues);
     if (node.op->traits & kCollective) {
       step.meeting_bytes = graph_.type(node.operands[0]).nbytes();
     }

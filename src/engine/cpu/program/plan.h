@@ -75,6 +75,7 @@ struct Plan {
   std::vector<UpdateStep> updates;
   std::vector<Output> outputs;
   uint64_t num_parameters = 0;
+  bool checks_values = false; // one of the calls does
 };
 
 // A kernel of a schedule: its code, and what is to be given to it.

@@ -51,7 +51,7 @@ void fields(Archive& archive, StepRef& step) {
 }
 template <typename Archive>
 void fields(Archive& archive, Plan& plan) {
-  archive(plan.memory, plan.steps, plan.kernels, plan.calls, plan.updates, plan.outputs, plan.num_parameters);
+  archive(plan.memory, plan.steps, plan.kernels, plan.calls, plan.updates, plan.outputs, plan.num_parameters, plan.checks_values);
 }
 
 std::string write_plan(const Plan& plan) {

@@ -1,0 +1,148 @@
+// The part of a trace before a failed operation, compiled and run as a program of its own.
+#include "runtime/recovery.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/errors.h"
+#include "core/metrics.h"
+#include "runtime/executor.h"
+
+namespace torch_xla {
+namespace {
+
+// The number of the failed operation; -1 where the error is none of an operation's values.
+int32_t failed_node(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const StepError& e) {
+    return e.kind() == ErrorKind::OutOfMemory ? -1 : e.location();
+  } catch (...) {
+    return -1;
+  }
+}
+
+// The graph of the first `nodes` nodes, without outputs. Values are numbered in the order of recording.
+Graph cut(const Graph& graph, int32_t nodes) {
+  const ValueId end = graph.nodes[static_cast<size_t>(nodes)].first_result;
+  auto count = [end](const std::vector<ValueId>& values) { return std::lower_bound(values.begin(), values.end(), end) - values.begin(); };
+  Graph part;
+  part.nodes.assign(graph.nodes.begin(), graph.nodes.begin() + nodes);
+  part.values.assign(graph.values.begin(), graph.values.begin() + end);
+  part.parameters.assign(graph.parameters.begin(), graph.parameters.begin() + count(graph.parameters));
+  part.parameter_strides.assign(graph.parameter_strides.begin(), graph.parameter_strides.begin() + std::ssize(part.parameters));
+  part.scalars.assign(graph.scalars.begin(), graph.scalars.begin() + count(graph.scalars));
+  return part;
+}
+
+// What is wanted of a run up to a node.
+class Recovery {
+ public:
+  Recovery(Run& run, const std::vector<uint64_t>& scalars, int32_t node)
+      : run_(run), recorded_(*run.recorded), scalars_(scalars), part_(cut(recorded_.graph, node)) {
+    for (size_t i = 0; i < run.outputs.size(); ++i) {
+      if (run.outputs[i] && is_known(recorded_.graph.outputs[i])) {
+        want(recorded_.graph.outputs[i]);
+      }
+    }
+    for (const Recorded::Overwritten& write : recorded_.overwritten) {
+      if (is_known(write.value)) {
+        last_writes_[write.previous.get()] = &write;
+      }
+    }
+    for (const auto& [previous, write] : last_writes_) {
+      want(write->value);
+    }
+  }
+
+  // Throws the error of a run.
+  void compute() {
+    if (part_.outputs.empty()) {
+      return;
+    }
+    CompileOptions options;
+    options.device = run_.device;
+    options.precision = recorded_.precision;
+    RunArgs args;
+    for (size_t i = 0; i < part_.parameters.size(); ++i) {
+      args.inputs.push_back(run_.inputs[i]->get());
+    }
+    args.donated.resize(args.inputs.size());
+    args.scalars.assign(scalars_.begin(), scalars_.begin() + std::ssize(part_.scalars));
+    args.options = run_.options;
+    engine().compile_trace(part_, options)->run(args);
+    outputs_ = std::move(args.outputs);
+  }
+
+  void hand_out() {
+    for (size_t i = 0; i < run_.outputs.size(); ++i) {
+      if (run_.outputs[i] && is_known(recorded_.graph.outputs[i])) {
+        run_.outputs[i]->set_running(computed(recorded_.graph.outputs[i]));
+        run_.outputs[i]->set_ready();
+        run_.outputs[i] = nullptr;
+      }
+    }
+    for (const auto& [previous, write] : last_writes_) {
+      previous->buffer = std::make_shared<Buffer>(computed(write->value), recorded_.graph.type(write->value).dtype);
+      previous->dtype = write->dtype;
+      previous->dims = write->dims;
+      previous->strides = write->strides;
+    }
+  }
+
+ private:
+  bool is_known(ValueId v) const {
+    return v < static_cast<ValueId>(part_.values.size());
+  }
+  void want(ValueId v) {
+    if (position_.emplace(v, part_.outputs.size()).second) {
+      part_.outputs.push_back(v);
+    }
+  }
+  const EngineBufferRef& computed(ValueId v) const {
+    return outputs_[position_.at(v)];
+  }
+
+  Run& run_;
+  const Recorded& recorded_;
+  const std::vector<uint64_t>& scalars_;
+  Graph part_;
+  std::map<ValueId, size_t> position_; // among the part's outputs
+  std::map<Previous*, const Recorded::Overwritten*> last_writes_;
+  std::vector<EngineBufferRef> outputs_;
+};
+
+// The error with what keeps its tensors from having what was recorded before it.
+std::exception_ptr tell_both(const std::exception_ptr& error, const char* why) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const StepError& e) {
+    return std::make_exception_ptr(
+        StepError(e.kind(), str(e.what(), "\n(what was recorded before it is lost as well: ", why, ")"), e.location()));
+  }
+}
+
+} // namespace
+
+std::exception_ptr recover(Run& run, const std::vector<uint64_t>& scalars, std::exception_ptr error) {
+  static metrics::Counter recovered("RecoveredRun");
+  for (int32_t node = failed_node(error); run.recorded && node >= 0;) {
+    try {
+      Recovery recovery(run, scalars, node);
+      recovery.compute();
+      recovery.hand_out();
+      recovered.add();
+      return error;
+    } catch (const std::exception& e) {
+      const int32_t earlier = failed_node(std::current_exception());
+      if (earlier < 0 || earlier >= node) {
+        return tell_both(error, e.what());
+      }
+      error = std::current_exception();
+      node = earlier;
+    }
+  }
+  return error;
+}
+
+} // namespace torch_xla
