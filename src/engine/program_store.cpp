@@ -1,6 +1,8 @@
 // Keys of programs, and their way to and from the disk.
 #include "engine/program_store.h"
 
+#include <optional>
+
 #include "core/env.h"
 #include "core/errors.h"
 #include "core/metrics.h"
@@ -9,6 +11,21 @@
 #include "ir/archive.h"
 
 namespace torch_xla {
+namespace {
+
+// All that decides on programs beside their traces.
+void write_settings(Writer& out, const Engine& engine, const CompileOptions& options) {
+  const Precision& precision = options.precision;
+  out(std::string_view(kProgramSources),
+      env::fusion(),
+      env::float_storage(),
+      precision.products,
+      precision.convolutions,
+      precision.cuda_convolutions);
+  out(engine.settings(options));
+}
+
+} // namespace
 
 ProgramStore& ProgramStore::get() {
   static auto* store = new ProgramStore;
@@ -19,23 +36,17 @@ void ProgramStore::set_directory(const std::string& path, bool read_only) {
   files_.set_directory(path, {}, read_only);
 }
 
-std::string ProgramStore::key_of(const Engine& engine, const Graph& trace, const CompileOptions& options) const {
+ProgramKey ProgramStore::key_of(const Engine& engine, const Graph& trace, const Hash128& structure, const CompileOptions& options) const {
   if (!files_.is_on()) {
     return {};
   }
-  Writer out;
-  const Precision& precision = options.precision;
-  out(std::string_view(kProgramSources),
-      env::fusion(),
-      env::float_storage(),
-      precision.products,
-      precision.convolutions,
-      precision.cuda_convolutions);
-  out(engine.settings(options), graph_key(trace));
-  return out.take();
+  Writer settings;
+  write_settings(settings, engine, options);
+  const std::string common = settings.take();
+  return {common + graph_key(trace), engine.reuses_code() ? str(common, "structure ", structure.hex()) : std::string()};
 }
 
-std::shared_ptr<Executable> ProgramStore::find(Engine& engine, const std::string& key, const CompileOptions& options) {
+std::shared_ptr<Executable> ProgramStore::find(Engine& engine, const ProgramKey& key, const CompileOptions& options) {
   static metrics::Counter hits("PersistentCacheHit");
   static metrics::Counter misses("PersistentCacheMiss");
   static metrics::Metric load("PersistentCacheLoad", metrics::Unit::kTime);
@@ -44,7 +55,7 @@ std::shared_ptr<Executable> ProgramStore::find(Engine& engine, const std::string
   }
   int64_t start = metrics::now_ns();
   std::shared_ptr<Executable> executable;
-  if (std::optional<std::string> stored = files_.find(key)) {
+  if (std::optional<std::string> stored = files_.find(key.program)) {
     try {
       executable = engine.restore(*stored, options);
     } catch (const InternalError& error) { // a library's operation is missing in this process
@@ -60,7 +71,27 @@ std::shared_ptr<Executable> ProgramStore::find(Engine& engine, const std::string
   return executable;
 }
 
-void ProgramStore::put(const std::string& key, const std::string& stored) {
+// The file of a structure has the hash of its first program's key.
+bool ProgramStore::teach(Engine& engine, const ProgramKey& key) const {
+  std::optional<std::string> first = key.structure.empty() ? std::nullopt : files_.find(key.structure);
+  if (!first) {
+    return false;
+  }
+  try {
+    Reader in(*first);
+    Hash128 program;
+    in(program);
+    std::optional<std::string> stored = files_.find(program);
+    if (stored) {
+      engine.learn(*stored);
+    }
+    return stored.has_value();
+  } catch (const InternalError&) { // it is damaged: there is nothing to learn
+    return false;
+  }
+}
+
+void ProgramStore::put(const ProgramKey& key, const std::string& stored) {
   static metrics::Counter not_stored("PersistentCacheNotStored");
   if (key.empty()) {
     return;
@@ -69,7 +100,12 @@ void ProgramStore::put(const std::string& key, const std::string& stored) {
     not_stored.add();
     return;
   }
-  files_.put(key, stored);
+  files_.put(key.program, stored);
+  if (!key.structure.empty() && !files_.find(key.structure)) {
+    Writer first;
+    first(ObjectCache::hash_of(key.program));
+    files_.put(key.structure, first.take());
+  }
 }
 
 } // namespace torch_xla

@@ -36,7 +36,8 @@ Hash128 structure_of(const Graph& graph) {
     hash.add(static_cast<uint64_t>(value.kind) << 32 | static_cast<uint64_t>(value.type.dtype) << 16 | value.type.dims.size());
   }
   for (const Node& node : graph.nodes) {
-    hash.add(reinterpret_cast<uintptr_t>(node.op));
+    const std::string_view name = node.op->name;
+    hash.add_bytes(name.data(), name.size());
     for (ValueId v : node.operands) {
       hash.add(static_cast<uint64_t>(v));
     }

@@ -6,7 +6,7 @@
 
 namespace torch_xla {
 
-// Of the operations, their operands and outputs, dtypes, and of dims and attributes all but the numbers.
+// Of the operations, their operands and outputs, dtypes, and of dims and attributes all but the numbers. The same in each process.
 Hash128 structure_of(const Graph& graph);
 
 } // namespace torch_xla

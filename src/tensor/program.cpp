@@ -69,13 +69,7 @@ class KnownStructures {
 
 // `key`: by which the program is put on disk. A trace of a `known` structure for which no code has to be made is planned anew only.
 void compile(
-    const Trace& trace,
-    const Graph& graph,
-    CompileOptions& options,
-    const std::string& key,
-    SyncCause cause,
-    bool known,
-    Program& program) {
+    const Trace& trace, const Graph& graph, CompileOptions& options, const ProgramKey& key, SyncCause cause, bool known, Program& program) {
   static metrics::Counter count("UncachedCompile");
   static metrics::Counter replanned("ReplannedProgram");
   static metrics::Counter handles("CreateCompileHandles");
@@ -108,9 +102,10 @@ void make_executable(
     SyncCause cause,
     const std::function<CompileReason()>& find_reason,
     Program& program) {
-  bool known = engine().reuses_code() && KnownStructures::get().add(structure_of(graph), trace.key());
+  const Hash128 structure = structure_of(graph);
+  bool known = engine().reuses_code() && KnownStructures::get().add(structure, trace.key());
   // Dumps show how the program is made.
-  std::string key = options.keep_text || known ? std::string() : ProgramStore::get().key_of(engine(), graph, options);
+  ProgramKey key = options.keep_text || known ? ProgramKey() : ProgramStore::get().key_of(engine(), graph, structure, options);
   program.executable = ProgramStore::get().find(engine(), key, options);
   if (program.executable) {
     CompileHistory::get().add_restored(options.device, trace);
@@ -120,6 +115,7 @@ void make_executable(
   if (env::debug_level() >= 1) {
     print_reason(trace, reason);
   }
+  known = known || ProgramStore::get().teach(engine(), key);
   compile(trace, graph, options, key, cause, known, program);
   CompileHistory::get().add(trace, reason);
 }

@@ -16,6 +16,7 @@
 #include "engine_harness.h"
 #include "ir/archive.h"
 #include "ir/graph.h"
+#include "ir/structure.h"
 
 namespace torch_xla {
 namespace {
@@ -156,8 +157,8 @@ class ProgramStoreTest : public ::testing::Test {
     cpu::set_kernel_cache_dir(parent_ / "cache", read_only);
     store_.set_directory(parent_ / "cache/programs", read_only);
   }
-  std::string key() const {
-    return store_.key_of(cpu_engine(), trace_, {});
+  ProgramKey key(const CompileOptions& options = {}) const {
+    return store_.key_of(cpu_engine(), trace_, structure_of(trace_), options);
   }
   std::shared_ptr<Executable> compile() {
     CompileOptions options;
@@ -182,20 +183,20 @@ class ProgramStoreTest : public ::testing::Test {
     }
     return results;
   }
-  fs::path file() const {
-    for (const auto& entry : fs::directory_iterator(parent_ / "cache/programs")) {
-      if (entry.path().extension() == ".o") {
-        return entry.path();
-      }
-    }
-    return {};
+  // Empty where there is none.
+  fs::path file_of(const std::string& key) const {
+    fs::path path = parent_ / "cache/programs" / (ObjectCache::hash_of(key).hex() + ".o");
+    return fs::exists(path) ? path : fs::path();
   }
-  std::string read() const {
-    std::ifstream stream(file(), std::ios::binary);
+  fs::path file() const {
+    return file_of(key().program);
+  }
+  static std::string read(const fs::path& path) {
+    std::ifstream stream(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(stream), {}};
   }
-  void write(const std::string& bytes) const {
-    std::ofstream(file(), std::ios::binary) << bytes;
+  static void write(const fs::path& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
   }
 
   const fs::path parent_ = fs::path(::testing::TempDir()) / ("xla_program_store_" + std::to_string(getpid()));
@@ -225,7 +226,7 @@ TEST_F(ProgramStoreTest, RestoredProgramComputesTheSame) {
 
 TEST_F(ProgramStoreTest, WithoutADirectoryNothingIsKept) {
   store_.set_directory("", false);
-  EXPECT_EQ(key(), "");
+  EXPECT_TRUE(key().empty());
   int64_t misses = count_of("PersistentCacheMiss");
   store_.put(key(), "program");
   EXPECT_FALSE(find());
@@ -248,7 +249,7 @@ TEST_F(ProgramStoreTest, OtherSettingsAreAMiss) {
   env::set_fusion(true);
   CompileOptions options;
   options.precision.products = Precision::kHigh;
-  EXPECT_FALSE(store_.find(cpu_engine(), store_.key_of(cpu_engine(), trace_, options), options));
+  EXPECT_FALSE(store_.find(cpu_engine(), key(options), options));
   at::globalContext().setUserEnabledMkldnn(false);
   EXPECT_FALSE(find());
   at::globalContext().setUserEnabledMkldnn(true);
@@ -286,22 +287,43 @@ TEST_F(ProgramStoreTest, MissingKernelsAreAMiss) {
 TEST_F(ProgramStoreTest, DamagedFilesAreMisses) {
   auto compiled = compile();
   store_.put(key(), stored_);
-  const std::string good = read();
+  const std::string good = read(file());
   std::mt19937 random(0);
   for (int i = 0; i < 2000; ++i) {
     std::string bytes = good;
     for (int flips = 1 + static_cast<int>(random() % 3); flips > 0; --flips) {
       bytes[random() % bytes.size()] ^= static_cast<char>(1u << (random() % 8));
     }
-    write(bytes);
+    write(file(), bytes);
     EXPECT_TRUE(!find() || bytes == good) << i;
   }
   for (size_t size = 0; size < good.size(); size += 97) {
-    write(good.substr(0, size));
+    write(file(), good.substr(0, size));
     EXPECT_FALSE(find()) << size;
   }
-  write(good);
+  write(file(), good);
   EXPECT_TRUE(find());
+}
+
+TEST_F(ProgramStoreTest, AStructureTeachesByItsFirstProgram) {
+  EXPECT_FALSE(store_.teach(cpu_engine(), key()));
+  auto compiled = compile();
+  store_.put(key(), stored_);
+  const ProgramKey first = key();
+  const std::string good = read(file_of(first.structure));
+  ProgramKey other = first;
+  other.program += "another size";
+  store_.put(other, stored_);
+  EXPECT_EQ(read(file_of(first.structure)), good);
+  EXPECT_TRUE(store_.teach(cpu_engine(), other));
+  write(file_of(first.structure), good.substr(0, good.size() / 2));
+  EXPECT_FALSE(store_.teach(cpu_engine(), other));
+  write(file_of(first.structure), good);
+  EXPECT_TRUE(store_.teach(cpu_engine(), other));
+  fs::remove(file());
+  EXPECT_FALSE(store_.teach(cpu_engine(), other)) << "the first program is gone";
+  other.structure.clear();
+  EXPECT_FALSE(store_.teach(cpu_engine(), other));
 }
 
 TEST_F(ProgramStoreTest, FilesOfAnotherUserAreMisses) {

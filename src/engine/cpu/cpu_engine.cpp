@@ -83,12 +83,12 @@ class CpuEngine final : public Engine {
     if (!std::all_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) { return kernel.fn(); })) {
       return nullptr;
     }
-    std::vector<const KernelNumbers*> numbers;
-    for (const KernelStep& step : plan.kernels) {
-      numbers.push_back(&step.numbers);
-    }
-    remember_numbers(numbers);
+    remember_kernels(plan);
     return std::make_shared<CpuExecutable>(std::move(plan), std::move(kernels), std::vector<Loop>(), options.device);
+  }
+
+  void learn(std::string_view stored) override {
+    remember_kernels(read_plan(stored));
   }
 
   void set_cache_directory(const std::string& path, bool read_only) override {
@@ -136,6 +136,14 @@ class CpuEngine final : public Engine {
   }
 
  private:
+  static void remember_kernels(const Plan& plan) {
+    std::vector<const KernelNumbers*> numbers;
+    for (const KernelStep& step : plan.kernels) {
+      numbers.push_back(&step.numbers);
+    }
+    remember_numbers(numbers);
+  }
+
   static EngineBufferRef make_buffer(int device, const Type& type, const Dims& strides, BlockRef block) {
     return std::make_shared<CpuBuffer>(type, strides.empty() ? contiguous_strides(type.dims) : strides, device, std::move(block));
   }

@@ -1,19 +1,27 @@
 // Size and canonical text of a kernel.
 #include "engine/cpu/kernel.h"
 
-#include <sstream>
+#include <charconv>
 
 namespace torch_xla::cpu {
 
 namespace {
 
+// The text is made for each kernel of each program that is planned: streams take several times as long.
+template <typename T>
+void write_number(std::string& out, T value, int base = 10) {
+  char digits[24];
+  out.append(digits, std::to_chars(digits, digits + sizeof(digits), value, base).ptr);
+}
+
 template <typename T, uint32_t N>
-void write(std::ostream& out, const InlineVec<T, N>& v) {
-  out << '[';
+void write(std::string& out, const InlineVec<T, N>& v) {
+  out += '[';
   for (size_t i = 0; i < v.size(); ++i) {
-    out << (i ? "," : "") << v[i];
+    out += i ? "," : "";
+    write_number(out, v[i]);
   }
-  out << ']';
+  out += ']';
 }
 
 const char* form_name(KernelForm form) {
@@ -28,39 +36,41 @@ const char* form_name(KernelForm form) {
   return "?";
 }
 
-void write(std::ostream& out, const Instr& instr) {
-  out << prim_name(instr.prim) << ':' << dtype_name(instr.dtype);
+void write(std::string& out, const Instr& instr) {
+  ((out += prim_name(instr.prim)) += ':') += dtype_name(instr.dtype);
   write(out, instr.args);
   if (instr.index >= 0) {
-    out << " @" << instr.index;
+    write_number(out += " @", instr.index);
   }
   if (instr.lane) {
-    out << " lane " << instr.lane;
+    write_number(out += " lane ", instr.lane);
   }
   if (instr.prim == Prim::kConstant) {
-    out << " 0x" << std::hex << instr.imm << std::dec;
+    write_number(out += " 0x", instr.imm, 16);
   }
-  out << '\n';
+  out += '\n';
 }
 
-void write(std::ostream& out, const KernelArgument& argument) {
+void write(std::string& out, const KernelArgument& argument) {
   constexpr const char* kNames[] = {"extent", "stride", "constant"};
-  out << "argument " << kNames[static_cast<size_t>(argument.kind)] << ' ' << argument.at << ' ' << argument.value << '\n';
+  ((out += "argument ") += kNames[static_cast<size_t>(argument.kind)]) += ' ';
+  write_number(out, argument.at);
+  write_number(out += ' ', argument.value);
+  out += '\n';
 }
 
-void write_signature(std::ostream& out, const KernelSpec& spec) {
+void write_signature(std::string& out, const KernelSpec& spec) {
   for (const KernelBuffer& b : spec.buffers) {
-    out << "buffer " << dtype_name(b.dtype) << ' ';
+    ((out += "buffer ") += dtype_name(b.dtype)) += ' ';
     write(out, b.strides);
-    out << '\n';
+    out += '\n';
   }
   for (DType t : spec.scalars) {
-    out << "scalar " << dtype_name(t) << '\n';
+    ((out += "scalar ") += dtype_name(t)) += '\n';
   }
   for (const Dims& strides : spec.indices) {
-    out << "index ";
-    write(out, strides);
-    out << '\n';
+    write(out += "index ", strides);
+    out += '\n';
   }
   for (const KernelArgument& argument : spec.arguments) {
     write(out, argument);
@@ -91,18 +101,18 @@ int64_t KernelSpec::units() const {
 }
 
 std::string KernelSpec::text() const {
-  std::ostringstream out;
-  out << form_name(form) << " outer";
+  std::string out;
+  (out += form_name(form)) += " outer";
   write(out, outer);
-  out << " mid";
-  write(out, mid);
-  out << " inner " << inner << '\n';
+  write(out += " mid", mid);
+  write_number(out += " inner ", inner);
+  out += '\n';
   write_signature(out, *this);
   for (size_t i = 0; i < body.size(); ++i) {
-    out << '%' << i << " = ";
-    write(out, body[i]);
+    write_number(out += '%', i);
+    write(out += " = ", body[i]);
   }
-  return out.str();
+  return out;
 }
 
 } // namespace torch_xla::cpu
