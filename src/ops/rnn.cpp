@@ -1,11 +1,9 @@
 // Recurrent layers: one direction of one LSTM layer as one library call, and the cells of LSTM and GRU.
 #include "ops/rnn.h"
 
-#include <mutex>
-#include <unordered_map>
-
 #include "core/errors.h"
 #include "core/hash.h"
+#include "core/remembered.h"
 #include "ops/math.h"
 #include "ops/row.h"
 #include "ops/rules.h"
@@ -14,14 +12,10 @@
 namespace torch_xla {
 namespace {
 
-struct Workspaces {
-  std::mutex mutex;
-  std::unordered_map<Hash128, int64_t> bytes; // guarded by mutex
-};
-
-Workspaces& workspaces() {
-  static auto* instance = new Workspaces;
-  return *instance;
+// Sizes in bytes of so many layers are remembered.
+Remembered<int64_t>& workspaces() {
+  static auto* sizes = new Remembered<int64_t>(8192); // never destroyed
+  return *sizes;
 }
 
 Hash128 hash_of(const LstmLayer& layer) {
@@ -227,14 +221,11 @@ constinit const Op kRows[] = {
 } // namespace
 
 void note_workspace(const LstmLayer& layer, int64_t bytes) {
-  std::lock_guard<std::mutex> lock(workspaces().mutex);
-  workspaces().bytes[hash_of(layer)] = bytes;
+  workspaces().add(hash_of(layer), bytes);
 }
 
 std::optional<int64_t> find_workspace(const LstmLayer& layer) {
-  std::lock_guard<std::mutex> lock(workspaces().mutex);
-  auto found = workspaces().bytes.find(hash_of(layer));
-  return found == workspaces().bytes.end() ? std::nullopt : std::make_optional(found->second);
+  return workspaces().find(hash_of(layer));
 }
 
 std::span<const Op> rnn_ops() {

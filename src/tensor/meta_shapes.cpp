@@ -4,9 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/DefaultDtype.h>
 
-#include <mutex>
-#include <unordered_map>
-
+#include "core/remembered.h"
 #include "tensor/cell.h"
 
 namespace torch_xla {
@@ -14,16 +12,6 @@ namespace {
 
 // Shapes of so many calls are remembered, about 0.5 KB each; then all are forgotten.
 constexpr size_t kMostShapes = 8192;
-
-struct Remembered {
-  std::mutex mutex;
-  std::unordered_map<Hash128, ResultShapes> shapes; // guarded by mutex
-};
-
-Remembered& remembered() {
-  static auto* all = new Remembered;
-  return *all;
-}
 
 void hash_tensor(const at::Tensor& t, Hash128& hash) {
   if (!t.defined()) {
@@ -126,20 +114,12 @@ ResultShapes call_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<c10::IVal
 
 ResultShapes infer_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
   Hash128 key = hash_call(op, call);
-  Remembered& known = remembered();
-  {
-    std::lock_guard<std::mutex> lock(known.mutex);
-    auto found = known.shapes.find(key);
-    if (found != known.shapes.end()) {
-      return found->second;
-    }
+  static auto* known = new Remembered<ResultShapes>(kMostShapes); // never destroyed
+  if (std::optional<ResultShapes> shapes = known->find(key)) {
+    return *std::move(shapes);
   }
   ResultShapes shapes = call_on_meta(op, arguments, call);
-  std::lock_guard<std::mutex> lock(known.mutex);
-  if (known.shapes.size() >= kMostShapes) {
-    known.shapes.clear();
-  }
-  known.shapes[key] = shapes;
+  known->add(key, shapes);
   return shapes;
 }
 

@@ -122,12 +122,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> call_onednn(
       train);
 }
 
-DirectionResult infer_by_onednn(
-    const at::Tensor& input, at::TensorList weights, at::TensorList states, bool reverse, const RnnConfig& config) {
-  auto [output, h, c, workspace] = call_onednn(input, weights, states, reverse, /*train=*/false, config);
-  return {output, {h, c}};
-}
-
 // The bytes of a layer's workspace depend on the processor and on oneDNN's version: a layer of zeros on the CPU tells them.
 void ask_for_workspace(const LstmLayer& layer) {
   if (find_workspace(layer)) {
@@ -143,10 +137,13 @@ void ask_for_workspace(const LstmLayer& layer) {
   note_workspace(layer, std::get<3>(call_onednn(input, weights, {state, state}, false, true, config)).numel());
 }
 
-DirectionResult train_by_onednn(
+template <bool kTrain>
+DirectionResult run_by_onednn(
     const at::Tensor& input, at::TensorList weights, at::TensorList states, bool reverse, const RnnConfig& config) {
-  ask_for_workspace({to_dtype(type_of_products(input)), input.size(0), input.size(1), input.size(2), states[0].size(-1)});
-  auto [output, h, c, workspace] = call_onednn(input, weights, states, reverse, /*train=*/true, config);
+  if constexpr (kTrain) {
+    ask_for_workspace({to_dtype(type_of_products(input)), input.size(0), input.size(1), input.size(2), states[0].size(-1)});
+  }
+  auto [output, h, c, workspace] = call_onednn(input, weights, states, reverse, kTrain, config);
   return {output, {h, c}};
 }
 
@@ -214,9 +211,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
   }
   Direction run = run_cells<lstm_step>;
   if (can_run_by_onednn(input) && !needs_grad(input, hx, params)) {
-    run = infer_by_onednn;
+    run = run_by_onednn<false>;
   } else if (can_run_by_onednn(input) && engine().runs_library_calls()) { // gradients have no form for plugins
-    run = train_by_onednn;
+    run = run_by_onednn<true>;
   }
   auto results = run_layers(run, input, hx, params, config);
   return {results[0], results[1], results[2]};

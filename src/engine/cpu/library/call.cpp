@@ -160,6 +160,7 @@ struct LibraryCall::Impl {
   std::vector<at::Tensor> outs; // empty: the functional form is called
   torch::jit::Stack stack; // template
   bool is_short = false; // runs on one thread
+  bool trains = false; // Substitute::trains
   int generator = -1; // the argument that is one; seed and offset are the last operands
 
   explicit Impl(const CallSpec& spec);
@@ -181,6 +182,7 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
   stack = make_stack(choice.op.schema(), spec.attrs, operands);
   generator = find_generator(choice.op.schema());
   is_short = choice.substitute.is_short && choice.substitute.is_short(spec);
+  trains = choice.substitute.trains && choice.substitute.trains(spec);
   for (const at::Tensor& t : outs) {
     stack.emplace_back(t);
   }
@@ -200,7 +202,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args) const {
   if (is_short) {
     one_thread.emplace();
   }
-  c10::AutoGradMode grad_mode(choice.substitute.trains && choice.substitute.trains(args));
+  c10::AutoGradMode grad_mode(trains);
   if (choice.mutates) {
     args[0] = args[0].toTensor().clone();
   }

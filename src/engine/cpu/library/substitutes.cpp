@@ -35,9 +35,9 @@ void check_embedding_indices(const torch::jit::Stack& arguments) {
   TORCH_CHECK_INDEX(low.item().toLong() >= 0 && high.item().toLong() < arguments[2].toInt(), "index out of range in self");
 }
 
-bool trains_layer(const torch::jit::Stack& arguments) {
-  constexpr size_t kTrain = 15;
-  return arguments.at(kTrain).toBool();
+bool trains_layer(const CallSpec& call) {
+  constexpr size_t kTrain = 8;
+  return std::get<bool>(call.attrs[kTrain]);
 }
 
 // oneDNN's LSTM opens regions for each time step. Operand 0 is the input [T, N, C], 2 the weights [4H, H].

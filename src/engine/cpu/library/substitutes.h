@@ -19,7 +19,7 @@ struct Substitute {
   CallKernel (*choose)(const CallSpec& call) = nullptr; // the kernel for this call, or null: ATen's
   void (*check)(const torch::jit::Stack& arguments) = nullptr; // raises ATen's error for what its kernel takes without a look
   // Whether ATen's kernel, which asks the grad mode, shall keep what a gradient needs.
-  bool (*trains)(const torch::jit::Stack& arguments) = nullptr;
+  bool (*trains)(const CallSpec& call) = nullptr;
   bool (*is_short)(const CallSpec& call) = nullptr; // whether its parallel regions are too short to be worth their barriers: one thread
   bool one_thread = false; // the kernel opens many short parallel regions: several calls are faster beside each other, on a thread each
 };
