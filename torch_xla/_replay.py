@@ -36,10 +36,9 @@ class ReplayedStep:
         self._calls += 1
         if self._calls == 1:
             return self._function(*args, **kwargs)
-        leaves, spec = pytree.tree_flatten((args, kwargs))
         if self._calls > 3 and self._step is not None:
-            self._step.check_arguments(leaves, spec)
-            return self._step.replay(leaves)
+            return self._step.replay(self._step.take(args, kwargs))
+        leaves, spec = pytree.tree_flatten((args, kwargs))
         before, self._step = self._step, None
         step = _Recorded(self._function, self._name, leaves, spec)
         if before is not None:
@@ -54,6 +53,7 @@ class _Recorded:
 
     def __init__(self, function: Callable, name: str, leaves: list, spec: pytree.TreeSpec):
         self._name, self._spec = name, spec
+        self._is_flat = spec == pytree.tree_structure((tuple(range(len(leaves))), {}))  # no argument holds others
         self._leaves = [_stand_in(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         self._graph = _XLAC._StepGraph()
         self._graph.begin(torch.xla.current_device())
@@ -77,9 +77,21 @@ class _Recorded:
             results = [torch.empty_like(r).copy_(r) if isinstance(r, torch.Tensor) else r for r in self._results]
         return pytree.tree_unflatten(results, self._result_spec)
 
-    def check_arguments(self, leaves: list, spec: pytree.TreeSpec) -> None:
+    def take(self, args: tuple, kwargs: dict):
+        """The leaves of a call's arguments. RuntimeError unless they are as in the recording."""
+        if self._is_flat and not kwargs and len(args) == len(self._leaves):
+            self._check_leaves(args)
+            return args
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        self._check_arguments(leaves, spec)
+        return leaves
+
+    def _check_arguments(self, leaves: list, spec: pytree.TreeSpec) -> None:
         if spec != self._spec:
             raise RuntimeError(f"{self._name} was recorded with arguments of the form {self._spec}, but got {spec}")
+        self._check_leaves(leaves)
+
+    def _check_leaves(self, leaves) -> None:
         for i, (own, given) in enumerate(zip(self._leaves, leaves)):
             if not _is_same_kind(own, given):
                 raise RuntimeError(
@@ -89,7 +101,7 @@ class _Recorded:
 
     def check_same(self, other: "_Recorded") -> None:
         """Raises RuntimeError for what a replay would not do as a call."""
-        self.check_arguments(other._leaves, other._spec)
+        self._check_arguments(other._leaves, other._spec)
         numbers, now = self._graph.numbers(), other._graph.numbers()
         for (was, line), (is_, _) in zip(numbers, now):
             if was != is_ and not (was != was and is_ != is_):
@@ -123,7 +135,7 @@ def _stand_in(argument: torch.Tensor) -> torch.Tensor:
 def _is_same_kind(own, given) -> bool:
     if not isinstance(own, torch.Tensor) or not isinstance(given, torch.Tensor):
         return type(own) is type(given) and own == given
-    return (own.shape, own.dtype, own.device) == (given.shape, given.dtype, given.device)
+    return own.shape == given.shape and own.dtype is given.dtype and own.device == given.device
 
 
 def _describe(value) -> str:
