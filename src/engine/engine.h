@@ -166,7 +166,7 @@ class Engine {
   // The program of what compile_trace() has stored under the same settings, or null where it must be compiled again. Throws InternalError
   // for bytes that are not such.
   virtual std::shared_ptr<Executable> restore(std::string_view stored, const CompileOptions& options) = 0;
-  // What an earlier process has stored of a program: those of its structure that are compiled from now on take code that serves them both.
+  // What an earlier process has stored of a program: one of its structure that is compiled from now on may take code that serves them both.
   // Throws InternalError for bytes that are not such.
   virtual void learn(std::string_view /*stored*/) {}
   // Where the parts of programs are kept that several may share; empty for nowhere.

@@ -115,20 +115,28 @@ report()
     assert counts[:2] == [0, 1] and int(again[0]) == int(first[0]) + 2
 
 
-def test_a_size_that_is_new_takes_code_of_earlier_processes(empty):
-    source = """
-for length in ({}):
+SOFTMAX = """
+for length in ({},):
     x = torch.arange(float(length)).to("xla")
     print(torch.softmax(x.sin() * 2, -1).cumsum(0).mul(3).tolist())
 print(count("UncachedCompile"), count("ReplannedProgram"), count("PersistentCacheHit"))
 """
-    first, counts = empty(TRAIN + source.format("30, 33,"))
+
+
+def test_a_size_that_is_new_takes_the_code_for_any_size_of_earlier_processes(empty):
+    first, counts = empty(TRAIN + SOFTMAX.format("30, 33"))
     assert counts == [2, 0, 0]
-    other, counts = empty(TRAIN + source.format("37,"))
+    other, counts = empty(TRAIN + SOFTMAX.format("37"))
     assert counts == [0, 1, 0]
-    again, counts = empty(TRAIN + source.format("33, 30, 37"))
-    assert counts == [0, 3, 0] or counts == [0, 1, 2]
-    assert sorted(again) == sorted(first + other)
+    again, counts = empty(TRAIN + SOFTMAX.format("37, 33, 30"))
+    assert counts == [0, 2, 1]
+    assert again == [*other, *reversed(first)]
+
+
+def test_a_size_that_is_new_gets_its_own_code_where_no_process_met_two(empty):
+    for length in (30, 33, 37):
+        assert empty(TRAIN + SOFTMAX.format(length))[1] == [1, 0, 0]
+    assert empty(TRAIN + SOFTMAX.format(33))[1] == [0, 0, 1]
 
 
 def test_fusion_off_has_programs_of_its_own(second):

@@ -83,12 +83,13 @@ class CpuEngine final : public Engine {
     if (!std::all_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) { return kernel.fn(); })) {
       return nullptr;
     }
-    remember_kernels(plan);
+    remember_numbers(numbers_of(plan));
     return std::make_shared<CpuExecutable>(std::move(plan), std::move(kernels), std::vector<Loop>(), options.device);
   }
 
   void learn(std::string_view stored) override {
-    remember_kernels(read_plan(stored));
+    const Plan plan = read_plan(stored);
+    suggest_numbers(numbers_of(plan));
   }
 
   void set_cache_directory(const std::string& path, bool read_only) override {
@@ -136,12 +137,12 @@ class CpuEngine final : public Engine {
   }
 
  private:
-  static void remember_kernels(const Plan& plan) {
+  static std::vector<const KernelNumbers*> numbers_of(const Plan& plan) {
     std::vector<const KernelNumbers*> numbers;
     for (const KernelStep& step : plan.kernels) {
       numbers.push_back(&step.numbers);
     }
-    remember_numbers(numbers);
+    return numbers;
   }
 
   static EngineBufferRef make_buffer(int device, const Type& type, const Dims& strides, BlockRef block) {

@@ -2,7 +2,9 @@
 #include "engine/cpu/kernel_structure.h"
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "engine/cpu/cost.h"
@@ -140,6 +142,7 @@ struct Structure {
   uint64_t first_program = 0;
   std::vector<std::vector<int64_t>> values; // by number: those of the first program
   std::vector<bool> varies; // by number
+  std::vector<bool> varied; // by number: it does if what an earlier process had counts
 };
 
 class Structures {
@@ -153,6 +156,7 @@ class Structures {
     std::lock_guard<std::mutex> lock(mutex_);
     if (structures_.size() > kMaxStructures) {
       structures_.clear(); // to be learned again
+      suggested_.clear();
     }
     return ++num_programs_;
   }
@@ -161,9 +165,7 @@ class Structures {
     std::lock_guard<std::mutex> lock(mutex_);
     Structure& structure = structures_[numbers.structure];
     if (structure.first_program == 0) {
-      structure.first_program = program;
-      structure.values.resize(numbers.values.size());
-      structure.varies.resize(numbers.values.size());
+      begin(structure, program, numbers);
     }
     for (size_t i = 0; i < numbers.values.size(); ++i) {
       std::vector<int64_t>& known = structure.values[i];
@@ -175,18 +177,54 @@ class Structures {
     }
   }
 
+  void suggest(const KernelNumbers& numbers) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    suggested_.emplace(numbers.structure, numbers.values);
+  }
+
   // Which of the numbers are arguments from now on; none where another thread has begun a program that forgot all.
   std::vector<bool> find(const KernelNumbers& numbers) {
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = structures_.find(numbers.structure);
     return found == structures_.end() ? std::vector<bool>(numbers.values.size()) : found->second.varies;
   }
+  // The same, if what an earlier process had counts; none where it changes nothing.
+  std::optional<std::vector<bool>> find_varied(const KernelNumbers& numbers) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = structures_.find(numbers.structure);
+    return found == structures_.end() || found->second.varied.empty() ? std::nullopt : std::make_optional(found->second.varied);
+  }
 
  private:
+  void begin(Structure& structure, uint64_t program, const KernelNumbers& numbers) {
+    structure.first_program = program;
+    structure.values.resize(numbers.values.size());
+    structure.varies.resize(numbers.values.size());
+    auto earlier = suggested_.extract(numbers.structure);
+    if (earlier && earlier.mapped() != numbers.values) {
+      for (size_t i = 0; i < numbers.values.size(); ++i) {
+        structure.varied.push_back(earlier.mapped().at(i) != numbers.values[i]);
+      }
+    }
+  }
+
   std::mutex mutex_;
   std::unordered_map<Hash128, Structure> structures_; // guarded by mutex_
+  std::unordered_map<Hash128, std::vector<int64_t>> suggested_; // values by structure; guarded by mutex_
   uint64_t num_programs_ = 0; // guarded by mutex_
 };
+
+ChosenKernel choose(const KernelSpec& spec, const std::vector<Number>& numbers, const KernelNumbers& found) {
+  std::vector<bool> varies = Structures::get().find(found);
+  if (std::optional<std::vector<bool>> varied = Structures::get().find_varied(found)) {
+    std::transform(varies.begin(), varies.end(), varied->begin(), varied->begin(), std::logical_or());
+    ChosenKernel chosen = replace_numbers(spec, numbers, *varied, /*bounded=*/true);
+    if (*varied != varies && has_kernel(chosen.spec)) {
+      return chosen;
+    }
+  }
+  return replace_numbers(spec, numbers, varies, /*bounded=*/true);
+}
 
 } // namespace
 
@@ -201,10 +239,16 @@ std::vector<ChosenKernel> choose_arguments(std::span<const KernelSpec* const> sp
   }
   std::vector<ChosenKernel> kernels;
   for (size_t i = 0; i < specs.size(); ++i) {
-    kernels.push_back(replace_numbers(*specs[i], numbers[i], Structures::get().find(found[i]), /*bounded=*/true));
+    kernels.push_back(choose(*specs[i], numbers[i], found[i]));
     kernels.back().numbers = std::move(found[i]);
   }
   return kernels;
+}
+
+void suggest_numbers(std::span<const KernelNumbers* const> kernels) {
+  for (const KernelNumbers* numbers : kernels) {
+    Structures::get().suggest(*numbers);
+  }
 }
 
 void remember_numbers(std::span<const KernelNumbers* const> kernels) {

@@ -4,7 +4,7 @@
 // gets them made for its sizes, and so does every program of the same sizes. Where a later program has a size or a constant that the first
 // did not have in that place, or one program has more than kMaxVariants of them, it becomes an argument of the code, for that program and
 // all to come. So steps of one shape run what was made for them, and a new shape costs LLVM's work once or twice in the life of a
-// structure.
+// structure. Where an earlier process has left code for any size, the first program of this one that has other sizes takes it at once.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,8 @@ struct ChosenKernel {
 std::vector<ChosenKernel> choose_arguments(std::span<const KernelSpec* const> specs);
 // As if choose_arguments() had been called for the kernels of a program that comes from the disk. Thread-safe.
 void remember_numbers(std::span<const KernelNumbers* const> kernels);
+// What an earlier process had in the kernels of a program, of structures that this one has not met. Thread-safe.
+void suggest_numbers(std::span<const KernelNumbers* const> kernels);
 // The kernel with all of its numbers as arguments, or none.
 ChosenKernel with_arguments(const KernelSpec& spec, bool all);
 

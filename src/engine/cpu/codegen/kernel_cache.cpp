@@ -99,10 +99,27 @@ Entry::~Entry() {
   }
 }
 
+std::string key_of(const KernelSpec& spec) {
+  return kernel_host() + "\n" + spec.text();
+}
+
 } // namespace
 
+bool has_kernel(const KernelSpec& spec) {
+  Cache& c = cache();
+  const std::string key = key_of(spec);
+  {
+    std::lock_guard lock(c.mutex);
+    auto found = c.entries.find(ObjectCache::hash_of(key));
+    if (found != c.entries.end() && !found->second.expired()) {
+      return true;
+    }
+  }
+  return c.objects.find(key).has_value();
+}
+
 Kernel compile_kernel(const KernelSpec& spec) {
-  std::string key = kernel_host() + "\n" + spec.text();
+  std::string key = key_of(spec);
   std::shared_ptr<Entry> entry = find_or_add_entry(ObjectCache::hash_of(key));
   std::lock_guard lock(entry->mutex);
   bool is_new = false;
