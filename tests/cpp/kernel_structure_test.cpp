@@ -77,6 +77,19 @@ TEST(KernelStructureTest, AProgramFromTheDiskIsRemembered) {
   EXPECT_EQ(arguments_of(choose({softmax(9, 100, 2, 4)})[0]), "extent 0");
 }
 
+TEST(KernelStructureTest, WhatAnEarlierProcessHadCountsWhereItsCodeIs) {
+  for (int id : {6, 7}) {
+    KernelNumbers numbers = with_arguments(softmax(4, 100, 2, id), false).numbers;
+    std::vector<const KernelNumbers*> kernels{&numbers};
+    suggest_numbers(kernels);
+    KernelSpec any_rows = softmax(kManyRows, 100, 2, id);
+    any_rows.arguments.push_back({KernelArgument::Kind::kExtent, 0, kManyRows});
+    Kernel code = id == 7 ? compile_kernel(any_rows) : Kernel();
+    EXPECT_EQ(has_kernel(any_rows), id == 7);
+    EXPECT_EQ(arguments_of(choose({softmax(9, 100, 2, id)})[0]), id == 7 ? "extent 0" : "");
+  }
+}
+
 TEST(KernelStructureTest, DimsOfOneAreAnotherStructure) {
   EXPECT_FALSE(
       with_arguments(softmax(4, 100, 2, 5), true).numbers.structure == with_arguments(softmax(1, 100, 2, 5), true).numbers.structure);
