@@ -24,6 +24,13 @@ Dims column_major_strides(const Dims& dims) {
   return strides;
 }
 
+Dims heads_last_strides(const Dims& dims) {
+  if (dims.size() == 3) {
+    return {dims[1] * dims[2], 1, dims[1]};
+  }
+  return {dims[1] * dims[2] * dims[3], dims[3], dims[1] * dims[3], 1};
+}
+
 bool is_dense(const Dims& dims, const Dims& strides) {
   if (num_elements(dims) <= 1) {
     return true;

@@ -13,6 +13,8 @@ bool is_dense(const Dims& dims, const Dims& strides);
 bool same_strides(const Dims& dims, const Dims& a, const Dims& b);
 // Dense memory of matrices, each column by column.
 Dims column_major_strides(const Dims& dims);
+// Dense memory of [batch, length, heads, size] seen as [batch, heads, length, size], with or without the last dim.
+Dims heads_last_strides(const Dims& dims);
 // Number of elements from the first to the last address.
 int64_t span_elements(const Dims& dims, const Dims& strides);
 

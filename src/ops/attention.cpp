@@ -124,20 +124,21 @@ void expand_flash_backward(ExpandContext& c) {
   c.set(2, over_heads(batch_product(transposed(weights), g), c.operand(3)));
 }
 
-// Tensors keep the order of query, key and value, as tracers expect.
-#define ATTENTION(NAME, QUERY, INFER, EXPAND)    \
-  LIBRARY(                                       \
-      NAME,                                      \
-      INFER,                                     \
-      .expand = EXPAND,                          \
-      .layout = ResultLayout::kOfOperand,        \
-      .order_of = QUERY,                         \
-      .kernel_layout = ResultLayout::kAttention, \
-      .traits = kDenseRows)
-
+// As tracers expect: the output keeps the order of the query, gradients lie as the kernel writes them.
 constinit const Op kRows[] = {
-    ATTENTION("_scaled_dot_product_flash_attention_for_cpu", 0, infer_flash, expand_flash),
-    ATTENTION("_scaled_dot_product_flash_attention_for_cpu_backward", 1, infer_flash_backward, expand_flash_backward),
+    LIBRARY(
+        "_scaled_dot_product_flash_attention_for_cpu",
+        infer_flash,
+        .expand = expand_flash,
+        .layout = ResultLayout::kOfOperand,
+        .kernel_layout = ResultLayout::kAttention,
+        .traits = kDenseRows),
+    LIBRARY(
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        infer_flash_backward,
+        .expand = expand_flash_backward,
+        .layout = ResultLayout::kAttention,
+        .traits = kDenseRows),
 };
 
 } // namespace

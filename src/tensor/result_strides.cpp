@@ -58,6 +58,8 @@ Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, con
       return channels_last_or_none(call, dims, /*of_all=*/false);
     case ResultLayout::kChannelsLastOfAll:
       return is_flat(attrs) ? Dims() : channels_last_or_none(call, dims, /*of_all=*/true);
+    case ResultLayout::kAttention:
+      return heads_last_strides(dims);
     case ResultLayout::kColumnMajor:
       // Results of a lower rank than the matrices are their vectors.
       return call.tensors[0].dim() == static_cast<int64_t>(dims.size()) ? column_major_strides(dims) : Dims();

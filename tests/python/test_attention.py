@@ -103,6 +103,20 @@ def test_memory_orders(which, layout):
         torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("queries", [6, 3])
+@pytest.mark.parametrize("heads_last", [False, True])
+def test_gradients_lie_as_eager_has_them(heads_last, queries):
+    def strides(device):
+        made = [torch.ones(2, 4, length, 8) for length in (queries, 6, 6)]
+        if heads_last:
+            made = [t.transpose(1, 2).contiguous().transpose(1, 2) for t in made]
+        tensors = [t.to(device).requires_grad_() for t in made]
+        out = F.scaled_dot_product_attention(*tensors)
+        return [g.stride() for g in torch.autograd.grad(out.sum(), tensors)]
+
+    assert strides("xla") == strides("cpu")
+
+
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("mask", ["causal", "bool", "bool_strided", "bool_expanded", "float"])
 def test_dropout_lets_no_masked_key_through(sizes, mask):

@@ -236,6 +236,19 @@ def test_dtypes_that_no_node_can_have(device):
             assert compiled(x.to(device)).tolist() == [2, 4]
 
 
+def test_attention_between_views_of_it(device):
+    """The tracer merges views by the strides that it expects of the gradients."""
+    layer = nn.Linear(32, 32).to(device)
+
+    def attend(x):
+        q, k, v = (layer(x).view(2, 6, 4, 8).transpose(1, 2).contiguous() for _ in range(3))
+        return nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 6, 32)
+
+    x = torch.randn(2, 6, 32, device=device)
+    expected, actual = (torch.autograd.grad(f(x).sum(), layer.weight)[0] for f in (attend, torch.compile(attend)))
+    torch.testing.assert_close(actual.cpu(), expected.cpu())
+
+
 def test_autocast_and_no_grad_are_part_of_the_graph(device):
     layer = nn.Linear(8, 8).to(device)
     compiled = torch.compile(layer)

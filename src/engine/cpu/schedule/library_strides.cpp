@@ -17,18 +17,6 @@ Dims channels_last_strides(const Dims& dims) {
   return strides;
 }
 
-namespace {
-
-// Contiguous memory of [batch, length, heads, size] seen as [batch, heads, length, size], with or without the last dimension.
-Dims attention_strides(const Dims& dims) {
-  if (dims.size() == 3) {
-    return {dims[1] * dims[2], 1, dims[1]};
-  }
-  return {dims[1] * dims[2] * dims[3], dims[3], dims[1] * dims[3], 1};
-}
-
-} // namespace
-
 Dims predict_library_strides(const Graph& graph, const Node& node, int32_t i, const std::vector<Place>& places) {
   const Dims& dims = graph.type(node.result(i)).dims;
   auto is_channels_last_of_rank = [&](ValueId v) {
@@ -42,7 +30,7 @@ Dims predict_library_strides(const Graph& graph, const Node& node, int32_t i, co
   };
   switch (node.op->kernel_layout.value_or(node.op->layout)) {
     case ResultLayout::kAttention:
-      return attention_strides(dims);
+      return heads_last_strides(dims);
     case ResultLayout::kColumnMajor:
       return graph.type(node.operands[0]).dims.size() == dims.size() ? column_major_strides(dims) : contiguous_strides(dims);
     case ResultLayout::kChannelsLast: {
