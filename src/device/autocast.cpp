@@ -22,17 +22,62 @@ namespace {
 
 // Most have no kernel for 16-bit floats. PyTorch refuses binary_cross_entropy under autocast, as its input may have been rounded.
 #define XLA_FORALL_FP32(_) \
+  _(avg_pool3d)            \
   _(binary_cross_entropy)  \
   _(ctc_loss, IntList)     \
   _(ctc_loss, Tensor)      \
-  _(cholesky)              \
-  _(cholesky_inverse)      \
-  _(cholesky_solve)        \
-  _(inverse)               \
-  _(linalg_inv_ex)         \
-  _(linalg_svd)            \
-  _(qr)                    \
-  _(svd)                   \
+  _(nanquantile)           \
+  _(nanquantile, scalar)   \
+  _(polar)                 \
+  _(quantile)              \
+  _(quantile, scalar)      \
+  _(view_as_complex)
+
+#define XLA_FORALL_FP32_FFT(_) \
+  _(fft_fft)                   \
+  _(fft_fft2)                  \
+  _(fft_fftn)                  \
+  _(fft_hfft)                  \
+  _(fft_ifft)                  \
+  _(fft_ifft2)                 \
+  _(fft_ifftn)                 \
+  _(fft_ihfft)                 \
+  _(fft_irfft)                 \
+  _(fft_irfft2)                \
+  _(fft_irfftn)                \
+  _(fft_rfft)                  \
+  _(fft_rfft2)                 \
+  _(fft_rfftn)
+
+#define XLA_FORALL_FP32_LINALG(_)         \
+  _(cholesky)                             \
+  _(cholesky_inverse)                     \
+  _(cholesky_solve)                       \
+  _(geqrf)                                \
+  _(inverse)                              \
+  _(linalg_cholesky)                      \
+  _(linalg_cholesky_ex)                   \
+  _(linalg_cond)                          \
+  _(linalg_cond, p_str)                   \
+  _(linalg_eig)                           \
+  _(linalg_eigh)                          \
+  _(linalg_eigvals)                       \
+  _(linalg_eigvalsh)                      \
+  _(linalg_householder_product)           \
+  _(linalg_inv_ex)                        \
+  _(linalg_lstsq)                         \
+  _(linalg_matrix_rank)                   \
+  _(linalg_matrix_rank, tol_tensor)       \
+  _(linalg_matrix_rank, atol_rtol_float)  \
+  _(linalg_matrix_rank, atol_rtol_tensor) \
+  _(linalg_qr)                            \
+  _(linalg_solve)                         \
+  _(linalg_svd)                           \
+  _(linalg_svdvals)                       \
+  _(orgqr)                                \
+  _(ormqr)                                \
+  _(qr)                                   \
+  _(svd)                                  \
   _(triangular_solve)
 
 void add_kernels(torch::Library& m) {
@@ -43,6 +88,8 @@ void add_kernels(torch::Library& m) {
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
   AT_FORALL_PROMOTE(PROMOTE)
   XLA_FORALL_FP32(FP32)
+  XLA_FORALL_FP32_FFT(FP32)
+  XLA_FORALL_FP32_LINALG(FP32)
 }
 
 } // namespace

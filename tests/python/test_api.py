@@ -168,6 +168,14 @@ FLOAT32 = {
     "linalg.inv_ex": lambda x: torch.linalg.inv_ex(x @ x + 6 * torch.eye(6, device=x.device))[0],
     "linalg.svd": lambda x: torch.linalg.svd(x @ x)[1],
     "cdist": lambda x: torch.cdist(x, x + 1),
+    "fft": lambda x: torch.fft.fftn(x).real,
+    "rfft2": lambda x: torch.fft.irfft2(torch.fft.rfft2(x)),
+    "linalg.eigh": lambda x: torch.linalg.eigvalsh(x @ x.T),
+    "linalg.solve": lambda x: torch.linalg.solve(x @ x + 6 * torch.eye(6, device=x.device), x),
+    "linalg.qr": lambda x: torch.linalg.qr(x).R.abs(),
+    "quantile": lambda x: torch.quantile(x, 0.3),
+    "polar": lambda x: torch.polar(x.abs(), x).imag,
+    "avg_pool3d": lambda x: torch.nn.functional.avg_pool3d(x.view(1, 1, 2, 3, 6), 2),
     "mse_loss": lambda x: torch.nn.functional.mse_loss(x, x + 1),
 }
 
