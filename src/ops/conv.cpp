@@ -239,7 +239,7 @@ void infer_col2im(InferContext& c) {
 #define UPSAMPLE(NAME, RANK) SPATIAL(NAME, infer_upsample<RANK>), SPATIAL(NAME "_backward", infer_upsample_backward)
 
 constinit const Op kRows[] = {
-    SPATIAL("convolution", infer_convolution, .traits = kComplex | kSumsProducts),
+    SPATIAL("convolution", infer_convolution, .traits = kComplex | kSumsProducts | kOwnKernel),
     SPATIAL("convolution_backward", infer_convolution_backward, .traits = kComplex | kSumsProducts),
     SPATIAL("max_pool2d_with_indices", infer_max_pool<2>, .traits = kFasterChannelsLast | kMovesElements, .out_form = "out"),
     SPATIAL("max_pool2d_with_indices_backward", like_operand<1>, .out_form = "grad_input"),

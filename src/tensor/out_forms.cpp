@@ -80,6 +80,7 @@ constexpr OutFormRow kOutForms[] = {
     {"adaptive_avg_pool3d.out", "aten::_adaptive_avg_pool3d"},
     {"adaptive_avg_pool3d_backward.grad_input", "aten::_adaptive_avg_pool3d_backward"},
     {"conj_physical.out", "aten::conj_physical"},
+    {"convolution.out", "aten::convolution"},
     {"linalg_eigvals.out", "aten::_linalg_eigvals", true},
     {"mvlgamma.out", "aten::mvlgamma", true},
     {"native_batch_norm.out", "aten::native_batch_norm"},

@@ -11,6 +11,7 @@ void register_basic_kernels(torch::Library& library);
 void register_copies(torch::Library& library);
 void register_numbers(torch::Library& library);
 void register_batch_norm(torch::Library& library);
+void register_convolutions(torch::Library& library);
 void register_composed(torch::Library& library);
 void register_factories(torch::Library& library);
 void register_out_forms(torch::Library& library);

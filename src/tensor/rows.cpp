@@ -82,9 +82,14 @@ void register_overload(const RowLibraries& libraries, const Op& op, Convention c
   }
 }
 
-void register_row(const RowLibraries& libraries, const Op& op, const Overloads& overloads) {
+c10::OperatorHandle handle_of(const Op& op) {
   c10::OperatorName name = torch::jit::parseName(op.name);
-  auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
+}
+
+void register_row(const RowLibraries& libraries, const Op& op, const Overloads& overloads) {
+  c10::OperatorHandle handle = handle_of(op);
+  const c10::OperatorName& name = handle.operator_name();
   const c10::FunctionSchema& schema = handle.schema();
   bool inplace = schema.is_mutable();
   register_overload(libraries, op, inplace ? Convention::kInplace : Convention::kFunctional, handle);
@@ -119,6 +124,12 @@ void register_rows(const RowLibraries& libraries) {
       }
     }
   }
+}
+
+c10::BoxedKernel serve_functional(const Op& op) {
+  c10::OperatorHandle handle = handle_of(op);
+  note_overload(op, handle);
+  return make_boxed_kernel({&op, Convention::kFunctional, handle, counter_of(op.name)});
 }
 
 const c10::BoxedKernel* find_kernel_of_library(const c10::OperatorHandle& op) {

@@ -4,6 +4,7 @@ The programs are those of PyTorch's tutorial on dynamic parallelism: negations i
 examples/lstm_ensemble.py.
 """
 
+import copy
 import io
 import json
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import torch_xla
 
@@ -75,6 +77,26 @@ def test_tasks_in_a_trace(device):
         torch.testing.assert_close(traced(x.to(device)).cpu(), -10 * x)
     script = torch.jit.trace(example, (torch.ones(2, device=device),))
     assert [t.tolist() for t in script(torch.full((2,), 3.0, device=device))] == [[-3.0, -3.0]] * 2
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.Conv2d(2, 3, 3), nn.ConvTranspose2d(2, 3, 2), nn.Conv2d(2, 4, 3, padding="same", groups=2)]
+)
+def test_traced_convolutions(device, layer):
+    """The tracer records them on the device; a trace of either device runs on both, with gradients."""
+    eager = nn.Sequential(layer, nn.BatchNorm2d(layer.out_channels), nn.ReLU()).eval()
+    x = torch.randn(2, 2, 5, 5, generator=torch.Generator().manual_seed(0))
+    expected = eager(x)
+    gradient = torch.autograd.grad(expected.square().sum(), layer.weight)[0]
+    for traced_on in ("cpu", device):
+        traced = torch.jit.trace(copy.deepcopy(eager).to(traced_on), (x.to(traced_on),))
+        assert "aten::_convolution" in str(traced.inlined_graph)
+        for where in ("cpu", "xla"):
+            loaded = through_file(traced, where)
+            result = loaded(x.to(where))
+            torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-5)
+            actual = torch.autograd.grad(result.square().sum(), next(loaded.parameters()))[0]
+            torch.testing.assert_close(actual.cpu(), gradient, rtol=1e-4, atol=1e-4)
 
 
 # ---- The ensemble ----
