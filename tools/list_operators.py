@@ -20,7 +20,7 @@ REASONS = [
     (r"nonzero|masked_select|_?unique\w*|bincount|repeat_interleave|_ctc_loss\w*\.Tensor", "the shape depends on data"),
     (r"equal|_assert_async(\.msg)?", "the result is needed on the host"),
     (r"_to_sparse\w*|_spdiags|sspaddmm|_validate_compressed\w*|_convert_indices\w*|to_mkldnn", "another layout"),
-    (r"_?nested\w*|\w*_?jagged_\w*|_transform_bias_rescale_qkv", "nested tensors, which the device has not"),
+    (r"_?nested\w*|\w*_?jagged_\w*|_transform_bias_rescale_qkv", "nested tensors, which mostly run on the CPU"),
     (r"\w*quantize\w*|_empty\w*_quantized|_make_per_\w+|_fused_moving_avg\w*", "quantized types"),
     (r"_dyn_quant\w*|\w*_int[48]pack\w*|_scaled_mm\w*", "quantized types"),
     (r"_foobar|_test_\w+|_make_dep_token|from_file|_fused_sdp_choice|_efficientzerotensor", "computes nothing"),

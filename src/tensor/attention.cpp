@@ -127,14 +127,9 @@ std::tuple<at::Tensor, at::Tensor> native_multi_head_attention(
   return {output, average_weights ? weights.mean(1) : weights};
 }
 
-// False: nn.TransformerEncoder leaves the padded tokens where they are, as the device has no nested tensors.
+// False: nn.TransformerEncoder leaves the padded tokens where they are: nested tensors would take the layers to the CPU.
 bool nested_tensor_from_mask_left_aligned(const at::Tensor&, const at::Tensor&) {
   return false;
-}
-
-at::Tensor nested_tensor_from_mask(const at::Tensor&, const at::Tensor&, bool) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, "the XLA device has no nested tensors; make nn.TransformerEncoder with enable_nested_tensor=False or mask_check=True");
 }
 
 } // namespace
@@ -147,7 +142,6 @@ void register_transformer_layers(torch::Library& m) {
   m.impl("_native_multi_head_attention", TORCH_FN(native_multi_head_attention));
   m.impl("_transformer_encoder_layer_fwd", &at::native::transformer_encoder_layer_forward);
   m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(nested_tensor_from_mask_left_aligned));
-  m.impl("_nested_tensor_from_mask", TORCH_FN(nested_tensor_from_mask));
 }
 
 } // namespace torch_xla

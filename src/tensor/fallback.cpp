@@ -37,6 +37,11 @@ at::Tensor one_of_each(at::Tensor t) {
   return t;
 }
 
+// Whether the elements are all of its storage: no sparse tensor, none that is made of others.
+bool is_plain(const at::Tensor& t) {
+  return t.layout() == c10::kStrided && !t.is_nested();
+}
+
 class FallbackCall {
  public:
   // The results go to `device`.
@@ -113,9 +118,9 @@ class FallbackCall {
         return exchange.cpu;
       }
     }
-    bool strided = t.layout() == c10::kStrided;
-    at::Tensor cpu = strided ? read_on_cpu(t) : t.to(at::kCPU);
-    if (written && strided) {
+    bool plain = is_plain(t);
+    at::Tensor cpu = plain ? read_on_cpu(t) : t.to(at::kCPU);
+    if (written && plain) {
       at::Tensor own = at::empty_strided(cpu.sizes(), cpu.strides(), cpu.options());
       one_of_each(own).copy_(one_of_each(cpu));
       cpu = own;
@@ -128,7 +133,7 @@ class FallbackCall {
   }
 
   static void write_back(Exchange& exchange) {
-    if (exchange.device.layout() != c10::kStrided) {
+    if (!is_plain(exchange.device)) {
       exchange.device.copy_(exchange.cpu);
       return;
     }
@@ -151,7 +156,7 @@ class FallbackCall {
       }
     }
     c10::Device device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device_));
-    return t.layout() == c10::kStrided ? upload_adopted(device_, t) : t.to(device);
+    return is_plain(t) ? upload_adopted(device_, t) : t.to(device);
   }
 
   void restore(c10::IValue& value) {

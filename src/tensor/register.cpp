@@ -14,6 +14,7 @@ void register_tensor_kernels() {
   static bool once = [] {
     register_basic_kernels(*kernels);
     register_copies(*kernels);
+    register_nested_kernels(*kernels);
     register_numbers(*kernels);
     // Composite in ATen: no layer above asks for the gradient function of a view, which would bring that up to date before `.data =`.
     autograd->impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFallthrough());

@@ -9,6 +9,7 @@ namespace torch_xla {
 
 void register_basic_kernels(torch::Library& library);
 void register_copies(torch::Library& library);
+void register_nested_kernels(torch::Library& library);
 void register_numbers(torch::Library& library);
 void register_batch_norm(torch::Library& library);
 void register_convolutions(torch::Library& library);

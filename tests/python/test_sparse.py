@@ -153,10 +153,6 @@ def test_layouts_that_the_device_has_not_raise(device):
         lambda: torch.quantize_per_channel(x.view(2, 2), torch.ones(2), torch.zeros(2), 0, torch.qint8),
         lambda: torch._empty_affine_quantized([2], scale=1.0, zero_point=0, dtype=torch.quint8, device=device),
         lambda: x.view(2, 2).to_mkldnn(),
-        lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device=device),
-        lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).to(device),
-        lambda: torch.nested.as_nested_tensor([x, x[:2]]) + 1,
-        lambda: torch._nested_tensor_from_mask(torch.ones(1, 2, 2, device=device), torch.ones(1, 2, device=device) > 0),
     ):
         with pytest.raises((RuntimeError, NotImplementedError, TypeError)):
             print(use())

@@ -85,13 +85,6 @@ def test_encoder_layer_with_every_key_hidden():
     torch.testing.assert_close(actual[0], expected[0], rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
-def test_nested_tensors_are_refused():
-    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 2, mask_check=False)
-    model = model.eval().to("xla")
-    with torch.no_grad(), pytest.raises(NotImplementedError, match="enable_nested_tensor=False"):
-        model(torch.randn(3, 6, 16).to("xla"), src_key_padding_mask=PADDING.to("xla"))
-
-
 def test_training_with_padding():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, dropout=0.0)
