@@ -188,10 +188,16 @@ void infer_adaptive_max(InferContext& c) {
 
 template <size_t N>
 void infer_upsample(InferContext& c) {
-  if (c.operand(0).dims.size() != N + 2) {
+  Dims in = c.operand(0).dims;
+  if (in.size() != N + 2) {
     fall_back("interpolation of this rank");
   }
-  c.add_result(c.operand(0).dtype, resized<N>(c, 0));
+  Dims out = resized<N>(c, 0);
+  auto is_empty = [](int64_t size) { return size <= 0; };
+  if (std::any_of(out.begin() + 1, out.end(), is_empty) || std::any_of(in.begin() + 1, in.end(), is_empty)) {
+    fall_back("interpolation without elements"); // which ATen refuses
+  }
+  c.add_result(c.operand(0).dtype, std::move(out));
 }
 
 // Attributes output size, input size.

@@ -82,8 +82,10 @@ Tensor efficient_zeros(
 }
 
 Tensor bincount(const Tensor& self, const OptionalTensor& weights, c10::SymInt minlength) {
+  bool integral = c10::isIntegralType(self.scalar_type(), /*includeBool=*/false);
+  TORCH_CHECK_NOT_IMPLEMENTED(integral, "\"bincount\" not implemented for '", c10::toString(self.scalar_type()), "'");
   TORCH_CHECK(minlength.expect_int() >= 0, "minlength should be >= 0");
-  bool fits = self.dim() == 1 && c10::isIntegralType(self.scalar_type(), /*includeBool=*/false);
+  bool fits = self.dim() == 1;
   int64_t length = minlength.expect_int();
   if (fits && self.numel() > 0) {
     auto [least, most] = at::aminmax(self);

@@ -238,6 +238,22 @@ def test_large_view_of_little_memory(device):
     check(lambda d: ramp(d, 4).as_strided((BIG, BIG), (0, 0))[5, 7], "as_strided")
 
 
+REFUSED = {
+    "interpolate to nothing": lambda d: functional.interpolate(zeros(d, 1, 2, 4, 4), size=(3, 0)),
+    "interpolate nothing": lambda d: functional.interpolate(zeros(d, 1, 2, 4, 0), size=(3, 3), mode="bilinear"),
+    "bincount of floats": lambda d: torch.bincount(ramp(d, 3)),
+    "bincount of bools": lambda d: torch.bincount(ramp(d, 3) > 0),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
+def test_refused_with_eagers_class(device, call):
+    with pytest.raises(Exception) as expected:
+        call("cpu")
+    with pytest.raises(expected.type):
+        call(device)
+
+
 EMPTY = {
     "index": lambda d: zeros(d, 0, 3)[whole(d, 0)],
     "index_put": lambda d: zeros(d, 0, 3).index_put_((whole(d, 0),), torch.tensor(1.0, device=d)),
