@@ -324,6 +324,8 @@ def test_dlpack_refuses_what_eager_refuses(device):
     x = torch.ones(2, device=device, requires_grad=True)
     with pytest.raises(BufferError, match="require gradient"):
         x.__dlpack__()
+    with pytest.raises(BufferError, match="conjugate bit"):
+        torch.ones(2, dtype=torch.complex64, device=device).conj().__dlpack__()
     with pytest.raises(BufferError, match="without a copy"):
         x.detach().__dlpack__(copy=False)
     torch.from_dlpack(x.detach()).zero_()

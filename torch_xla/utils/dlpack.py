@@ -33,6 +33,8 @@ def from_dlpack(ext_data) -> torch.Tensor:
 def _dlpack(self, **kwargs):
     if not _is_exported(self):
         return _dlpack_in_torch(self, **kwargs)
+    if self.is_conj():  # as PyTorch; the copy would have no such bit
+        raise BufferError("Can't export tensors with the conjugate bit set")
     if kwargs.get("copy") is False:
         raise BufferError("an xla tensor cannot be exported without a copy")
     return _dlpack_in_torch(self.cpu(), **{**kwargs, "copy": None})
