@@ -1,5 +1,7 @@
 // Sparse tensors: their parts are device tensors, and what the CPU computes on sparse tensors runs there.
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
+#include <ATen/ops/index.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -49,10 +51,74 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
   run_fallback(op, stack, "sparse tensors are computed on the CPU", kCpuKey);
 }
 
+// ---- Dense tensors, read and written where a sparse one has elements: what optimizers do, recorded on the parts ----
+
+// One tensor of indices for each sparse dim.
+c10::List<std::optional<at::Tensor>> indices_of(const at::Tensor& sparse) {
+  c10::List<std::optional<at::Tensor>> result;
+  for (const at::Tensor& dim : sparse._indices().unbind(0)) {
+    result.push_back(dim);
+  }
+  return result;
+}
+
+bool is_dense_pair(const at::Tensor& dense, const at::Tensor& sparse) {
+  return dense.is_privateuseone() && dense.layout() == c10::kStrided && sparse.layout() == c10::kSparse &&
+      dense.device() == sparse.device() && dense.sizes() == sparse.sizes() && dense.scalar_type() == sparse.scalar_type() &&
+      sparse.sparse_dim() > 0 && sparse._nnz() > 0;
+}
+
+void add_to_dense(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  at::Tensor self = torch::jit::peek(*stack, 0, 3).toTensor();
+  const at::Tensor other = torch::jit::peek(*stack, 1, 3).toTensor();
+  const at::Scalar alpha = torch::jit::peek(*stack, 2, 3).toScalar();
+  if (!self.is_floating_point() || alpha.isComplex() || !is_dense_pair(self, other) || !self.is_non_overlapping_and_dense()) {
+    run_on_cpu<DispatchKey::SparseCPU>(op, keys, stack);
+    return;
+  }
+  self.index_put_(indices_of(other), other._values().mul(alpha), /*accumulate=*/true);
+  torch::jit::drop(*stack, 3);
+  torch::jit::push(*stack, self);
+}
+
+void take_from_dense(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const at::Tensor self = torch::jit::peek(*stack, 0, 2).toTensor();
+  const at::Tensor mask = torch::jit::peek(*stack, 1, 2).toTensor();
+  if (!is_dense_pair(self, mask)) {
+    run_on_cpu<DispatchKey::SparseCPU>(op, keys, stack);
+    return;
+  }
+  at::Tensor taken = at::_sparse_coo_tensor_with_dims_and_tensors(
+      mask.sparse_dim(),
+      mask.dense_dim(),
+      mask.sizes(),
+      mask._indices(),
+      at::index(self, indices_of(mask)),
+      mask.options(),
+      mask.is_coalesced());
+  torch::jit::drop(*stack, 2);
+  torch::jit::push(*stack, taken);
+}
+
 bool returns_view(const c10::FunctionSchema& schema) {
   return std::any_of(schema.returns().begin(), schema.returns().end(), [](const c10::Argument& result) {
     return result.alias_info() && !result.alias_info()->isWrite();
   });
+}
+
+template <DispatchKey kCpuKey>
+torch::CppFunction kernel_of(const c10::OperatorHandle& op) {
+  const std::string name = c10::toString(op.operator_name());
+  if (kCpuKey == DispatchKey::SparseCPU && name == "aten::add_.Tensor") {
+    return torch::CppFunction::makeFromBoxedFunction<&add_to_dense>();
+  }
+  if (kCpuKey == DispatchKey::SparseCPU && name == "aten::sparse_mask") {
+    return torch::CppFunction::makeFromBoxedFunction<&take_from_dense>();
+  }
+  bool structural =
+      returns_view(op.schema()) || std::find(kStructural.begin(), kStructural.end(), op.operator_name().name) != kStructural.end();
+  return structural ? torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel<kCpuKey>>()
+                    : torch::CppFunction::makeFromBoxedFunction<&run_on_cpu<kCpuKey>>();
 }
 
 // A kernel at `key` for each operation that has one at the CPU's key.
@@ -65,11 +131,7 @@ void register_sparse(DispatchKey key) {
     if (!op || !op->hasKernelForDispatchKey(kCpuKey)) {
       continue;
     }
-    bool structural = returns_view(op->schema()) || std::find(kStructural.begin(), kStructural.end(), name.name) != kStructural.end();
-    library->impl(
-        c10::toString(name).c_str(),
-        structural ? torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel<kCpuKey>>()
-                   : torch::CppFunction::makeFromBoxedFunction<&run_on_cpu<kCpuKey>>());
+    library->impl(c10::toString(name).c_str(), kernel_of<kCpuKey>(*op));
   }
 }
 

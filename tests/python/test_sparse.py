@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import torch_xla
+import torch_xla.debug.metrics as met
 
 LAYOUTS = ["coo", "csr", "csc", "bsr"]
 
@@ -143,6 +144,39 @@ def test_files_and_copies(device, layout):
     assert_same(pickle.loads(pickle.dumps(ours)), eager)
     if layout == "coo":
         assert_same(copy.deepcopy(ours), eager)
+
+
+@pytest.mark.parametrize("coalesced", [False, True])
+@pytest.mark.parametrize("shape", [(5, 3), (5, 4, 3), (5,)])
+def test_dense_tensors_at_sparse_places_stay_on_the_device(device, shape, coalesced):
+    """What optimizers do with sparse gradients takes no fallback, so it does not cost the size of the table."""
+    torch.manual_seed(0)
+    indices = torch.tensor([[0, 3, 0, 4], [1, 1, 1, 0]])[: max(1, len(shape) - 1)]
+    dense, values = torch.randn(shape), torch.randn(4, *shape[len(indices) :])
+
+    def run(where):
+        sparse = torch.sparse_coo_tensor(indices.to(where), values.to(where), shape)
+        sparse = sparse.coalesce() if coalesced else sparse
+        met.clear_all()
+        result = dense.clone().to(where)
+        view = dense.movedim(0, -1).clone(memory_format=torch.contiguous_format).to(where).movedim(-1, 0)
+        result.add_(sparse, alpha=-0.5)
+        view.add_(sparse)
+        taken = result.sparse_mask(sparse)
+        assert not met.counter_value("aten::add_") and not met.counter_value("aten::sparse_mask")
+        return [result, view, taken.to_dense(), taken._indices(), taken._values(), taken.is_coalesced()]
+
+    assert_same(run(device), run("cpu"))
+
+
+def test_what_cannot_be_added_to_a_dense_tensor(device):
+    sparse = torch.sparse_coo_tensor([[0, 1]], torch.ones(2), (2,), device=device)
+    with pytest.raises(RuntimeError):
+        torch.zeros(3, device=device).add_(sparse)
+    with pytest.raises(RuntimeError):
+        torch.zeros(2, dtype=torch.int64, device=device).add_(sparse)
+    assert (torch.zeros(2, dtype=torch.float64, device=device).add_(sparse)).tolist() == [1, 1]
+    assert torch.ones(2, device=device).add_(sparse.clone().zero_()).tolist() == [1, 1]
 
 
 def test_layouts_that_the_device_has_not_raise(device):
