@@ -4,6 +4,8 @@
 #include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "core/env.h"
 #include "core/metrics.h"
 #include "core/observer.h"
@@ -92,21 +94,27 @@ class FallbackCall {
       value = to_cpu(value.toTensor(), written);
     } else if (value.isDevice() && value.toDevice().type() == c10::DeviceType::PrivateUse1) {
       value = c10::Device(c10::DeviceType::CPU);
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& t : value.toTensorVector()) {
-        list.push_back(to_cpu(t, written));
-      }
-      value = list;
-    } else if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& t : value.toOptionalTensorVector()) {
-        list.push_back(t ? std::optional<at::Tensor>(to_cpu(*t, written)) : t);
-      }
-      value = list;
+    } else if (value.isList()) {
+      value = list_on_cpu(value, written);
     } else if (value.isGenerator() && value.toGenerator().device().type() == c10::DeviceType::PrivateUse1) {
       value = c10::IValue();
     }
+  }
+
+  // A list of tensors, of which some may be None, or of something else. Scripts make lists of the same types by other objects.
+  c10::IValue list_on_cpu(const c10::IValue& value, bool written) {
+    c10::ArrayRef<c10::IValue> items = value.toListRef();
+    if (std::none_of(items.begin(), items.end(), [](const c10::IValue& item) { return item.isTensor(); })) {
+      return value;
+    }
+    c10::List<c10::IValue> list = value.toList().copy();
+    for (size_t i = 0; i < list.size(); ++i) {
+      const c10::IValue item = list.get(i);
+      if (item.isTensor()) {
+        list.set(i, to_cpu(item.toTensor(), written));
+      }
+    }
+    return list;
   }
 
   at::Tensor to_cpu(const at::Tensor& t, bool written) {

@@ -53,7 +53,7 @@ class MetaArguments {
       case ArgumentRole::kTensor:
         return value.isNone() ? (next_tensor(), c10::IValue()) : c10::IValue(next_tensor());
       case ArgumentRole::kTensorList:
-        return value.isOptionalTensorList() ? next_list<std::optional<at::Tensor>>(value) : next_list<at::Tensor>(value);
+        return holds_optionals(*argument.type()) ? next_list<std::optional<at::Tensor>>(value) : next_list<at::Tensor>(value);
       case ArgumentRole::kGenerator:
         return {};
       default:
@@ -62,6 +62,12 @@ class MetaArguments {
   }
 
  private:
+  // Of a list's type. Not asked of the list: scripts make theirs by other objects for the same type.
+  static bool holds_optionals(const c10::Type& type) {
+    const auto* list = type.castRaw<c10::ListType>();
+    return list && list->getElementType()->kind() == c10::TypeKind::OptionalType;
+  }
+
   at::Tensor next_tensor() {
     return on_meta(call_.tensors.at(next_++));
   }

@@ -99,6 +99,26 @@ def test_traced_convolutions(device, layer):
             torch.testing.assert_close(actual.cpu(), gradient, rtol=1e-4, atol=1e-4)
 
 
+INDEXED = {
+    "mask": lambda x: x[x > 0],
+    "mask behind a slice": lambda x: x[:, torch.tensor([True, False, True])],
+    "mask that is written": lambda x: torch.index_put(x, (x > 0,), torch.zeros(())),
+    "numbers behind a slice": lambda x: x[:, torch.tensor([0, 2])],
+    "complex numbers": lambda x: torch.complex(x, x)[:, torch.tensor([0, 2])],
+    "complex numbers by a mask": lambda x: torch.complex(x, x)[x > 0],
+}
+
+
+@pytest.mark.parametrize("operation", INDEXED)
+def test_traced_indexing(device, operation):
+    """The interpreter's lists of indices, run on the CPU or not."""
+    x = torch.tensor([[1.0, -2.0, 3.0], [-4.0, 5.0, 6.0]])
+    expected = INDEXED[operation](x)
+    with torch.device(device):
+        traced = torch.jit.trace(INDEXED[operation], (-x.to(device),), check_trace=False)
+    torch.testing.assert_close(traced(x.to(device)).cpu(), expected)
+
+
 # ---- The ensemble ----
 @pytest.mark.parametrize("form", FORMS)
 def test_ensembles(device, form, tmp_path):
