@@ -261,7 +261,7 @@ void infer_masked_scatter(InferContext& c) {
   like_operand<0>(c);
 }
 
-// The forms that are no structured kernels of ATen write into a clone of self, which lies in memory as self does.
+// What writes into self runs in place: substitutes.cpp of the embedded engine lists it.
 constinit const Op kRows[] = {
     LIBRARY("embedding", infer_embedding, .traits = kIndex | kMovesElements),
     LIBRARY("embedding_dense_backward", infer_embedding_backward, .traits = kIndex),
@@ -271,9 +271,9 @@ constinit const Op kRows[] = {
     LIBRARY("scatter.value", infer_scatter<kNoReduction>, .traits = kIndex | kComplex | kMovesElements),
     LIBRARY("scatter.reduce", infer_scatter<kAddMultiply>, .traits = kIndex | kComplex),
     LIBRARY("scatter.value_reduce", infer_scatter<kAddMultiply>, .traits = kIndex | kComplex),
-    LIBRARY("scatter_add", infer_scatter<kNoReduction>, .traits = kIndex | kComplex, .out_form = "out"),
+    LIBRARY("scatter_add", infer_scatter<kNoReduction>, .traits = kIndex | kComplex),
     LIBRARY("scatter_reduce.two", infer_scatter<kReductions>, .traits = kIndex),
-    LIBRARY("index_add", infer_index_add, .traits = kIndex | kComplex, .out_form = "out"),
+    LIBRARY("index_add", infer_index_add, .traits = kIndex | kComplex),
     LIBRARY("index_copy", infer_along_by_long, .traits = kIndex | kComplex | kMovesElements),
     LIBRARY("index_reduce", infer_along, .traits = kIndex),
     LIBRARY("index_fill.int_Scalar", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),

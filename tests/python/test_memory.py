@@ -169,6 +169,19 @@ def test_an_optimizers_step_writes_over_its_state(device, foreach):
     assert torch.xla.max_memory_allocated() - before < 2 * SIZE  # of 12 MiB of state and parameters
 
 
+def test_some_rows_are_written_where_they_are(device):
+    table = torch.zeros(32, SIZE // 32 // 4, device=device)
+    rows, values = torch.tensor([3, 1]).to(device), torch.ones(2, SIZE // 32 // 4).to(device)
+    torch_xla.sync(wait=True)
+    torch.xla.reset_peak_memory_stats()
+    before = torch.xla.memory_allocated()
+    table[rows] = values
+    table.index_add_(0, rows[:1], values[:1])
+    torch_xla.sync(wait=True)
+    assert torch.xla.max_memory_allocated() - before < SIZE / 2
+    assert table[:5, 0].tolist() == [0, 1, 0, 2, 0]
+
+
 def test_the_stats_have_the_names_of_other_devices(held):
     stats = torch.xla.memory_stats()
     nested = torch.xla.memory_stats_as_nested_dict()

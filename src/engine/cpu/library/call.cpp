@@ -63,7 +63,8 @@ struct Choice {
   c10::OperatorHandle op; // ATen's functional or out form
   Substitute substitute;
   CallKernel kernel = nullptr; // computes the results in ATen's place
-  bool mutates = false; // operand 0 is written: it must be a copy
+  bool mutates = false; // operand 0 is written: it must be a copy, or the result's memory
+  bool writes_part = false; // by ATen's operation in place, on the result's memory
   bool writes_into = false;
 };
 
@@ -97,11 +98,14 @@ Choice choose(const CallSpec& spec) {
   choice.kernel = choice.substitute.choose ? choice.substitute.choose(spec) : nullptr;
   const auto& arguments = choice.op.schema().arguments();
   choice.mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
-  bool out_form = !spec.out_form.empty() && !choice.mutates && has_plain_results(spec);
+  choice.writes_part = choice.substitute.save_part;
+  bool out_form = !spec.out_form.empty() && !choice.mutates && !choice.writes_part && has_plain_results(spec);
   if (out_form) {
     choice.op = get_schema({base, spec.out_form});
+  } else if (choice.writes_part && !choice.mutates) {
+    choice.op = get_schema({base + "_", choice.op.operator_name().overload_name});
   }
-  choice.writes_into = out_form || choice.kernel;
+  choice.writes_into = out_form || choice.kernel || choice.writes_part;
   return choice;
 }
 
@@ -143,6 +147,10 @@ bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_
   return !(node.op->traits & kLoop) && choose(make_call_spec(laid_out, node, may_write_into)).writes_into;
 }
 
+bool writes_part(const Node& node) {
+  return find_substitute(node.op->name).save_part;
+}
+
 bool prefers_one_thread(const Node& node) {
   return find_substitute(node.op->name).one_thread;
 }
@@ -164,7 +172,8 @@ struct LibraryCall::Impl {
   int generator = -1; // the argument that is one; seed and offset are the last operands
 
   explicit Impl(const CallSpec& spec);
-  void call(Pool& pool, torch::jit::Stack& args) const;
+  void call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo) const;
+  void write_part(torch::jit::Stack& args, std::vector<Undo>* undo) const;
   void take_result(Pool& pool, const c10::IValue& value, const CallSpec::Tensor& result, ResultMemory& memory) const;
   bool is_operand_memory(const at::Tensor& t) const;
 };
@@ -183,12 +192,28 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
   generator = find_generator(choice.op.schema());
   is_short = choice.substitute.is_short && choice.substitute.is_short(spec);
   trains = choice.substitute.trains && choice.substitute.trains(spec);
-  for (const at::Tensor& t : outs) {
-    stack.emplace_back(t);
+  for (size_t i = 0; i < outs.size() && !choice.writes_part; ++i) {
+    stack.emplace_back(outs[i]);
   }
 }
 
-void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args) const {
+// Where ATen refuses to read the part it will refuse to write it, in its own words, but may have written some of it by then.
+void LibraryCall::Impl::write_part(torch::jit::Stack& args, std::vector<Undo>* undo) const {
+  const at::Tensor& self = outs[0];
+  args[0] = self;
+  if (self.const_data_ptr() != operands[0].const_data_ptr()) {
+    self.copy_(operands[0]);
+  } else if (undo) {
+    try {
+      undo->push_back(self.dim() > 0 ? choice.substitute.save_part(args) : save_whole(self));
+    } catch (const c10::Error&) {
+      undo->push_back(save_whole(self));
+    }
+  }
+  choice.op.callBoxed(args);
+}
+
+void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo) const {
   c10::InferenceMode inference;
   PoolRedirect redirect(pool);
   if (choice.kernel) {
@@ -203,6 +228,10 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args) const {
     one_thread.emplace();
   }
   c10::AutoGradMode grad_mode(trains);
+  if (choice.writes_part) {
+    write_part(args, undo);
+    return;
+  }
   if (choice.mutates) {
     args[0] = args[0].toTensor().clone();
   }
@@ -250,7 +279,7 @@ bool LibraryCall::writes_into() const {
   return !impl_->outs.empty();
 }
 
-void LibraryCall::run(Pool& pool, std::span<void* const> operands, std::span<ResultMemory> results) {
+void LibraryCall::run(Pool& pool, std::span<void* const> operands, std::span<ResultMemory> results, std::vector<Undo>* undo) {
   for (size_t i = 0; i < operands.size(); ++i) {
     if (impl_->operands[i].defined()) {
       set_address(impl_->operands[i], operands[i]);
@@ -261,7 +290,7 @@ void LibraryCall::run(Pool& pool, std::span<void* const> operands, std::span<Res
   }
   try {
     torch::jit::Stack args = impl_->stack;
-    impl_->call(pool, args);
+    impl_->call(pool, args, undo);
     for (size_t i = 0; i < impl_->results.size() && !writes_into(); ++i) {
       if (impl_->results[i].type.dtype != DType::Undefined) {
         impl_->take_result(pool, args.at(i), impl_->results[i], results[i]);

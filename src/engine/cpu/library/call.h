@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cpu/library/parts.h"
 #include "engine/cpu/memory/cpu_buffer.h"
 #include "engine/cpu/place.h"
 
@@ -36,6 +37,8 @@ CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may
 // True when the node's call writes its results into memory of the caller, else its results are adopted. Throws as LibraryCall's
 // constructor.
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
+// Whether the call writes some elements of operand 0, in its memory where the plan gives it to the result, and can take that back.
+bool writes_part(const Node& node);
 // Whether several calls of it are faster beside each other, on a thread each, than one after the other on all threads.
 bool prefers_one_thread(const Node& node);
 // What decides on that beside the node: switches of PyTorch's.
@@ -52,8 +55,9 @@ class LibraryCall {
   // As the function above; then ResultMemory::data must be set for each result.
   bool writes_into() const;
   // Addresses of element 0, parallel to the node's operands; ignored for None. Results are parallel to the node's; undefined ones stay
-  // empty. What ATen allocates comes from the pool. Throws StepError with ATen's message.
-  void run(Pool& pool, std::span<void* const> operands, std::span<ResultMemory> results);
+  // empty. What ATen allocates comes from the pool. Throws StepError with ATen's message. What takes back a part that is written is added
+  // to `undo`, if that is wanted.
+  void run(Pool& pool, std::span<void* const> operands, std::span<ResultMemory> results, std::vector<Undo>* undo = nullptr);
 
  private:
   struct Impl;

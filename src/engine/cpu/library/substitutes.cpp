@@ -1,4 +1,5 @@
-// The table of the rows that another kernel computes in place of ATen's, that are checked before ATen's kernel runs, or run on one thread.
+// The table of the rows that another kernel computes in place of ATen's, that are checked before ATen's kernel runs, that write into their
+// operand's memory, or run on one thread.
 #include "engine/cpu/library/substitutes.h"
 
 #include <ATen/ops/aminmax.h>
@@ -52,6 +53,20 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},
+    {.row = "aten::index_add", .save_part = save_selected},
+    {.row = "aten::index_copy", .save_part = save_selected},
+    {.row = "aten::index_reduce", .save_part = save_selected},
+    {.row = "aten::index_fill.int_Scalar", .save_part = save_selected},
+    {.row = "aten::index_fill.int_Tensor", .save_part = save_selected},
+    {.row = "aten::scatter.src", .save_part = save_scattered},
+    {.row = "aten::scatter.value", .save_part = save_scattered},
+    {.row = "aten::scatter.reduce", .save_part = save_scattered},
+    {.row = "aten::scatter.value_reduce", .save_part = save_scattered},
+    {.row = "aten::scatter_add", .save_part = save_scattered},
+    {.row = "aten::scatter_reduce.two", .save_part = save_scattered},
+    {.row = "aten::index_put", .save_part = save_indexed},
+    {.row = "aten::_index_put_impl_", .save_part = save_indexed},
+    {.row = "aten::put_", .save_part = save_taken},
     {.row = "aten::mkldnn_rnn_layer", .trains = trains_layer, .is_short = has_short_steps, .one_thread = true},
     {.row = "aten::mkldnn_rnn_layer_backward", .is_short = has_short_steps},
 };

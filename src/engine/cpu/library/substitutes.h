@@ -1,4 +1,4 @@
-// What this engine computes in ATen's place, or sees to before ATen computes, and on how many threads: by row.
+// What this engine computes in ATen's place or in place, or sees to before ATen computes, and on how many threads: by row.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/cpu/library/call.h"
+#include "engine/cpu/library/parts.h"
 
 namespace torch_xla::cpu {
 
@@ -20,6 +21,8 @@ struct Substitute {
   void (*check)(const torch::jit::Stack& arguments) = nullptr; // raises ATen's error for what its kernel takes without a look
   // Whether ATen's kernel, which asks the grad mode, shall keep what a gradient needs.
   bool (*trains)(const CallSpec& call) = nullptr;
+  // The result is operand 0 but for some elements: ATen's operation in place computes it. What these held is saved by this.
+  Undo (*save_part)(const torch::jit::Stack& arguments) = nullptr;
   bool (*is_short)(const CallSpec& call) = nullptr; // whether its parallel regions are too short to be worth their barriers: one thread
   bool one_thread = false; // the kernel opens many short parallel regions: several calls are faster beside each other, on a thread each
 };

@@ -49,7 +49,9 @@ void CpuExecutable::run_library(int32_t index, const RunOptions& options) {
   prepare_call(index);
   CallArgs& args = call_args_[index];
   int32_t loop = plan_.calls[index].loop;
-  loop < 0 ? calls_[index]->run(pool_, args.operands, args.results) : loops_[loop].run(pool_, args.operands, args.results, options);
+  const int32_t result = plan_.calls[index].results.empty() ? -1 : plan_.calls[index].results[0];
+  std::vector<Undo>* undo = result >= 0 && saves_[result] && !committed_ ? &undo_ : nullptr;
+  loop < 0 ? calls_[index]->run(pool_, args.operands, args.results, undo) : loops_[loop].run(pool_, args.operands, args.results, options);
   take_results(index);
 }
 

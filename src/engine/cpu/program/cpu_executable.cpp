@@ -108,7 +108,7 @@ void CpuExecutable::run_steps(RunArgs& args) {
   for (int32_t begin = 0, end; begin < static_cast<int32_t>(plan_.steps.size()); begin = end) {
     end = begin + 1 + plan_.steps[begin].beside;
     check_cancelled(args.options);
-    if (begin > plan_.memory.last_fallible && !saved_.empty()) {
+    if (begin > plan_.memory.last_fallible && !undo_.empty()) {
       commit(begin, args);
     }
     for (int32_t step = begin; step < end; ++step) {
@@ -223,9 +223,8 @@ void CpuExecutable::commit(int32_t step, RunArgs& args) {
 }
 
 void CpuExecutable::restore_inputs(RunArgs& args) {
-  for (; !committed_ && !saved_.empty(); saved_.pop_back()) {
-    const auto& [step, block] = saved_.back();
-    copy_strided(step->dtype, step->dims, address(step->view), step->view_strides, block->data(), contiguous_strides(step->dims));
+  for (; !committed_ && !undo_.empty(); undo_.pop_back()) {
+    undo_.back()();
   }
   for (size_t i = 0; committed_ && i < args.inputs.size(); ++i) {
     if (!donatable_[i]) {
@@ -280,8 +279,10 @@ void CpuExecutable::run_update(const UpdateStep& step) {
 
 void CpuExecutable::save_view(const UpdateStep& step) {
   auto block = std::make_shared<Block>(pool_, static_cast<size_t>(num_elements(step.dims)) * item_size(step.dtype));
-  copy_strided(step.dtype, step.dims, block->data(), contiguous_strides(step.dims), address(step.view), step.view_strides);
-  saved_.emplace_back(&step, std::move(block));
+  Dims packed = contiguous_strides(step.dims);
+  char* view = address(step.view);
+  copy_strided(step.dtype, step.dims, block->data(), packed, view, step.view_strides);
+  undo_.push_back([&step, block, packed, view] { copy_strided(step.dtype, step.dims, view, step.view_strides, block->data(), packed); });
 }
 
 int64_t CpuExecutable::code_bytes() const {
@@ -312,7 +313,7 @@ void CpuExecutable::end_run() {
     block.reset();
   }
   arena_.reset();
-  saved_.clear();
+  undo_.clear();
   committed_ = false;
 }
 

@@ -73,9 +73,8 @@ class CpuExecutable final : public Executable {
   std::vector<BlockRef> blocks_; // by memory: what the run owns
   std::vector<bool> donatable_; // by parameter
   bool committed_ = false; // memory of RunArgs::restored is being written: from here on the run does not fail
-  // What updates have written over in such memory before that, the last one last.
-  std::vector<std::pair<const UpdateStep*, BlockRef>> saved_;
-  std::vector<bool> saves_; // by memory: updates of it are saved
+  std::vector<Undo> undo_; // of what has been written over in such memory before that, the last one last
+  std::vector<bool> saves_; // by memory: what is written over is saved
   BlockRef arena_;
   std::vector<void*> pointers_; // arguments of the kernel that runs
   std::vector<uint64_t> scalars_;

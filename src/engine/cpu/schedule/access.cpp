@@ -42,9 +42,9 @@ StepAccess kernel_access(const BuiltKernel& kernel) {
   return access;
 }
 
-// A barrier leaves what lies as its result is to lie where it is.
+// A barrier leaves what lies as its result is to lie where it is, and a call that writes a part all but that.
 void add_handed_on(const LaidOutGraph& laid_out, const Node& node, StepAccess& access) {
-  for (int32_t i = 0; i < node.num_results; ++i) {
+  for (int32_t i = 0; i < (writes_part(node) ? 1 : node.num_results); ++i) {
     ValueId from = node.operands[i], to = node.result(i);
     auto same_memory = [&](ValueId v) { return laid_out.places[v].root == from; };
     bool whole = laid_out.places[from].root == from && laid_out.places[from].strides == laid_out.places[to].strides;
@@ -74,7 +74,8 @@ StepAccess call_access(const LaidOutGraph& laid_out, const Node& node, bool fusi
       access.writes.push_back(node.result(i));
     }
   }
-  if (node.op->traits & kBarrier) {
+  access.can_be_undone = writes_part(node);
+  if ((node.op->traits & kBarrier) || access.can_be_undone) {
     add_handed_on(laid_out, node, access);
   }
   access.adopts = !writes_into(laid_out, node, fusion);
@@ -93,6 +94,7 @@ StepAccess update_access(const LaidOutGraph& laid_out, const Node& node) {
   access.reads = {base};
   access.writes = {node.result()};
   access.is_update = true;
+  access.can_be_undone = true;
   if (base != update) {
     access.reads.push_back(update);
     access.in_place.push_back({base, node.result()});

@@ -89,11 +89,11 @@ class MemoryPlanner {
         memory.bytes = bytes_of(v);
         memory.first = step;
         memory.donors = find_donors(step, v, taken_over);
-        memory.undoable = access.is_update;
+        memory.undoable = access.can_be_undone;
         add_memory(v, std::move(memory));
       }
       Memory& memory = plan_.memories[plan_.memory_of[v]];
-      memory.undoable = memory.undoable && (access.is_update || step > plan_.last_fallible);
+      memory.undoable = memory.undoable && (access.can_be_undone || step > plan_.last_fallible);
       memory.last = std::max(access.until, in_use_until_[v]);
       memory.is_output = memory.is_output || is_output_[v];
     }

@@ -25,7 +25,7 @@ struct Memory {
   // kBlock, kArena: memories of parameters that this one may take over at run time: the first that is donated and that nothing else has
   // taken.
   std::vector<int32_t> donors;
-  bool undoable = false; // up to last_fallible only updates write it, which can be taken back
+  bool undoable = false; // up to last_fallible only steps write it that can be taken back
 };
 
 struct MemoryPlan {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "engine/cpu/library/call.h"
 #include "engine/cpu/schedule/verifier.h"
 #include "engine/cpu/schedule/verify.h"
 
@@ -162,10 +163,11 @@ class MemoryVerifier : private Verifier {
     return false;
   }
 
-  // By a barrier: the same elements at the same addresses.
+  // By a barrier, or a call that writes a part of operand 0: the same elements at the same addresses.
   bool is_handed_on(const Node& node, ValueId from, ValueId to) const {
     int32_t i = to - node.first_result;
-    return (node.op->traits & kBarrier) && node.operands[i] == from && s_.laid_out.places[from].strides == s_.laid_out.places[to].strides;
+    bool hands_on = (node.op->traits & kBarrier) || (writes_part(node) && i == 0);
+    return hands_on && node.operands[i] == from && s_.laid_out.places[from].strides == s_.laid_out.places[to].strides;
   }
 
   // Operand 0 is the whole value, row by row as the result will be.
@@ -284,6 +286,10 @@ class MemoryVerifier : private Verifier {
 
   // ---- What a failed run gives back ----
 
+  bool can_be_undone(const Step& step) const {
+    return step.kind == StepKind::kUpdate || (step.kind == StepKind::kLibrary && writes_part(graph_.nodes[step.node]));
+  }
+
   void check_failures() {
     int32_t last = -1;
     for (size_t i = 0; i < steps(); ++i) {
@@ -293,7 +299,7 @@ class MemoryVerifier : private Verifier {
     for (int32_t i = 0; i <= last; ++i) {
       enter("step ", i);
       for (ValueId v : s_.accesses[i].writes) {
-        bool undone = s_.steps[i].kind == StepKind::kUpdate || !memory(plan_.memory_of[v]).undoable;
+        bool undone = can_be_undone(s_.steps[i]) || !memory(plan_.memory_of[v]).undoable;
         check(undone, "writes %", v, ", which cannot be taken back, to memory ", plan_.memory_of[v]);
       }
     }
