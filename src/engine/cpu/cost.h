@@ -180,8 +180,9 @@ constexpr int64_t kPieces = 64;
 // Channels from which ATen's max pooling is given channels-last memory: it is vectorized over channels only, and 16 are a vector. 0.2 ms
 // against 4 ms for 16 x 64 x 32 x 32 (measured), which pays for two copies.
 constexpr int64_t kPooledChannels = 16;
-// Multiplications of a product below which a call of oneDNN costs more than it saves: about 50 us.
-constexpr int64_t kMinProducts = int64_t{1} << 22;
+// Multiplications of a product below which oneDNN saves less than the code costs that it makes for each new shape: 0.5 ms and 0.25 MB.
+// 71 x 256 x 256 takes it as long as MKL, 77 x 256 x 1024 saves 40 us.
+constexpr int64_t kMinProducts = int64_t{12} << 20;
 // A time step of an LSTM layer of so many operations takes one thread about as long as two: 262,000 took 0.86 times the time (a layer
 // forwards and backwards, 32 steps), 2.1 million 1.9 times.
 constexpr int64_t kMaxShortFlops = 500'000;
