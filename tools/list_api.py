@@ -90,8 +90,8 @@ NAMES = {
     ),
     "torch_xla.utils.utils": (
         "Utilities",
-        "SampleGenerator FnDataGenerator DataWrapper LazyProperty TimedScope timed eprint getenv_as as_list "
-        "for_each_instance for_each_instance_rewrite get_free_tcp_ports",
+        "SampleGenerator FnDataGenerator DataWrapper LazyProperty TmpFolder TimedScope timed eprint getenv_as "
+        "as_list for_each_instance for_each_instance_rewrite get_free_tcp_ports",
     ),
     "torch_xla.utils.checkpoint": ("Activation checkpoints", "checkpoint"),
     "torch_xla.utils.serialization": ("Files of tensors", "save load"),

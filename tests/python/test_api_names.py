@@ -186,6 +186,15 @@ def test_values_that_are_made_at_first_use():
     assert made == [] and lazy.value == lazy.value == 7 and made == [1]
 
 
+def test_a_temporary_folder_goes_with_its_object():
+    folder = xu.TmpFolder()
+    path = Path(folder.name)
+    (path / "file").write_text("text")
+    assert path.is_dir() and xu.TmpFolder().name != folder.name
+    del folder
+    assert not path.exists()
+
+
 def test_what_takes_time_is_told(capsys):
     lines = []
     with xu.TimedScope("body: ", lines.append):

@@ -3,10 +3,13 @@
 import contextlib
 import copy
 import os
+import shutil
 import socket
 import sys
+import tempfile
 import time
 import types
+import weakref
 from collections.abc import Callable
 
 import torch
@@ -149,6 +152,14 @@ class LazyProperty:
             self._value = self._gen_fn()
             self._gen_fn = None
         return self._value
+
+
+class TmpFolder:
+    """A new temporary folder, of path `name`, which goes with the object."""
+
+    def __init__(self):
+        self.name = tempfile.mkdtemp()
+        weakref.finalize(self, shutil.rmtree, self.name)
 
 
 class TimedScope:
