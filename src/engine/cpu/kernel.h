@@ -122,6 +122,8 @@ class Kernel {
 // Compiles, or finds among the kernels that are alive or in the object cache on disk. Thread-safe. Never returns none; throws InternalError
 // with LLVM's message, and UserError where there is no memory.
 Kernel compile_kernel(const KernelSpec& spec);
+// What compile_kernel() gives for a spec whose kernel is alive and compiled, else none. Thread-safe.
+Kernel find_live_kernel(const KernelSpec& spec);
 // Whether compile_kernel() would have nothing to compile. Thread-safe.
 bool has_kernel(const KernelSpec& spec);
 // The kernel that had this hash, among those that are alive or in the object cache; or none. Thread-safe, throws as compile_kernel().

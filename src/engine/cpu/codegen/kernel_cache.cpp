@@ -105,17 +105,28 @@ std::string key_of(const KernelSpec& spec) {
 
 } // namespace
 
-bool has_kernel(const KernelSpec& spec) {
+Kernel find_live_kernel(const KernelSpec& spec) {
   Cache& c = cache();
-  const std::string key = key_of(spec);
+  const Hash128 hash = ObjectCache::hash_of(key_of(spec));
+  std::shared_ptr<Entry> entry;
   {
     std::lock_guard lock(c.mutex);
-    auto found = c.entries.find(ObjectCache::hash_of(key));
-    if (found != c.entries.end() && !found->second.expired()) {
-      return true;
-    }
+    auto found = c.entries.find(hash);
+    entry = found == c.entries.end() ? nullptr : found->second.lock();
   }
-  return c.objects.find(key).has_value();
+  if (!entry) {
+    return {};
+  }
+  std::lock_guard lock(entry->mutex);
+  if (!entry->code) { // it could not be compiled
+    return {};
+  }
+  ++c.memory_hits;
+  return {hash, entry->code->fn(), entry, entry->code->bytes(), /*is_new=*/false};
+}
+
+bool has_kernel(const KernelSpec& spec) {
+  return find_live_kernel(spec).fn() || cache().objects.find(key_of(spec)).has_value();
 }
 
 Kernel compile_kernel(const KernelSpec& spec) {

@@ -191,7 +191,8 @@ std::vector<Kernel> make_kernels(size_t count, const std::function<Kernel(size_t
   };
   {
     std::vector<std::jthread> helpers;
-    size_t threads = std::min<size_t>(std::thread::hardware_concurrency(), count / kKernelsPerThread);
+    static const size_t processors = std::thread::hardware_concurrency(); // which asks the system each time
+    size_t threads = std::min(processors, count / kKernelsPerThread);
     for (size_t i = 1; i < threads; ++i) {
       helpers.emplace_back(work, nullptr);
     }
@@ -210,14 +211,21 @@ std::vector<CompiledKernel> compile_kernels(const Schedule& schedule, const std:
       specs.push_back(&schedule.kernels[s].spec);
     }
   }
-  std::vector<ChosenKernel> chosen = choose_arguments(specs);
-  std::vector<Kernel> code = make_kernels(chosen.size(), [&](size_t i) { return compile_kernel(chosen[i].spec); }, poll);
   std::vector<CompiledKernel> kernels;
-  for (size_t i = 0; i < chosen.size(); ++i) {
+  std::vector<size_t> missing; // no threads are started for those that are there
+  for (ChosenKernel& chosen : choose_arguments(specs)) {
     if (env::debug_level() >= 4) {
-      print_listing(chosen[i].spec);
+      print_listing(chosen.spec);
     }
-    kernels.push_back({std::move(code[i]), std::move(chosen[i])});
+    Kernel code = find_live_kernel(chosen.spec);
+    if (!code.fn()) {
+      missing.push_back(kernels.size());
+    }
+    kernels.push_back({std::move(code), std::move(chosen)});
+  }
+  std::vector<Kernel> made = make_kernels(missing.size(), [&](size_t i) { return compile_kernel(kernels[missing[i]].chosen.spec); }, poll);
+  for (size_t i = 0; i < missing.size(); ++i) {
+    kernels[missing[i]].code = std::move(made[i]);
   }
   return kernels;
 }
