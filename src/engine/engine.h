@@ -103,7 +103,7 @@ class Executable {
     run(args);
     return {};
   }
-  // Called on the thread that hands in a run, before the run starts: frees what that thread keeps of the engine's processors.
+  // Called on the thread that hands in a run for another thread, before the run starts: frees what it keeps of the engine's processors.
   virtual void prepare_caller() {}
   // Bytes of scratch memory a run needs beside inputs and outputs.
   virtual int64_t scratch_bytes() const = 0;
@@ -118,7 +118,8 @@ class Executable {
   // Steps in the order in which they run, for dumps: empty where CompileOptions did not ask for it.
   virtual std::string text() const = 0;
 
-  std::atomic<int64_t> last_run_ns{INT64_MAX}; // how long the last run took: the executor's, to tell short programs
+  // How long the last run took, before the first one how long it may take: the executor's, to tell short programs.
+  std::atomic<int64_t> last_run_ns{INT64_MAX};
 };
 
 struct EngineMemoryInfo {

@@ -229,16 +229,20 @@ Executor::Waiting::~Waiting() {
 uint64_t Executor::enqueue(Run run) {
   process::check();
   Queue& q = queue(device_);
-  std::lock_guard<std::mutex> lock(wait::mutex());
+  std::unique_lock<std::mutex> lock(wait::mutex());
+  if (is_callers(q, run)) {
+    q.caller = std::this_thread::get_id();
+    owns_first = true;
+  } else {
+    lock.unlock();
+    run.executable->prepare_caller();
+    lock.lock();
+  }
   XLA_CHECK(!queues().stop, "the process is exiting");
   start_thread(device_);
   run.device = device_;
   run.options.cancelled = queues().cancel;
   run.options.number = ++queues().num_queued;
-  if (is_callers(q, run)) {
-    q.caller = std::this_thread::get_id();
-    owns_first = true;
-  }
   q.runs.push_back({std::move(run), metrics::now_ns(), memory_log::caller(device_)});
   if (q.caller == std::thread::id()) {
     q.work.notify_one();

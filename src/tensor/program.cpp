@@ -1,6 +1,7 @@
 // The way from a trace to its program.
 #include "tensor/program.h"
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -45,7 +46,7 @@ CompileOptions compile_options(int device, Trace& trace, CompileSettings setting
   return options;
 }
 
-// The structures of the traces that have programs, each with the key of the first. Thread-safe.
+// The structures of the traces that have programs, each with the key of the first and the latest program. Thread-safe.
 class KnownStructures {
  public:
   static KnownStructures& get() {
@@ -56,15 +57,29 @@ class KnownStructures {
   bool add(const Hash128& structure, const Hash128& trace) {
     constexpr size_t kMost = size_t{1} << 16;
     std::lock_guard<std::mutex> lock(mutex_);
-    if (first_.size() >= kMost) {
-      first_.clear(); // to be learned again
+    if (known_.size() >= kMost) {
+      known_.clear(); // to be learned again
     }
-    return first_.emplace(structure, trace).first->second != trace;
+    return known_.emplace(structure, Known{trace, {}}).first->second.first != trace;
+  }
+  // Until it has run it is taken to be as short as the one before, or shorter.
+  void add_program(const Hash128& structure, const std::shared_ptr<Executable>& program) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Known& known = known_[structure];
+    if (std::shared_ptr<Executable> before = known.latest.lock()) {
+      program->last_run_ns = std::min(program->last_run_ns.load(), before->last_run_ns.load());
+    }
+    known.latest = program;
   }
 
  private:
+  struct Known {
+    Hash128 first;
+    std::weak_ptr<Executable> latest;
+  };
+
   std::mutex mutex_;
-  std::unordered_map<Hash128, Hash128> first_; // guarded by mutex_
+  std::unordered_map<Hash128, Known> known_; // guarded by mutex_
 };
 
 // `key`: by which the program is put on disk. A trace of a `known` structure for which no code has to be made is planned anew only.
@@ -94,15 +109,15 @@ void compile(
   }
 }
 
-// Gives the program its executable: from the disk, or compiled.
-void make_executable(
+// The program's executable: from the disk, or compiled.
+void find_or_make_executable(
     Trace& trace,
     const Graph& graph,
+    const Hash128& structure,
     CompileOptions options,
     SyncCause cause,
     const std::function<CompileReason()>& find_reason,
     Program& program) {
-  const Hash128 structure = structure_of(graph);
   bool known = engine().reuses_code() && KnownStructures::get().add(structure, trace.key());
   // Dumps show how the program is made.
   ProgramKey key = options.keep_text || known ? ProgramKey() : ProgramStore::get().key_of(engine(), graph, structure, options);
@@ -143,7 +158,9 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   entry.offsets.apply(graph);
   graph.outputs = list_values(entry.wanted);
   Program program{nullptr, graph.outputs, entry.wanted};
-  make_executable(trace, graph, compile_options(device, trace, std::move(settings)), cause, find_reason, program);
+  const Hash128 structure = structure_of(graph);
+  find_or_make_executable(trace, graph, structure, compile_options(device, trace, std::move(settings)), cause, find_reason, program);
+  KnownStructures::get().add_program(structure, program.executable);
   entry.programs.push_back(std::move(program));
   return {entry.programs.back(), std::move(numbers)};
 }

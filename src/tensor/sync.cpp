@@ -147,7 +147,6 @@ void drop_if_lost(int device) {
 } // namespace
 
 Run new_run(const Program& program) {
-  program.executable->prepare_caller();
   Run run;
   run.executable = program.executable;
   run.describe = &describe;

@@ -197,4 +197,7 @@ constexpr size_t kMostProductShapes = 256;
 // Kernels of a program that are worth a thread: its start costs as much as a small kernel.
 constexpr size_t kKernelsPerThread = 2;
 
+// Bytes that a program handles in all, up to which its first run is taken to be short (executor.cpp): some 20 us for a few steps.
+constexpr int64_t kSmallProgramBytes = 128 * 1024;
+
 } // namespace torch_xla::cpu

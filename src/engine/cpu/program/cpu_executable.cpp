@@ -8,6 +8,7 @@
 
 #include "core/errors.h"
 #include "core/observer.h"
+#include "engine/cpu/cost.h"
 #include "engine/cpu/threads/team.h"
 
 namespace torch_xla::cpu {
@@ -28,6 +29,15 @@ CpuBuffer& cpu_buffer(const EngineBufferRef& buffer) {
   return static_cast<CpuBuffer&>(*buffer);
 }
 
+// Of a program that has not run yet. A loop may take any number of turns.
+bool looks_short(const Plan& plan, const std::vector<Loop>& loops) {
+  int64_t bytes = 0;
+  for (const Memory& memory : plan.memory.memories) {
+    bytes += memory.bytes;
+  }
+  return loops.empty() && bytes <= kSmallProgramBytes;
+}
+
 } // namespace
 
 CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector<Loop> loops, int device, std::string text)
@@ -46,6 +56,9 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
   saves_.resize(plan_.memory.memories.size());
   donatable_.resize(plan_.num_parameters);
   call_args_.resize(plan_.calls.size());
+  if (looks_short(plan_, loops_)) {
+    last_run_ns = 0;
+  }
 }
 
 // A call's results lie where the plan has room for them, or the call brings their memory.
