@@ -15,6 +15,8 @@ class InlineVec {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
+  using value_type = T;
+
   InlineVec() = default;
   InlineVec(std::initializer_list<T> v) {
     assign(v.begin(), v.size());

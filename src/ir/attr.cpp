@@ -67,13 +67,13 @@ std::string computation_text(const Computation& v) {
 }
 
 // An empty list does not show its kind by its elements: `empty` does.
-template <typename T>
-std::string list_text(const std::vector<T>& list, const char* empty) {
+template <typename List>
+std::string list_text(const List& list, const char* empty) {
   if (list.empty()) {
     return empty;
   }
   std::string text;
-  for (T v : list) {
+  for (typename List::value_type v : list) {
     text += (text.empty() ? "[" : ", ") + element_text(v);
   }
   return text + "]";
@@ -93,7 +93,7 @@ void hash_attr(const Attr& attr, Hash128& hash) {
             hash.add(double_bits(v.real()));
             hash.add(double_bits(v.imag()));
           },
-          [&](const std::vector<int64_t>& v) { hash.add_bytes(v.data(), v.size() * sizeof(int64_t)); },
+          [&](const Dims& v) { hash.add_bytes(v.data(), v.size() * sizeof(int64_t)); },
           [&](const std::vector<double>& v) { hash.add_bytes(v.data(), v.size() * sizeof(double)); },
           [&](const std::vector<bool>& v) {
             hash.add(v.size());
@@ -115,7 +115,7 @@ std::string attr_text(const Attr& attr) {
           [](int64_t v) { return element_text(v); },
           [](double v) { return double_text(v); },
           [](std::complex<double> v) { return "(" + double_text(v.real()) + ", " + double_text(v.imag()) + ")"; },
-          [](const std::vector<int64_t>& v) { return list_text(v, "[]"); },
+          [](const Dims& v) { return list_text(v, "[]"); },
           [](const std::vector<double>& v) { return list_text(v, "[f64]"); },
           [](const std::vector<bool>& v) { return list_text(v, "[pred]"); },
           [](const std::string& v) { return string_text(v); },

@@ -9,20 +9,21 @@
 #include <vector>
 
 #include "core/hash.h"
+#include "core/inline_vec.h"
 
 namespace torch_xla {
 
 struct Computation; // ir/computation.h
 using ComputationRef = std::shared_ptr<const Computation>;
 
-// monostate stands for None. Enumerations (dtype, layout, memory format) are int64.
+// monostate stands for None, Dims for any list of integers. Enumerations (dtype, layout, memory format) are int64.
 using Attr = std::variant<
     std::monostate,
     bool,
     int64_t,
     double,
     std::complex<double>,
-    std::vector<int64_t>,
+    Dims,
     std::vector<double>,
     std::vector<bool>,
     std::string,

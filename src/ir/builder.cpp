@@ -75,7 +75,7 @@ ValueId Builder::reduce(Prim prim, ValueId x, const Dims& dims) {
     XLA_ASSERT(d >= 0 && d < static_cast<int64_t>(result.dims.size()), prim_name(prim), " over dim ", d);
     result.dims[d] = 1;
   }
-  return append(prim_op(prim), {x}, {dims.vec()}, std::move(result));
+  return append(prim_op(prim), {x}, {dims}, std::move(result));
 }
 
 ValueId Builder::iota(const Dims& dims, int64_t dim, DType dtype) {
@@ -110,11 +110,11 @@ ValueId Builder::permute(ValueId x, const Dims& order) {
 }
 
 ValueId Builder::view(ValueId x, const Dims& base_strides, const Dims& dims, const Dims& strides, int64_t offset) {
-  return append(kViewOp, {x}, {base_strides.vec(), strides.vec(), offset}, {graph_.type(x).dtype, dims});
+  return append(kViewOp, {x}, {base_strides, strides, offset}, {graph_.type(x).dtype, dims});
 }
 
 ValueId Builder::view_update(ValueId base, ValueId update, const Dims& base_strides, const Dims& strides, int64_t offset) {
-  return append(kViewUpdateOp, {base, update}, {base_strides.vec(), strides.vec(), offset}, type(base));
+  return append(kViewUpdateOp, {base, update}, {base_strides, strides, offset}, type(base));
 }
 
 ValueId Builder::library(const Op& op, std::span<const ValueId> operands, Attrs attrs, std::span<const Type> results) {
@@ -153,7 +153,7 @@ Dims InferContext::get_dims(size_t i) const {
   if (auto* single = std::get_if<int64_t>(&a)) {
     return {*single};
   }
-  return std::get<std::vector<int64_t>>(a);
+  return std::get<Dims>(a);
 }
 
 void ExpandContext::set(size_t i, Ex value) {

@@ -160,7 +160,7 @@ std::vector<T> parse_list(Cursor& in, T first) {
 Attr parse_list(Cursor& in) {
   in.expect('[');
   if (in.accept(']')) {
-    return std::vector<int64_t>();
+    return Dims();
   }
   if (in.accept_word("f64")) {
     in.expect(']');

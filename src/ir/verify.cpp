@@ -144,7 +144,7 @@ class Verifier {
   }
   void check_reduce(const Node& node) const {
     check_arity(node, 1, 1);
-    auto* dims = std::get_if<std::vector<int64_t>>(&node.attrs[0]);
+    auto* dims = std::get_if<Dims>(&node.attrs[0]);
     check(dims, "no list of dims");
     Type want = operand(node, 0);
     for (int64_t d : *dims) {
@@ -173,15 +173,15 @@ class Verifier {
 
   // ---- Views ----
   void check_geometry(const Node& node, const Type& viewed) const {
-    auto* base_strides = std::get_if<std::vector<int64_t>>(&node.attrs[kViewBaseStrides]);
-    auto* strides = std::get_if<std::vector<int64_t>>(&node.attrs[kViewStrides]);
+    auto* base_strides = std::get_if<Dims>(&node.attrs[kViewBaseStrides]);
+    auto* strides = std::get_if<Dims>(&node.attrs[kViewStrides]);
     check(base_strides && strides && std::holds_alternative<int64_t>(node.attrs[kViewOffset]), "attributes of other kinds than a view's");
     check(base_strides->size() == operand(node, 0).dims.size(), "one base stride for each dim of the operand");
     check(strides->size() == viewed.dims.size(), "one stride for each dim of the view");
     check(viewed.dtype == operand(node, 0).dtype, "a view has its operand's element type");
     check_bounds(node, viewed, *base_strides, *strides);
   }
-  void check_bounds(const Node& node, const Type& viewed, const std::vector<int64_t>& base, const std::vector<int64_t>& strides) const {
+  void check_bounds(const Node& node, const Type& viewed, const Dims& base, const Dims& strides) const {
     if (viewed.numel() == 0) {
       return;
     }

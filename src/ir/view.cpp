@@ -61,15 +61,15 @@ ViewGeometry view_geometry(const Graph& graph, const Node& node) {
   const size_t tensors = updates ? 2 : 1;
   return {
       graph.type(node.operands[0]).dims,
-      std::get<std::vector<int64_t>>(node.attrs[kViewBaseStrides]),
+      std::get<Dims>(node.attrs[kViewBaseStrides]),
       graph.type(shown).dims,
-      std::get<std::vector<int64_t>>(node.attrs[kViewStrides]),
+      std::get<Dims>(node.attrs[kViewStrides]),
       std::get<int64_t>(node.attrs[kViewOffset]),
       node.operands.size() > tensors ? node.operands[tensors] : kNoValue};
 }
 
 Attrs view_attrs(const ViewGeometry& view) {
-  return {view.base_strides.vec(), view.strides.vec(), view.offset};
+  return {view.base_strides, view.strides, view.offset};
 }
 
 InlineVec<ValueId, 4> view_operands(const ViewGeometry& view, ValueId base) {

@@ -193,7 +193,7 @@ constexpr ReduceRow kReduce[] = {
 Hlo write_reduce(const Node& node, const Hlo& x, const Type& result) {
   const ReduceRow& row = kReduce[static_cast<int>(node.op->prim) - static_cast<int>(Prim::kReduceSum)];
   Combine combine = [&](const Hlos& a, const Hlos& b) { return Hlos{write_binary(row.combine, a[0], b[0])}; };
-  Dims dims(std::get<std::vector<int64_t>>(node.attrs[0]));
+  Dims dims = std::get<Dims>(node.attrs[0]);
   return reshape(reduce({x}, {row.init(x.text(), x.dtype())}, dims, combine)[0], result.dims);
 }
 

@@ -43,13 +43,13 @@ Attr to_attr(const c10::IValue& value) {
     return std::vector<bool>(list.begin(), list.end());
   }
   if (value.isIntList() || value.isSymIntList()) {
-    return value.isIntList() ? value.toIntVector() : C10_AS_INTARRAYREF_SLOW(value.toSymIntVector()).vec();
+    return Dims(value.isIntList() ? value.toIntVector() : C10_AS_INTARRAYREF_SLOW(value.toSymIntVector()).vec());
   }
   if (value.isDoubleList()) {
     return value.toDoubleVector();
   }
   if (value.isList() && value.toListRef().empty()) {
-    return std::vector<int64_t>();
+    return Dims();
   }
   throw UserError(ErrorKind::NotImplemented, str("an argument of type ", value.tagKind(), " cannot be recorded"));
 }

@@ -128,12 +128,12 @@ void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph
   Dims dims = to_dims(t.sizes()), strides = to_dims(t.strides()), base = cell.strides, flat{1};
   auto elements = [&](DType type) { return Dims{static_cast<int64_t>(cell.nbytes / item_size(type))}; };
   if (dtype != cell.dtype) { // of the bytes as they lie in memory
-    v = add_node(graph, kViewOp, v, {cell.strides.vec(), flat.vec(), int64_t{0}}, {cell.dtype, elements(cell.dtype)});
+    v = add_node(graph, kViewOp, v, {cell.strides, flat, int64_t{0}}, {cell.dtype, elements(cell.dtype)});
     v = add_node(graph, reinterpret, v, {static_cast<int64_t>(dtype)}, {dtype, elements(dtype)});
     base = flat;
   }
   bool whole = dtype == cell.dtype && t.storage_offset() == 0 && dims == cell.dims && strides == cell.strides;
-  graph.outputs.push_back(whole ? v : add_node(graph, kViewOp, v, {base.vec(), strides.vec(), t.storage_offset()}, {dtype, dims}));
+  graph.outputs.push_back(whole ? v : add_node(graph, kViewOp, v, {base, strides, t.storage_offset()}, {dtype, dims}));
 }
 
 // ---- Texts ----

@@ -153,7 +153,7 @@ ValueId Recording::flat_content(Cell& cell) {
     return v;
   }
   Type flat{cell.dtype, {static_cast<int64_t>(cell.nbytes / item_size(cell.dtype))}};
-  return node(kViewOp, {v}, {cell.strides.vec(), std::vector<int64_t>{1}, int64_t{0}}, flat);
+  return node(kViewOp, {v}, {cell.strides, Dims{1}, int64_t{0}}, flat);
 }
 
 void Recording::set_content(Cell& cell, ValueId v) {
@@ -213,7 +213,7 @@ void Recording::resize(Cell& cell, size_t nbytes) {
   ensure_dtype(cell, DType::U8);
   ValueId bytes = flat_content(cell);
   Type result{DType::U8, {static_cast<int64_t>(nbytes)}};
-  Attrs flat{std::vector<int64_t>{1}, std::vector<int64_t>{1}, int64_t{0}};
+  Attrs flat{Dims{1}, Dims{1}, int64_t{0}};
   bytes = nbytes < old ? node(kViewOp, {bytes}, flat, result) : node(kViewUpdateOp, {zeros(DType::U8, result.dims), bytes}, flat, result);
   set_content(cell, bytes);
   cell.dims = result.dims;
@@ -242,7 +242,7 @@ ValueId Recording::read(const at::Tensor& t) {
   }
   ensure_base(cell, t);
   ValueId base = content(cell);
-  return node(kViewOp, {base}, {cell.strides.vec(), t.strides().vec(), t.storage_offset()}, Type{cell.dtype, to_dims(t.sizes())});
+  return node(kViewOp, {base}, {cell.strides, to_dims(t.strides()), t.storage_offset()}, Type{cell.dtype, to_dims(t.sizes())});
 }
 
 // Where elements of t share a place (stride 0), one of them.
@@ -254,7 +254,7 @@ ValueId Recording::one_of_each(const at::Tensor& t, ValueId v) {
   if (dims == type(v).dims) {
     return v;
   }
-  std::vector<int64_t> strides = contiguous_strides(type(v).dims).vec();
+  Dims strides = contiguous_strides(type(v).dims);
   return node(kViewOp, {v}, {strides, strides, int64_t{0}}, Type{type(v).dtype, dims});
 }
 
@@ -275,7 +275,7 @@ void Recording::write(const at::Tensor& t, ValueId v) {
   v = one_of_each(t, v);
   ValueId base = content(cell);
   Type result = type(base);
-  set_content(cell, node(kViewUpdateOp, {base, v}, {cell.strides.vec(), t.strides().vec(), t.storage_offset()}, result));
+  set_content(cell, node(kViewUpdateOp, {base, v}, {cell.strides, to_dims(t.strides()), t.storage_offset()}, result));
 }
 
 void Recording::write_converted(const at::Tensor& t, ValueId v) {

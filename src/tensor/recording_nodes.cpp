@@ -100,12 +100,12 @@ ValueId Recording::broadcast(ValueId v, const Dims& dims) {
   for (size_t i = 0; i < from.size(); ++i) {
     strides[lead + i] = from[i] == 1 ? 0 : base[i];
   }
-  return node(kViewOp, {v}, {base.vec(), strides.vec(), int64_t{0}}, Type{type(v).dtype, dims});
+  return node(kViewOp, {v}, {base, strides, int64_t{0}}, Type{type(v).dtype, dims});
 }
 
 ValueId Recording::full(DType dtype, const Dims& dims, ValueId value) {
   static const Op& op = get_op("xla::full");
-  return node(op, {value}, {static_cast<int64_t>(dtype), dims.vec()}, Type{dtype, dims});
+  return node(op, {value}, {static_cast<int64_t>(dtype), dims}, Type{dtype, dims});
 }
 
 ValueId Recording::zeros(DType dtype, const Dims& dims) {

@@ -17,7 +17,7 @@ const at::Tensor* find_order(const Op& op, const BoxedCall& call, const Dims& di
 // Without dims the call takes its tensor for a flat one.
 bool is_flat(const Attrs& attrs) {
   return std::any_of(attrs.begin(), attrs.end(), [](const Attr& a) {
-    auto* dims = std::get_if<std::vector<int64_t>>(&a);
+    auto* dims = std::get_if<Dims>(&a);
     return dims && dims->empty();
   });
 }

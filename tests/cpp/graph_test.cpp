@@ -94,7 +94,7 @@ TEST(TextTest, Prints) {
 TEST(TextTest, KeepsEachKindOfAttribute) {
   Graph g;
   ValueId x = g.add_parameter({DType::F32, {}});
-  Attrs attrs{std::monostate(), true, int64_t{INT64_MIN}, 0.1, -0.0, std::vector<int64_t>{}, std::vector<int64_t>{1, -2}};
+  Attrs attrs{std::monostate(), true, int64_t{INT64_MIN}, 0.1, -0.0, Dims{}, Dims{1, -2}};
   attrs.insert(attrs.end(), {std::vector<double>{}, std::vector<double>{1.5, INFINITY}, std::vector<bool>{}, std::vector<bool>{true}});
   attrs.push_back(std::string("a\"\\\n// b"));
   Type type{DType::F32, {}};

@@ -45,7 +45,7 @@ bool bool_value(const Attr& attr) {
 template <typename T>
 c10::IValue list_value(const Attr& attr, T (*one)(const Attr&)) {
   c10::List<T> list;
-  if (auto ints = as<std::vector<int64_t>>(attr)) {
+  if (auto ints = as<Dims>(attr)) {
     for (int64_t v : *ints) {
       list.push_back(one(Attr(v)));
     }

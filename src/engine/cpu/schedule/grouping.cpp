@@ -166,7 +166,7 @@ class Grouping {
   uint32_t reduced_mask(const Node& node, size_t rank) const {
     size_t own_rank = graph_.type(node.operands[0]).dims.size();
     uint32_t mask = 0;
-    for (int64_t d : std::get<std::vector<int64_t>>(node.attrs[0])) {
+    for (int64_t d : std::get<Dims>(node.attrs[0])) {
       mask |= 1u << (static_cast<size_t>(d) + rank - own_rank);
     }
     return mask;

@@ -148,7 +148,7 @@ class LayoutStage {
   ValueId add_reduce(const Node& node, ValueId x) {
     Dims over;
     const Type type = graph_.type(x);
-    for (int64_t d : std::get<std::vector<int64_t>>(node.attrs.at(0))) {
+    for (int64_t d : std::get<Dims>(node.attrs.at(0))) {
       if (type.dims[d] != 1) {
         over.push_back(d);
       }
@@ -170,7 +170,7 @@ class LayoutStage {
       type.dims[d] = 1;
     }
     Dims strides = contiguous_strides(type.dims);
-    return append(*node.op, {x}, {over.vec()}, type, std::move(strides));
+    return append(*node.op, {x}, {over}, type, std::move(strides));
   }
 
   // Rows first, so that threads share the work; then the few results. The leading dims are the rows, as the others lie together in memory.

@@ -13,7 +13,7 @@ namespace {
 uint32_t reduced_mask(const Graph& graph, const Node& node, size_t rank) {
   size_t own_rank = graph.type(node.operands[0]).dims.size();
   uint32_t mask = 0;
-  for (int64_t d : std::get<std::vector<int64_t>>(node.attrs[0])) {
+  for (int64_t d : std::get<Dims>(node.attrs[0])) {
     mask |= 1u << (static_cast<size_t>(d) + rank - own_rank);
   }
   return mask;
