@@ -126,6 +126,22 @@ TEST(LinkedCodeTest, ManyTakeFewMappings) {
   EXPECT_EQ(places.size(), size_t{kCount});
 }
 
+TEST(CompiledObjectTest, IsTheSameWhateverWasCompiledBefore) {
+  SpecBuilder b(KernelForm::kRow, {9}, {}, 70);
+  int e = b.op(Prim::kExp, {b.load(DType::F32, b.dense())});
+  b.store(b.op(Prim::kDiv, {e, b.op(Prim::kReduceSum, {e})}), DType::F32, b.dense());
+  const std::string first = compile_object(b.spec, "kernel");
+  compile_object(add_constant(1).spec, "kernel");
+  EXPECT_EQ(compile_object(b.spec, "kernel"), first);
+  std::string beside[2]; // at once, so that one of the threads makes a compiler of its own
+  {
+    std::jthread thread([&] { beside[0] = compile_object(b.spec, "kernel"); });
+    beside[1] = compile_object(b.spec, "kernel");
+  }
+  EXPECT_EQ(beside[0], first);
+  EXPECT_EQ(beside[1], first);
+}
+
 TEST(LinkedCodeTest, DamagedObjectsAreExceptions) {
   std::string object = compile_object(add_constant(1).spec, "kernel");
   EXPECT_THROW(LinkedCode(object, "other"), InternalError);

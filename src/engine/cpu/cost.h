@@ -192,10 +192,7 @@ constexpr size_t kMaxCallsBeside = 16;
 // Shapes of products in a process that oneDNN is asked for: each costs it about a millisecond once, and 0.1 to 0.2 MB (measured).
 constexpr size_t kMostProductShapes = 256;
 
-// ---- Compiling ----
-
-// Kernels of a program that are worth a thread: its start costs as much as a small kernel.
-constexpr size_t kKernelsPerThread = 2;
+// ---- Short programs ----
 
 // Bytes that a program handles in all, up to which its first run is taken to be short (executor.cpp): some 20 us for a few steps.
 constexpr int64_t kSmallProgramBytes = 128 * 1024;

@@ -97,9 +97,8 @@ class Sections final : public llvm::RuntimeDyld::MemoryManager {
 };
 
 // The optimized module; the context must outlive it.
-void build(llvm::Module& module, const KernelSpec& spec, const std::string& name) {
+void build(Compiler& compiler, llvm::Module& module, const KernelSpec& spec, const std::string& name) {
   verify_kernel(spec);
-  Compiler& compiler = Compiler::of_this_thread();
   compiler.prepare(module);
   emit_kernel(spec, host().isa, module, name);
 #ifndef NDEBUG
@@ -133,19 +132,21 @@ LinkedCode::LinkedCode(const std::string& object, const std::string& name) {
 }
 
 std::string compile_object(const KernelSpec& spec, const std::string& name) {
+  auto compiler = Compiler::borrow();
   llvm::LLVMContext context;
   llvm::Module module("kernel", context);
-  build(module, spec, name);
-  return Compiler::of_this_thread().emit_code(module, llvm::CodeGenFileType::ObjectFile);
+  build(*compiler, module, spec, name);
+  return compiler->emit_object(module);
 }
 
 KernelListing list_kernel(const KernelSpec& spec) {
+  auto compiler = Compiler::borrow();
   llvm::LLVMContext context;
   llvm::Module module("kernel", context);
-  build(module, spec, "kernel");
+  build(*compiler, module, spec, "kernel");
   KernelListing listing;
   llvm::raw_string_ostream(listing.llvm_ir) << module;
-  listing.assembly = Compiler::of_this_thread().emit_code(module, llvm::CodeGenFileType::AssemblyFile);
+  listing.assembly = compiler->emit_assembly(module);
   return listing;
 }
 

@@ -20,17 +20,22 @@ struct Host {
 // Found once.
 const Host& host();
 
-// Turns modules into code. Not thread-safe; making one takes about as long as compiling a small kernel, so each thread keeps its own.
+// Turns modules into code, the same whatever it has compiled before. Not thread-safe.
 class Compiler {
  public:
-  static Compiler& of_this_thread();
+  struct GiveBack {
+    void operator()(Compiler* compiler) const;
+  };
+  // One that nobody else uses, until the pointer goes. Making one takes as long as compiling a small kernel, so they are kept. Thread-safe.
+  static std::unique_ptr<Compiler, GiveBack> borrow();
   ~Compiler();
 
   // Target and data layout, to be set before code is emitted into the module.
   void prepare(llvm::Module& module) const;
   // Runs the passes that kernels need, which is few: they are emitted as vectors already.
   void optimize(llvm::Module& module);
-  std::string emit_code(llvm::Module& module, llvm::CodeGenFileType kind);
+  std::string emit_object(llvm::Module& module);
+  std::string emit_assembly(llvm::Module& module);
 
  private:
   struct Passes;

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "core/env.h"
-#include "engine/cpu/cost.h"
 #include "ir/view.h"
 
 namespace torch_xla::cpu {
@@ -192,7 +191,7 @@ std::vector<Kernel> make_kernels(size_t count, const std::function<Kernel(size_t
   {
     std::vector<std::jthread> helpers;
     static const size_t processors = std::thread::hardware_concurrency(); // which asks the system each time
-    size_t threads = std::min(processors, count / kKernelsPerThread);
+    size_t threads = std::min(processors, count);
     for (size_t i = 1; i < threads; ++i) {
       helpers.emplace_back(work, nullptr);
     }
