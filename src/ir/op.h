@@ -50,6 +50,9 @@ enum class ResultLayout : uint8_t {
   kChannelsLastOfAll, // channels-last where all operands are (cat), and no list of dims is empty (roll of the flat tensor)
   kColumnMajor, // each matrix column by column, as LAPACK writes it
   kAttention, // [batch, length, heads] or [batch, length, heads, size], seen with heads and length swapped
+  kPad, // as kChannelsLast; with no pad that adds elements that of a clone of the part that is kept
+  kConvolution, // channels-last where ATen's CPU kernel for the input, operand `order_of`, and the weight after it is
+  kSpectrum, // as ATen's CPU kernels of Fourier transforms write it
 };
 
 enum OpTrait : uint32_t {
@@ -122,7 +125,7 @@ struct Op {
   void (*expand)(ExpandContext& context) = nullptr; // kComposite; optional for kLibrary
 
   ResultLayout layout = ResultLayout::kRowMajor; // kComposite, kLibrary: of eager's results
-  int order_of = 0; // of ResultLayout::kOfOperand and kFormatOfOperand
+  int order_of = 0; // of ResultLayout::kOfOperand, kFormatOfOperand and kConvolution
   // kLibrary: of what ATen's CPU kernel returns, where that is not `layout`. A wrong word here costs a copy.
   std::optional<ResultLayout> kernel_layout = std::nullopt;
 

@@ -2,7 +2,10 @@
 #include "ir/strides.h"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace torch_xla {
 
@@ -29,6 +32,39 @@ Dims heads_last_strides(const Dims& dims) {
     return {dims[1] * dims[2], 1, dims[1]};
   }
   return {dims[1] * dims[2] * dims[3], dims[3], dims[1] * dims[3], 1};
+}
+
+// One transform; `over` in the order in which its dims lie in memory, the last one innermost.
+static Dims transform_strides(const Dims& strides, std::span<const int64_t> over, const Dims& to) {
+  std::vector<int64_t> order(to.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  auto is_batch = [&](int64_t d) { return std::find(over.begin(), over.end(), d) == over.end(); };
+  auto batch_end = std::partition(order.begin(), order.end(), is_batch); // these, as ATen's own, may swap equal dims
+  std::sort(order.begin(), batch_end, [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  std::copy(over.begin(), over.end(), batch_end);
+  Dims result(to.size(), 1);
+  int64_t step = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    result[static_cast<size_t>(order[i])] = step;
+    step *= to[static_cast<size_t>(order[i])];
+  }
+  return result;
+}
+
+Dims spectrum_strides(const Type& from, const Dims& strides, const Dims& over, const Type& to) {
+  if (over.empty()) {
+    return strides;
+  }
+  bool to_real = is_float(to.dtype);
+  std::vector<int64_t> order(over.begin(), over.end());
+  bool last_stays = to_real || is_float(from.dtype);
+  std::sort(order.begin(), order.end() - last_stays, [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  if (!to_real || order.size() == 1) {
+    return transform_strides(strides, order, to.dims);
+  }
+  // Complex numbers over all dims but the last, then to real ones over that.
+  std::span<const int64_t> all(order);
+  return transform_strides(transform_strides(strides, all.first(all.size() - 1), from.dims), all.last(1), to.dims);
 }
 
 bool is_dense(const Dims& dims, const Dims& strides) {

@@ -1,7 +1,7 @@
 // What strides say of memory. Strides are in elements and not negative.
 #pragma once
 
-#include "core/inline_vec.h"
+#include "ir/type.h"
 
 namespace torch_xla {
 
@@ -15,6 +15,8 @@ bool same_strides(const Dims& dims, const Dims& a, const Dims& b);
 Dims column_major_strides(const Dims& dims);
 // Dense memory of [batch, length, heads, size] seen as [batch, heads, length, size], with or without the last dim.
 Dims heads_last_strides(const Dims& dims);
+// Of a Fourier transform over some dims, by ATen's CPU kernels: those lie innermost, the others by their strides.
+Dims spectrum_strides(const Type& from, const Dims& strides, const Dims& over, const Type& to);
 // Number of elements from the first to the last address.
 int64_t span_elements(const Dims& dims, const Dims& strides);
 

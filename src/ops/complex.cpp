@@ -8,9 +8,9 @@ namespace {
 constinit const Op kRows[] = {
     CALL("_to_copy", kAllTypes, .traits = kOwnKernel), // conversions from and to complex types
     CALL("_conj_physical", kComplexes),
-    CALL("_fft_r2c", kFloats),
-    CALL("_fft_c2r", kComplexes),
-    CALL("_fft_c2c", kComplexes),
+    LIBRARY("_fft_r2c", nullptr, .layout = ResultLayout::kSpectrum, .dtypes = kFloats),
+    LIBRARY("_fft_c2r", nullptr, .layout = ResultLayout::kSpectrum, .dtypes = kComplexes),
+    LIBRARY("_fft_c2c", nullptr, .layout = ResultLayout::kSpectrum, .dtypes = kComplexes),
     CALL("angle", kAllTypes),
     CALL("complex", kFloats),
     CALL("polar", kFloats),

@@ -245,8 +245,13 @@ void infer_col2im(InferContext& c) {
 #define UPSAMPLE(NAME, RANK) SPATIAL(NAME, infer_upsample<RANK>), SPATIAL(NAME "_backward", infer_upsample_backward)
 
 constinit const Op kRows[] = {
-    SPATIAL("convolution", infer_convolution, .traits = kComplex | kSumsProducts | kOwnKernel),
-    SPATIAL("convolution_backward", infer_convolution_backward, .traits = kComplex | kSumsProducts),
+    LIBRARY("convolution", infer_convolution, .layout = ResultLayout::kConvolution, .traits = kComplex | kSumsProducts | kOwnKernel),
+    LIBRARY(
+        "convolution_backward",
+        infer_convolution_backward,
+        .layout = ResultLayout::kConvolution,
+        .order_of = 1,
+        .traits = kComplex | kSumsProducts),
     SPATIAL("max_pool2d_with_indices", infer_max_pool<2>, .traits = kFasterChannelsLast | kMovesElements, .out_form = "out"),
     SPATIAL("max_pool2d_with_indices_backward", like_operand<1>, .out_form = "grad_input"),
     SPATIAL("max_pool3d_with_indices", infer_max_pool<3>),
@@ -272,7 +277,8 @@ constinit const Op kRows[] = {
     UPSAMPLE("upsample_linear1d", 1),
     UPSAMPLE("upsample_bilinear2d", 2),
     UPSAMPLE("upsample_trilinear3d", 3),
-    UPSAMPLE("upsample_bicubic2d", 2),
+    SPATIAL("upsample_bicubic2d", infer_upsample<2>),
+    LIBRARY("upsample_bicubic2d_backward", infer_upsample_backward),
     CALL("_upsample_bilinear2d_aa", kFloats),
     CALL("_upsample_bilinear2d_aa_backward", kFloats),
     CALL("_upsample_bicubic2d_aa", kFloats),
@@ -283,9 +289,9 @@ constinit const Op kRows[] = {
     CALL("fractional_max_pool2d_backward", kAllFloats),
     CALL("fractional_max_pool3d", kAllFloats),
     SHAPED_CALL("fractional_max_pool3d_backward", like_operand<1>, kAllFloats),
-    CALL("max_unpool2d", kAllFloats, .traits = kChecksValues),
+    LIBRARY("max_unpool2d", nullptr, .layout = ResultLayout::kChannelsLast, .dtypes = kAllFloats, .traits = kChecksValues),
     CALL("max_unpool3d", kAllFloats, .traits = kChecksValues),
-    CALL("channel_shuffle", kAllTypes),
+    LIBRARY("channel_shuffle", nullptr, .layout = ResultLayout::kChannelsLast, .dtypes = kAllTypes),
     CALL("slow_conv_transpose2d", kAllFloats),
     LIBRARY("im2col", infer_im2col, .traits = kComplex),
     LIBRARY("col2im", infer_col2im, .traits = kComplex),

@@ -115,7 +115,7 @@ void infer_pixel_unshuffle(InferContext& c) {
   SPATIAL(NAME, infer_border_pad<REFLECTS>, .traits = kComplex), SPATIAL(NAME "_backward", like_operand<1>, .traits = kComplex)
 
 constinit const Op kRows[] = {
-    COMPOSITE("constant_pad_nd", infer_pad, expand_pad, .layout = ResultLayout::kChannelsLast, .traits = kComplex),
+    COMPOSITE("constant_pad_nd", infer_pad, expand_pad, .layout = ResultLayout::kPad, .traits = kComplex),
     PAD("reflection_pad1d", true),
     PAD("reflection_pad2d", true),
     PAD("reflection_pad3d", true),

@@ -121,10 +121,10 @@ constinit const Op kRows[] = {
     POINTWISE("logit", kPromoteFloat, kNoTraits, logit(a)),
     POINTWISE("round.decimals", kSelf, kFloatOnly, round_decimals(a)),
     // Special functions that have no primitive.
-    LIBRARY("erfinv", like_float_operand<0>),
-    LIBRARY("lgamma", like_float_operand<0>),
-    LIBRARY("digamma", like_float_operand<0>),
-    LIBRARY("i0", like_float_operand<0>),
+    LIBRARY("erfinv", like_float_operand<0>, .layout = ResultLayout::kOfOperands),
+    LIBRARY("lgamma", like_float_operand<0>, .layout = ResultLayout::kOfOperands),
+    LIBRARY("digamma", like_float_operand<0>, .layout = ResultLayout::kOfOperands),
+    LIBRARY("i0", like_float_operand<0>, .layout = ResultLayout::kOfOperands),
 };
 
 } // namespace

@@ -60,7 +60,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
     std::vector<Type> types = context.results();
     BoxedCall call;
     call.tensors = {input};
-    Dims strides = result_strides(op, call, attrs, types[0].dims, 0);
+    Dims strides = result_strides(op, call, attrs, types[0], 0);
     ValueId first = recording.node(op, operands, std::move(attrs), types);
     count.add();
     if (training && running_mean && running_mean->defined()) {

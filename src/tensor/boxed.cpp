@@ -222,7 +222,7 @@ class BoxedRow final : public c10::OperatorKernel {
 
   void resize_outs(const BoxedCall& call, const std::vector<Type>& types) const {
     for (size_t i = 0; i < call.outs.size(); ++i) {
-      resize_out(call.outs[i], types[i].dims, result_strides(*row_.op, call, call.attrs, types[i].dims, i));
+      resize_out(call.outs[i], types[i].dims, result_strides(*row_.op, call, call.attrs, types[i], i));
       if (row_.op->traits & kReadsWhileWriting) {
         check_separate(call.outs[i], call.tensors);
       }
@@ -262,7 +262,7 @@ class BoxedRow final : public c10::OperatorKernel {
       } else if (types[i].dtype == DType::Undefined) {
         results.emplace_back();
       } else {
-        results.push_back(recording.wrap(value, result_strides(*row_.op, call, attrs, types[i].dims, i)));
+        results.push_back(recording.wrap(value, result_strides(*row_.op, call, attrs, types[i], i)));
       }
     }
     return results;

@@ -161,8 +161,8 @@ std::string CallRow::find_obstacle_of_result(const BoxedCall& call, const Result
 
 // ATen's shape rule takes Meta tensors for those of a GPU, whose kernels may return another order than the CPU's. The row knows it then.
 Dims CallRow::strides_of(const BoxedCall& call, const ResultShape& shape, size_t i) const {
-  bool known = row_.op->layout == ResultLayout::kColumnMajor;
-  return known ? result_strides(*row_.op, call, {}, shape.type.dims, i) : shape.strides;
+  bool known = row_.op->layout != ResultLayout::kRowMajor;
+  return known ? result_strides(*row_.op, call, call.attrs, shape.type, i) : shape.strides;
 }
 
 std::vector<at::Tensor> CallRow::record(BoxedCall& call, const std::vector<ResultShape>& shapes) const {
@@ -184,8 +184,10 @@ std::vector<at::Tensor> CallRow::record(BoxedCall& call, const std::vector<Resul
     operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.second)));
   }
   std::vector<Type> types;
-  for (const ResultShape& shape : shapes) {
-    types.push_back(shape.type);
+  std::vector<Dims> strides;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    types.push_back(shapes[i].type);
+    strides.push_back(strides_of(call, shapes[i], i));
   }
   ValueId first = recording.node(*row_.op, std::move(operands), std::move(call.attrs), types);
   if (row_.convention == Convention::kInplace) {
@@ -199,7 +201,7 @@ std::vector<at::Tensor> CallRow::record(BoxedCall& call, const std::vector<Resul
       recording.write_converted(call.outs[i], value);
       results.push_back(call.outs[i]);
     } else {
-      results.push_back(types[i].dtype == DType::Undefined ? at::Tensor() : recording.wrap(value, strides_of(call, shapes[i], i)));
+      results.push_back(types[i].dtype == DType::Undefined ? at::Tensor() : recording.wrap(value, strides[i]));
     }
   }
   return results;

@@ -9,10 +9,12 @@
 #include "core/env.h"
 #include "core/metrics.h"
 #include "core/observer.h"
+#include "ir/strides.h"
 #include "ops/registry.h"
 #include "tensor/boxed_call.h"
 #include "tensor/copy.h"
 #include "tensor/errors.h"
+#include "tensor/native_call.h"
 #include "tensor/recorder.h"
 #include "tensor/register.h"
 #include "tensor/rows.h"
@@ -140,16 +142,23 @@ class FallbackCall {
     return cpu;
   }
 
+  // To its strides, too, be it a part of more memory.
+  static void resize_as(const at::Tensor& t, const at::Tensor& cpu) {
+    if (overlaps_itself(cpu)) {
+      t.resize_(cpu.sizes());
+      return;
+    }
+    t.resize_({span_elements(to_dims(cpu.sizes()), to_dims(cpu.strides()))});
+    t.unsafeGetTensorImpl()->set_sizes_and_strides(cpu.sizes(), cpu.strides());
+  }
+
   static void write_back(Exchange& exchange) {
     if (!is_plain(exchange.device)) {
       exchange.device.copy_(exchange.cpu);
       return;
     }
     if (exchange.device.sizes() != exchange.cpu.sizes()) {
-      exchange.device.resize_(exchange.cpu.sizes());
-      if (exchange.cpu.is_non_overlapping_and_dense()) {
-        exchange.device.unsafeGetTensorImpl()->set_sizes_and_strides(exchange.cpu.sizes(), exchange.cpu.strides());
-      }
+      resize_as(exchange.device, exchange.cpu);
     }
     write_from_cpu(exchange.device, exchange.cpu);
   }
@@ -164,7 +173,22 @@ class FallbackCall {
       }
     }
     c10::Device device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device_));
-    return is_plain(t) ? upload_adopted(device_, t) : t.to(device);
+    return is_plain(t) ? upload_in_place(t, device) : t.to(device);
+  }
+
+  // With the strides that eager's result has, be it a part of more memory.
+  at::Tensor upload_in_place(const at::Tensor& t, c10::Device device) const {
+    bool dense = t.is_non_overlapping_and_dense() || t.numel() == 0;
+    if (!dense && !overlaps_itself(t) && !t.is_conj() && !t.is_neg()) {
+      at::Tensor part = at::empty_strided(t.sizes(), t.strides(), t.options().device(device));
+      write_from_cpu(part, t);
+      return part;
+    }
+    at::Tensor result = upload_adopted(device_, t);
+    if (dense && result.strides() != t.strides()) { // those of dims of one element or none
+      result.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides());
+    }
+    return result;
   }
 
   void restore(c10::IValue& value) {

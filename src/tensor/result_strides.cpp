@@ -1,6 +1,8 @@
 // The memory order of a boxed row's results, by the row's layout.
 #include "tensor/result_strides.h"
 
+#include <ATen/ExpandUtils.h>
+
 #include "ir/strides.h"
 #include "tensor/cell.h"
 
@@ -36,9 +38,19 @@ Dims channels_last_or_none(const BoxedCall& call, const Dims& dims, bool of_all)
   return has ? format_strides(dims, format) : Dims();
 }
 
+// As clone() has them.
+Dims clone_strides(const Dims& dims, const Dims& strides) {
+  return is_dense(dims, strides) ? strides : Dims(at::infer_dense_strides(to_ref(dims), to_ref(strides)));
+}
+
+bool adds_elements(const Dims& pad) {
+  return std::any_of(pad.begin(), pad.end(), [](int64_t p) { return p > 0; });
+}
+
 } // namespace
 
-Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, const Dims& dims, size_t i) {
+Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, const Type& result, size_t i) {
+  const Dims& dims = result.dims;
   switch (op.layout) {
     case ResultLayout::kOfOperand: {
       const at::Tensor* order = find_order(op, call, dims, i);
@@ -63,6 +75,19 @@ Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, con
     case ResultLayout::kColumnMajor:
       // Results of a lower rank than the matrices are their vectors.
       return call.tensors[0].dim() == static_cast<int64_t>(dims.size()) ? column_major_strides(dims) : Dims();
+    case ResultLayout::kPad: {
+      bool adds = adds_elements(std::get<Dims>(attrs[0]));
+      return adds ? channels_last_or_none(call, dims, /*of_all=*/false) : clone_strides(dims, to_dims(call.tensors[0].strides()));
+    }
+    case ResultLayout::kConvolution: {
+      Dims strides = channels_last_or_none(call, dims, /*of_all=*/false);
+      return strides.empty() || is_channels_last_kernel(op, call, attrs) ? strides : Dims();
+    }
+    case ResultLayout::kSpectrum: {
+      const at::Tensor& from = call.tensors[0];
+      Type type{to_dtype(from.scalar_type()), to_dims(from.sizes())};
+      return spectrum_strides(type, to_dims(from.strides()), std::get<Dims>(attrs[0]), result);
+    }
     default:
       return {};
   }

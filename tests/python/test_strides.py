@@ -55,6 +55,22 @@ OPERATIONS = {
     "cumsum": lambda x: x.cumsum(1),
     "softmax": lambda x: x.softmax(1),
     "cat": lambda x: torch.cat([x, x], 1),
+    "pad": lambda x: F.pad(x, (1, -1, 0, 1)),
+    "pad_takes_away": lambda x: F.pad(x, (-1, 0, 0, -1)),
+    "pad_of_nothing": lambda x: F.pad(x, (0, 0)),
+    "erfinv": lambda x: x.tanh().erfinv(),
+    "lgamma": lambda x: x.lgamma(),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, x.shape[1]),
+    "bicubic": lambda x: F.interpolate(x, size=(9, 9), mode="bicubic"),
+    "fft": lambda x: torch.fft.fft(x, dim=1),
+    "fftn": lambda x: torch.fft.fftn(x + 0j, dim=(2, 0, 1)),
+    "all_of_fftn": torch.fft.fftn,
+    "ifft2": torch.fft.ifft2,
+    "rfft2": torch.fft.rfft2,
+    "rfftn": torch.fft.rfftn,
+    "rfftn_of_two": lambda x: torch.fft.rfftn(x, dim=(1, 0)),
+    "irfftn": lambda x: torch.fft.irfftn(x + 0j),
+    "hfft2": lambda x: torch.fft.hfft2(x + 0j, dim=(0, 2)),
 }
 
 INDICES = {
@@ -127,6 +143,46 @@ def test_factors_of_matrices(device, name):
         x.reshape(4, 6).to(device), out=(out, torch.empty(0, device=device), torch.empty(0, device=device))
     )
     assert strides(out) == strides(u)
+
+
+SEARCHES = {
+    "lstsq": lambda x: torch.linalg.lstsq(x, x[..., :2]).solution,
+    "nonzero": lambda x: (x > 0).nonzero(),
+    "nonzero_of_one_dim": lambda x: (x.flatten() > 0).nonzero(),
+    "nonzero_of_none": lambda x: (x > 9).nonzero(),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_results_of_the_cpu(device, name):
+    torch.manual_seed(0)
+    for dims in ((6, 4), (2, 6, 4), (4, 4), (3, 5)):
+        x = torch.randn(dims)
+        expected, actual = SEARCHES[name](x), SEARCHES[name](x.to(device))
+        assert actual.stride() == expected.stride(), dims
+        torch.testing.assert_close(actual.cpu(), expected, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(actual.contiguous().cpu() * 2, expected * 2, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize("name", ["conv2d", "conv3d", "conv_transpose3d", "dilated"])
+def test_convolutions_in_the_format_of_their_kernel(device, name, images, dtype):
+    rank = 2 if name == "conv2d" else 3
+    form = torch.channels_last if rank == 2 else torch.channels_last_3d
+    torch.manual_seed(0)
+    x = torch.randn(images, 4, *(5, 6, 7)[:rank], dtype=dtype)
+    weight = torch.randn(4, 4, *(2, 3, 3)[:rank], dtype=dtype)
+    function = F.conv3d if name == "dilated" else getattr(F, name)
+    for formats in ((form, torch.contiguous_format), (torch.contiguous_format, form), (form, form)):
+        results = []
+        for d in ("cpu", device):
+            operands = [t.to(d, memory_format=f).requires_grad_() for t, f in zip((x, weight), formats, strict=True)]
+            y = function(*operands, dilation=2 if name == "dilated" else 1)
+            results.append([y, *torch.autograd.grad(y, operands, torch.ones_like(y))])
+        assert [strides(t) for t in results[1]] == [strides(t) for t in results[0]], formats
+        for actual, expected in zip(results[1], results[0], strict=True):
+            torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_converted_operand_has_places_of_its_own(device):

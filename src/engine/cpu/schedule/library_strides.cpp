@@ -33,7 +33,12 @@ Dims predict_library_strides(const Graph& graph, const Node& node, int32_t i, co
       return heads_last_strides(dims);
     case ResultLayout::kColumnMajor:
       return graph.type(node.operands[0]).dims.size() == dims.size() ? column_major_strides(dims) : contiguous_strides(dims);
-    case ResultLayout::kChannelsLast: {
+    case ResultLayout::kSpectrum: {
+      ValueId from = node.operands[0];
+      return spectrum_strides(graph.type(from), places[from].strides, std::get<Dims>(node.attrs[0]), graph.type(node.result(i)));
+    }
+    case ResultLayout::kChannelsLast:
+    case ResultLayout::kConvolution: {
       bool any = std::any_of(node.operands.begin(), node.operands.end(), is_channels_last_of_rank);
       return any ? channels_last_strides(dims) : contiguous_strides(dims);
     }
