@@ -8,7 +8,7 @@
 namespace torch_xla {
 
 // Which exception class of PyTorch the user's mistake becomes in Python.
-enum class ErrorKind { Runtime, Value, Type, Index, NotImplemented, OutOfMemory };
+enum class ErrorKind { Runtime, Value, Type, Index, NotImplemented, OutOfMemory, LinAlg };
 
 // The user's call was wrong, or the run failed for a reason that the user can act on.
 class UserError : public std::runtime_error {

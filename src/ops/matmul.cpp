@@ -102,11 +102,20 @@ void infer_bmm(InferContext& c) {
   c.add_result(c.operand(0).dtype, dims);
 }
 
+// ATen reads the batches' extents before it asks for their ranks.
+void require_batches(const InferContext& c) {
+  if (c.operand(1).dims.size() != 3 || c.operand(2).dims.size() != 3) {
+    fall_back("a product of batches of other ranks");
+  }
+}
+
 void infer_baddbmm(InferContext& c) {
+  require_batches(c);
   add_sum(c, batch_product_dims(c, 1, 2));
 }
 
 void infer_addbmm(InferContext& c) {
+  require_batches(c);
   Dims dims = batch_product_dims(c, 1, 2);
   add_sum(c, {dims[1], dims[2]});
 }

@@ -20,17 +20,18 @@ PyObject* exception_of(ErrorKind kind) {
     case ErrorKind::NotImplemented:
       return PyExc_NotImplementedError;
     case ErrorKind::OutOfMemory:
+    case ErrorKind::LinAlg:
     case ErrorKind::Runtime:
       break;
   }
   return PyExc_RuntimeError;
 }
 
-// PyTorch's class, which its library does not export, by way of the C++ error that stands for it.
-void set_out_of_memory(const UserError& user) {
+// PyTorch's classes of its own, which its library does not export, by way of the C++ error that stands for each.
+void set_class_of_torch(const UserError& user) {
   try {
     throw_as_torch_error(user);
-  } catch (const c10::OutOfMemoryError&) {
+  } catch (const c10::Error&) {
     torch::translate_exception_to_python(std::current_exception());
   }
 }
@@ -39,8 +40,8 @@ void translate(std::exception_ptr error) {
   try {
     std::rethrow_exception(error);
   } catch (const UserError& user) {
-    if (user.kind() == ErrorKind::OutOfMemory) {
-      return set_out_of_memory(user);
+    if (user.kind() == ErrorKind::OutOfMemory || user.kind() == ErrorKind::LinAlg) {
+      return set_class_of_torch(user);
     }
     PyErr_SetString(exception_of(user.kind()), user.what());
   } catch (const InternalError& ours) {

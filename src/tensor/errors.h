@@ -19,6 +19,8 @@ namespace torch_xla {
       TORCH_CHECK_NOT_IMPLEMENTED(false, error.what());
     case ErrorKind::OutOfMemory:
       TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
+    case ErrorKind::LinAlg:
+      TORCH_CHECK_LINALG(false, error.what());
     case ErrorKind::Runtime:
       break;
   }

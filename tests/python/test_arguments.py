@@ -243,6 +243,11 @@ REFUSED = {
     "interpolate nothing": lambda d: functional.interpolate(zeros(d, 1, 2, 4, 0), size=(3, 3), mode="bilinear"),
     "bincount of floats": lambda d: torch.bincount(ramp(d, 3)),
     "bincount of bools": lambda d: torch.bincount(ramp(d, 3) > 0),
+    "baddbmm of matrices": lambda d: torch.baddbmm(zeros(d, 2, 2), zeros(d, 2, 2), zeros(d, 2, 2)),
+    "baddbmm of one matrix": lambda d: torch.baddbmm(zeros(d, 2, 2, 2), zeros(d, 2, 2, 2), zeros(d, 2, 2)),
+    "addbmm of matrices": lambda d: torch.addbmm(zeros(d, 2, 2), zeros(d, 2, 2), zeros(d, 2, 2, 2)),
+    "cholesky": lambda d: torch.cholesky(-torch.eye(3, device=d)).cpu(),
+    "cholesky of a batch": lambda d: torch.cholesky(zeros(d, 2, 3, 3)).sum().item(),
 }
 
 

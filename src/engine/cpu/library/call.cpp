@@ -44,6 +44,8 @@ std::string first_line(const std::string& text) {
     fail(ErrorKind::Type, e.what_without_backtrace());
   } catch (const c10::NotImplementedError& e) {
     fail(ErrorKind::NotImplemented, e.what_without_backtrace());
+  } catch (const c10::LinAlgError& e) {
+    fail(ErrorKind::LinAlg, e.what_without_backtrace());
   } catch (const c10::Error& e) {
     fail(ErrorKind::Runtime, e.what_without_backtrace());
   } catch (const std::exception& e) {
