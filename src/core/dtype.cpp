@@ -34,6 +34,8 @@ constexpr Named kNames[] = {
     {DType::U16, "ui16"},
     {DType::U32, "ui32"},
     {DType::U64, "ui64"},
+    {DType::F8E8M0FNU, "f8E8M0FNU"},
+    {DType::F4E2M1X2, "f4E2M1x2"},
 };
 
 // Nearest float with `digits` significant bits and normal exponents from min_exponent up, ties to even; over `max` it is infinite.

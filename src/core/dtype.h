@@ -27,6 +27,8 @@ enum class DType : int8_t {
   U16 = 27,
   U32 = 28,
   U64 = 29,
+  F8E8M0FNU = 44,
+  F4E2M1X2 = 45, // two numbers in a byte
   Undefined = -1,
 };
 
@@ -74,6 +76,8 @@ constexpr size_t item_size(DType t) {
     case DType::F8E4M3FN:
     case DType::F8E5M2FNUZ:
     case DType::F8E4M3FNUZ:
+    case DType::F8E8M0FNU:
+    case DType::F4E2M1X2:
       return 1;
     case DType::I16:
     case DType::F16:

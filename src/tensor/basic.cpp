@@ -18,6 +18,7 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -182,6 +183,9 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 }
 
 at::Tensor& zero_(at::Tensor& self) {
+  if (!is_native(to_dtype(self.scalar_type()))) {
+    return self.copy_(at::zeros(self.sizes(), self.options().device(at::kCPU)));
+  }
   return fill_number(self, 0);
 }
 

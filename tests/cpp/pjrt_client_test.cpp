@@ -102,7 +102,7 @@ TEST_F(PjrtClient, Transfers) {
 
 TEST_F(PjrtClient, EachTypeKeepsItsBits) {
   const uint64_t data[2] = {0x0100010001000100, 0x0001000100010001}; // valid for Bool, too
-  for (int code = 0; code <= static_cast<int>(DType::U64); ++code) {
+  for (int code = 0; code <= static_cast<int>(DType::F4E2M1X2); ++code) {
     auto dtype = static_cast<DType>(code);
     if (size_t size = item_size(dtype)) {
       Type type{dtype, {static_cast<int64_t>(sizeof(data) / size)}};

@@ -407,3 +407,38 @@ def test_peaks_start_again(device, module):
     x = torch.ones(1 << 20).to(device)
     assert torch.xla.max_memory_allocated() >= x.nbytes
     assert xm.get_memory_info()["peak_bytes_used"] == torch.xla.max_memory_allocated()
+
+
+STORED = {
+    "moved": lambda x: x,
+    "clone": lambda x: x.clone(),
+    "part": lambda x: x[1:],
+    "joined": lambda x: torch.cat([x, x]),
+    "transposed": lambda x: x.view(2, 2).t().contiguous(),
+    "copied": lambda x: torch.empty_like(x).copy_(x),
+    "bytes": lambda x: x.view(torch.uint8),
+    "zeros": lambda x: torch.zeros(2, dtype=x.dtype, device=x.device),
+    "equal": lambda x: x == x,
+}
+NUMBERS = {
+    "converted": lambda x: x.float(),
+    "from_floats": lambda x: torch.tensor([1.0, 2.0], device=x.device).to(x.dtype),
+    "indexed": lambda x: x[torch.tensor([2, 0], device=x.device)],
+    "filled": lambda x: x.fill_(2),
+    "item": lambda x: torch.tensor([x[1].item()]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e8m0fnu, torch.float8_e5m2, torch.float4_e2m1fn_x2, torch.uint16])
+def test_types_that_the_cpu_alone_computes_on(device, dtype):
+    few = dtype == torch.float4_e2m1fn_x2  # PyTorch has little more than copies of it
+    stored = torch.tensor([1, 2, 4, 8], dtype=torch.uint16 if dtype == torch.uint16 else torch.uint8).view(dtype)
+    for name, function in (STORED if few else STORED | NUMBERS).items():
+        expected, actual = function(stored.clone()), function(stored.to(device))
+        assert actual.dtype == expected.dtype and actual.shape == expected.shape, name
+        assert actual.cpu().view(torch.uint8).tolist() == expected.view(torch.uint8).tolist(), name
+    file = io.BytesIO()
+    torch.save(stored.to(device), file)
+    file.seek(0)
+    assert torch.load(file).cpu().view(torch.uint8).tolist() == stored.view(torch.uint8).tolist()
+    assert repr(stored.to(device)).replace(", device='xla:0'", "") == repr(stored)

@@ -118,6 +118,8 @@ c::BufferType buffer_type(DType dtype) {
     case DType::I64:
       return B::kS64;
     case DType::U8:
+    case DType::F8E8M0FNU: // bytes, as plugins of this interface know neither
+    case DType::F4E2M1X2:
       return B::kU8;
     case DType::U16:
       return B::kU16;
