@@ -137,6 +137,7 @@ struct Op {
   // Whether ATen computes with a call's numbers (parameters of the program) and attributes; otherwise it raises. Null: with all.
   bool (*takes)(std::span<const double> numbers, const Attrs& attrs) = nullptr;
   const char* if_none = nullptr; // kPointwise: the row that computes calls whose attribute 0 is None (div without a rounding mode)
+  const char* of_tensors = nullptr; // kPointwise: the row of the overload that takes tensors only, where this one takes a number
   // kLibrary: the overload that writes into given memory where it is the kernel itself; most others' is a call and a copy.
   const char* out_form = nullptr;
 };

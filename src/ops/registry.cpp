@@ -46,7 +46,8 @@ const Op& library_form(const Op& op) {
   std::lock_guard<std::mutex> lock(*mutex);
   std::unique_ptr<Op>& form = (*forms)[&op];
   if (!form) {
-    form = std::make_unique<Op>(Op{.name = op.name, .kind = OpKind::kLibrary, .dtypes = kAllTypes, .traits = op.traits & kOfCalls});
+    uint32_t traits = (op.traits & kOfCalls) | (op.traits & kDivides ? kChecksValues : kNoTraits);
+    form = std::make_unique<Op>(Op{.name = op.name, .kind = OpKind::kLibrary, .dtypes = kAllTypes, .traits = traits});
   }
   return *form;
 }

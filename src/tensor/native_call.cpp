@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/engine.h"
 #include "tensor/promotion.h"
 #include "tensor/recorder.h"
 
@@ -25,10 +26,11 @@ std::optional<at::Scalar> number_of(const PointwiseArg& arg) {
   return on_host && arg.tensor->dim() == 0 ? std::optional<at::Scalar>(arg.tensor->item()) : std::nullopt;
 }
 
-// Only a number can be known not to be zero without a sync. It may become zero in the type that is divided in.
-bool may_be_zero(const PointwiseArg& arg, DType type) {
-  std::optional<at::Scalar> number = number_of(arg);
-  return !number || wrap_to(type, number->toLong()) == 0;
+// Whether ATen raises for a division of integers, or may and its kernel cannot be asked. A number may become zero in the type that is
+// divided in; bools are divided by few kernels.
+bool refuses_division(const PointwiseArg& divisor, DType type) {
+  std::optional<at::Scalar> number = number_of(divisor);
+  return number ? wrap_to(type, number->toLong()) == 0 : type == DType::Bool || !engine().runs_library_calls();
 }
 
 // A value of the device counts as fitting if its type does.
@@ -74,7 +76,7 @@ bool refuses_operands(const Op& op, std::span<const PointwiseArg> args) {
 bool is_refused(const Op& op, std::span<const PointwiseArg> args) {
   DType type = op.rule == TypeRule::kSelf ? type_of(args[0]) : promoted_type(op.rule == TypeRule::kTail ? args.subspan(1) : args);
   bool integral = is_integral(type, true);
-  if ((op.traits & kDivides) && integral && may_be_zero(args[1], type)) {
+  if ((op.traits & kDivides) && integral && refuses_division(args[1], type)) {
     return true;
   }
   if ((op.traits & kNumbersFit) && refuses_numbers(op, args, type)) {
@@ -100,6 +102,10 @@ bool refuses_alpha(const Op& op, std::span<const PointwiseArg> args) {
 
 bool has_unit_alpha(const Op& op, std::span<const PointwiseArg> args) {
   return (op.traits & kUnitAlpha) && args.back().scalar->equal(int64_t{1});
+}
+
+bool divides_by_data(const Op& op, std::span<const PointwiseArg> args, DType result) {
+  return (op.traits & kDivides) && is_integral(result, false) && !number_of(args[1]);
 }
 
 bool is_native_call(const Op& op, std::span<const PointwiseArg> args) {

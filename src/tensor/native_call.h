@@ -10,6 +10,9 @@ namespace torch_xla {
 bool is_native_call(const Op& op, std::span<const PointwiseArg> args);
 // The last argument is a factor (kUnitAlpha) and 1: it is not recorded.
 bool has_unit_alpha(const Op& op, std::span<const PointwiseArg> args);
+// Of a call that the row takes: an integer division by a tensor, in which only a run finds a zero. ATen's kernel does, so that computes it.
+// `result`: the type that is divided in.
+bool divides_by_data(const Op& op, std::span<const PointwiseArg> args, DType result);
 // Whether the row writes into out: of its result's dtype. Which conversions are allowed differs among ATen's operations: the CPU decides.
 bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::Tensor& out);
 // Several elements share one place, as expand makes them: writes are left to ATen, which refuses most.

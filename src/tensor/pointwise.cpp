@@ -6,6 +6,7 @@
 #include <ATen/native/Resize.h>
 
 #include "core/errors.h"
+#include "ops/registry.h"
 #include "tensor/native_call.h"
 #include "tensor/promotion.h"
 #include "tensor/recorder.h"
@@ -84,6 +85,12 @@ ValueId record_node(Recording& recording, const Op& op, const PointwiseResult& r
   }
   if (op.rule == TypeRule::kCompare) {
     lift_compared(recording, args, operands);
+  }
+  if (divides_by_data(op, args, result.type.dtype)) {
+    for (ValueId& v : operands) {
+      v = recording.convert(v, result.type.dtype);
+    }
+    return recording.node(library_form(op.of_tensors ? get_op(op.of_tensors) : op), std::move(operands), std::move(attrs), result.type);
   }
   return recording.node(op, std::move(operands), std::move(attrs), result.type);
 }

@@ -248,6 +248,13 @@ REFUSED = {
     "addbmm of matrices": lambda d: torch.addbmm(zeros(d, 2, 2), zeros(d, 2, 2), zeros(d, 2, 2, 2)),
     "cholesky": lambda d: torch.cholesky(-torch.eye(3, device=d)).cpu(),
     "cholesky of a batch": lambda d: torch.cholesky(zeros(d, 2, 3, 3)).sum().item(),
+    "divided by zero": lambda d: (whole(d, 3, 4) // whole(d, 2, 0)).cpu(),
+    "number by zero": lambda d: (7 // whole(d, 2, 0)).tolist(),
+    "remainder of zero": lambda d: (whole(d, 3, 4) % whole(d, 2, 0)).tolist(),
+    "remainder of a number by zero": lambda d: (7 % whole(d, 2, 0)).tolist(),
+    "fmod of zero": lambda d: torch.fmod(whole(d, 3, 4), whole(d, 2, 0)).tolist(),
+    "truncated by zero": lambda d: torch.div(whole(d, 3, 4), whole(d, 2, 0), rounding_mode="trunc").tolist(),
+    "bools divided": lambda d: torch.div(ramp(d, 3) > 0, ramp(d, 3) > -1, rounding_mode="trunc").tolist(),
 }
 
 

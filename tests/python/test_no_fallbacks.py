@@ -557,3 +557,78 @@ def test_complex_numbers_are_drawn(dtype):
     assert uniform.abs().max() <= 1
     torch.testing.assert_close(uniform.var(0), torch.full((2,), 1 / 3, dtype=parts.dtype), rtol=0.1, atol=0)
     assert not fallen_operations()
+
+
+def in_place(write):
+    def run(a, b):
+        write(a := a.clone(), b)
+        return a
+
+    return run
+
+
+def into_part(write):
+    def run(a, b):
+        whole = torch.stack([a, b], -1).to((a + b).dtype)
+        write(a, b, out=whole[..., 0])
+        return whole
+
+    return run
+
+
+DIVISIONS = {
+    "floor": lambda a, b: a // b,
+    "remainder": lambda a, b: a % b,
+    "fmod": torch.fmod,
+    "trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "number": lambda a, b: 7 // b,
+    "negative_number": lambda a, b: torch.floor_divide(-7, b),
+    "remainder_of_number": lambda a, b: 7 % b,
+    "trunc_of_number": lambda a, b: torch.div(-7, b, rounding_mode="trunc"),
+    "floor_in_place": in_place(lambda a, b: a.floor_divide_(b)),
+    "remainder_in_place": in_place(lambda a, b: a.remainder_(b)),
+    "out": lambda a, b: torch.remainder(a, b, out=torch.empty_like(a + b)),
+    "part": into_part(torch.floor_divide),
+    "broadcast": lambda a, b: a[:, None] // b,
+    "permuted": lambda a, b: a.reshape(2, 3).T % b.reshape(2, 3).T,
+    "one": lambda a, b: a // b[2],
+    "of_one": lambda a, b: a[2] % b,
+    "then_fused": lambda a, b: ((a * 2) // (b + 1 - 1) + 1) * (a - b),
+    "empty": lambda a, b: a[:0] // b[:0],
+    "by_numbers": lambda a, b: a // 2 + a % 3,
+}
+WHOLE = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+@pytest.mark.parametrize("types", [*((t, t) for t in WHOLE), (torch.int64, torch.int32), (torch.int8, torch.int16)])
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_division_of_whole_numbers(name, types):
+    """The divisor may hold a zero, which a run finds: see "divided by zero" of test_arguments.py."""
+    a = torch.tensor([7, -7, 8, -8, 100, 0]).to(types[0])
+    b = torch.tensor([2, 3, -3, 5, -1, -128]).to(types[1])
+    (result,) = compare(lambda a, b: [DIVISIONS[name](a, b)], a, b)
+    expected = DIVISIONS[name](a, b)
+    assert result.dtype == expected.dtype and result.stride() == expected.stride()
+
+
+def test_one_program_divides_all_numbers():
+    def compiled():
+        return (met.metric_data("CompileTime") or [0])[0]
+
+    b = torch.tensor([2, 3, 5]).to("xla")
+    for number in range(3):
+        (number % b).tolist()
+    before = compiled()
+    for number in range(3, 40):
+        assert (number % b).tolist() == [number % 2, number % 3, number % 5]
+    assert compiled() == before
+
+
+def test_a_division_by_zero_is_told_by_the_run(device):
+    x = torch.tensor([4, 6], device=device)
+    y = x + 1
+    bad = x // torch.tensor([2, 0], device=device)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        bad.tolist()
+    assert y.tolist() == [5, 7]
+    assert (x // torch.tensor([2, 3], device=device)).tolist() == [2, 2]
