@@ -15,13 +15,12 @@ constexpr double kLn2Hi = 0.693145751953125; // 16 significant bits: n * kLn2Hi 
 constexpr double kLn2Lo = 1.42860682030941723e-6;
 constexpr double kLog2E = 1.44269504088896340736;
 constexpr double kRound = 12582912.0; // 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits
-constexpr int32_t kRoundBits = 0x4b400000;
 constexpr double kInf = __builtin_inf();
 
 // x = n * ln 2 + r, |r| <= ln 2 / 2.
 struct Reduced {
   Value* n; // float
-  Value* n_int;
+  Value* bits; // I32, whose low 9 bits are those of n
   Value* r;
 };
 
@@ -29,37 +28,46 @@ Reduced reduce_exp(const Vec& v, Value* x) {
   Value* shifted = v.fma(x, v.f32(kLog2E), v.f32(kRound));
   Value* n = v.ir.CreateFSub(shifted, v.f32(kRound));
   Value* r = v.fma(n, v.f32(-kLn2Hi), x);
-  return {n, v.ir.CreateSub(v.bits(shifted, DType::I32), v.i32(kRoundBits)), v.fma(n, v.f32(-kLn2Lo), r)};
+  return {n, v.bits(shifted, DType::I32), v.fma(n, v.f32(-kLn2Lo), r)};
 }
 
-// 2^n for n in [-126, 127].
-Value* power_of_two(const Vec& v, Value* n) {
-  return v.bits(v.ir.CreateShl(v.ir.CreateAdd(n, v.i32(127)), v.i32(23)), DType::F32);
+// Where an error of 2e-9 * n in r does no harm.
+Reduced reduce_exp_roughly(const Vec& v, Value* x) {
+  Value* shifted = v.fma(x, v.f32(kLog2E), v.f32(kRound));
+  Value* n = v.ir.CreateFSub(shifted, v.f32(kRound));
+  return {n, v.bits(shifted, DType::I32), v.fma(n, v.f32(-kLn2), x)};
 }
 
-// (e^r - 1 - r) / r^2
-Value* exp_tail(const Vec& v, Value* r) {
-  return v.poly(r, {0.0001984595728572458, 0.001394165214151144, 0.008333391509950161, 0.04166634753346443, 0.1666666567325592, 0.5});
+// 2^(n + more) if that is in [-126, 127]; the low 9 bits are those of n.
+Value* power_of_two(const Vec& v, Value* bits, int64_t more = 0) {
+  return v.bits(v.ir.CreateAdd(v.ir.CreateShl(bits, v.i32(23)), v.i32((127 + more) << 23)), DType::F32);
 }
 
-// y * 2^n where the result may be subnormal or overflow.
-Value* scale(const Vec& v, Value* y, const Reduced& x) {
+// e^r - 1
+Value* short_expm1(const Vec& v, Value* r) {
+  Value* square = v.ir.CreateFMul(r, r);
+  Value* tail =
+      v.poly(r, square, {0.001381446490995586, 0.008368780836462975, 0.04166839271783829, 0.1666651964187622, 0.4999999403953552});
+  return v.fma(square, tail, r);
+}
+
+// e^x, also where that is subnormal or overflows.
+Value* scaled_exp(const Vec& v, const Reduced& x) {
+  Value* y = short_expm1(v, x.r);
   if (v.isa.avx512 && v.width == 16) {
-    Value* all = v.ir.getInt16(0xffff);
-    Value* args[] = {y, x.n, y, all, v.ir.getInt32(4 /* current rounding mode */)};
+    Value* sum = v.ir.CreateFAdd(y, v.f32(1));
+    Value* args[] = {sum, x.n, sum, v.ir.getInt16(0xffff), v.ir.getInt32(4 /* current rounding mode */)};
     return v.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {}, args);
   }
-  Value* half = v.ir.CreateAShr(x.n_int, v.i32(1));
-  Value* rest = v.ir.CreateSub(x.n_int, half);
-  return v.ir.CreateFMul(v.ir.CreateFMul(y, power_of_two(v, half)), power_of_two(v, rest));
+  Value* half = v.ir.CreateLShr(x.bits, v.i32(1));
+  Value* rest = v.ir.CreateSub(x.bits, half);
+  Value* factor = power_of_two(v, half);
+  return v.ir.CreateFMul(v.fma(y, factor, factor), power_of_two(v, rest));
 }
 
 // e^x for x that is NaN or in [-104, 89].
 Value* exp_bounded(const Vec& v, Value* x) {
-  Reduced reduced = reduce_exp(v, x);
-  Value* r = reduced.r;
-  Value* tail = v.fma(v.ir.CreateFMul(r, r), exp_tail(v, r), r);
-  return scale(v, v.ir.CreateFAdd(tail, v.f32(1)), reduced);
+  return scaled_exp(v, reduce_exp(v, x));
 }
 
 Value* emit_exp(const Vec& v, Value* x) {
@@ -69,9 +77,8 @@ Value* emit_exp(const Vec& v, Value* x) {
 // 2^n * (e^r - 1) + (2^n - 1), computed at half the size so that n = 128 does not overflow too early.
 Value* emit_expm1(const Vec& v, Value* x) {
   Reduced reduced = reduce_exp(v, v.at_least(v.at_most(x, v.f32(89)), v.f32(-18)));
-  Value* r = reduced.r;
-  Value* q = v.fma(v.ir.CreateFMul(r, r), exp_tail(v, r), r);
-  Value* half = power_of_two(v, v.ir.CreateSub(reduced.n_int, v.i32(1)));
+  Value* q = short_expm1(v, reduced.r);
+  Value* half = power_of_two(v, reduced.bits, -1);
   Value* sum = v.fma(half, q, v.ir.CreateFSub(half, v.f32(0.5)));
   return v.copysign(v.ir.CreateFAdd(sum, sum), x);
 }
@@ -131,15 +138,19 @@ Value* emit_log1p(const Vec& v, Value* x) {
   return ir.CreateSelect(ir.CreateFCmpOLT(v.abs(x), v.f32(0x1p-26)), x, result);
 }
 
+// With t = |x|: 1 - 2 / (e^2t + 1), which is 1 from t = 9.01 on.
 Value* emit_tanh(const Vec& v, Value* x) {
   auto& ir = v.ir;
   Value* t = v.abs(x);
-  Value* e = exp_bounded(v, v.at_most(ir.CreateFAdd(t, t), v.f32(89)));
-  Value* large = ir.CreateFSub(v.f32(1), ir.CreateFDiv(v.f32(2), ir.CreateFAdd(e, v.f32(1))));
+  Value* bounded = v.at_most(t, v.f32(10));
+  Reduced reduced = reduce_exp_roughly(v, ir.CreateFAdd(bounded, bounded));
+  Value* power = power_of_two(v, reduced.bits);
+  Value* divisor = v.fma(short_expm1(v, reduced.r), power, ir.CreateFAdd(power, v.f32(1)));
+  Value* large = ir.CreateFSub(v.f32(1), ir.CreateFDiv(v.f32(2), divisor));
   Value* z = ir.CreateFMul(x, x);
   Value* p = v.poly(z, {-0.005697384011000395, 0.0206325463950634, -0.05373779684305191, 0.13331420719623566, -0.3333328068256378});
   Value* small = v.fma(ir.CreateFMul(t, z), p, t);
-  return v.copysign(ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.625)), small, large), x);
+  return v.with_sign(ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.625)), small, large), x);
 }
 
 // 1 / (1 + e^-x), or e^x / (1 + e^x) for negative x: e^-|x| never overflows, and small results are as accurate as it is.
@@ -160,16 +171,18 @@ Value* small_erf(const Vec& v, Value* x) {
   return v.fma(x, p, x);
 }
 
-// |x| >= 0.92: 1 - exp(-Q(|x|)).
+// t >= 0.92, to the accuracy that erf has near 1: erfc(t) = exp(-Q(t)).
 Value* emit_erf(const Vec& v, Value* x) {
   auto& ir = v.ir;
   Value* t = v.at_most(v.abs(x), v.f32(4.05));
   Value* q = v.poly(
       t,
-      {-0.0002145949547411874, 0.0032199749257415533, -0.022906029596924782, 0.1052868515253067, 0.6356993913650513, 0.1285199522972107});
-  Value* e = exp_bounded(v, ir.CreateFNeg(v.fma(t, q, t)));
-  Value* large = v.copysign(ir.CreateFSub(v.f32(1), e), x);
-  return ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.921875)), small_erf(v, x), large);
+      ir.CreateFMul(t, t),
+      {-0.00021398495300672948, 0.003214955562725663, -0.022889964282512665, 0.10526183992624283, 0.6357182860374451, 0.128514364361763});
+  Reduced reduced = reduce_exp_roughly(v, ir.CreateFNeg(v.fma(t, q, t)));
+  Value* power = power_of_two(v, reduced.bits);
+  Value* large = v.fma(ir.CreateFNeg(short_expm1(v, reduced.r)), power, ir.CreateFSub(v.f32(1), power));
+  return ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.921875)), small_erf(v, x), v.with_sign(large, x));
 }
 
 // With t = |x| >= 0.5 and q = (t - 2) / (t + 2): erfc(t) = e^-t^2 * P(q) / (1 + 2 t), erfc(-t) = 2 - erfc(t). t^2 is taken exactly.
@@ -201,10 +214,8 @@ Value* emit_erfc(const Vec& v, Value* x) {
 // e^|x| / 2, which overflows only where sinh and cosh do.
 Value* half_exp(const Vec& v, Value* x) {
   Reduced reduced = reduce_exp(v, v.at_most(v.abs(x), v.f32(90)));
-  Value* r = reduced.r;
-  Value* tail = v.fma(v.ir.CreateFMul(r, r), exp_tail(v, r), r);
-  Reduced halved{v.ir.CreateFSub(reduced.n, v.f32(1)), v.ir.CreateSub(reduced.n_int, v.i32(1)), r};
-  return scale(v, v.ir.CreateFAdd(tail, v.f32(1)), halved);
+  Reduced halved{v.ir.CreateFSub(reduced.n, v.f32(1)), v.ir.CreateSub(reduced.bits, v.i32(1)), reduced.r};
+  return scaled_exp(v, halved);
 }
 
 Value* emit_cosh(const Vec& v, Value* x) {
@@ -231,9 +242,7 @@ Value* emit_exp2(const Vec& v, Value* x) {
   Value* shifted = v.ir.CreateFAdd(x, v.f32(kRound));
   Value* n = v.ir.CreateFSub(shifted, v.f32(kRound));
   Value* r = v.ir.CreateFMul(v.ir.CreateFSub(x, n), v.f32(kLn2));
-  Value* tail = v.fma(v.ir.CreateFMul(r, r), exp_tail(v, r), r);
-  Value* n_int = v.ir.CreateSub(v.bits(shifted, DType::I32), v.i32(kRoundBits));
-  return scale(v, v.ir.CreateFAdd(tail, v.f32(1)), {n, n_int, r});
+  return scaled_exp(v, {n, v.bits(shifted, DType::I32), r});
 }
 
 namespace {

@@ -34,11 +34,12 @@ Value* emit_compare(const Vec& v, Prim prim, DType t, Value* a, Value* b) {
   return v.ir.CreateICmp(t == DType::U8 || t == DType::Bool ? row.without : row.with_sign, a, b);
 }
 
-// NaN if either is: maxps returns its second operand then, which is NaN unless only the first one was.
+// NaN if either is: maxps returns its second operand then, which is NaN unless only the first one was. The fence keeps LLVM from making
+// two comparisons of it.
 Value* emit_extremum(const Vec& v, Prim prim, Value* a, Value* b) {
   auto& ir = v.ir;
   Value* first = prim == Prim::kMax ? ir.CreateFCmpOGT(a, b) : ir.CreateFCmpOLT(a, b);
-  return ir.CreateSelect(ir.CreateFCmpUNO(a, a), a, ir.CreateSelect(first, a, b));
+  return ir.CreateSelect(ir.CreateFCmpUNO(a, a), a, v.fenced(ir.CreateSelect(first, a, b)));
 }
 
 // The exponents that ATen treats apart, by the same formulas; null for others.

@@ -1,6 +1,10 @@
 // Types, constants and small operations of one vector width.
 #include "engine/cpu/codegen/vec.h"
 
+#include <numeric>
+
+#include <llvm/Analysis/VectorUtils.h>
+
 #include "core/errors.h"
 
 namespace torch_xla::cpu {
@@ -104,6 +108,11 @@ Value* Vec::copysign(Value* magnitude, Value* sign) const {
   return ir.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, sign);
 }
 
+Value* Vec::with_sign(Value* magnitude, Value* sign) const {
+  Value* bit = ir.CreateAnd(bits(sign, DType::I32), integer(DType::I32, INT32_MIN));
+  return bits(ir.CreateOr(bits(magnitude, DType::I32), bit), DType::F32);
+}
+
 // The order of the operands is that of minps and maxps, which return the second one if either is NaN.
 Value* Vec::at_most(Value* x, Value* bound) const {
   return ir.CreateSelect(ir.CreateFCmpOLT(bound, x), bound, x);
@@ -119,6 +128,31 @@ Value* Vec::poly(Value* x, std::initializer_list<double> coefficients) const {
     sum = sum ? fma(sum, x, like(x, c)) : like(x, c);
   }
   return sum;
+}
+
+Value* Vec::poly(Value* x, Value* square, std::initializer_list<double> coefficients) const {
+  const double* c = coefficients.begin();
+  Value* sum = coefficients.size() % 2 ? like(x, *c++) : nullptr;
+  for (; c != coefficients.end(); c += 2) {
+    Value* pair = fma(x, like(x, c[0]), like(x, c[1]));
+    sum = sum ? fma(sum, square, pair) : pair;
+  }
+  return sum;
+}
+
+Value* Vec::by_parts(int part_width, llvm::ArrayRef<Value*> args, PartBody body) const {
+  Vec part(ir, isa, part_width);
+  llvm::SmallVector<Value*, 4> results;
+  for (int first = 0; first < width; first += part_width) {
+    llvm::SmallVector<int, 16> lanes(part_width);
+    std::iota(lanes.begin(), lanes.end(), first);
+    llvm::SmallVector<Value*, 3> part_args;
+    for (Value* a : args) {
+      part_args.push_back(ir.CreateShuffleVector(a, lanes));
+    }
+    results.push_back(body(part, part_args));
+  }
+  return llvm::concatenateVectors(ir, results);
 }
 
 } // namespace torch_xla::cpu

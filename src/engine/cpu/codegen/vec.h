@@ -1,8 +1,10 @@
 // An IR builder for values of one vector width: the code generator writes every operation once, for 16 or 8 lanes and for scalars.
 #pragma once
 
+#include <cstdlib>
 #include <initializer_list>
 
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/IR/IRBuilder.h>
 
 #include "core/dtype.h"
@@ -52,6 +54,8 @@ class Vec {
   Value* fenced(Value* x) const;
   Value* abs(Value* x) const;
   Value* copysign(Value* magnitude, Value* sign) const;
+  // Floats whose magnitudes have no sign get that of others.
+  Value* with_sign(Value* magnitude, Value* sign) const;
   Value* bits(Value* x, DType t) const {
     return ir.CreateBitCast(x, type(t));
   }
@@ -60,6 +64,11 @@ class Vec {
   Value* at_least(Value* x, Value* bound) const;
   // Horner's scheme, highest power first.
   Value* poly(Value* x, std::initializer_list<double> coefficients) const;
+  // The same in pairs of powers, by x's square: half as many operations wait for each other.
+  Value* poly(Value* x, Value* square, std::initializer_list<double> coefficients) const;
+  // What `body` gives for each `part_width` lanes of the arguments, as one vector again.
+  using PartBody = llvm::function_ref<Value*(const Vec& part, llvm::ArrayRef<Value*> args)>;
+  Value* by_parts(int part_width, llvm::ArrayRef<Value*> args, PartBody body) const;
 
   llvm::IRBuilder<>& ir;
   const Isa& isa;
