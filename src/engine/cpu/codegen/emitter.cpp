@@ -42,13 +42,28 @@ void emit_kernel(const KernelSpec& spec, const Isa& isa, llvm::Module& module, c
   }
 }
 
+// Whether processors without AVX-512 take two registers for a vector, which hides what its operations wait for: in functions, in the
+// reductions of short rows, in loops of short bodies. Not where that would be four, as they have 16 in all; for rows that one register
+// holds; for columns, which have neighbouring vectors as it is; where it would take long to compile.
+static bool takes_two_registers(const KernelSpec& spec, const Stages& stages, const Isa& isa) {
+  bool short_rows = spec.form == KernelForm::kRow && spec.inner < kVectorsForFour * kVectorElements;
+  bool waits = short_rows || spec.body.size() <= kSmallBody;
+  bool large = spec.body.size() > kLargeBody;
+  for (size_t i = 0; i < spec.body.size(); ++i) {
+    const Instr& instr = spec.body[i];
+    waits |= prim_class(instr.prim) == PrimClass::kFunction;
+    large |= (stages.varies[i] & kInner) && item_size(compute_type(instr.dtype)) > 4;
+  }
+  return waits && !large && spec.inner > isa.lanes() && spec.form != KernelForm::kColumn;
+}
+
 Emitter::Emitter(const KernelSpec& spec, const Isa& isa, llvm::Function* function)
     : spec_(spec),
       isa_(isa),
       stages_(find_stages(spec)),
       function_(function),
       ir_(llvm::BasicBlock::Create(function->getContext(), "entry", function)),
-      wide_(ir_, isa_, isa.lanes()),
+      wide_(ir_, isa_, takes_two_registers(spec, stages_, isa) ? static_cast<int>(kVectorElements) : isa.lanes()),
       inner_(spec.inner),
       values_(spec.body.size()) {}
 
@@ -221,7 +236,8 @@ bool Emitter::prefers_one_body(const Sweep& sweep) const {
   // The range of a kernel without outer loops may end anywhere.
   bool anywhere = !llvm::isa<llvm::Constant>(inner_extent()) || (spec_.form == KernelForm::kPointwise && spec_.outer.empty());
   bool has_rest = anywhere || inner_ % wide_.width != 0;
-  return has_rest && (inner_ < kFewVectors * kVectorElements || sweep.values.size() > kLargeBody);
+  int64_t few = isa_.avx512 ? kFewVectors * kVectorElements : wide_.width;
+  return has_rest && (inner_ < few || sweep.values.size() > kLargeBody);
 }
 
 Carried Emitter::neutral_values(const Accumulators& acc) const {

@@ -60,7 +60,7 @@ class Emitter {
   void emit_stores(const std::vector<int>& ids, const Position& p);
   Value* operand(int id, const Vec& v) const;
 
-  // Whether all vectors of the inner loop are masked, not only the last one: slower by a tenth, but half the code to compile.
+  // Whether all vectors of the inner loop are masked, not only the last one: slower, but half the code to compile.
   bool prefers_one_body(const Sweep& sweep) const;
 
   // Runs body in all mid loops; its argument and result are the carried accumulators.

@@ -84,29 +84,13 @@ Value* call_by_lanes(const Vec& v, const std::string& name, llvm::ArrayRef<Value
   return result;
 }
 
-llvm::SmallVector<int, 16> lane_range(int first, int count) {
-  llvm::SmallVector<int, 16> lanes;
-  for (int i = 0; i < count; ++i) {
-    lanes.push_back(first + i);
-  }
-  return lanes;
-}
-
-// In one call, or two for vectors of double that take two registers.
+// In one call for each register that the vectors take.
 Value* call_parts(const Vec& v, const External& e, DType t, llvm::ArrayRef<Value*> args) {
-  if (t == DType::F32) {
+  int lanes = t == DType::F32 ? v.isa.lanes() : v.isa.lanes() / 2;
+  if (v.width <= lanes) {
     return call(v, sleef_name(e, t, v.width), args);
   }
-  int half = v.width / 2;
-  Value* parts[2];
-  for (int p = 0; p < 2; ++p) {
-    llvm::SmallVector<Value*, 2> part;
-    for (Value* a : args) {
-      part.push_back(v.ir.CreateShuffleVector(a, lane_range(p * half, half)));
-    }
-    parts[p] = call(v, sleef_name(e, t, half), part);
-  }
-  return v.ir.CreateShuffleVector(parts[0], parts[1], lane_range(0, v.width));
+  return v.by_parts(lanes, args, [&](const Vec& part, llvm::ArrayRef<Value*> x) { return call(part, sleef_name(e, t, lanes), x); });
 }
 
 // Sleef's fmod gives NaN where a / b overflows. There a is made smaller first, by whole multiples of b.

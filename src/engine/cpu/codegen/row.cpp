@@ -38,7 +38,8 @@ class RowEmitter : public Emitter {
 
   // A second row gives the processor work while the first one's reductions end.
   bool prefers_pairs() const {
-    return spec_.mid.empty() && inner_ <= kShortRow * kVectorElements && stages_.sweeps.size() > 1 && has_many_rows();
+    int64_t few = isa_.avx512 ? kShortRow : kShortRowOfTwo;
+    return spec_.mid.empty() && inner_ <= few * kVectorElements && stages_.sweeps.size() > 1 && has_many_rows();
   }
 
   bool has_many_rows() const {
