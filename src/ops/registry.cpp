@@ -46,8 +46,12 @@ const Op& library_form(const Op& op) {
   std::lock_guard<std::mutex> lock(*mutex);
   std::unique_ptr<Op>& form = (*forms)[&op];
   if (!form) {
-    uint32_t traits = (op.traits & kOfCalls) | (op.traits & kDivides ? kChecksValues : kNoTraits);
-    form = std::make_unique<Op>(Op{.name = op.name, .kind = OpKind::kLibrary, .dtypes = kAllTypes, .traits = traits});
+    form = std::make_unique<Op>(Op{.name = op.name, .kind = OpKind::kLibrary, .dtypes = kAllTypes, .traits = op.traits & kOfCalls});
+    if (op.traits & kDivides) {
+      form->traits |= kChecksValues;
+      form->rule = op.rule; // in StableHLO the body stands for the call, which checks nothing there
+      form->body = op.body;
+    }
   }
   return *form;
 }

@@ -62,7 +62,7 @@ class Lowering {
       case OpKind::kComposite:
         return lower_composite(node);
       case OpKind::kLibrary:
-        return keeps_(*node.op) ? copy(node) : lower_composite(node);
+        return keeps_(*node.op) ? copy(node) : node.op->body ? lower_pointwise(node) : lower_composite(node);
       default:
         return copy(node);
     }

@@ -202,6 +202,17 @@ def test_an_operation_without_a_form_is_written_as_its_parts(device):
     torch.testing.assert_close(module(x).cpu(), model(x))
 
 
+def test_a_division_of_integers_by_a_tensor_is_exported(device):
+    class Divide(nn.Module):
+        def forward(self, a, b):
+            return a // b, a % b, 7 % b
+
+    inputs = (torch.tensor([7, -8]), torch.tensor([2, 3]))
+    program = exported_program_to_stablehlo(torch.export.export(Divide(), inputs))
+    assert "stablehlo.divide" in program.get_stablehlo_text("forward")
+    assert [t.tolist() for t in program(*(t.to(device) for t in inputs))] == [t.tolist() for t in Divide()(*inputs)]
+
+
 def test_numbers_stand_in_the_text(device):
     class Model(nn.Module):
         def forward(self, x, n):
