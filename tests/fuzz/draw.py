@@ -67,7 +67,7 @@ class Draw(random.Random):
 
 
 def without_zeros(divisor: str) -> str:
-    """For integer divisions in place: when eager's meets a zero it has written some elements already."""
+    """For integer divisions: a zero is told when the device runs, and in place eager has written elements by then."""
     if divisor in NUMBERS:
         return divisor if float(eval(divisor)) else "3"
     return f"torch.where({divisor} == 0, 1, {divisor})"

@@ -17,6 +17,7 @@ BINARY += [
     "logaddexp",
     "rsub",
 ]
+DIVISIONS = ("fmod", "remainder", "floor_divide")  # of integers, a zero is an error
 INPLACE = ["add_", "sub_", "mul_", "div_", "copy_", "remainder_", "eq_", "clamp_min_", "logical_or_", "pow_"]
 UNARY = ["sqrt", "exp", "sigmoid", "abs", "neg", "sin", "floor", "sign", "square", "reciprocal", "isnan", "logical_not"]
 REDUCE = [
@@ -71,12 +72,19 @@ def draw_expression(draw: Draw, a: str, b: str) -> str:
     n, m = draw.number(), draw.number()
     kind = draw.randrange(6)
     if kind == 0:
-        return f"torch.{draw.choice(BINARY)}({a}, {b})"
+        name = draw.choice(BINARY)
+        return f"torch.{name}({a}, {without_zeros(b) if name in DIVISIONS else b})"
     if kind == 1:
         return f"torch.{draw.choice(BINARY)}({a}, {n})"
     if kind == 2:
         return draw.choice(
-            [f"torch.{draw.choice(UNARY)}({a})", f"{n} - {a}", f"{n} / {a}", f"{n} // {a}", f"{n} ** {a}"]
+            [
+                f"torch.{draw.choice(UNARY)}({a})",
+                f"{n} - {a}",
+                f"{n} / {a}",
+                f"{n} // {without_zeros(a)}",
+                f"{n} ** {a}",
+            ]
         )
     if kind == 3:
         return f"{a}.{draw.choice(REDUCE)}"
