@@ -1,0 +1,300 @@
+"""Rules of functions that make tensors of sizes, move dims, and take parts of tensors or join them."""
+
+import operator
+from collections.abc import Callable
+
+import torch
+
+from .extents import Extent, Factor, is_padded, PaddedSize, plain, regroup, size_of
+from .pointwise import check_write, pointwise
+from .run import leaves_of, padded_ints, Run
+
+_MADE = "zeros ones empty full rand randn randint new_zeros new_ones new_empty new_full".split()
+_RESHAPED = "view reshape flatten unflatten ravel view_as reshape_as".split()
+_MOVED = "transpose permute movedim moveaxis swapaxes swapdims t T mT adjoint squeeze unsqueeze".split()
+
+# Functions that mix along one dim alone: where it stands among the arguments, its name, and its default.
+_ALONG = {
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split"), (2, "dim", 0)),
+    **dict.fromkeys(("unbind", "narrow", "select", "index_select"), (1, "dim", 0)),
+    **dict.fromkeys(("flip", "fliplr"), (1, "dims", None)),
+    **dict.fromkeys(("glu", "sort", "argsort"), (1, "dim", -1)),
+    "topk": (2, "dim", -1),
+    "diff": (2, "dim", -1),
+    "roll": (2, "dims", None),
+    "unfold": (1, "dimension", None),
+}
+# Element i of the result needs the elements up to i alone.
+_PREFIXES = "cumsum cumprod cummax cummin logcumsumexp".split()
+
+
+def probe(func: Callable, dims: tuple[Extent, ...], *args, **kwargs) -> list[int | None]:
+    """Which dims those of the result of `func` are: what it does with a tensor that has another size in each dim."""
+    sizes = [1 if e == plain(1) else i + 2 for i, e in enumerate(dims)]
+    result = func(torch.empty(sizes, device="meta"), *args, **kwargs)
+    result = result[0] if isinstance(result, tuple) else result
+    return [None if size == 1 else size - 2 for size in result.shape]
+
+
+def probed(func: Callable, dims: tuple[Extent, ...], *args, **kwargs) -> tuple[Extent, ...]:
+    """The extents of the result of `func`, as probe() finds them."""
+    return tuple(plain(1) if i is None else dims[i] for i in probe(func, dims, *args, **kwargs))
+
+
+def _made(run: Run, func: Callable, *args, **kwargs):
+    """A tensor of given sizes: `f(..., 2, 3)`, `f(..., (2, 3))` or `f(..., size=(2, 3))`."""
+    ints = [a for a in args if isinstance(a, int)]
+    sizes = kwargs.get("size", next((a for a in args if isinstance(a, (tuple, list))), ints))
+    others = [a for a in (*args, *kwargs.values()) if a is not sizes and not (sizes is ints and isinstance(a, int))]
+    if any(isinstance(leaf, PaddedSize) for leaf in leaves_of(others)):
+        raise run.error(func, "the size of a padded dim as a number")
+    result = func(*padded_ints(args), **padded_ints(kwargs))
+    return run.mark(result, [s.extent if isinstance(s, PaddedSize) else plain(s) for s in sizes])
+
+
+def _arange(run: Run, func: Callable, *args, **kwargs):
+    start, end = args if len(args) == 2 else (0, *args) if len(args) == 1 else (None, None)
+    if type(start) is not int or not isinstance(end, PaddedSize) or len(end.extent) != 1:
+        raise run.error(func, "the size of a padded dim, but as the end of integers from a plain number on")
+    (factor,) = end.extent
+    extent = (Factor(factor.size - start, factor.label, factor.offset - start),)
+    return run.repeated(run.mark(func(start, int.__index__(end), **kwargs), [extent]), 0)
+
+
+def _reshaped(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
+    if any(isinstance(a, torch.dtype) for a in args) or "dtype" in kwargs:
+        raise run.error(func, "padded dims seen as another dtype")
+    result = func(input, *padded_ints(args), **padded_ints(kwargs))
+    dims = regroup(run.dims_of(input), result.shape)
+    if dims is None:
+        raise run.error(func, f"a shape that cuts a padded dim: {tuple(result.shape)}")
+    return run.mark(result, dims)
+
+
+def _moved(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
+    dims = run.dims_of(input)
+    if any(size_of(e) == 1 and is_padded(e) for e in dims) and func.__name__ == "squeeze":
+        raise run.error(func, "padded dims of one element")
+    return run.mark(func(input, *args, **kwargs), probed(func, dims, *args, **kwargs))
+
+
+def _expanded(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
+    result = func(input, *padded_ints(args), **padded_ints(kwargs))
+    sizes = [leaf for leaf in leaves_of((args, kwargs)) if isinstance(leaf, int)]
+    given = [s.extent if isinstance(s, PaddedSize) else plain(1) for s in sizes]
+    if args and isinstance(args[0], torch.Tensor):
+        given = run.dims_of(args[0])
+    dims = list(run.broadcast(func, [run.dims_of(input), given]))
+    for i, size in enumerate(result.shape):
+        if not is_padded(dims[i]):
+            dims[i] = plain(size)
+    return run.mark(result, dims)
+
+
+def _replaced(run: Run, results, dims: tuple[Extent, ...], dim: int, extent: Extent | None = None):
+    """Marks results that differ from `dims` in one dim, which is gone, of this extent, or without padding."""
+    for result in leaves_of(results):
+        if isinstance(result, torch.Tensor):
+            kept = [extent or plain(result.shape[dim])] if result.dim() == len(dims) else []
+            run.mark(result, [*dims[:dim], *kept, *dims[dim + 1 :]])
+    return results
+
+
+def _along(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
+    name = func.__name__
+    at, word, default = _ALONG[name]
+    dim = args[at - 1] if len(args) >= at else kwargs.get(word, kwargs.get("axis", default))
+    dim = dim[0] if isinstance(dim, (tuple, list)) and len(dim) == 1 else dim
+    dims = run.dims_of(input)
+    others = [a for a in leaves_of((args, kwargs)) if run.is_padded(a) or isinstance(a, PaddedSize)]
+    if type(dim) is not int or others:
+        raise run.error(func, "padded dims with these arguments")
+    dim %= len(dims)
+    if is_padded(dims[dim]):
+        raise run.error(func, f"a padded dim that it mixes (dim {dim})")
+    return _replaced(run, func(input, *args, **kwargs), dims, dim)
+
+
+def _prefixes(run: Run, func: Callable, input: torch.Tensor, dim: int, **kwargs):
+    dims = run.dims_of(input)
+    if is_padded(dims[dim]) and len(dims[dim]) > 1:
+        raise run.error(func, "padded dims that were merged with others")
+    return run.mark_all(func(input, dim, **kwargs), dims)
+
+
+def _select(run: Run, func: Callable, input: torch.Tensor, dim: int, index: int):
+    dims = run.dims_of(input)
+    dim %= len(dims)
+    if not is_padded(dims[dim]):
+        return _replaced(run, func(input, dim, padded_ints(index)), dims, dim)
+    true = run.true_size(dims[dim])
+    if len(dims[dim]) > 1 or isinstance(index, PaddedSize):
+        raise run.error(func, "an element of this padded dim")
+    if not -true <= index < true:
+        raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {true}")
+    if index < 0:
+        # Where it lies is a number that the run gives.
+        place = run.count([dims[dim]], input.device) + index
+        return _replaced(run, input.index_select(dim, place.view(1)).squeeze(dim), dims, dim)
+    return _replaced(run, input.select(dim, index), dims, dim)
+
+
+def _last(run: Run, func: Callable, input: torch.Tensor, dim: int, number: int):
+    """The last elements that exist."""
+    dims = run.dims_of(input)
+    if number > run.true_size(dims[dim]):
+        raise run.error(func, f"the last {number} of {run.true_size(dims[dim])} elements")
+    first = run.count([dims[dim]], input.device) - number
+    places = torch.arange(number, device=input.device) + first
+    return _replaced(run, input.index_select(dim, places), dims, dim)
+
+
+def _slice(run: Run, func: Callable, input: torch.Tensor, dim: int, part: slice):
+    dims = run.dims_of(input)
+    extent = dims[dim]
+    index = (slice(None),) * dim + (padded_ints(part),)
+    if not is_padded(extent):
+        # As long as a padded dim: the elements of what exists there.
+        stop, start = part.stop, part.start or 0
+        if not isinstance(stop, PaddedSize) or isinstance(start, PaddedSize) or part.step not in (None, 1):
+            if any(isinstance(leaf, PaddedSize) for leaf in leaves_of(part)):
+                raise run.error(func, "these sizes of padded dims as a part of another")
+            return _replaced(run, input[index], dims, dim)
+        if len(stop.extent) != 1 or start < 0 or stop.extent[0].size > input.shape[dim]:
+            raise run.error(func, f"the first {stop!r} of {input.shape[dim]} elements")
+        (factor,) = stop.extent
+        return _replaced(
+            run, input[index], dims, dim, (Factor(factor.size - start, factor.label, factor.offset - start),)
+        )
+    if isinstance(part.stop, PaddedSize) and part.stop.extent == extent:
+        part = slice(part.start, None, part.step)
+    start, stop, (factor, *merged_ones) = part.start or 0, part.stop, extent
+    if (start, stop, part.step or 1) == (0, None, 1):
+        return input
+    if merged_ones or part.step not in (None, 1) or isinstance(start, PaddedSize):
+        raise run.error(func, "this part of a padded dim")
+    if start < 0 and stop is None:
+        return _last(run, func, input, dim, -start)
+    if isinstance(stop, PaddedSize) and isinstance(stop - 0, PaddedSize) and stop.extent[0].label == factor.label:
+        stop = stop.extent[0].offset - factor.offset
+    if start < 0 or (stop is not None and stop == 0) or isinstance(stop, PaddedSize):
+        raise run.error(func, "this part of a padded dim")
+    if stop is not None and 0 < stop <= run.true_size(extent):
+        return _replaced(run, input[(slice(None),) * dim + (slice(start, stop),)], dims, dim)
+    # Up to the end of what exists, or to a place before it.
+    lost = -stop if stop is not None and stop < 0 else 0
+    size = factor.size - start - lost
+    if size < 1:
+        raise run.error(func, "this part of a padded dim")
+    result = input.narrow(dim, start, size)
+    return _replaced(run, result, dims, dim, (Factor(size, factor.label, factor.offset - start - lost),))
+
+
+def _narrow(run: Run, func: Callable, input: torch.Tensor, dim: int, start: int, length: int):
+    return _slice(run, func, input, dim % input.dim(), slice(start, start + length))
+
+
+def _index_of_tensor(run: Run, func: Callable, input: torch.Tensor, dim: int, index: torch.Tensor):
+    """x[:, index]: the dims of the index in the place of one. It counts from the end of what exists."""
+    dims = run.dims_of(input)
+    if index.dtype in (torch.bool, torch.uint8):
+        raise run.error(func, "masks as an index: the size of the result depends on values")
+    if is_padded(dims[dim]):
+        if len(dims[dim]) > 1:
+            raise run.error(func, "an index of a padded dim that was merged with others")
+        index_dims = run.dims_of(index)
+        index = run.mark(torch.where(index < 0, index + run.count([dims[dim]], index.device), index), index_dims)
+    result = input[(slice(None),) * dim + (index,)]
+    return run.mark(result, [*dims[:dim], *run.dims_of(index), *dims[dim + 1 :]])
+
+
+def _getitem(run: Run, func: Callable, input: torch.Tensor, index):
+    items = list(index) if isinstance(index, tuple) else [index]
+    taken = sum(item is not None and item is not Ellipsis for item in items)
+    if sum(isinstance(item, (torch.Tensor, list)) for item in items) > 1 or any(
+        isinstance(i, (list, bool)) for i in items
+    ):
+        raise run.error(func, "several index tensors, or lists of indices")
+    if not any(item is Ellipsis for item in items):
+        items.append(Ellipsis)
+    result, dim, left = input, 0, input.dim() - taken
+    for item in items:
+        if item is None:
+            result, dim = _moved(run, torch.unsqueeze, result, dim), dim + 1
+        elif item is Ellipsis:
+            dim += left
+        elif isinstance(item, slice):
+            result, dim = _slice(run, func, result, dim, item), dim + 1
+        elif isinstance(item, torch.Tensor):
+            result, dim = _index_of_tensor(run, func, result, dim, item), dim + item.dim()
+        else:
+            result = _select(
+                run, torch.select, result, dim, item if isinstance(item, PaddedSize) else operator.index(item)
+            )
+    return result
+
+
+def _setitem(run: Run, func: Callable, input: torch.Tensor, index, value):
+    if isinstance(index, torch.Tensor) and index.dtype == torch.bool and not isinstance(value, torch.Tensor):
+        return pointwise(run, torch.Tensor.masked_fill_, input, index, value)
+    if any(isinstance(item, torch.Tensor) for item in leaves_of(index)):
+        raise run.error(func, "index tensors")
+    part = _getitem(run, func, input, index)
+    if part is not input and part._base is None:
+        raise run.error(func, "a place that is counted from the end of a padded dim")
+    given = [run.dims_of(value)] if isinstance(value, torch.Tensor) else []
+    check_write(run, func, part, run.broadcast(func, [run.dims_of(part), *given]))
+    part[...] = value
+
+
+def _gather(run: Run, func: Callable, input: torch.Tensor, dim: int, index: torch.Tensor, **kwargs):
+    dims, index_dims = run.dims_of(input), run.dims_of(index)
+    for i, (e, other) in enumerate(zip(dims, index_dims)):
+        if i != dim % len(dims) and e != other and (is_padded(e) or is_padded(other)):
+            raise run.error(func, "an index that is not padded as the tensor is")
+    if func.__name__ != "gather" and is_padded(dims[dim]):
+        raise run.error(func, "a padded dim that it takes from")
+    return run.mark(func(input, dim, index, **kwargs), index_dims)
+
+
+def _cat(run: Run, func: Callable, tensors, dim: int = 0):
+    shapes = [run.dims_of(t) for t in tensors]
+    dim %= len(shapes[0])
+    *heads, last = [dims[dim] for dims in shapes]
+    if any(map(is_padded, heads)) or (is_padded(last) and len(last) > 1):
+        raise run.error(func, "padding that comes before other elements")
+    rest = run.broadcast(func, [[*dims[:dim], plain(1), *dims[dim + 1 :]] for dims in shapes])
+    extent = plain(sum(map(size_of, heads)) + size_of(last))
+    if is_padded(last):
+        (factor,), before = last, sum(map(size_of, heads))
+        extent = (Factor(factor.size + before, factor.label, factor.offset + before),)
+    return run.mark(func(tensors, dim), [*rest[:dim], extent, *rest[dim + 1 :]])
+
+
+def _stack(run: Run, func: Callable, tensors, dim: int = 0):
+    dims = run.broadcast(func, [run.dims_of(t) for t in tensors])
+    dim %= len(dims) + 1
+    return run.mark(func(tensors, dim), [*dims[:dim], plain(len(tensors)), *dims[dim:]])
+
+
+def _triangle(run: Run, func: Callable, input: torch.Tensor, diagonal: int = 0):
+    return run.mark(func(input, diagonal), run.dims_of(input))
+
+
+RULES = {
+    **dict.fromkeys(_MADE, _made),
+    **dict.fromkeys(_RESHAPED, _reshaped),
+    **dict.fromkeys(_MOVED, _moved),
+    **dict.fromkeys(_ALONG, _along),
+    **dict.fromkeys(_PREFIXES, _prefixes),
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expanded),
+    **dict.fromkeys(("gather", "take_along_dim"), _gather),
+    **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
+    **dict.fromkeys(("tril", "triu"), _triangle),
+    "arange": _arange,
+    "narrow": _narrow,
+    "select": _select,
+    "stack": _stack,
+    "__getitem__": _getitem,
+    "__setitem__": _setitem,
+}
