@@ -1,11 +1,18 @@
 """torch_xla.experimental.bucketing: values and gradients of the true sizes, by one program for each bucket."""
 
+import inspect
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
 
+import torch_xla
 from torch_xla.experimental.bucketing import bucketed
 
 LENGTH = 5  # in a bucket of 8
@@ -181,3 +188,262 @@ def with_writes(x, y):
 @pytest.mark.parametrize("name", VALUES)
 def test_values_and_gradients_are_those_of_the_true_size(device, name):
     check(VALUES[name], device)
+
+
+class Block(nn.Module):
+    """A layer of a small GPT."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+        # Without a bias: that of keys has a gradient of rounding errors alone, which AdamW makes steps of.
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        rows, length, width = x.shape
+        parts = self.qkv(self.norms[0](x)).split(width, dim=-1)
+        q, k, v = (t.view(rows, length, self.heads, width // self.heads).transpose(1, 2) for t in parts)
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).reshape(rows, length, width))
+        return x + self.mlp(self.norms[1](x))
+
+
+class SmallGPT(nn.Module):
+    """Tokens to logits."""
+
+    def __init__(self, tokens: int = 40, width: int = 16):
+        super().__init__()
+        self.tokens = nn.Embedding(tokens, width)
+        self.places = nn.Embedding(64, width)
+        self.blocks = nn.Sequential(Block(width, 2), Block(width, 2))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, tokens)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
+        return self.head(self.norm(self.blocks(x)))
+
+
+def training(device: str):
+    """A model, and its training step."""
+    torch.manual_seed(4)
+    model = SmallGPT().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-6)
+
+    def step(ids, labels):
+        logits = model(ids)
+        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1), ignore_index=-1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return model, step
+
+
+def test_a_training_step_is_a_program_for_each_bucket(device, compiles):
+    ours, step = training(str(device))
+    eager, eager_step = training("cpu")
+    step = bucketed(
+        step, {name: {"batch": 0, "length": 1} for name in ("ids", "labels")}, {"length": [16, 32, 64], "batch": [4]}
+    )
+    torch_xla.sync()
+    compiles.reset()
+    made = torch.Generator().manual_seed(5)
+    for _ in range(30):
+        rows, length = int(torch.randint(1, 5, (), generator=made)), int(torch.randint(2, 65, (), generator=made))
+        ids, labels = torch.randint(40, (2, rows, length), generator=made)
+        labels[:, ::5] = -1
+        torch.testing.assert_close(step(ids, labels).cpu(), eager_step(ids, labels), rtol=1e-4, atol=1e-4)
+    assert compiles.value <= 3 + 1  # the first step makes the optimizer's state
+    for ours_now, eager_now in zip(ours.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(ours_now.cpu(), eager_now, rtol=1e-4, atol=1e-4)
+
+
+class Attention(nn.Module):
+    """nn.MultiheadAttention, with a mask of keys."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x, key_padding_mask=x[..., 0] > 1)
+
+
+MODULES = {
+    "transformer": (
+        lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True),
+        (3, 5, 4),
+        {"batch": 0, "length": 1},
+    ),
+    "attention": (Attention, (3, 5, 4), {"batch": 0, "length": 1}),
+    "images": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+            nn.Linear(8, 3), nn.BatchNorm1d(3),
+        ),
+        (5, 3, 8, 8),
+        {"batch": 0},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules(device, name):
+    make, shape, dims = MODULES[name]
+    results = []
+    for place in ("cpu", str(device)):
+        torch.manual_seed(6)
+        module = make().to(place)
+        run = (
+            module
+            if place == "cpu"
+            else bucketed(module, {next(iter(inspect.signature(module.forward).parameters)): dims})
+        )
+        result = tree_leaves(run(torch.randn(shape)))[0]
+        result.square().mean().backward()  # of a result that is cut, out of the function
+        results.append([result, *(p.grad for p in module.parameters()), *module.buffers()])
+    for ours, eager in zip(*reversed(results), strict=True):
+        torch.testing.assert_close(ours.cpu(), eager, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_within_the_function(device, reentrant):
+    def part(x, y, w):
+        return (x @ w).softmax(1).mul(y).mean(1)
+
+    def function(x, y, ids, w, b, table):
+        return checkpoint(part, x, y, w, use_reentrant=reentrant)
+
+    check(function, device)
+
+
+def test_gradients_of_padded_results(device):
+    def function(x, w):
+        rows = (x @ w).square().sum(-1)
+        (grad,) = torch.autograd.grad(rows, w, torch.ones_like(rows), retain_graph=True)
+        x_grad = torch.autograd.grad(rows.sum(), x, retain_graph=True)[0]
+        rows.backward(torch.ones_like(rows))
+        return grad, x_grad, w.grad
+
+    made = torch.Generator().manual_seed(7)
+    x, w = torch.randn(2, 5, 4, generator=made), torch.randn(4, 4, generator=made)
+    ours = bucketed(function, {"x": {"length": 1}})(x.clone().requires_grad_(), w.to(device).requires_grad_())
+    eager = function(x.requires_grad_(), w.requires_grad_())
+    torch.testing.assert_close([t.cpu() for t in ours], list(eager), rtol=1e-4, atol=1e-4)
+
+
+def test_results_are_cut_without_a_program_for_each_size(device, compiles):
+    w = torch.randn(4, 3, device=device)
+    function = bucketed(
+        lambda x: {"rows": (x @ w).relu(), "length": x.shape[1]}, {"x": {"length": 1}}, {"length": [64]}
+    )
+    for length in range(40, 52):
+        # Those on the device go by the host.
+        x = torch.randn(2, length, 4).to(device if length % 2 else "cpu")
+        result = function(x)
+        assert result["length"] == length
+        torch.testing.assert_close(result["rows"].cpu(), (x.cpu() @ w.cpu()).relu(), rtol=1e-4, atol=1e-5)
+    assert compiles.value <= 2
+
+
+def test_numbers_of_sizes(device):
+    seen = []
+
+    def function(x):
+        rows, length = x.size(0), x.shape[1]
+        seen.append((rows * length == x.numel(), length == x.shape[1], length > 1, length - 1 == x[:, 1:].shape[1]))
+        return x.sum() / (rows * length), length, x.shape.numel(), x.new_ones(()) * length
+
+    mean, length, number, tensor = bucketed(function, {"x": {"length": 1}})(torch.ones(2, 5))
+    assert (mean.item(), length, number, tensor.item()) == (1.0, 5, 10, 5.0)
+    assert seen == [(True,) * 4]
+
+
+REFUSED = {
+    "no_rule": (lambda x: torch.sort(x, 1), r"torch.sort has no rule for a padded dim that it mixes \(dim 1\) at .*"),
+    "no_rule_at_all": (lambda x: torch.cdist(x, x), r"cdist has no rule for padded dims: \(2, 8 \[length\], 4\)"),
+    "value": (lambda x: x.tolist(), "tolist has no rule"),
+    "mask": (lambda x: x[x > 0], "masks as an index"),
+    "other_dims": (lambda x: x + torch.ones(8, 1, device=x.device), "padded dims that meet others"),
+    "cut_in_pieces": (lambda x: x.view(2, 4, -1), "of other dims than the padded ones"),
+    "normalized": (lambda x: F.layer_norm(x, x.shape[1:]), "normalization of padded dims"),
+    "quotient": (lambda x: x.shape[1] // 2, "floordiv of the size of a dim .* depends on the padding"),
+    "float": (lambda x: float(x.shape[1]), "float of the size"),
+    "comparison": (lambda x: x.shape[1] > 6, "a comparison with 6"),
+    "len": (lambda x: len(x[0]), "the length of a padded dim"),
+    "argument": (lambda x: x.add_(1), "memory of a tensor without this padding"),
+    "buffer": (lambda x: x.new_zeros(2, 9, 4)[:, : x.shape[1]].copy_(x), "memory of a tensor without"),
+    "transforms": (lambda x: torch.vmap(torch.sum)(x), "transforms of torch.func"),
+    "hook": (lambda x: (x * x.new_ones(4, requires_grad=True)).register_hook(print), "register_hook"),
+    "number_of_classes": (lambda x: F.one_hot(torch.zeros(2, 1).long(), x.shape[1]), "one_hot .* the size 8 .true: 5."),
+    "new_size": (lambda x: F.interpolate(x.new_ones(1, 1, 4), size=x.shape[1]), "interpolate .* the size 8 .true: 5."),
+    "element": (lambda x: x.new_ones(9)[x.shape[1] - 1], "an element by the size of a padded dim"),
+    "merged_places": (lambda x: x.view(-1, 4).argmax(0), "places in padded dims that are merged"),
+    "before_others": (lambda x: torch.cat([x, x], 1), "padding that comes before other elements"),
+    "weighted": (lambda x: F.mse_loss(x, x, weight=x), "weights"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_rule_is_refused(device, name):
+    function, message = REFUSED[name]
+    with pytest.raises(NotImplementedError, match=message):
+        bucketed(function, {"x": {"length": 1}})(torch.randn(2, 5, 4))
+
+
+@pytest.mark.parametrize("function", [lambda x: x[:, 5], lambda x: [x[:, t] for t in range(x.shape[1])]])
+def test_places_that_do_not_exist(device, function):
+    with pytest.raises(IndexError, match="index 5 is out of bounds for dimension 1 with size 5"):
+        bucketed(function, {"x": {"length": 1}})(torch.randn(2, 5, 4))
+
+
+def test_more_is_cut_off_than_there_is(device):
+    with pytest.raises(ValueError, match="1 more elements are cut off a padded dim than it has"):
+        bucketed(lambda x: x[:, 4:], {"x": {"length": 1}}, {"length": [8]})(torch.randn(2, 3))
+
+
+def test_a_tensor_of_another_call(device):
+    kept = []
+    bucketed(lambda x: kept.append(x * 2), {"x": {"length": 1}})(torch.randn(2, 5))
+    with pytest.raises(RuntimeError, match=r"a padded tensor of another call is used at .*test_bucketing"):
+        bucketed(lambda x: x + kept[0], {"x": {"length": 1}})(torch.randn(2, 5))
+
+
+def test_arguments(device):
+    with pytest.raises(ValueError, match="'y' is no parameter of the function"):
+        bucketed(torch.nn.Linear(4, 4), {"y": {"length": 1}})
+    with pytest.raises(ValueError, match=r"sizes of 'rows', of .'length'.: .8."):
+        bucketed(torch.nn.Linear(4, 4), {"input": {"length": 1}}, {"rows": [8]})
+    function = bucketed(lambda x, y=None: x.sum(), {"x": {"length": 1}, "y": {"length": 0}}, {"length": [4, 8]})
+    assert function(torch.ones(2, 3)).item() == 6
+    with pytest.raises(ValueError, match="size 9 of 'length' is above the largest bucket, 8"):
+        function(torch.ones(2, 9))
+    with pytest.raises(ValueError, match="a dim of 'length' has no elements, and one is needed"):
+        function(torch.ones(2, 0))
+    with pytest.raises(ValueError, match="dim 0 of 'y' has size 4, other dims of 'length' 3"):
+        function(torch.ones(2, 3), torch.ones(4))
+    with pytest.raises(TypeError, match="argument 'x' must be a tensor, not list"):
+        function([1.0])
+
+
+def test_threads(device):
+    function = bucketed(lambda x: x.mean(1), {"x": {"length": 1}})
+
+    def run(length):
+        return function(torch.arange(float(length)).expand(2, length).contiguous()).cpu()
+
+    with ThreadPoolExecutor(4) as pool:
+        for length, result in zip(range(2, 34), pool.map(run, range(2, 34)), strict=True):
+            torch.testing.assert_close(result, torch.full((2,), (length - 1) / 2))
+
+
+def test_the_documents_program(run_python):
+    text = (Path(__file__).parents[2] / "docs" / "changing_shapes.md").read_text()
+    (source,) = (code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "bucketed" in code)
+    (told,) = re.findall(r"This trains on 20 lengths with (\d+) programs", text)
+    assert run_python(source, XLA_PERSISTENT_CACHE_PATH="").split() == [told]

@@ -96,7 +96,8 @@ class _Arguments:
         for name, tensor in tensors.items():
             labels = {dim % tensor.dim(): label for label, dim in self.dims[name].items()}
             padded = _padded(tensor, {dim: buckets[label] for dim, label in labels.items()}, current_device())
-            padded = padded.view_as(padded) if padded is tensor else padded
+            # A view, so that no write into it is lost: rules refuse those into memory that is not padded.
+            padded = padded.view_as(padded)
             extents = [
                 (Factor(size, labels[dim]),) if size > 1 and dim in labels else plain(size)
                 for dim, size in enumerate(padded.shape)

@@ -66,6 +66,8 @@ def regroup(dims: Sequence[Extent], sizes: Sequence[int]) -> tuple[Extent, ...] 
         taken: list[Factor] = []
         while size > 1 or (left and left[0].size == 1):
             factor = left.pop(0)
+            if factor.size == 0:
+                return None
             if size % factor.size == 0:
                 taken.append(factor)
                 size //= factor.size
@@ -173,3 +175,11 @@ for _name in ("truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift",
     setattr(PaddedSize, f"__{_name}__", _binary(_name))
     setattr(PaddedSize, f"__r{_name}__", _binary(_name))
 PaddedSize.__rsub__ = _binary("a difference")
+
+
+class PaddedShape(tuple):
+    """A shape with PaddedSize in it; torch.Size would make a plain number of them in numel()."""
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return math.prod(self)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from .extents import Extent, is_padded
+from .reductions import wide
 from .run import Run
 
 
@@ -13,10 +14,10 @@ def _reduce(run: Run, losses: torch.Tensor, dims: Sequence[Extent], reduction: s
     run.mark(losses, dims)
     if reduction == "none":
         return losses
-    total = run.filled(losses, 0).sum()
-    if reduction == "sum":
-        return total
-    return total / run.count(dims[:1] if reduction == "batchmean" else dims, losses.device)
+    total = run.filled(losses, 0).sum(dtype=wide(losses.dtype))
+    if reduction != "sum":
+        total = total / run.count(dims[:1] if reduction == "batchmean" else dims, losses.device)
+    return total.to(losses.dtype)
 
 
 def _classes(
@@ -50,12 +51,16 @@ def _classes(
 
 def _elements(run: Run, func: Callable, input: torch.Tensor, target: torch.Tensor, *args, reduction="mean", **kwargs):
     """Losses of single elements."""
-    tensors = [input, target, *(a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor))]
-    if any(a is not None and not isinstance(a, torch.Tensor) for a in args) or kwargs.get("reduce") is not None:
-        raise run.error(func, "arguments by position, or size_average and reduce")
-    if kwargs.get("size_average") is not None:
-        raise run.error(func, "arguments by position, or size_average and reduce")
-    dims = run.broadcast(func, [run.dims_of(t) for t in tensors])
+    operands = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
+    # A weight may be a part of the mean, but not of that of binary losses.
+    weighted = kwargs.get("weight") is not None and not func.__name__.startswith("binary")
+    if (
+        len(operands) < len(args)
+        or weighted
+        or any(kwargs.get(name) is not None for name in ("size_average", "reduce"))
+    ):
+        raise run.error(func, "numbers by position, weights, size_average and reduce")
+    dims = run.broadcast(func, [run.dims_of(t) for t in (input, target, *operands)])
     return _reduce(run, func(input, target, *args, reduction="none", **kwargs), dims, reduction)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from .extents import describe, Extent, is_padded, PaddedSize, plain
-from .run import is_in_place, leaves_of, Run, with_leaves
+from .run import is_in_place, leaves_of, Run, takes_sizes, with_leaves
 
 _OPERATORS = """
 add sub mul truediv div mod floordiv pow and or xor lshift rshift
@@ -16,14 +16,14 @@ _POINTWISE = """
 abs absolute acos acosh add addcdiv addcmul alpha_dropout angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh
 asin asinh atan atan2 atanh bernoulli bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
 bitwise_xor ceil celu clamp clamp_max clamp_min clip clone complex conj conj_physical contiguous copy copysign cos
-cosh deg2rad digamma div divide dropout elu eq erf erfc erfcx erfinv exp exp2 expit expm1 fill fix float_power floor
-floor_divide fmax fmin fmod frac ge gelu greater greater_equal gt hardshrink hardsigmoid hardswish hardtanh heaviside
-hypot i0 i0e i1 i1e imag isclose isfinite isinf isnan isneginf isposinf isreal ldexp le leaky_relu lerp less
+cosh deg2rad digamma div divide dropout elu entr eq erf erfc erfcx erfinv exp exp2 expit expm1 fill fix float_power
+floor floor_divide fmax fmin fmod frac ge gelu greater greater_equal gt hardshrink hardsigmoid hardswish hardtanh
+heaviside hypot i0 i0e i1 i1e imag isclose isfinite isinf isnan isneginf isposinf isreal ldexp le leaky_relu lerp less
 less_equal lgamma log log10 log1p log2 log_ndtr logaddexp logaddexp2 logical_and logical_not logical_or logical_xor
 logit logsigmoid lt masked_fill maximum minimum mish mul multiply nan_to_num ndtr ndtri ne neg negative nextafter
-normal not_equal polar positive pow rad2deg real reciprocal relu relu6 remainder rrelu rsqrt rsub selu sgn sigmoid
-sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold
-true_divide trunc uniform where xlog1py xlogy zero
+normal not_equal polar positive pow rad2deg real reciprocal relu relu6 remainder round rrelu rsqrt rsub selu sgn
+sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink
+threshold true_divide trunc uniform where xlog1py xlogy zero
 __abs__ __invert__ __neg__ __pos__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__
 """.split()
 
@@ -54,6 +54,7 @@ def check_write(run: Run, func: Callable, written: torch.Tensor, dims: Sequence[
         raise run.error(func, f"writing {describe(dims)} into the memory of a tensor without this padding")
 
 
+@takes_sizes
 def pointwise(run: Run, func: Callable, *args, **kwargs):
     """Padding stays where it is. A PaddedSize among the operands is a number: the true size."""
     tensors = [leaf for leaf in leaves_of((args, kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -90,10 +91,7 @@ def _size(run: Run, func: Callable, input: torch.Tensor, dim: int | None = None)
 
 
 def _numel(run: Run, func: Callable, input: torch.Tensor):
-    size = 1
-    for part in run.shape_of(input):
-        size = size * part
-    return size
+    return run.shape_of(input).numel()
 
 
 def _len(run: Run, func: Callable, input: torch.Tensor):
@@ -114,10 +112,11 @@ def _tuple_of(tensors) -> tuple:
 def _cut_gradients(run: Run, outputs: tuple, gradients) -> list[torch.Tensor | None]:
     """The gradients of outputs: those of what exists."""
     given = _tuple_of(gradients) if gradients is not None else (None,) * len(outputs)
-    return [
-        gradient if gradient is None else run.filled(run.mark(gradient, run.dims_of(output)), 0)
-        for output, gradient in zip(outputs, given, strict=True)
-    ]
+    cut = []
+    for output, gradient in zip(outputs, given, strict=True):
+        dims = run.dims_of(output)
+        cut.append(gradient if gradient is None else run.mark(run.filled(run.mark(gradient, dims), 0), dims))
+    return cut
 
 
 # The gradient is computed within the mode, for functions that it calls again: those of checkpoints.
@@ -151,6 +150,7 @@ RULES = {
     **dict.fromkeys(_LIKE_FIRST, _like_first),
     **dict.fromkeys(_TELLING, telling),
     **dict.fromkeys(_BODIES, _body),
+    "torch.Tensor.requires_grad.__set__": telling,
     "shape": _shape,
     "size": _size,
     "numel": _numel,

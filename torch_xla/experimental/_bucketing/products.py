@@ -86,11 +86,21 @@ def _einsum(run: Run, func: Callable, equation: str, *operands: torch.Tensor):
     return run.mark(func(equation, *filled), [by_letter[letter] for letter in result])
 
 
-def _embedding(run: Run, func: Callable, input: torch.Tensor, weight: torch.Tensor, *args, **kwargs):
+def _embedding(
+    run: Run,
+    func: Callable,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    padding_idx=None,
+    max_norm=None,
+    *args,
+    **kwargs,
+):
     dims = run.dims_of(weight)
-    if is_padded(dims[0]):
-        raise run.error(func, "a table with padded rows")
-    return run.mark(func(input, weight, *args, **kwargs), (*run.dims_of(input), dims[1]))
+    if is_padded(dims[0]) or (is_padded(dims[1]) and max_norm is not None):
+        raise run.error(func, f"a padded table {run.text(weight)}")
+    result = func(input, weight, padding_idx, max_norm, *args, **kwargs)
+    return run.mark(result, (*run.dims_of(input), dims[1]))
 
 
 def _attention(
@@ -147,11 +157,12 @@ def _images(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
 _OF_IMAGES = """
 conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d avg_pool1d avg_pool2d avg_pool3d max_pool1d
 max_pool2d max_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
-adaptive_max_pool2d adaptive_max_pool3d interpolate group_norm instance_norm pixel_shuffle pixel_unshuffle pad
+adaptive_max_pool2d adaptive_max_pool3d interpolate group_norm pixel_shuffle pixel_unshuffle pad prelu dropout1d
+dropout2d dropout3d
 """.split()
 
 RULES = {
-    **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot", "__matmul__"), _matmul),
+    **dict.fromkeys(("matmul", "mm", "spmm", "bmm", "mv", "dot", "__matmul__"), _matmul),
     **dict.fromkeys(("addmm", "baddbmm", "addmv"), _added_matmul),
     **dict.fromkeys(("outer", "ger"), _outer),
     **dict.fromkeys(_OF_IMAGES, _images),

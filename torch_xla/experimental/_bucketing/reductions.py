@@ -7,8 +7,13 @@ import torch
 
 from .extents import Extent, is_padded, plain
 from .pointwise import pointwise
-from .run import padded_ints, Run
+from .run import padded_ints, Run, takes_sizes
 from .shapes import probe, probed
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which numbers of `dtype` are added up."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def _neutral(name: str, dtype: torch.dtype) -> float:
@@ -71,8 +76,7 @@ def _mean(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
         return _reduce(run, func, input, *args, **kwargs)
     # The mean with zeros for padding, of 16-bit numbers in 32 bits until it is that of fewer.
     dtype = kwargs.pop("dtype", None) or input.dtype
-    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-    total = torch.sum(run.filled(input, 0, reduced), *args, **kwargs, dtype=wide)
+    total = torch.sum(run.filled(input, 0, reduced), *args, **kwargs, dtype=wide(dtype))
     left = {i for i in probe(torch.sum, dims, *args, **kwargs) if i is not None}
     gone = [extent for i, extent in enumerate(dims) if i not in left]
     return run.mark((total / run.count(gone, input.device)).to(dtype), probed(torch.sum, dims, *args, **kwargs))
@@ -91,25 +95,26 @@ def _moments(run: Run, func: Callable, input: torch.Tensor, dim=None, unbiased=T
         return run.mark_all(
             func(input, dim, correction=correction, keepdim=keepdim), probed(torch.sum, dims, dim, keepdim)
         )
+    if input.is_complex():
+        raise run.error(func, "complex numbers of padded dims")
     number = run.count(gone, input.device)
+    dtype, input = input.dtype, run.mark(input.to(wide(input.dtype)), dims)
     mean = run.filled(input, 0, reduced).sum(reduced, keepdim=True) / number
     deviation = run.filled(run.mark(input - mean, dims), 0, reduced)
     var = deviation.square().sum(reduced, keepdim=keepdim) / (number - correction).clamp(min=0)
-    result = var.sqrt() if "std" in func.__name__ else var
+    result = (var.sqrt() if "std" in func.__name__ else var).to(dtype)
     if "mean" not in func.__name__:
         return run.mark(result, probed(torch.sum, dims, dim, keepdim))
-    mean = mean if keepdim else mean.squeeze(reduced)
+    mean = (mean if keepdim else mean.squeeze(reduced)).to(dtype)
     return run.mark_all((result, mean), probed(torch.sum, dims, dim, keepdim))
 
 
-def _norm(run: Run, func: Callable, input: torch.Tensor, p="fro", dim=None, keepdim=False, dtype=None):
+def _norm(run: Run, func: Callable, input: torch.Tensor, p=None, dim=None, keepdim=False, dtype=None):
     """norm and vector_norm: zeros for padding, where zeros do not count."""
-    dims = run.dims_of(input)
-    axes = (dim,) if isinstance(dim, int) else dim
-    is_2_norm = p == "fro" and (axes is None or len(axes) < 3)
-    if not is_2_norm and (isinstance(p, str) or p < 0):
+    order = 2 if p is None or isinstance(p, str) else p
+    if p == "nuc" or order < 0:
         raise run.error(func, f"the norm {p}")
-    order = 2 if isinstance(p, str) else p
+    dims = run.dims_of(input)
     filled = run.filled(input, 0, _reduced(torch.sum, dims, dim, keepdim))
     result = torch.linalg.vector_norm(filled, order, dim, keepdim, dtype=dtype)
     return run.mark(result, probed(torch.sum, dims, dim, keepdim))
@@ -117,6 +122,12 @@ def _norm(run: Run, func: Callable, input: torch.Tensor, p="fro", dim=None, keep
 
 def _vector_norm(run: Run, func: Callable, input: torch.Tensor, ord=2, dim=None, keepdim=False, *, dtype=None):
     return _norm(run, func, input, ord, dim, keepdim, dtype)
+
+
+def _linalg_norm(run: Run, func: Callable, A: torch.Tensor, ord=None, dim=None, keepdim=False, *, dtype=None):
+    if ord is not None and not isinstance(dim, int):
+        raise run.error(func, "the norm of padded matrices")
+    return _norm(run, func, A, ord, dim, keepdim, dtype)
 
 
 def _softmax(run: Run, func: Callable, input: torch.Tensor, dim: int, *args, **kwargs):
@@ -141,6 +152,7 @@ def _topk(run: Run, func: Callable, input: torch.Tensor, k: int, dim: int = -1, 
     return run.mark_all(func(input, k, dim, largest, sorted), dims)
 
 
+@takes_sizes
 def _layer_norm(run: Run, func: Callable, input: torch.Tensor, normalized_shape, *args, **kwargs):
     dims = run.dims_of(input)
     if any(map(is_padded, dims[len(dims) - len(normalized_shape) :])):
@@ -168,6 +180,7 @@ def _batch_norm(
         result = func(input, running_mean, running_var, weight, bias, False, momentum, eps)
         return run.mark(result, dims)
     axes = [i for i in range(len(dims)) if i != 1]
+    input, dtype = run.mark(input.to(wide(input.dtype)), dims), input.dtype
     var, mean = _moments(run, torch.var_mean, input, axes, correction=0)
     if running_mean is not None:
         number = run.count([dims[i] for i in axes], input.device)
@@ -177,7 +190,8 @@ def _batch_norm(
     shape = [-1 if i == 1 else 1 for i in range(len(dims))]
     result = (input - mean.view(shape)) * (var + eps).rsqrt().view(shape)
     result = result if weight is None else result * weight.view(shape)
-    return run.mark(result if bias is None else result + bias.view(shape), dims)
+    result = result if bias is None else result + bias.view(shape)
+    return run.mark(result.to(dtype), dims)
 
 
 RULES = {
@@ -189,6 +203,7 @@ RULES = {
     **dict.fromkeys(("layer_norm", "rms_norm"), _layer_norm),
     "mean": _mean,
     "norm": _norm,
+    "torch.linalg.norm": _linalg_norm,
     "torch.linalg.vector_norm": _vector_norm,
     "topk": _topk,
     "batch_norm": _batch_norm,

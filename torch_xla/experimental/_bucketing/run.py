@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import resolve_name, TorchFunctionMode
 
-from .extents import describe, Extent, Factor, is_padded, PaddedSize, plain, size_of
+from .extents import describe, Extent, Factor, is_padded, PaddedShape, PaddedSize, plain, size_of
 
 # Of the functions in these modules the last name says what they do.
 _MODULES = ("torch", "torch.Tensor", "torch.nn.functional", "torch.special", "torch.functional")
@@ -77,6 +77,12 @@ def padded_ints(value: Any) -> Any:
     return with_leaves(value, lambda v: int.__index__(v) if isinstance(v, PaddedSize) else v)
 
 
+def takes_sizes(rule: Callable) -> Callable:
+    """Of a rule: PaddedSize may be among its arguments. For others it is refused."""
+    rule.takes_sizes = True
+    return rule
+
+
 def _users_line() -> str:
     frame = sys._getframe(1)
     while frame and frame.f_code.co_filename.startswith(_LIBRARIES):
@@ -125,10 +131,10 @@ class Run(TorchFunctionMode):
                 self.mark(leaf, dims)
         return results
 
-    def shape_of(self, tensor: torch.Tensor) -> torch.Size:
+    def shape_of(self, tensor: torch.Tensor) -> PaddedShape:
         """The shape, with PaddedSize for dims that are padded."""
         dims = self.dims_of(tensor)
-        return torch.Size([PaddedSize(e, self) if is_padded(e) else size_of(e) for e in dims])
+        return PaddedShape([PaddedSize(e, self) if is_padded(e) else size_of(e) for e in dims])
 
     # What exists.
 
@@ -233,17 +239,24 @@ class Run(TorchFunctionMode):
         sizes = [f"the size {leaf!r}" for leaf in leaves if isinstance(leaf, PaddedSize)]
         return self.error(func, f"padded dims: {', '.join(shapes + sizes)}")
 
-    def _concerns(self, leaf: Any) -> bool:
-        return isinstance(leaf, PaddedSize) or self.is_padded(leaf)
+    def _is_size(self, leaf: Any) -> bool:
+        if not isinstance(leaf, PaddedSize):
+            return False
+        if leaf.run is not self:
+            raise RuntimeError(f"bucketed: the size of a padded dim of another call is used{_users_line()}")
+        return True
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func not in _GRADIENTS and not any(map(self._concerns, leaves_of((args, kwargs)))):
-            return func(*args, **kwargs)
         if torch._C._functorch.peek_interpreter_stack() is not None:
-            raise self.error(func, "padded dims within torch.func's transforms")
+            raise self.error(func, "calls within the transforms of torch.func, which hide padding")
+        leaves = list(leaves_of((args, kwargs)))
+        has_sizes = any(map(self._is_size, leaves))
+        if not (has_sizes or func in _GRADIENTS or any(map(self.is_padded, leaves))):
+            return func(*args, **kwargs)
         rule = self._rules.get(key_of(func))
-        if rule is None or kwargs.get("out") is not None:
+        refuses = has_sizes and not hasattr(rule, "takes_sizes")
+        if rule is None or refuses or kwargs.get("out") is not None:
             raise self._refuse(func, args, kwargs)
         try:
             _signature_of(rule).bind(self, func, *args, **kwargs)

@@ -7,7 +7,7 @@ import torch
 
 from .extents import Extent, Factor, is_padded, PaddedSize, plain, regroup, size_of
 from .pointwise import check_write, pointwise
-from .run import leaves_of, padded_ints, Run
+from .run import leaves_of, padded_ints, Run, takes_sizes
 
 _MADE = "zeros ones empty full rand randn randint new_zeros new_ones new_empty new_full".split()
 _RESHAPED = "view reshape flatten unflatten ravel view_as reshape_as".split()
@@ -16,13 +16,11 @@ _MOVED = "transpose permute movedim moveaxis swapaxes swapdims t T mT adjoint sq
 # Functions that mix along one dim alone: where it stands among the arguments, its name, and its default.
 _ALONG = {
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split"), (2, "dim", 0)),
-    **dict.fromkeys(("unbind", "narrow", "select", "index_select"), (1, "dim", 0)),
-    **dict.fromkeys(("flip", "fliplr"), (1, "dims", None)),
+    "unbind": (1, "dim", 0),
+    "flip": (1, "dims", None),
     **dict.fromkeys(("glu", "sort", "argsort"), (1, "dim", -1)),
-    "topk": (2, "dim", -1),
     "diff": (2, "dim", -1),
     "roll": (2, "dims", None),
-    "unfold": (1, "dimension", None),
 }
 # Element i of the result needs the elements up to i alone.
 _PREFIXES = "cumsum cumprod cummax cummin logcumsumexp".split()
@@ -41,6 +39,7 @@ def probed(func: Callable, dims: tuple[Extent, ...], *args, **kwargs) -> tuple[E
     return tuple(plain(1) if i is None else dims[i] for i in probe(func, dims, *args, **kwargs))
 
 
+@takes_sizes
 def _made(run: Run, func: Callable, *args, **kwargs):
     """A tensor of given sizes: `f(..., 2, 3)`, `f(..., (2, 3))` or `f(..., size=(2, 3))`."""
     ints = [a for a in args if isinstance(a, int)]
@@ -52,6 +51,7 @@ def _made(run: Run, func: Callable, *args, **kwargs):
     return run.mark(result, [s.extent if isinstance(s, PaddedSize) else plain(s) for s in sizes])
 
 
+@takes_sizes
 def _arange(run: Run, func: Callable, *args, **kwargs):
     start, end = args if len(args) == 2 else (0, *args) if len(args) == 1 else (None, None)
     if type(start) is not int or not isinstance(end, PaddedSize) or len(end.extent) != 1:
@@ -61,13 +61,15 @@ def _arange(run: Run, func: Callable, *args, **kwargs):
     return run.repeated(run.mark(func(start, int.__index__(end), **kwargs), [extent]), 0)
 
 
+@takes_sizes
 def _reshaped(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
     if any(isinstance(a, torch.dtype) for a in args) or "dtype" in kwargs:
         raise run.error(func, "padded dims seen as another dtype")
     result = func(input, *padded_ints(args), **padded_ints(kwargs))
     dims = regroup(run.dims_of(input), result.shape)
-    if dims is None:
-        raise run.error(func, f"a shape that cuts a padded dim: {tuple(result.shape)}")
+    given = [set(leaf.extent) for leaf in leaves_of((args, kwargs)) if isinstance(leaf, PaddedSize)]
+    if dims is None or any(factors not in map(set, dims) for factors in given):
+        raise run.error(func, f"{run.text(input)} as {tuple(result.shape)}, of other dims than the padded ones")
     return run.mark(result, dims)
 
 
@@ -78,6 +80,7 @@ def _moved(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
     return run.mark(func(input, *args, **kwargs), probed(func, dims, *args, **kwargs))
 
 
+@takes_sizes
 def _expanded(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
     result = func(input, *padded_ints(args), **padded_ints(kwargs))
     sizes = [leaf for leaf in leaves_of((args, kwargs)) if isinstance(leaf, int)]
@@ -88,6 +91,21 @@ def _expanded(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
     for i, size in enumerate(result.shape):
         if not is_padded(dims[i]):
             dims[i] = plain(size)
+    return run.mark(result, dims)
+
+
+@takes_sizes
+def _repeated(run: Run, func: Callable, input: torch.Tensor, *args):
+    counts = args[0] if args and isinstance(args[0], (tuple, list)) else args
+    dims = [plain(1)] * (len(counts) - input.dim()) + list(run.dims_of(input))
+    result = func(input, *padded_ints(args))
+    for i, count in enumerate(counts):
+        if isinstance(count, PaddedSize) and dims[i] == plain(1):
+            dims[i] = count.extent
+        elif not is_padded(dims[i]) and not isinstance(count, PaddedSize):
+            dims[i] = plain(result.shape[i])
+        elif count != 1:
+            raise run.error(func, f"{counts} copies of {run.text(input)}")
     return run.mark(result, dims)
 
 
@@ -125,11 +143,13 @@ def _prefixes(run: Run, func: Callable, input: torch.Tensor, dim: int, **kwargs)
 def _select(run: Run, func: Callable, input: torch.Tensor, dim: int, index: int):
     dims = run.dims_of(input)
     dim %= len(dims)
+    if isinstance(index, PaddedSize):
+        raise run.error(func, f"an element by the size of a padded dim, {index!r}")
     if not is_padded(dims[dim]):
-        return _replaced(run, func(input, dim, padded_ints(index)), dims, dim)
+        return _replaced(run, func(input, dim, index), dims, dim)
+    if len(dims[dim]) > 1:
+        raise run.error(func, "an element of a padded dim that was merged with others")
     true = run.true_size(dims[dim])
-    if len(dims[dim]) > 1 or isinstance(index, PaddedSize):
-        raise run.error(func, "an element of this padded dim")
     if not -true <= index < true:
         raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {true}")
     if index < 0:
@@ -149,47 +169,54 @@ def _last(run: Run, func: Callable, input: torch.Tensor, dim: int, number: int):
     return _replaced(run, input.index_select(dim, places), dims, dim)
 
 
+def _slice_by_size(run: Run, func: Callable, input: torch.Tensor, dim: int, part: slice):
+    """As long as a padded dim: of what exists there."""
+    stop, start = part.stop, part.start or 0
+    if not isinstance(stop, PaddedSize) or len(stop.extent) > 1 or type(start) is not int or part.step not in (None, 1):
+        raise run.error(func, "sizes of padded dims, but as the end of a part")
+    (factor,) = stop.extent
+    if start < 0 or factor.size > input.shape[dim]:
+        raise run.error(func, f"the first {stop!r} of {input.shape[dim]} elements")
+    extent = (Factor(factor.size - start, factor.label, factor.offset - start),)
+    result = input.narrow(dim, start, factor.size - start)
+    return _replaced(run, result, run.dims_of(input), dim, extent)
+
+
+def _end_of(part: slice, extent: Extent) -> int | PaddedSize | None:
+    """The end of a part of a padded dim: below zero if counted from what exists; None for all of it."""
+    stop = part.stop
+    if isinstance(stop, PaddedSize) and len(stop.extent) == 1 and stop.extent[0].label == extent[0].label:
+        before = stop.extent[0].offset - extent[0].offset
+        return before if before < 0 else None
+    return stop
+
+
 def _slice(run: Run, func: Callable, input: torch.Tensor, dim: int, part: slice):
     dims = run.dims_of(input)
     extent = dims[dim]
-    index = (slice(None),) * dim + (padded_ints(part),)
     if not is_padded(extent):
-        # As long as a padded dim: the elements of what exists there.
-        stop, start = part.stop, part.start or 0
-        if not isinstance(stop, PaddedSize) or isinstance(start, PaddedSize) or part.step not in (None, 1):
-            if any(isinstance(leaf, PaddedSize) for leaf in leaves_of(part)):
-                raise run.error(func, "these sizes of padded dims as a part of another")
-            return _replaced(run, input[index], dims, dim)
-        if len(stop.extent) != 1 or start < 0 or stop.extent[0].size > input.shape[dim]:
-            raise run.error(func, f"the first {stop!r} of {input.shape[dim]} elements")
-        (factor,) = stop.extent
-        return _replaced(
-            run, input[index], dims, dim, (Factor(factor.size - start, factor.label, factor.offset - start),)
-        )
-    if isinstance(part.stop, PaddedSize) and part.stop.extent == extent:
-        part = slice(part.start, None, part.step)
-    start, stop, (factor, *merged_ones) = part.start or 0, part.stop, extent
-    if (start, stop, part.step or 1) == (0, None, 1):
+        if any(isinstance(leaf, PaddedSize) for leaf in leaves_of(part)):
+            return _slice_by_size(run, func, input, dim, part)
+        return _replaced(run, input[(slice(None),) * dim + (part,)], dims, dim)
+    if part == slice(None):
         return input
-    if merged_ones or part.step not in (None, 1) or isinstance(start, PaddedSize):
+    start, stop = part.start or 0, _end_of(part, extent)
+    if len(extent) > 1 or part.step not in (None, 1) or isinstance(start, PaddedSize) or isinstance(stop, PaddedSize):
         raise run.error(func, "this part of a padded dim")
     if start < 0 and stop is None:
         return _last(run, func, input, dim, -start)
-    if isinstance(stop, PaddedSize) and isinstance(stop - 0, PaddedSize) and stop.extent[0].label == factor.label:
-        stop = stop.extent[0].offset - factor.offset
-    if start < 0 or (stop is not None and stop == 0) or isinstance(stop, PaddedSize):
+    if start < 0 or stop == 0:
         raise run.error(func, "this part of a padded dim")
     if stop is not None and 0 < stop <= run.true_size(extent):
         return _replaced(run, input[(slice(None),) * dim + (slice(start, stop),)], dims, dim)
     # Up to the end of what exists, or to a place before it.
-    lost = -stop if stop is not None and stop < 0 else 0
-    size = factor.size - start - lost
-    if size < 1:
-        raise run.error(func, "this part of a padded dim")
-    result = input.narrow(dim, start, size)
+    (factor,), lost = extent, max(-(stop or 0), 0)
+    size = max(factor.size - start - lost, 0)
+    result = input[(slice(None),) * dim + (slice(start, start + size),)]
     return _replaced(run, result, dims, dim, (Factor(size, factor.label, factor.offset - start - lost),))
 
 
+@takes_sizes
 def _narrow(run: Run, func: Callable, input: torch.Tensor, dim: int, start: int, length: int):
     return _slice(run, func, input, dim % input.dim(), slice(start, start + length))
 
@@ -208,6 +235,15 @@ def _index_of_tensor(run: Run, func: Callable, input: torch.Tensor, dim: int, in
     return run.mark(result, [*dims[:dim], *run.dims_of(index), *dims[dim + 1 :]])
 
 
+def _index_select(run: Run, func: Callable, input: torch.Tensor, dim: int, index: torch.Tensor):
+    return _index_of_tensor(run, func, input, dim % input.dim(), index)
+
+
+def _iter(run: Run, func: Callable, input: torch.Tensor):
+    return iter(_along(run, torch.unbind, input))
+
+
+@takes_sizes
 def _getitem(run: Run, func: Callable, input: torch.Tensor, index):
     items = list(index) if isinstance(index, tuple) else [index]
     taken = sum(item is not None and item is not Ellipsis for item in items)
@@ -234,6 +270,7 @@ def _getitem(run: Run, func: Callable, input: torch.Tensor, index):
     return result
 
 
+@takes_sizes
 def _setitem(run: Run, func: Callable, input: torch.Tensor, index, value):
     if isinstance(index, torch.Tensor) and index.dtype == torch.bool and not isinstance(value, torch.Tensor):
         return pointwise(run, torch.Tensor.masked_fill_, input, index, value)
@@ -252,8 +289,6 @@ def _gather(run: Run, func: Callable, input: torch.Tensor, dim: int, index: torc
     for i, (e, other) in enumerate(zip(dims, index_dims)):
         if i != dim % len(dims) and e != other and (is_padded(e) or is_padded(other)):
             raise run.error(func, "an index that is not padded as the tensor is")
-    if func.__name__ != "gather" and is_padded(dims[dim]):
-        raise run.error(func, "a padded dim that it takes from")
     return run.mark(func(input, dim, index, **kwargs), index_dims)
 
 
@@ -288,13 +323,16 @@ RULES = {
     **dict.fromkeys(_ALONG, _along),
     **dict.fromkeys(_PREFIXES, _prefixes),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expanded),
-    **dict.fromkeys(("gather", "take_along_dim"), _gather),
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     **dict.fromkeys(("tril", "triu"), _triangle),
     "arange": _arange,
+    "gather": _gather,
+    "index_select": _index_select,
     "narrow": _narrow,
+    "repeat": _repeated,
     "select": _select,
     "stack": _stack,
+    "__iter__": _iter,
     "__getitem__": _getitem,
     "__setitem__": _setitem,
 }
