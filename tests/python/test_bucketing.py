@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import torch_xla
 from torch_xla.experimental.bucketing import bucketed
+from torch_xla.experimental.scan import scan
 
 LENGTH = 5  # in a bucket of 8
 DIMS = {"x": {"length": 1}, "y": {"length": 1}, "ids": {"length": 1}}
@@ -383,6 +384,7 @@ REFUSED = {
     "number_of_classes": (lambda x: F.one_hot(torch.zeros(2, 1).long(), x.shape[1]), "one_hot .* the size 8 .true: 5."),
     "new_size": (lambda x: F.interpolate(x.new_ones(1, 1, 4), size=x.shape[1]), "interpolate .* the size 8 .true: 5."),
     "element": (lambda x: x.new_ones(9)[x.shape[1] - 1], "an element by the size of a padded dim"),
+    "loop": (lambda x: scan(lambda c, row: (c, row.mean()), x.new_zeros(()), x), "loops have no rule for padded dims"),
     "merged_places": (lambda x: x.view(-1, 4).argmax(0), "places in padded dims that are merged"),
     "before_others": (lambda x: torch.cat([x, x], 1), "padding that comes before other elements"),
     "weighted": (lambda x: F.mse_loss(x, x, weight=x), "weights"),

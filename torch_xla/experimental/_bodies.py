@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from .. import _XLAC
+from ._bucketing.run import is_marked
 
 
 def device_of(tensors: Sequence[torch.Tensor], what: str) -> int:
     """The number of the device that the tensors are on.
 
-    Raises ValueError if they are not all on one xla device.
+    Raises ValueError if they are not all on one xla device, NotImplementedError for tensors that bucketed() has padded.
     """
+    if any(map(is_marked, tensors)):
+        raise NotImplementedError(f"bucketed: loops have no rule for padded dims, and {what} have some")
     devices = {t.device for t in tensors}
     if len(devices) != 1 or (device := devices.pop()).type != "xla":
         raise ValueError(

@@ -28,6 +28,7 @@ _GRADIENTS = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.gra
 _signature_of = functools.cache(inspect.signature)
 
 
+@functools.cache
 def key_of(func: Callable) -> str:
     """The name by which the rule of a function is found: `add` of torch.add, Tensor.add and Tensor.add_."""
     name = resolve_name(func)
@@ -90,6 +91,11 @@ def _users_line() -> str:
     return f" at {frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
 
 
+def is_marked(tensor: Any) -> bool:
+    """Whether some call has padded it."""
+    return hasattr(tensor, "_torch_xla_padded")
+
+
 class Run(TorchFunctionMode):
     """One call. Within it functions of padded tensors run by `rules`; of one thread, as PyTorch's modes are.
 
@@ -114,7 +120,7 @@ class Run(TorchFunctionMode):
 
     def is_padded(self, tensor: Any) -> bool:
         """Whether a dim of it is padded."""
-        return isinstance(tensor, torch.Tensor) and hasattr(tensor, "_torch_xla_padded") and bool(self.dims_of(tensor))
+        return isinstance(tensor, torch.Tensor) and is_marked(tensor) and bool(self.dims_of(tensor))
 
     def mark(self, tensor: torch.Tensor, dims: Sequence[Extent]) -> torch.Tensor:
         """The tensor, from here on known to have these dims."""
