@@ -384,6 +384,10 @@ REFUSED = {
     "number_of_classes": (lambda x: F.one_hot(torch.zeros(2, 1).long(), x.shape[1]), "one_hot .* the size 8 .true: 5."),
     "new_size": (lambda x: F.interpolate(x.new_ones(1, 1, 4), size=x.shape[1]), "interpolate .* the size 8 .true: 5."),
     "element": (lambda x: x.new_ones(9)[x.shape[1] - 1], "an element by the size of a padded dim"),
+    "frequency": (
+        lambda x: F.embedding(x[..., 0].long() * 0, x.new_ones(3, 4), scale_grad_by_freq=True),
+        "gradients by frequency",
+    ),
     "loop": (lambda x: scan(lambda c, row: (c, row.mean()), x.new_zeros(()), x), "loops have no rule for padded dims"),
     "merged_places": (lambda x: x.view(-1, 4).argmax(0), "places in padded dims that are merged"),
     "before_others": (lambda x: torch.cat([x, x], 1), "padding that comes before other elements"),

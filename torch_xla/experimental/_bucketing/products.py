@@ -93,13 +93,14 @@ def _embedding(
     weight: torch.Tensor,
     padding_idx=None,
     max_norm=None,
-    *args,
-    **kwargs,
+    norm_type=2.0,
+    scale_grad_by_freq=False,
+    sparse=False,
 ):
     dims = run.dims_of(weight)
-    if is_padded(dims[0]) or (is_padded(dims[1]) and max_norm is not None):
-        raise run.error(func, f"a padded table {run.text(weight)}")
-    result = func(input, weight, padding_idx, max_norm, *args, **kwargs)
+    if is_padded(dims[0]) or (is_padded(dims[1]) and max_norm is not None) or scale_grad_by_freq:
+        raise run.error(func, "padded rows of the table, rows that are normalized, and gradients by frequency")
+    result = func(input, weight, padding_idx, max_norm, norm_type, sparse=sparse)
     return run.mark(result, (*run.dims_of(input), dims[1]))
 
 
