@@ -62,7 +62,7 @@ class Lowering {
       case OpKind::kComposite:
         return lower_composite(node);
       case OpKind::kLibrary:
-        return keeps_(*node.op) ? copy(node) : node.op->body ? lower_pointwise(node) : lower_composite(node);
+        return lower_library(node);
       default:
         return copy(node);
     }
@@ -73,6 +73,15 @@ class Lowering {
     BodyArgs args(builder_, node, {operands.data(), operands.size()}, computed_type(trace_, node), result);
     Ex value = node.op->body(args).to(result.dtype);
     mapped_[node.first_result] = builder_.broadcast(value.id(), result.dims);
+  }
+  void lower_library(const Node& node) {
+    if (keeps_(*node.op)) {
+      copy(node);
+    } else if (node.op->body) { // what ATen's kernel alone refuses is told by no primitive
+      lower_pointwise(node);
+    } else {
+      lower_composite(node);
+    }
   }
   std::vector<Type> result_types(const Node& node) const {
     std::vector<Type> types;

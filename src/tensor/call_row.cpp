@@ -187,7 +187,9 @@ std::vector<at::Tensor> CallRow::record(BoxedCall& call, const std::vector<Resul
   std::vector<Dims> strides;
   for (size_t i = 0; i < shapes.size(); ++i) {
     types.push_back(shapes[i].type);
-    strides.push_back(strides_of(call, shapes[i], i));
+    if (row_.convention == Convention::kFunctional) {
+      strides.push_back(strides_of(call, shapes[i], i));
+    }
   }
   ValueId first = recording.node(*row_.op, std::move(operands), std::move(call.attrs), types);
   if (row_.convention == Convention::kInplace) {

@@ -136,7 +136,7 @@ constexpr size_t kLargeBody = 60;
 // serves all extents between two of them, and all above the last. Of a row they are the sizes at which it takes more accumulators, whole
 // vectors, trees of sums, and no scratch memory.
 inline constexpr std::array<int64_t, 5> kRowBounds = {63, 255, 1024, 2048, 32768};
-inline constexpr std::array<int64_t, 1> kElementBounds = {127}; // of a pointwise inner loop: whole vectors
+inline constexpr std::array<int64_t, 3> kElementBounds = {7, 15, 127}; // of a pointwise inner loop: one vector, whole vectors
 inline constexpr std::array<int64_t, 1> kColumnBounds = {63}; // of the columns of a reduction: whole blocks
 inline constexpr std::array<int64_t, 3> kMidBounds = {64, 128, 128 * 128};
 constexpr int64_t kAnyExtent = int64_t{1} << 24;

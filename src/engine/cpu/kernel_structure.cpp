@@ -18,6 +18,7 @@ struct Number {
   Kind kind;
   int32_t at;
   int64_t value;
+  bool free = false; // an argument from the first program on
 };
 
 // `Spec` may be const.
@@ -31,17 +32,58 @@ void for_each_stride(Spec& spec, size_t loop, Use use) {
   }
 }
 
+std::span<const int64_t> bounds_of(const KernelSpec& spec, size_t loop) {
+  if (loop + 1 < spec.num_loops()) {
+    return kMidBounds;
+  }
+  switch (spec.form) {
+    case KernelForm::kPointwise:
+      return kElementBounds;
+    case KernelForm::kRow:
+      return kRowBounds;
+    case KernelForm::kColumn:
+      return kColumnBounds;
+  }
+  return {};
+}
+
+// Stands for outer extents whose product is below kManyRows.
+constexpr int64_t kFewRows = 2;
+
+// All that the code decides by the extent it decides by this one.
+int64_t bound_of(const KernelSpec& spec, size_t loop, int64_t extent) {
+  if (loop < spec.outer.size()) {
+    return spec.units() < kManyRows ? kFewRows : kManyRows;
+  }
+  std::span<const int64_t> bounds = bounds_of(spec, loop);
+  auto bound = std::lower_bound(bounds.begin(), bounds.end(), extent);
+  return bound == bounds.end() ? kAnyExtent : *bound;
+}
+
+// Where the extent of a loop is an argument from the first program on, as code gains nothing by it: of the outermost loop, whose units come
+// from outside, and of mid loops. Inner loops may need no rest, and units are divided by the extents of the other outer ones.
+bool has_free_extent(const KernelSpec& spec, size_t loop) {
+  bool inner = loop + 1 == spec.num_loops();
+  bool counts_units = loop == 0 && (!spec.outer.empty() || spec.form == KernelForm::kPointwise);
+  return counts_units || (loop >= spec.outer.size() && !inner);
+}
+
+// Where the extent of a mid loop decides on the strides: outside of the last one.
+bool has_free_strides(const KernelSpec& spec, size_t loop) {
+  return !spec.mid.empty() && loop + 2 < spec.num_loops();
+}
+
 // Strides of 0 and 1 and back are other instructions; loops of one iteration or none are no loops.
 void list_loop_numbers(const KernelSpec& spec, size_t loop, std::vector<Number>& numbers) {
   auto at = static_cast<int32_t>(loop);
   if (spec.extent(loop) > 1) {
-    numbers.push_back({Kind::kExtent, at, spec.extent(loop)});
+    numbers.push_back({Kind::kExtent, at, spec.extent(loop), has_free_extent(spec, loop)});
   }
   size_t first = numbers.size();
   for_each_stride(spec, loop, [&](int64_t stride) {
     auto same = [&](const Number& number) { return number.value == stride; };
     if ((stride > 1 || stride < -1) && std::none_of(numbers.begin() + static_cast<ptrdiff_t>(first), numbers.end(), same)) {
-      numbers.push_back({Kind::kStride, at, stride});
+      numbers.push_back({Kind::kStride, at, stride, has_free_strides(spec, loop)});
     }
   });
 }
@@ -69,31 +111,6 @@ std::vector<Number> list_numbers(const KernelSpec& spec) {
     }
   }
   return numbers;
-}
-
-std::span<const int64_t> bounds_of(const KernelSpec& spec, size_t loop) {
-  if (loop + 1 < spec.num_loops()) {
-    return kMidBounds;
-  }
-  switch (spec.form) {
-    case KernelForm::kPointwise:
-      return kElementBounds;
-    case KernelForm::kRow:
-      return kRowBounds;
-    case KernelForm::kColumn:
-      return kColumnBounds;
-  }
-  return {};
-}
-
-// All that the code decides by the extent it decides by this one.
-int64_t bound_of(const KernelSpec& spec, size_t loop, int64_t extent) {
-  if (loop < spec.outer.size()) {
-    return kManyRows;
-  }
-  std::span<const int64_t> bounds = bounds_of(spec, loop);
-  auto bound = std::lower_bound(bounds.begin(), bounds.end(), extent);
-  return bound == bounds.end() ? kAnyExtent : *bound;
 }
 
 // Different ones stand for different strides of a loop.
@@ -216,6 +233,9 @@ class Structures {
 
 ChosenKernel choose(const KernelSpec& spec, const std::vector<Number>& numbers, const KernelNumbers& found) {
   std::vector<bool> varies = Structures::get().find(found);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    varies[i] = varies[i] || numbers[i].free;
+  }
   if (std::optional<std::vector<bool>> varied = Structures::get().find_varied(found)) {
     std::transform(varies.begin(), varies.end(), varied->begin(), varied->begin(), std::logical_or());
     ChosenKernel chosen = replace_numbers(spec, numbers, *varied, /*bounded=*/true);

@@ -1,10 +1,12 @@
 // Which numbers of a kernel are fixed in its code, and which are arguments of it.
 //
-// A number (an extent, a stride, a constant) is fixed until it is met with other values: the first program that has kernels of a structure
-// gets them made for its sizes, and so does every program of the same sizes. Where a later program has a size or a constant that the first
-// did not have in that place, or one program has more than kMaxVariants of them, it becomes an argument of the code, for that program and
-// all to come. So steps of one shape run what was made for them, and a new shape costs LLVM's work once or twice in the life of a
-// structure. Where an earlier process has left code for any size, the first program of this one that has other sizes takes it at once.
+// An extent that code gains nothing by is an argument always: that of the outermost loop, and of mid loops, with the strides that follow
+// from it. So batches of any size are one code from the first on. Every other number (an inner extent, a stride, a constant) is fixed
+// until it is met with other values: the first program that has kernels of a structure gets them made for its sizes, and so does every
+// program of the same sizes. Where a later program has a size or a constant that the first did not have in that place, or one program has
+// more than kMaxVariants of them, it becomes an argument of the code, for that program and all to come. So steps of one shape run what
+// was made for them, and new inner sizes cost LLVM's work once or twice in the life of a structure. Where an earlier process has left code
+// for any size, the first program of this one that has other sizes takes it at once.
 #pragma once
 
 #include <cstdint>

@@ -46,6 +46,9 @@ void emit_kernel(const KernelSpec& spec, const Isa& isa, llvm::Module& module, c
 // reductions of short rows, in loops of short bodies. Not where that would be four, as they have 16 in all; for rows that one register
 // holds; for columns, which have neighbouring vectors as it is; where it would take long to compile.
 static bool takes_two_registers(const KernelSpec& spec, const Stages& stages, const Isa& isa) {
+  if (isa.avx512) {
+    return false; // one register holds a vector
+  }
   bool short_rows = spec.form == KernelForm::kRow && spec.inner < kVectorsForFour * kVectorElements;
   bool waits = short_rows || spec.body.size() <= kSmallBody;
   bool large = spec.body.size() > kLargeBody;

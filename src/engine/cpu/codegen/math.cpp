@@ -24,18 +24,19 @@ struct Reduced {
   Value* r;
 };
 
-Reduced reduce_exp(const Vec& v, Value* x) {
+Reduced with_integer_part(const Vec& v, Value* x, llvm::function_ref<Value*(Value* n)> rest) {
   Value* shifted = v.fma(x, v.f32(kLog2E), v.f32(kRound));
   Value* n = v.ir.CreateFSub(shifted, v.f32(kRound));
-  Value* r = v.fma(n, v.f32(-kLn2Hi), x);
-  return {n, v.bits(shifted, DType::I32), v.fma(n, v.f32(-kLn2Lo), r)};
+  return {n, v.bits(shifted, DType::I32), rest(n)};
+}
+
+Reduced reduce_exp(const Vec& v, Value* x) {
+  return with_integer_part(v, x, [&](Value* n) { return v.fma(n, v.f32(-kLn2Lo), v.fma(n, v.f32(-kLn2Hi), x)); });
 }
 
 // Where an error of 2e-9 * n in r does no harm.
 Reduced reduce_exp_roughly(const Vec& v, Value* x) {
-  Value* shifted = v.fma(x, v.f32(kLog2E), v.f32(kRound));
-  Value* n = v.ir.CreateFSub(shifted, v.f32(kRound));
-  return {n, v.bits(shifted, DType::I32), v.fma(n, v.f32(-kLn2), x)};
+  return with_integer_part(v, x, [&](Value* n) { return v.fma(n, v.f32(-kLn2), x); });
 }
 
 // 2^(n + more) if that is in [-126, 127]; the low 9 bits are those of n.

@@ -1,7 +1,6 @@
 // An IR builder for values of one vector width: the code generator writes every operation once, for 16 or 8 lanes and for scalars.
 #pragma once
 
-#include <cstdlib>
 #include <initializer_list>
 
 #include <llvm/ADT/STLFunctionalExtras.h>
