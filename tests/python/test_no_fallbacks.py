@@ -600,6 +600,7 @@ DIVISIONS = {
 WHOLE = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
 
+@pytest.mark.checks_values
 @pytest.mark.parametrize("types", [*((t, t) for t in WHOLE), (torch.int64, torch.int32), (torch.int8, torch.int16)])
 @pytest.mark.parametrize("name", DIVISIONS)
 def test_division_of_whole_numbers(name, types):
@@ -624,6 +625,7 @@ def test_one_program_divides_all_numbers():
     assert compiled() == before
 
 
+@pytest.mark.checks_values
 def test_a_division_by_zero_is_told_by_the_run(device):
     x = torch.tensor([4, 6], device=device)
     y = x + 1

@@ -202,6 +202,7 @@ def test_an_operation_without_a_form_is_written_as_its_parts(device):
     torch.testing.assert_close(module(x).cpu(), model(x))
 
 
+@pytest.mark.checks_values
 def test_a_division_of_integers_by_a_tensor_is_exported(device):
     class Divide(nn.Module):
         def forward(self, a, b):
