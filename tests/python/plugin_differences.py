@@ -107,14 +107,21 @@ DIFFERENCES = {
 }
 
 
-# Thousands of programs, or all anew in each of several processes; with --whole they run.
+# Many programs that show little of the engine, or all anew in each of several processes; with --whole they run.
 WHOLE_ONLY = (
-    "test_ops_variants.py",
+    "test_bench_compare.py",
+    "test_bench_dynamic.py",
+    "test_digits_forms.py",
     "test_foreach.py",
-    "test_modules.py",
-    "test_optimizers.py",
-    "test_sharded.py",
     "test_fsdp.py",
+    "test_models.py",
+    "test_modules.py",
+    "test_ops_variants.py",
+    "test_optimizers.py",
+    "test_processes.py",
+    "test_pytorch_test_runner.py",
+    "test_sharded.py",
+    "test_stored_floats.py",
 )
 
 
