@@ -56,6 +56,23 @@ print(*before, *(b - a for a, b in zip(before, again)), *(b - a for a, b in zip(
     assert seen[:2] == [0, 0] and seen[2] >= 10
 
 
+def test_a_batch_of_another_size_needs_no_code(run_python):
+    source = """
+def run(device, x):
+    y = F.layer_norm(x.to(device) * 2 + 1, (24,)).softmax(-1)
+    return y, y.square().sum(1), F.gelu(y).sum(0)
+for rows in (4, 9, 60):
+    x = torch.randn(rows, 3, 24)
+    for a, b in zip(run("xla", x), run("cpu", x)):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=1e-5)
+    if rows == 4:
+        before = counts()
+print(before[0], *(b - a for a, b in zip(before, counts())))
+"""
+    first, new, replanned, _ = run_counted(run_python, source, XLA_PERSISTENT_CACHE_PATH="")
+    assert first > 0 and new == 0 and replanned == 2 * first
+
+
 @pytest.mark.parametrize("rows,length", [(1, 30), (1, 1), (3, 1), (0, 5)])
 def test_dims_of_one_and_none(run_python, rows, length):
     source = f"""

@@ -248,11 +248,11 @@ def test_different_graphs_are_counted_whether_compiled_or_from_disk(empty):
     source = """
 import torch_xla.runtime as xr
 @torch_xla.compile(max_different_graphs=1)
-def double(x):
-    return x * 2
-double(torch.ones(3).to("xla"))
+def share(x):
+    return x.softmax(-1)
+share(torch.ones(2, 3).to("xla"))
 try:
-    double(torch.ones(4).to("xla"))
+    share(torch.ones(2, 4).to("xla"))
     print("taken")
 except RuntimeError:
     print("refused", xr.get_num_cached_compilation_graph() >= 2)
@@ -260,7 +260,7 @@ report()
 """
     first, counts = empty(TRAIN + source)
     assert first == ["refused True"] and counts[0] >= 2
-    # The program for four numbers is not kept: it is planned anew, with the code that is.
+    # The program for rows of four is not kept: it is planned anew, with the code that is.
     assert empty(TRAIN + source) == (first, [0, counts[0] - 1, 0, 0])
 
 
