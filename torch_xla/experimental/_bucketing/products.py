@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from .extents import Extent, is_padded, plain
+from .extents import Extent, is_padded, plain, size_of
 from .run import Run
 
 
@@ -134,7 +134,7 @@ def _attention_mask(run: Run, func: Callable, dims, attn_mask, is_causal: bool, 
     if is_causal:
         if attn_mask is not None:
             raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
-        rows, columns = (torch.arange(math.prod(f.size for f in e), device=query.device) for e in dims)
+        rows, columns = (torch.arange(size_of(extent), device=query.device) for extent in dims)
         exists = exists & (rows[:, None] >= columns)
     if attn_mask is None:
         return exists

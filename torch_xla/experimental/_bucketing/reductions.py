@@ -8,7 +8,7 @@ import torch
 from .extents import Extent, is_padded, plain
 from .pointwise import pointwise
 from .run import padded_ints, Run, takes_sizes
-from .shapes import probe, probed
+from .shapes import picked, probe, probed
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -31,21 +31,21 @@ def _neutral(name: str, dtype: torch.dtype) -> float:
     return info.min if largest else info.max
 
 
-def _reduced(func: Callable, dims: tuple[Extent, ...], *args, **kwargs) -> list[int]:
-    """The padded dims that the function reduces."""
-    left = {i for i in probe(func, dims, *args, **kwargs) if i is not None}
-    return [i for i, extent in enumerate(dims) if is_padded(extent) and i not in left]
+def _reduction(func: Callable, dims: tuple[Extent, ...], *args, **kwargs) -> tuple[list[int], tuple[Extent, ...]]:
+    """The padded dims that the function reduces, and the extents of its result."""
+    found = probe(func, dims, *args, **kwargs)
+    return [i for i, extent in enumerate(dims) if is_padded(extent) and i not in found], picked(dims, found)
 
 
 def _reduce(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
     """By the neutral element."""
     dims = run.dims_of(input)
-    reduced = _reduced(func, dims, *args, **kwargs)
+    reduced, left = _reduction(func, dims, *args, **kwargs)
     name = func.__name__
     if reduced and name in ("amax", "amin", "max", "min") and 0 in (run.true_size(dims[i]) for i in reduced):
         raise IndexError(f"{name}(): Expected reduction over a dim that has elements, and none is left of a padded one")
     result = func(run.filled(input, _neutral(name, input.dtype), reduced), *args, **kwargs)
-    return run.mark_all(result, probed(func, dims, *args, **kwargs))
+    return run.mark_all(result, left)
 
 
 def _extreme(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
@@ -58,28 +58,25 @@ def _extreme(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
 def _place(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
     """Results that tell places: right where the places are those without the padding."""
     dims = run.dims_of(input)
-    reduced = _reduced(func, dims, *args, **kwargs)
+    reduced, left = _reduction(func, dims, *args, **kwargs)
     flat = not args and kwargs.get("dim") is None
     if any(len(dims[i]) > 1 for i in reduced) or (flat and len(dims) > 1):
         raise run.error(func, "places in padded dims that are merged")
     name = func.__name__.removeprefix("arg")
-    return run.mark_all(
-        func(run.filled(input, _neutral(name, input.dtype), reduced), *args, **kwargs),
-        probed(func, dims, *args, **kwargs),
-    )
+    return run.mark_all(func(run.filled(input, _neutral(name, input.dtype), reduced), *args, **kwargs), left)
 
 
 def _mean(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
     dims = run.dims_of(input)
-    reduced = _reduced(func, dims, *args, **kwargs)
-    if not reduced:
-        return _reduce(run, func, input, *args, **kwargs)
+    found = probe(func, dims, *args, **kwargs)
+    reduced, left = [i for i in range(len(dims)) if i not in found], picked(dims, found)
+    gone = [dims[i] for i in reduced]
+    if not any(map(is_padded, gone)):
+        return run.mark(func(input, *args, **kwargs), left)
     # The mean with zeros for padding, of 16-bit numbers in 32 bits until it is that of fewer.
     dtype = kwargs.pop("dtype", None) or input.dtype
     total = torch.sum(run.filled(input, 0, reduced), *args, **kwargs, dtype=wide(dtype))
-    left = {i for i in probe(torch.sum, dims, *args, **kwargs) if i is not None}
-    gone = [extent for i, extent in enumerate(dims) if i not in left]
-    return run.mark((total / run.count(gone, input.device)).to(dtype), probed(torch.sum, dims, *args, **kwargs))
+    return run.mark((total / run.count(gone, input.device)).to(dtype), left)
 
 
 def _moments(run: Run, func: Callable, input: torch.Tensor, dim=None, unbiased=True, keepdim=False, *, correction=None):
@@ -115,9 +112,9 @@ def _norm(run: Run, func: Callable, input: torch.Tensor, p=None, dim=None, keepd
     if p == "nuc" or order < 0:
         raise run.error(func, f"the norm {p}")
     dims = run.dims_of(input)
-    filled = run.filled(input, 0, _reduced(torch.sum, dims, dim, keepdim))
-    result = torch.linalg.vector_norm(filled, order, dim, keepdim, dtype=dtype)
-    return run.mark(result, probed(torch.sum, dims, dim, keepdim))
+    reduced, left = _reduction(torch.sum, dims, dim, keepdim)
+    result = torch.linalg.vector_norm(run.filled(input, 0, reduced), order, dim, keepdim, dtype=dtype)
+    return run.mark(result, left)
 
 
 def _vector_norm(run: Run, func: Callable, input: torch.Tensor, ord=2, dim=None, keepdim=False, *, dtype=None):

@@ -34,9 +34,14 @@ def probe(func: Callable, dims: tuple[Extent, ...], *args, **kwargs) -> list[int
     return [None if size == 1 else size - 2 for size in result.shape]
 
 
+def picked(dims: tuple[Extent, ...], found: list[int | None]) -> tuple[Extent, ...]:
+    """The extents of the dims that probe() has found."""
+    return tuple(plain(1) if i is None else dims[i] for i in found)
+
+
 def probed(func: Callable, dims: tuple[Extent, ...], *args, **kwargs) -> tuple[Extent, ...]:
-    """The extents of the result of `func`, as probe() finds them."""
-    return tuple(plain(1) if i is None else dims[i] for i in probe(func, dims, *args, **kwargs))
+    """The extents of the result of `func`."""
+    return picked(dims, probe(func, dims, *args, **kwargs))
 
 
 @takes_sizes
