@@ -50,8 +50,8 @@ struct KernelArgument {
   enum class Kind : uint8_t { kExtent, kStride, kConstant };
   Kind kind = Kind::kExtent;
   int32_t at = 0; // of a constant: the instruction; else the loop, counted in the order outer, mid, inner
-  // What stands in its place in the spec. Of an extent: one that is not smaller, or kAnyExtent. Of strides: all of the loop that have this
-  // value are the argument.
+  // What stands in its place in the spec. Of an extent: one that is not smaller, or kAnyExtent; of an outer one: one that says only whether
+  // there are many rows. Of strides: all of the loop that have this value are the argument.
   int64_t value = 0;
 };
 

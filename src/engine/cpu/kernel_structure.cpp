@@ -32,34 +32,6 @@ void for_each_stride(Spec& spec, size_t loop, Use use) {
   }
 }
 
-std::span<const int64_t> bounds_of(const KernelSpec& spec, size_t loop) {
-  if (loop + 1 < spec.num_loops()) {
-    return kMidBounds;
-  }
-  switch (spec.form) {
-    case KernelForm::kPointwise:
-      return kElementBounds;
-    case KernelForm::kRow:
-      return kRowBounds;
-    case KernelForm::kColumn:
-      return kColumnBounds;
-  }
-  return {};
-}
-
-// Stands for outer extents whose product is below kManyRows.
-constexpr int64_t kFewRows = 2;
-
-// All that the code decides by the extent it decides by this one.
-int64_t bound_of(const KernelSpec& spec, size_t loop, int64_t extent) {
-  if (loop < spec.outer.size()) {
-    return spec.units() < kManyRows ? kFewRows : kManyRows;
-  }
-  std::span<const int64_t> bounds = bounds_of(spec, loop);
-  auto bound = std::lower_bound(bounds.begin(), bounds.end(), extent);
-  return bound == bounds.end() ? kAnyExtent : *bound;
-}
-
 // Where the extent of a loop is an argument from the first program on, as code gains nothing by it: of the outermost loop, whose units come
 // from outside, and of mid loops. Inner loops may need no rest, and units are divided by the extents of the other outer ones.
 bool has_free_extent(const KernelSpec& spec, size_t loop) {
@@ -111,6 +83,34 @@ std::vector<Number> list_numbers(const KernelSpec& spec) {
     }
   }
   return numbers;
+}
+
+std::span<const int64_t> bounds_of(const KernelSpec& spec, size_t loop) {
+  if (loop + 1 < spec.num_loops()) {
+    return kMidBounds;
+  }
+  switch (spec.form) {
+    case KernelForm::kPointwise:
+      return kElementBounds;
+    case KernelForm::kRow:
+      return kRowBounds;
+    case KernelForm::kColumn:
+      return kColumnBounds;
+  }
+  return {};
+}
+
+// Stands for outer extents whose product is below kManyRows.
+constexpr int64_t kFewRows = 2;
+
+// All that the code decides by the extent it decides by this one.
+int64_t bound_of(const KernelSpec& spec, size_t loop, int64_t extent) {
+  if (loop < spec.outer.size()) {
+    return spec.units() < kManyRows ? kFewRows : kManyRows;
+  }
+  std::span<const int64_t> bounds = bounds_of(spec, loop);
+  auto bound = std::lower_bound(bounds.begin(), bounds.end(), extent);
+  return bound == bounds.end() ? kAnyExtent : *bound;
 }
 
 // Different ones stand for different strides of a loop.
