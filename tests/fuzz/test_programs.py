@@ -12,9 +12,9 @@ from tests.fuzz.check import check
 from tests.fuzz.kinds import KINDS
 
 CHUNK = 50
-PROGRAMS = {"views": 500}  # of the other kinds
+PROGRAMS = {"views": 1000}  # of the other kinds
 OTHERS = 100
-ON_PLUGINS = 5  # of a chunk, as each is compiled for long
+ON_PLUGINS = 5  # of a chunk without --whole, as each is compiled for long
 
 
 def chunks():
@@ -27,10 +27,11 @@ def chunks():
 @pytest.mark.parametrize("name,first", list(chunks()))
 @pytest.mark.filterwarnings("ignore")
 def test_programs_agree_with_eager(name, first, fusion, request):
-    some = os.environ.get("PJRT_DEVICE", "CPU") != "CPU" and not request.config.option.whole
+    on_plugin = os.environ.get("PJRT_DEVICE", "CPU") != "CPU"
+    programs = ON_PLUGINS if on_plugin and not request.config.option.whole else CHUNK
     torch_xla._XLAC._set_fusion(fusion)
     try:
-        for seed in range(first, first + (ON_PLUGINS if some else CHUNK)):
+        for seed in range(first, first + programs):
             difference = check(KINDS[name], seed)
             assert difference is None, difference
     finally:
