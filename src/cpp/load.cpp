@@ -12,6 +12,7 @@
 #include "core/process.h"
 #include "device/device.h"
 #include "distributed/collectives.h"
+#include "distributed/functional.h"
 #include "runtime/executor.h"
 
 namespace torch_xla {
@@ -58,6 +59,7 @@ void register_all() {
   std::call_once(once, [] {
     register_device();
     register_collectives();
+    register_functional_collectives();
   });
 }
 

@@ -58,8 +58,23 @@ bool is_inplace_form(const c10::FunctionSchema& functional, const c10::FunctionS
   return candidate.arguments().size() == n && same_overload && same_arguments(functional, candidate, n);
 }
 
-metrics::Counter* counter_of(const std::string& aten_name) {
-  return &metrics::find_or_create_counter("xla::" + aten_name.substr(aten_name.find("::") + 2));
+// "all_reduce" as "AllReduce", by which the original counts the collectives of the graph.
+std::string in_pascal_case(const std::string& name) {
+  std::string result;
+  bool starts_word = true;
+  for (char c : name) {
+    if (c != '_') {
+      result += starts_word ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    }
+    starts_word = c == '_';
+  }
+  return result;
+}
+
+// `name` with its namespace, without the overload.
+metrics::Counter* counter_of(const Op& op, const std::string& name) {
+  std::string own = name.substr(name.find("::") + 2);
+  return &metrics::find_or_create_counter("xla::" + (op.traits & kCollective ? in_pascal_case(own) : own));
 }
 
 std::vector<ServedOverload>& all_served() {
@@ -76,7 +91,7 @@ void note_overload(const Op& op, const c10::OperatorHandle& handle) {
 
 void register_overload(const RowLibraries& libraries, const Op& op, Convention convention, const c10::OperatorHandle& handle) {
   note_overload(op, handle);
-  RowOverload overload{&op, convention, handle, counter_of(handle.schema().name())};
+  RowOverload overload{&op, convention, handle, counter_of(op, handle.schema().name())};
   if (op.kind != OpKind::kPointwise || !register_typed(libraries, overload)) {
     register_boxed(libraries.kernels, overload);
   }
@@ -129,7 +144,7 @@ void register_rows(const RowLibraries& libraries) {
 c10::BoxedKernel serve_functional(const Op& op) {
   c10::OperatorHandle handle = handle_of(op);
   note_overload(op, handle);
-  return make_boxed_kernel({&op, Convention::kFunctional, handle, counter_of(op.name)});
+  return make_boxed_kernel({&op, Convention::kFunctional, handle, counter_of(op, op.name)});
 }
 
 const c10::BoxedKernel* find_kernel_of_library(const c10::OperatorHandle& op) {
@@ -142,7 +157,7 @@ const c10::BoxedKernel* find_kernel_of_library(const c10::OperatorHandle& op) {
   std::lock_guard<std::mutex> lock(*mutex);
   auto [kernel, is_new] = kernels->try_emplace(row);
   if (is_new) {
-    kernel->second = make_boxed_kernel({row, Convention::kFunctional, op, counter_of(row->name)});
+    kernel->second = make_boxed_kernel({row, Convention::kFunctional, op, counter_of(*row, row->name)});
   }
   return &kernel->second;
 }

@@ -19,7 +19,7 @@ struct RowOverload {
   const Op* op = nullptr;
   Convention convention = Convention::kFunctional;
   std::optional<c10::OperatorHandle> handle;
-  metrics::Counter* counter = nullptr; // "xla::add"
+  metrics::Counter* counter = nullptr; // "xla::add", of collectives "xla::AllReduce"
 };
 
 // Where kernels are registered: at the device's key and at its autograd key.

@@ -362,8 +362,10 @@ def torch_distributed(rank: int) -> None:
     assert part.tolist() == [1, 2]
     alone = dist.new_group([rank], use_local_synchronization=True)
     dist.all_reduce(part, group=alone)
+    met.clear_counters()
     functional = funcol.all_reduce(part, "sum", dist.group.WORLD)
     assert functional.tolist() == [2, 4]
+    assert met.counter_value("xla::all_reduce") == met.counter_value("xla::AllReduce") == 1
     dist.barrier()
     dist.destroy_process_group()
 
