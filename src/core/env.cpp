@@ -104,6 +104,10 @@ int64_t integer(const Variable& variable) {
   return parse<int64_t>(variable, [&](int64_t number) { return number >= range.low && number <= range.high; });
 }
 
+int64_t integer_or(const Variable& variable, int64_t otherwise) {
+  return is_set(variable) ? integer(variable) : otherwise;
+}
+
 double share(const Variable& variable) {
   return parse<double>(variable, [](double number) { return number > 0 && number <= 1; });
 }

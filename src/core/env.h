@@ -17,6 +17,7 @@ bool is_set(const Variable& variable); // to more than nothing
 std::string text(const Variable& variable);
 bool flag(const Variable& variable); // 1, true, yes, on; 0, false, no, off; upper and lower case are one
 int64_t integer(const Variable& variable);
+int64_t integer_or(const Variable& variable, int64_t otherwise); // for one without a default
 double share(const Variable& variable); // over 0, at most 1
 // As flag(), of a text that somebody else has read.
 bool parse_flag(const std::string& name, const std::string& text);

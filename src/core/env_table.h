@@ -60,8 +60,8 @@ inline constexpr Variable kVariables[] = {
      "src/engine/pjrt/client.cpp, torch_xla/experimental/plugins.py"},
 
     // Processes, as torchrun and xmp.spawn set them
-    {"RANK", whole_number(0, 1 << 20), "", "number of this process in its run", "torch_xla/_world.py"},
-    {"WORLD_SIZE", whole_number(1, 1 << 20), "", "processes of the run", "torch_xla/_world.py"},
+    {"RANK", whole_number(0, 1 << 20), "", "number of this process in its run", "torch_xla/_world.py, src/tensor/pending_graph.cpp"},
+    {"WORLD_SIZE", whole_number(1, 1 << 20), "", "processes of the run", "torch_xla/_world.py, src/python/device.cpp"},
     {"LOCAL_RANK", whole_number(0, 1 << 20), "", "number of this process on its machine", "torch_xla/_world.py, src/tensor/analysis.cpp"},
     {"LOCAL_WORLD_SIZE", whole_number(1, 1 << 20), "", "processes of the run on this machine", "torch_xla/_world.py"},
     {"MASTER_ADDR", words("an address"), "", "where the run's store is", "torch_xla/runtime.py"},

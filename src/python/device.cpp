@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "core/env.h"
 #include "core/errors.h"
 #include "core/metrics.h"
 #include "core/process.h"
@@ -24,9 +25,9 @@ std::string hardware_name(int index) {
   return engine().hardware() + ":" + std::to_string(index);
 }
 
-std::vector<std::string> hardware_names() {
+std::vector<std::string> hardware_names(int64_t processes) {
   std::vector<std::string> all;
-  for (int index = 0; index < num_devices(); ++index) {
+  for (int index = 0; index < processes * num_devices(); ++index) {
     all.push_back(hardware_name(index));
   }
   return all;
@@ -149,7 +150,11 @@ void init_device(py::module_& m) {
   m.def("_xla_check_device", &check_device, py::arg("index"));
   m.def("_xla_get_default_device", [] { return "xla:" + std::to_string(current_device()); });
   m.def("_xla_get_default_device_ordinal", [] { return int{current_device()}; });
-  m.def("_xla_get_devices", &hardware_names);
+  m.def("_xla_get_devices", [] { return hardware_names(1); });
+  m.def("_xla_get_all_devices", [] { return hardware_names(env::integer_or(env::variable("WORLD_SIZE"), 1)); });
+  m.def("_xla_real_devices", [](const py::object& devices) {
+    return py::module_::import("torch_xla.core.xla_model").attr("xla_real_devices")(devices);
+  });
   m.def("_xla_hardware", [] { return engine().hardware(); });
   m.def("_xla_device_attributes", &attributes, py::arg("index"));
   m.def("_xla_current_device", [] { return int{current_device()}; });

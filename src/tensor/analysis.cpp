@@ -23,7 +23,7 @@ struct Settings {
                                                                    : 0;
   std::string path = env::text(env::variable("PT_XLA_DEBUG_FILE"));
   size_t most_frames = static_cast<size_t>(env::integer(env::variable("PT_XLA_DEBUG_MAX_FRAME")));
-  bool is_master = !env::is_set(env::variable("LOCAL_RANK")) || env::integer(env::variable("LOCAL_RANK")) == 0;
+  bool is_master = env::integer_or(env::variable("LOCAL_RANK"), 0) == 0;
 };
 
 // Lines behind one prefix, between rules.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/metrics.h"
 #include "tensor/api.h"
 #include "tensor/recorder.h"
 
@@ -42,10 +43,14 @@ void* next_address(size_t nbytes) {
 } // namespace
 
 void delete_cell(void* context) {
+  static metrics::Counter count("DestroyXlaTensor");
+  count.add();
   delete static_cast<Cell*>(context);
 }
 
 c10::DataPtr make_cell(size_t nbytes, int device, Cell** cell) {
+  static metrics::Counter count("CreateXlaTensor");
+  count.add();
   void* address = next_address(nbytes);
   *cell = new Cell;
   (*cell)->nbytes = nbytes;

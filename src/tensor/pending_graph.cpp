@@ -261,7 +261,7 @@ void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outp
   text += "\nGraph Hash: " + trace.key().hex() + "\n\n## END_GRAPH\n\n";
   static std::mutex mutex; // one block at a time
   std::lock_guard<std::mutex> lock(mutex);
-  std::string name = str(graph_file(), ".", device);
+  std::string name = str(graph_file(), ".", env::integer_or(env::variable("RANK"), 0) * num_devices() + device);
   std::ofstream file(name, std::ios::app);
   file << text << std::flush;
   XLA_CHECK_KIND(Value, file.good(), "the file that XLA_SAVE_TENSORS_FILE names, ", name, ", cannot be written");

@@ -38,6 +38,7 @@ def test_devices():
     assert torch_xla.device() == torch_xla.device(0) == xm.xla_device() == torch.device("xla:0")
     assert torch_xla.devices() == [torch.device("xla:0")]
     assert torch_xla.real_devices() == xm.xla_real_devices() == ["CPU:0"]
+    assert torch_xla._XLAC._xla_get_all_devices() == torch_xla._XLAC._xla_real_devices(["xla:0"]) == ["CPU:0"]
     assert torch_xla.device_count() == torch.xla.device_count() == 1
     assert xm.get_xla_supported_devices() == xm.get_xla_supported_devices("CPU", 1) == ["xla:0"]
     assert xm.get_xla_supported_devices("TPU") == []

@@ -7,6 +7,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from torch_xla.distributed.fsdp import checkpoint_module
+from torch_xla.distributed.fsdp.utils import apply_xla_patch_to_nn_linear
 
 
 def _masks_of(function, x, **kwargs):
@@ -128,3 +129,14 @@ def test_a_checkpointed_module_runs_whole_again(device):
     module = checkpoint_module(Counts(4, 4).to(device))
     module(torch.randn(4, 4, device=device, requires_grad=True)).sum().backward()
     assert module.calls == 2
+
+
+@pytest.mark.parametrize("shape", [(2,), (4, 2), (4, 3, 2)])
+def test_linear_layers_by_a_function(device, shape):
+    layers = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 3, bias=False))
+    x = torch.randn(*shape)
+    expected = layers(x)
+    assert apply_xla_patch_to_nn_linear(layers.to(device)) is layers
+    torch.testing.assert_close(layers(x.to(device)).cpu(), expected)
+    apply_xla_patch_to_nn_linear(layers, lambda layer, input: input)
+    torch.testing.assert_close(layers(x.to(device)).cpu(), expected, msg="a layer is patched once")

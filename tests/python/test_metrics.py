@@ -63,6 +63,14 @@ def test_item_is_counted_as_the_only_fallback(counted):
     assert counted.counter_value("aten::_local_scalar_dense") == 1
 
 
+def test_tensors_are_counted(device):
+    met.clear_counters()
+    x = torch.tensor(2077, device=device)
+    assert met.counter_value("CreateXlaTensor") == 1 and met.counter_value("DestroyXlaTensor") is None
+    del x
+    assert met.counter_value("DestroyXlaTensor") == 1
+
+
 def test_native_ops_are_counted(counted):
     assert counted.counter_value("xla::mm") == 1
 

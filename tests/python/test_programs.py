@@ -162,6 +162,11 @@ def test_the_graph_of_each_sync_goes_into_a_file(run_python, tmp_path, form, bod
     assert re.search(body, graphs[0][1], re.DOTALL) and graphs[0][2] != graphs[1][2]
 
 
+def test_each_process_has_a_file_of_graphs(run_python, tmp_path):
+    run_python(SAVED, XLA_SAVE_TENSORS_FILE=str(tmp_path / "graphs"), RANK="3")
+    assert [path.name for path in tmp_path.iterdir()] == ["graphs.3"]
+
+
 def test_a_program_without_stablehlo_runs_all_the_same(run_python, tmp_path):
     env = {"XLA_SAVE_TENSORS_FILE": str(tmp_path / "graphs"), "XLA_SAVE_TENSORS_FMT": "stablehlo"}
     out = run_python(

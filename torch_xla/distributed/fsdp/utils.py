@@ -1,11 +1,14 @@
-"""Modules that compute their activations again in backward."""
+"""Modules with another forward: one that is computed again in backward, linear layers by a function of one's own."""
 
 import functools
+from collections.abc import Callable
+from types import MethodType
 
 import torch
 from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from ...utils.checkpoint import checkpoint
+from ..spmd.xla_sharding import xla_patched_nn_linear_forward
 
 
 def checkpoint_module(module: torch.nn.Module) -> torch.nn.Module:
@@ -21,4 +24,18 @@ def checkpoint_module(module: torch.nn.Module) -> torch.nn.Module:
             return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
     module.forward = forward_that_repeats
+    return module
+
+
+def apply_xla_patch_to_nn_linear(
+    module: torch.nn.Module,
+    patched_function: Callable[[torch.nn.Linear, torch.Tensor], torch.Tensor] = xla_patched_nn_linear_forward,
+) -> torch.nn.Module:
+    """Makes the module's linear layers give `patched_function(layer, input)`. Returns the module.
+
+    Layers whose forward() is not that of nn.Linear stay as they are.
+    """
+    for layer in module.modules():
+        if isinstance(layer, torch.nn.Linear) and getattr(layer.forward, "__func__", None) is torch.nn.Linear.forward:
+            layer.forward = MethodType(patched_function, layer)
     return module

@@ -15,6 +15,7 @@ from .xla_sharding import (
     ShardingSpec,
     ShardingType,
     wrap_if_sharded,
+    xla_patched_nn_linear_forward,
     XLAShardedTensor,
 )
 
@@ -35,4 +36,5 @@ __all__ = [
     "wrap_if_sharded",
     "xla_distribute_module",
     "xla_distribute_tensor",
+    "xla_patched_nn_linear_forward",
 ]
