@@ -10,14 +10,6 @@
 namespace torch_xla {
 namespace {
 
-std::string xla_name(DType dtype) {
-  std::string name = dtype_name(dtype);
-  if (dtype == DType::Bool) {
-    return "pred";
-  }
-  return name[0] == 'i' ? "s" + name.substr(1) : name;
-}
-
 std::string value_text(DType dtype, uint64_t bits) {
   return is_float(dtype) ? str(std::bit_cast<double>(bits)) : str(static_cast<int64_t>(bits));
 }
@@ -138,11 +130,19 @@ class Listing {
 
 } // namespace
 
+std::string xla_type_name(DType dtype) {
+  std::string name = dtype_name(dtype);
+  if (dtype == DType::Bool) {
+    return "pred";
+  }
+  return name[0] == 'i' ? "s" + name.substr(1) : name;
+}
+
 std::string shape_text(const Type& type) {
   Dims order(type.dims.size(), 0);
   std::iota(order.begin(), order.end(), 0);
   std::reverse(order.begin(), order.end());
-  return xla_name(type.dtype) + dims_text(type.dims, '[', ']') + (order.empty() ? "" : dims_text(order, '{', '}'));
+  return xla_type_name(type.dtype) + dims_text(type.dims, '[', ']') + (order.empty() ? "" : dims_text(order, '{', '}'));
 }
 
 std::string list_graph(const Graph& graph, const ListingOptions& options) {

@@ -27,5 +27,7 @@ std::string list_graph(const Graph& graph, const ListingOptions& options);
 std::string list_dot(const Graph& graph, const ListingOptions& options);
 // "f32[4,4]{1,0}", by XLA's names of types.
 std::string shape_text(const Type& type);
+// "f32", "s64", "pred".
+std::string xla_type_name(DType dtype);
 
 } // namespace torch_xla

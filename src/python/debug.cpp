@@ -2,11 +2,14 @@
 // as another thread may compile it for long.
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "core/dtype.h"
 #include "core/env.h"
+#include "ir/listing.h"
 #include "python/bindings.h"
 #include "tensor/api.h"
 #include "tensor/barrier.h"
 #include "tensor/compile_reason.h"
+#include "tensor/donation.h"
 #include "tensor/pending_graph.h"
 #include "tensor/source_line.h"
 
@@ -30,6 +33,10 @@ std::vector<at::Tensor> to_tensors(const std::vector<py::object>& objects) {
   return tensors;
 }
 
+at::Tensor to_tensor(const py::object& object) {
+  return to_tensors({object})[0];
+}
+
 // Of all that is pending on the current device where none are given.
 template <GraphFormat format>
 std::string tensors_text(const std::vector<py::object>& objects) {
@@ -41,9 +48,18 @@ std::string tensors_text(const std::vector<py::object>& objects) {
 }
 
 std::string tensor_info(const py::object& object) {
-  std::vector<at::Tensor> tensors = to_tensors({object});
+  const at::Tensor tensor = to_tensor(object);
   const py::gil_scoped_release no_gil;
-  return tensor_text(tensors[0]);
+  return tensor_text(tensor);
+}
+
+bool set_donation(const py::object& tensor, bool on) {
+  return set_buffer_donation(to_tensor(tensor), on);
+}
+
+// In which type the elements lie in memory.
+std::string stored_type_name(const py::object& object) {
+  return xla_type_name(stored_type(to_dtype(to_tensor(object).scalar_type()), env::float_storage()));
 }
 
 void barrier(const std::vector<py::object>& objects) {
@@ -99,9 +115,15 @@ void init_debug(py::module_& m) {
   m.def("_get_stablehlo", &tensors_text<GraphFormat::kStableHlo>, py::arg("tensors"));
   m.def("_body_stablehlo", &body_text, py::arg("device"), py::arg("body"));
   m.def("_get_xla_tensor_debug_info", &tensor_info, py::arg("tensor"));
+  m.def("_get_xla_tensor_shape_type", &stored_type_name, py::arg("tensor"));
   m.def("_get_current_graph_name", [] { return graph_name(); });
   m.def("_set_current_graph_name", [](const std::string& name) { graph_name() = name; }, py::arg("name"));
   m.def("_xla_optimization_barrier_", &barrier, py::arg("tensors"));
+  m.def("_set_buffer_donation", &set_donation, py::arg("tensor"), py::arg("should_donate"));
+  m.def("_get_buffer_donation", [](const py::object& tensor) { return buffer_donation(to_tensor(tensor)); }, py::arg("tensor"));
+  m.def("_is_placecholder", [](const py::object& tensor) { return has_lost_value(to_tensor(tensor)); }, py::arg("tensor"));
+  m.def("_xla_set_enable_alias_with_buffer_donor_config", &set_donation_within_steps, py::arg("on"));
+  m.def("_xla_get_enable_alias_with_buffer_donor_config", &donation_within_steps);
   m.def("_pending_graph_text", &device_text, py::arg("device") = "");
   m.def("_compile_reasons", &compile_reasons);
   m.def("_operators", &operators);

@@ -46,6 +46,11 @@ class LazyValue : public FreeListed<LazyValue> {
     buffer_ = std::move(buffer);
     buffer_->owners.fetch_add(1, std::memory_order_relaxed);
   }
+  // Of a value that has one.
+  void replace_buffer(BufferRef buffer) {
+    buffer_->owners.fetch_sub(1, std::memory_order_acq_rel);
+    set_buffer(std::move(buffer));
+  }
 
  private:
   LazyValue(int32_t id, int32_t refs) : refs_(refs), id_(id) {}

@@ -29,6 +29,7 @@ struct RecorderState {
   std::atomic<uint32_t> capture{0};
   std::thread::id capture_thread; // guarded by mutex
   std::condition_variable capture_ended;
+  std::vector<LazyValue*> donors; // marked to be given away (tensor/donation.h), with a reference each; guarded by mutex
   CellJournal* journal = nullptr; // while a step is captured to be replayed (tensor/step_graph.h); guarded by mutex
 };
 RecorderState& recorder(int device);

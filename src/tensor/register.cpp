@@ -32,6 +32,7 @@ void register_tensor_kernels() {
       register_rnn(*library);
     }
     register_barrier();
+    register_donation();
     register_sparse_kernels();
     register_fallback();
     return true;

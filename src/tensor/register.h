@@ -22,6 +22,7 @@ void register_transformer_layers(torch::Library& library);
 void register_attention(torch::Library& library);
 void register_rnn(torch::Library& library);
 void register_barrier(); // the schema by which library calls are prepared
+void register_donation(); // torch.ops.xla.dynamo_set_buffer_donor_
 void register_sparse_kernels();
 void register_fallback();
 

@@ -14,6 +14,7 @@
 #include "runtime/wait.h"
 #include "tensor/analysis.h"
 #include "tensor/compile_settings.h"
+#include "tensor/donation.h"
 #include "tensor/pending_graph.h"
 #include "tensor/program.h"
 #include "tensor/recorder.h"
@@ -201,6 +202,7 @@ void sync_locked(int device, SyncCause cause) {
   observer::Span span(observer::Phase::kSync, device, cause_text(cause), observed_location(observer::Phase::kSync));
   try {
     check_inputs(trace);
+    give_marked_away(state, trace.inputs(), cause);
     const FoundProgram found = find_or_compile(device, trace, alive, cause);
     if (analyzes) {
       span.set_program(facts.emplace(trace, found.program, find_donated(trace.inputs())).get());

@@ -69,6 +69,10 @@ def test_values_are_rounded_where_they_are_stored():
     for dtype, stored in STORED.items():
         x = torch.tensor(fine, dtype=dtype)
         assert torch.equal(x.to("xla").cpu(), x.to(stored).to(dtype))
+        assert (
+            torch_xla._XLAC._get_xla_tensor_shape_type(x.to("xla"))
+            == {torch.bfloat16: "bf16", torch.float32: "f32"}[stored]
+        )
         assert torch.equal(torch.tensor(fine, dtype=dtype, device="xla").cpu(), x.to(stored).to(dtype))
         assert (
             torch.full((2,), 0.1, dtype=dtype, device="xla").tolist()

@@ -1,0 +1,109 @@
+// Marked values lose their buffer to the run, whose donation then works as for a value that nobody refers to.
+#include "tensor/donation.h"
+
+#include <torch/library.h>
+
+#include <algorithm>
+
+#include "core/errors.h"
+#include "core/metrics.h"
+#include "tensor/recorder.h"
+#include "tensor/register.h"
+
+namespace torch_xla {
+namespace {
+
+std::atomic<bool> within_steps{false};
+
+Cell& cell_of(const at::Tensor& t) {
+  XLA_CHECK_KIND(Value, t.is_privateuseone(), "expected a tensor on the device xla, but got one on ", t.device().str());
+  Cell* cell = find_cell(t);
+  XLA_CHECK(cell, kNoCell);
+  return *cell;
+}
+
+bool is_marked(const RecorderState& state, const LazyValue* value) {
+  return std::find(state.donors.begin(), state.donors.end(), value) != state.donors.end();
+}
+
+BufferRef make_lost(const Buffer& buffer) {
+  auto lost = std::make_shared<Buffer>(buffer.type(), buffer.strides());
+  lost->set_failed(std::make_exception_ptr(
+      UserError(ErrorKind::Runtime, "the tensor's memory was given away by _set_buffer_donation(), and a step has taken it")));
+  return lost;
+}
+
+at::Tensor set_buffer_donor(const at::Tensor& tensor, bool on) {
+  set_buffer_donation(tensor, on);
+  return tensor;
+}
+
+at::Tensor keep(const at::Tensor& tensor, bool /*on*/) {
+  return tensor;
+}
+
+} // namespace
+
+bool set_buffer_donation(const at::Tensor& tensor, bool on) {
+  static metrics::Counter count("XlaSetBufferDonation");
+  Cell& cell = cell_of(tensor);
+  auto lock = lock_recorder(cell.device);
+  RecorderState& state = recorder(cell.device);
+  LazyValue* value = cell.value;
+  if (!value || !value->buffer()) {
+    return false;
+  }
+  count.add();
+  if (on && !is_marked(state, value)) {
+    value->ref();
+    state.donors.push_back(value);
+    cell.previous = nullptr; // what is given away is not taken back
+  } else if (!on && std::erase(state.donors, value) > 0) {
+    value->unref();
+  }
+  return true;
+}
+
+bool buffer_donation(const at::Tensor& tensor) {
+  Cell& cell = cell_of(tensor);
+  auto lock = lock_recorder(cell.device);
+  return cell.value && is_marked(recorder(cell.device), cell.value);
+}
+
+bool has_lost_value(const at::Tensor& tensor) {
+  Cell& cell = cell_of(tensor);
+  auto lock = lock_recorder(cell.device);
+  return cell.value && cell.value->buffer() && !cell.value->buffer()->may_have_value();
+}
+
+void set_donation_within_steps(bool on) {
+  within_steps = on;
+}
+
+bool donation_within_steps() {
+  return within_steps;
+}
+
+void give_marked_away(RecorderState& state, const std::vector<BufferRef>& inputs, SyncCause cause) {
+  const bool gives = cause <= SyncCause::kCompile || within_steps;
+  std::erase_if(state.donors, [&](LazyValue* value) {
+    const bool is_taken = gives && std::find(inputs.begin(), inputs.end(), value->buffer()) != inputs.end();
+    if (is_taken) {
+      value->replace_buffer(make_lost(*value->buffer()));
+    }
+    const bool is_left = value->refs() == 1; // no tensor has it any more
+    if (is_taken || is_left) {
+      value->unref();
+    }
+    return is_taken || is_left;
+  });
+}
+
+void register_donation() {
+  static auto* library = new torch::Library(torch::Library::FRAGMENT, "xla", std::nullopt, __FILE__, __LINE__); // never destroyed
+  library->def("dynamo_set_buffer_donor_(Tensor t, bool should_donate) -> Tensor");
+  library->impl("dynamo_set_buffer_donor_", c10::DispatchKey::PrivateUse1, torch::CppFunction(&set_buffer_donor));
+  library->impl("dynamo_set_buffer_donor_", c10::DispatchKey::CompositeExplicitAutograd, torch::CppFunction(&keep));
+}
+
+} // namespace torch_xla
