@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "distributed/collectives.h"
 #include "distributed/functional.h"
+#include "engine/cpu/threads/team.h"
 #include "runtime/executor.h"
 
 namespace torch_xla {
@@ -57,6 +58,7 @@ bool register_at_load() noexcept {
 void register_all() {
   static std::once_flag once; // stays as it is when the function throws
   std::call_once(once, [] {
+    cpu::watch_processors();
     register_device();
     register_collectives();
     register_functional_collectives();

@@ -147,6 +147,11 @@ void use_team(int threads) {
   }
 }
 
+void watch_processors() {
+  std::lock_guard<std::mutex> lock(waiting().mutex);
+  waiting().load.look();
+}
+
 bool teams_sleep() {
   return waiting().sleeps;
 }

@@ -11,6 +11,9 @@ namespace torch_xla::cpu {
 // do not depend on it. Any thread.
 void use_team(int threads);
 
+// Begins to look, so that the first run knows already how busy others have kept the processors since. Any thread.
+void watch_processors();
+
 // Whether teams sleep while they wait now.
 bool teams_sleep();
 
