@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <limits>
 #include <unordered_map>
 
@@ -13,6 +14,8 @@
 
 namespace torch_xla {
 namespace {
+
+constexpr int64_t kPartBytes = 6 << 20; // of an all_reduce
 
 // ---- Types on the way ----
 
@@ -50,12 +53,18 @@ Reduction find_reduction(const std::string& name, c10::ScalarType type) {
   return {on_the_way, find_op(name, is_bool)};
 }
 
-// A contiguous copy of the input that the group can reduce.
+at::Tensor as_real(const at::Tensor& input) {
+  return input.is_complex() ? at::view_as_real(input.resolve_conj()) : input;
+}
+
+// Contiguous memory for a copy of the input that the group can reduce.
+at::Tensor packed_like(const at::Tensor& real, c10::ScalarType type) {
+  return at::empty(real.sizes(), real.options().dtype(type));
+}
+
 at::Tensor pack(const at::Tensor& input, c10::ScalarType type) {
-  at::Tensor real = input.is_complex() ? at::view_as_real(input.resolve_conj()) : input;
-  at::Tensor packed = at::empty(real.sizes(), real.options().dtype(type));
-  packed.copy_(real);
-  return packed;
+  at::Tensor real = as_real(input);
+  return packed_like(real, type).copy_(real);
 }
 
 // A result of the input's type and these sizes out of what the group gave.
@@ -81,19 +90,32 @@ at::DimVector with_dim0(const at::Tensor& input, int64_t size) {
   return sizes;
 }
 
-void reduce_all(const at::Tensor& packed, c10d::ReduceOp op, const std::string& group) {
-  std::vector<at::Tensor> tensors{packed};
+// `out`, which is contiguous, gets the reduced input, in whose memory it may lie. Part by part: one is copied while those before it travel.
+// The parts follow from the size of `out` alone, as all replicas have to have the same.
+void reduce_all(const at::Tensor& input, const at::Tensor& out, c10d::ReduceOp op, const std::string& group) {
+  const bool copies = input.const_data_ptr() != out.const_data_ptr();
+  at::Tensor to = out.view({-1}), from = copies ? input.reshape({-1}) : to;
+  const int64_t size = to.numel(), part = kPartBytes / to.element_size();
   run_on_group(group, [&](c10d::Backend& backend) {
     c10d::AllreduceOptions options;
     options.reduceOp = op;
-    return std::vector{backend.allreduce(tensors, options)};
+    std::vector<WorkRef> works;
+    for (int64_t start = 0; start == 0 || start < size; start += part) {
+      const int64_t count = std::min(part, size - start);
+      std::vector<at::Tensor> tensors{to.narrow(0, start, count)};
+      if (copies) {
+        tensors[0].copy_(from.narrow(0, start, count));
+      }
+      works.push_back(backend.allreduce(tensors, options));
+    }
+    return works;
   });
 }
 
 at::Tensor all_reduce(const at::Tensor& input, const std::string& reduction, const std::string& group) {
   Reduction chosen = find_reduction(reduction, input.scalar_type());
-  at::Tensor packed = pack(input, chosen.type);
-  reduce_all(packed, chosen.op, group);
+  at::Tensor real = as_real(input), packed = packed_like(real, chosen.type);
+  reduce_all(real, packed, chosen.op, group);
   return unpack(packed, input);
 }
 
@@ -103,10 +125,7 @@ at::Tensor& all_reduce_out(const at::Tensor& input, const std::string& reduction
   if (chosen.type != input.scalar_type()) {
     return out.copy_(all_reduce(input, reduction, group));
   }
-  if (input.const_data_ptr() != out.const_data_ptr()) {
-    out.copy_(input);
-  }
-  reduce_all(out, chosen.op, group);
+  reduce_all(input, out, chosen.op, group);
   return out;
 }
 

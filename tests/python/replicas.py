@@ -118,6 +118,11 @@ def lists_and_scales(rank: int, size: int) -> None:
     assert xm.all_reduce("sum", torch.ones((), device="xla"), scale=0.5).item() == size / 2
     empty = torch.ones(0, 2, device="xla")
     assert xm.all_reduce("sum", empty).shape == (0, 2)
+    large = torch.arange(4_000_003, device="xla") * (rank + 1)  # reduced in parts
+    factor = total + size
+    assert torch.equal(xm.all_reduce("sum", large).cpu(), torch.arange(4_000_003) * factor)
+    xm.all_reduce("sum", [large])
+    assert torch.equal(large.cpu(), torch.arange(4_000_003) * factor)
     one = torch.tensor(rank + 1.0, device="xla").expand(1)  # of stride 0
     assert xm.all_gather(one).tolist() == [each + 1 for each in range(size)]
 
