@@ -10,7 +10,7 @@ import torch_xla.core.xla_env_vars as xenv
 import torch_xla.debug.metrics as met
 import torch_xla.debug.profiler as xp
 from torch_xla.amp import syncfree
-from torch_xla.experimental.custom_kernel import flash_attention
+from torch_xla.experimental.custom_kernel import flash_attention, repeat_with_fixed_output_size
 
 
 # ---- Attention ----
@@ -116,6 +116,17 @@ def test_a_trace_goes_into_its_folder(device, tmp_path):
 
 
 # ---- Small ones ----
+@pytest.mark.parametrize("size", [3, 8, 11])
+def test_repeats_of_a_fixed_size(device, size):
+    values, repeats = torch.arange(5.0), torch.tensor([0, 5, 2, 0, 1])
+    expected = torch.cat([values.repeat_interleave(repeats), values[-1].repeat(size)])[:size]
+    met.clear_all()
+    result = repeat_with_fixed_output_size(values.to(device), repeats.to(device), size)
+    assert not met.executed_fallback_ops() and result.tolist() == expected.tolist()
+    with pytest.raises(ValueError, match=r"one dim of one size, but not \[5\] and \[4\]"):
+        repeat_with_fixed_output_size(values, repeats[:4], size)
+
+
 def test_tensors_that_share_memory_have_one_id(device):
     get_id = torch_xla._XLAC._xla_get_tensor_id
     x = torch.ones(4, device=device)

@@ -1,4 +1,4 @@
-"""Attention by the original's name; PyTorch's own scaled_dot_product_attention computes it."""
+"""Attention, which PyTorch's scaled_dot_product_attention computes, and repeats of a fixed size."""
 
 import torch
 import torch.nn.functional as F
@@ -46,3 +46,22 @@ def flash_attention(
         seen = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool, device=q.device).tril()
         mask = torch.where(seen, mask, -torch.inf)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=sm_scale)
+
+
+def repeat_with_fixed_output_size(input: torch.Tensor, repeats: torch.Tensor, total_repeat_length: int) -> torch.Tensor:
+    """torch.repeat_interleave of one dim, cut, or filled up with the last element, to a size that no value decides.
+
+    Args:
+        input: shape [n], of any dtype.
+        repeats: [n], of an integer dtype: how often each element is repeated.
+        total_repeat_length: the size of the result.
+
+    Returns a tensor of shape [total_repeat_length]. Raises ValueError for other shapes.
+    """
+    if input.dim() != 1 or input.shape != repeats.shape:
+        raise ValueError(
+            f"input and repeats have one dim of one size, but not {list(input.shape)} and {list(repeats.shape)}"
+        )
+    places = torch.arange(total_repeat_length, device=input.device)
+    index = torch.searchsorted(repeats.cumsum(0), places, right=True)
+    return input[index.clamp(max=len(input) - 1)]
