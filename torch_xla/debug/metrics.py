@@ -36,8 +36,10 @@ def metric_names() -> list[str]:
 def metric_data(name: str) -> tuple[int, float, tuple[tuple[float, float], ...]] | None:
     """(number of samples, their sum, the last 1024 as (seconds since the epoch, value)), or None if there is none.
 
-    Times are in nanoseconds, sizes in bytes.
+    Times are in nanoseconds, sizes in bytes. In eager mode this waits for the operations that were called.
     """
+    if not _XLAC._lazy():
+        _XLAC._xla_wait_device_ops()
     return _XLAC._xla_metric_data(name)
 
 
