@@ -5,7 +5,7 @@ import sys
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, set_seed
-from common import dataset, model, take_step
+from common import check_no_fallbacks, dataset, model, take_step
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
@@ -41,6 +41,7 @@ def train(rank: int, folder: str) -> None:
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
+    check_no_fallbacks()
     for actual, expected in zip(net.parameters(), expected_parameters()):
         torch.testing.assert_close(actual.detach().cpu(), expected, rtol=1e-3, atol=1e-4)
     meet(accelerator, rank)

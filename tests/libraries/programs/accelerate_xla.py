@@ -5,7 +5,7 @@ import sys
 import torch
 from accelerate import Accelerator, notebook_launcher
 from accelerate.utils import set_seed
-from common import check_losses
+from common import check_losses, check_no_fallbacks
 from fit import fit_plainly, fit_with
 from safetensors.torch import load_file
 
@@ -14,6 +14,7 @@ accelerator = Accelerator()
 assert accelerator.device.type == "xla", accelerator.device
 losses, model = fit_with(accelerator)
 check_losses(losses, fit_plainly())
+check_no_fallbacks()
 values = torch.arange(3.0, device=accelerator.device)
 assert accelerator.gather(values).tolist() == accelerator.reduce(values).tolist() == [0, 1, 2]
 assert accelerator.gather_for_metrics(values).tolist() == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""What the programs share: data, a module for Lightning, a comparison of losses."""
+"""What the programs share: data, a module for Lightning, a comparison of losses, the look for fallbacks."""
 
 import torch
 from torch import nn
@@ -38,3 +38,10 @@ def check_losses(losses: list[float], expected: list[float]) -> None:
     """Fails unless they agree and fall."""
     torch.testing.assert_close(torch.tensor(losses), torch.tensor(expected), rtol=1e-3, atol=1e-5)
     check_falling(losses)
+
+
+def check_no_fallbacks() -> None:
+    """Fails if an operation of the device has run on the CPU; reading a number is none."""
+    import torch_xla.debug.metrics as met
+
+    assert set(met.executed_fallback_ops()) <= {"aten::_local_scalar_dense"}, met.executed_fallback_ops()

@@ -7,7 +7,7 @@ os.environ.setdefault("PJRT_DEVICE", "CPU")
 os.environ["CPU_NUM_DEVICES"] = "2"
 import lightning
 import torch
-from common import dataset, model
+from common import check_no_fallbacks, dataset, model
 from lightning_module import Regression
 from torch.utils.data import DataLoader
 
@@ -17,6 +17,7 @@ class Checked(Regression):
 
     def on_train_end(self):
         """In each process."""
+        check_no_fallbacks()
         weights = torch.cat([p.detach().flatten() for p in self.parameters()])
         first, second = self.all_gather(weights).cpu().chunk(2)
         assert self.trainer.world_size == 2 and torch.equal(first, second)

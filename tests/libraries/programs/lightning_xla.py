@@ -6,7 +6,7 @@ import sys
 os.environ.setdefault("PJRT_DEVICE", "CPU")
 import lightning
 import torch
-from common import check_losses, dataset
+from common import check_losses, check_no_fallbacks, dataset
 from lightning.pytorch.profilers import XLAProfiler
 from lightning_module import Regression
 from torch.utils.data import DataLoader
@@ -37,6 +37,7 @@ for kwargs in ({}, {"profiler": XLAProfiler()}):
     assert type(trainer.accelerator).__name__ == "XLAAccelerator", trainer.accelerator
     assert trainer.strategy.root_device.type == "xla"
     check_losses(module.losses, expected.losses)
+check_no_fallbacks()
 trainer.save_checkpoint(f"{sys.argv[1]}/module.ckpt")
 loaded = Regression.load_from_checkpoint(f"{sys.argv[1]}/module.ckpt")
 for ours, theirs in zip(loaded.parameters(), expected.parameters()):

@@ -3,6 +3,7 @@
 import sys
 
 import torch
+from common import check_no_fallbacks
 from transformers_parts import make_model, train
 
 import torch_xla.core.xla_model as xm
@@ -12,6 +13,7 @@ import torch_xla.distributed.xla_multiprocessing as xmp
 def run(rank: int, folder: str) -> None:
     """One process: half of each batch of 16."""
     trainer, losses = train(f"{folder}/run", optim="adamw_torch", batch_size=8)
+    check_no_fallbacks()
     assert trainer.args.world_size == 2 and trainer.args.process_index == rank
     assert trainer.state.global_step == 8 and losses[-1] < losses[0]
     weights = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])

@@ -3,7 +3,7 @@
 import sys
 
 import torch
-from common import check_losses
+from common import check_losses, check_no_fallbacks
 from transformers import GPT2LMHeadModel
 from transformers_parts import make_dataset, train, train_plainly
 
@@ -12,6 +12,7 @@ model = trainer.model
 assert trainer.args.device.type == model.device.type == "xla"
 
 check_losses(losses, train_plainly())
+check_no_fallbacks()
 assert trainer.evaluate()["eval_loss"] > 0
 assert trainer.predict(make_dataset()).predictions.shape == (16, 8, 40)
 trainer.train(resume_from_checkpoint=sys.argv[1] + "/run/checkpoint-4")
