@@ -159,10 +159,12 @@ def test_batches_of_one_size(device):
     batches = [torch.ones(4, 2), torch.ones(4, 2), torch.ones(3, 2), torch.ones(4, 2)]
     loader = pl.ParallelLoader(batches, [device], fixed_batch_size=True)
     assert [len(t) for t in loader.per_device_loader(device)] == [4, 4]
-    loader = pl.ParallelLoader([t.T for t in batches], [device], batchdim=1, fixed_batch_size=True)
+    loader = pl.ParallelLoader(loader=[t.T for t in batches], devices=[device], batchdim=1, fixed_batch_size=True)
     assert [t.size(1) for t in loader.per_device_loader(device)] == [4, 4]
     with pytest.raises(ValueError, match="needs a device"):
         pl.ParallelLoader([], [])
+    with pytest.raises(ValueError, match="cpu_loader is missing"):
+        pl.ParallelLoader(devices=[device])
     assert xm.get_xla_supported_devices()
 
 

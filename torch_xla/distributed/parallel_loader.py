@@ -186,15 +186,16 @@ class ParallelLoader:
         loader_prefetch_size, device_prefetch_size: together the batches that wait for each device, at most.
         host_to_device_transfer_threads: accepted for the original's sake: a copy takes no time worth a thread.
         input_sharding: a ShardingSpec, checked and else without effect.
+        loader: the first releases' name of cpu_loader.
 
-    Raises ValueError for no devices and a batches_per_execution under 1. An exception of cpu_loader is raised by the
-    batch that it prevented, on all devices.
+    Raises ValueError for no loader, no devices and a batches_per_execution under 1. An exception of cpu_loader is
+    raised by the batch that it prevented, on all devices.
     """
 
     def __init__(
         self,
-        cpu_loader: Iterable,
-        devices: Sequence,
+        cpu_loader: Iterable | None = None,
+        devices: Sequence = (),
         batchdim: int = 0,
         fixed_batch_size: bool = False,
         loader_prefetch_size: int = 16,
@@ -202,7 +203,11 @@ class ParallelLoader:
         host_to_device_transfer_threads: int = 1,
         input_sharding=None,
         batches_per_execution: int = 1,
+        loader: Iterable | None = None,
     ):
+        cpu_loader = loader if cpu_loader is None else cpu_loader
+        if cpu_loader is None:
+            raise ValueError("cpu_loader is missing")
         if not devices:
             raise ValueError("a loader needs a device to feed")
         if batches_per_execution < 1:
