@@ -18,6 +18,7 @@ from . import _XLAC
 
 _BEAT_SECONDS = 1.0  # src/distributed/collectives.cpp looks whether others still count
 _IDLE_SECONDS = 3.0  # after which a trace is taken to be complete, for now
+_NAMING = datetime.timedelta(seconds=4)  # of a timeout, at its end: finding out who is lost
 _PREFIX = "torch_xla"
 _groups: set[str] = set()  # names of those that this process is in
 
@@ -43,7 +44,7 @@ def make_group(name: str, store, rank: int, size: int, run_store=None) -> str:
 
     run_collectives()
     group = dist.ProcessGroup(store if run_store is None else run_store, rank, size)
-    gloo = dist.ProcessGroupGloo(store, rank, size, timeout())
+    gloo = dist.ProcessGroupGloo(store, rank, size, timeout() - min(_NAMING, timeout() / 2))
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
     torch.ops.xla._add_group(name, group.boxed())
     _groups.add(name)
