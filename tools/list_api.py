@@ -114,7 +114,6 @@ STATES = {
     "torch_xla.distributed.fsdp.XlaFullyShardedDataParallel": "parameters are DTensors: docs/replicas.md",
     "torch_xla.distributed.fsdp.consolidate_sharded_state_dicts": "of parts that were saved here",
     "torch_xla.distributed.fsdp.consolidate_sharded_model_checkpoints": "of parts that were saved here",
-    "torch_xla.debug.graph_saver.save_tensors_graph": "`hlo` is StableHLO",
     "torch_xla.debug.profiler.start_server": "for clients of this machine",
     "torch_xla.debug.profiler.trace": "writes a Chrome trace",
     "torch_xla.debug.profiler.trace_detached": "on a thread; else as `trace`",

@@ -135,7 +135,7 @@ std::string xla_type_name(DType dtype) {
   if (dtype == DType::Bool) {
     return "pred";
   }
-  return name[0] == 'i' ? "s" + name.substr(1) : name;
+  return name[0] == 'i' ? "s" + name.substr(1) : name[0] == 'u' ? "u" + name.substr(2) : name;
 }
 
 std::string shape_text(const Type& type) {

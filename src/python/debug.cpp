@@ -111,7 +111,7 @@ py::list operators() {
 void init_debug(py::module_& m) {
   m.def("_get_xla_tensors_text", &tensors_text<GraphFormat::kText>, py::arg("tensors"));
   m.def("_get_xla_tensors_dot", &tensors_text<GraphFormat::kDot>, py::arg("tensors"));
-  m.def("_get_xla_tensors_hlo", &tensors_text<GraphFormat::kStableHlo>, py::arg("tensors"));
+  m.def("_get_xla_tensors_hlo", &tensors_text<GraphFormat::kHlo>, py::arg("tensors"));
   m.def("_get_stablehlo", &tensors_text<GraphFormat::kStableHlo>, py::arg("tensors"));
   m.def("_body_stablehlo", &body_text, py::arg("device"), py::arg("body"));
   m.def("_get_xla_tensor_debug_info", &tensor_info, py::arg("tensor"));

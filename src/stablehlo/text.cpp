@@ -46,12 +46,6 @@ uint64_t float_bits(double v, DType t) {
   }
 }
 
-std::string float_text(double v, DType t) {
-  char text[24];
-  std::snprintf(text, sizeof(text), "0x%0*llX", static_cast<int>(item_size(t)) * 2, static_cast<unsigned long long>(float_bits(v, t)));
-  return text;
-}
-
 std::string integer_text(int64_t v, DType t) {
   if (t == DType::Bool) {
     return v ? "true" : "false";
@@ -134,6 +128,17 @@ std::string pairs_text(const Dims& low, const Dims& high) {
 
 std::string int_text(int64_t v) {
   return std::to_string(v) + " : i64";
+}
+
+std::string Text::float_text(double v, DType t) const {
+  char text[24];
+  std::snprintf(text, sizeof(text), "0x%0*llX", static_cast<int>(item_size(t)) * 2, static_cast<unsigned long long>(float_bits(v, t)));
+  return text;
+}
+
+const std::string& Text::location() const {
+  static const std::string none;
+  return location_ < 0 ? none : locations_[static_cast<size_t>(location_)];
 }
 
 std::string Text::next_name() {

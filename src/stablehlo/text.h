@@ -1,4 +1,5 @@
-// Text: MLIR text under construction, one operation a line in the generic form, and Hlo, a handle of one of its values.
+// Text: MLIR text under construction, one operation a line in the generic form, and Hlo, a handle of one of its values. HloText
+// (hlo_text.h) writes the same operations as HLO.
 #pragma once
 
 #include <functional>
@@ -65,8 +66,11 @@ class Text {
  public:
   // How float32 may be taken in products and convolutions.
   Text(Precision::Level products, Precision::Level convolutions) : products(products), convolutions(convolutions) {}
+  virtual ~Text() = default;
+  Text(const Text&) = delete;
+  Text& operator=(const Text&) = delete;
   // Appends "stablehlo.<name>" or, where the name has a dot, that operation of another dialect.
-  Hlos op(
+  virtual Hlos op(
       const std::string& name,
       const Hlos& operands,
       const Attributes& attributes,
@@ -81,18 +85,25 @@ class Text {
   Hlo table(const std::vector<double>& elements, const Type& type);
 
   // An argument of the function, numbered in order of the calls.
-  Hlo argument(const Type& type);
+  virtual Hlo argument(const Type& type);
   // Source line ("file:line") of the operations that follow; empty: none.
   void set_location(const std::string& line);
   // Appends func.return and gives the whole module. argument_attributes are parallel to the arguments.
-  std::string finish(const Hlos& results, const std::vector<std::string>& argument_attributes);
+  virtual std::string finish(const Hlos& results, const std::vector<std::string>& argument_attributes);
 
   const Precision::Level products;
   const Precision::Level convolutions;
 
+ protected:
+  // `elements`: one for all, or nested in brackets; empty where there are none.
+  virtual Hlo constant_text(const std::string& elements, const Type& type);
+  // A number that the type holds exactly.
+  virtual std::string float_text(double v, DType dtype) const;
+  // "file:line", or empty.
+  const std::string& location() const;
+
  private:
   Hlo plain_op(const std::string& name, const Hlos& operands, const Type& type);
-  Hlo constant_text(const std::string& elements, const Type& type);
   std::string next_name();
   void line(const std::string& text);
   void region(const Region& region);

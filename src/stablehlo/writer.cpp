@@ -9,6 +9,7 @@
 #include "ops/registry.h"
 #include "passes/passes.h"
 #include "stablehlo/call.h"
+#include "stablehlo/hlo_text.h"
 #include "stablehlo/primitive.h"
 #include "stablehlo/random.h"
 #include "stablehlo/view.h"
@@ -164,8 +165,7 @@ Hlo add_parameter(Text& text, const Type& type, const Dims& strides) {
   return from_memory_order(text.argument({type.dtype, memory_order_dims(type.dims, strides)}), type.dims, strides);
 }
 
-std::string write_module(const Graph& graph, const StableHloOptions& options) {
-  Text text(options.products, options.convolutions);
+std::string write_module(Text& text, const Graph& graph, const StableHloOptions& options) {
   Hlos arguments;
   std::vector<std::string> attributes;
   for (size_t i = 0; i < graph.parameters.size(); ++i) {
@@ -194,7 +194,13 @@ bool has_stablehlo_form(const Op& op) {
 }
 
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options) {
-  return stablehlo::write_module(graph, options);
+  stablehlo::Text text(options.products, options.convolutions);
+  return stablehlo::write_module(text, graph, options);
+}
+
+std::string write_hlo(const Graph& graph, const StableHloOptions& options) {
+  stablehlo::HloText text(options.products, options.convolutions);
+  return stablehlo::write_module(text, graph, options);
 }
 
 } // namespace torch_xla

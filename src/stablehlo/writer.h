@@ -1,4 +1,4 @@
-// The writer of StableHLO: the MLIR text of a lowered graph, for engines that compile it. The door of this folder.
+// The writer of StableHLO: the MLIR text of a lowered graph, for engines that compile it, and its HLO. The door of this folder.
 #pragma once
 
 #include <cstdint>
@@ -31,5 +31,7 @@ bool has_stablehlo_form(const Op& op);
 // slowest first (a dense buffer in any order of its dims is row-major so). Throws UserError(NotImplemented) that names a row without a
 // form.
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options = {});
+// The same as text of XLA's HLO, for people and for XLA's tools; without the aliases.
+std::string write_hlo(const Graph& graph, const StableHloOptions& options = {});
 
 } // namespace torch_xla

@@ -140,11 +140,11 @@ void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph
 
 // Of the graph that `lower` gives.
 template <typename Lower>
-std::string stablehlo_text(Lower lower, const LocationText& location) {
+std::string stablehlo_text(Lower lower, const LocationText& location, GraphFormat format = GraphFormat::kStableHlo) {
   StableHloOptions options;
   options.location = location;
   try {
-    return write_stablehlo(lower(), options);
+    return format == GraphFormat::kHlo ? write_hlo(lower(), options) : write_stablehlo(lower(), options);
   } catch (const UserError& error) {
     throw UserError(error.kind(), str("there is no StableHLO of this graph: ", error.what()));
   }
@@ -156,8 +156,8 @@ std::string text_of(const Excerpt& excerpt, int device, const std::vector<int64_
     bool known = node >= 0 && static_cast<size_t>(node) < lines.size();
     return known ? location_text(lines[static_cast<size_t>(node)]) : std::string();
   };
-  if (format == GraphFormat::kStableHlo) {
-    return stablehlo_text([&] { return run_passes(excerpt.graph, device, has_stablehlo_form); }, location);
+  if (format == GraphFormat::kHlo || format == GraphFormat::kStableHlo) {
+    return stablehlo_text([&] { return run_passes(excerpt.graph, device, has_stablehlo_form); }, location, format);
   }
   ListingOptions options{str(engine().hardware(), ":", device), excerpt.scalars, location};
   return format == GraphFormat::kDot ? list_dot(excerpt.graph, options) : list_graph(excerpt.graph, options);
@@ -185,9 +185,10 @@ const std::string& graph_file() {
 } // namespace
 
 GraphFormat find_graph_format(const std::string& name) {
-  bool known = name == "text" || name == "dot" || name == "hlo" || name == "stablehlo";
-  XLA_CHECK_KIND(Value, known, "the graph format ", name, " is not known; it can be text, dot, hlo or stablehlo");
-  return name == "text" ? GraphFormat::kText : name == "dot" ? GraphFormat::kDot : GraphFormat::kStableHlo;
+  constexpr const char* kNames[] = {"text", "dot", "hlo", "stablehlo"}; // in the order of GraphFormat
+  const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
+  XLA_CHECK_KIND(Value, found != std::end(kNames), "the graph format ", name, " is not known; it can be text, dot, hlo or stablehlo");
+  return static_cast<GraphFormat>(found - kNames);
 }
 
 std::string pending_text(int device, const std::vector<at::Tensor>& tensors, GraphFormat format) {

@@ -14,9 +14,10 @@ namespace torch_xla {
 enum class GraphFormat : uint8_t {
   kText, // the original's IR
   kDot, // the same for graphviz
+  kHlo, // XLA's
   kStableHlo, // what plugins compile
 };
-// "text", "dot", "hlo" or "stablehlo", the last two being one. Throws UserError (Value) for another name.
+// "text", "dot", "hlo" or "stablehlo". Throws UserError (Value) for another name.
 GraphFormat find_graph_format(const std::string& name);
 
 // What is pending of the tensors, all of which are of the device, or of all that live on it where there are none. Changes

@@ -126,6 +126,83 @@ TEST(StableHlo, Texts) {
   }
 }
 
+// ---- The same as HLO ----
+
+// Names of values in a line of HLO: "%add.3".
+std::vector<std::string> names_in(const std::string& line) {
+  std::vector<std::string> names;
+  for (size_t at = 0; (at = line.find('%', at)) != line.npos; ++at) {
+    names.push_back(line.substr(at, line.find_first_of(" ,()", at) - at));
+  }
+  return names;
+}
+
+// Each computation takes only its own values and computations that stand before it, and has one root.
+TEST(Hlo, EveryCaseIsClosed) {
+  for (const auto& file : testing::row_case_files()) {
+    for (const RowCase& c : testing::read_row_cases(file)) {
+      std::istringstream lines(write_hlo(run_passes(c.trace, 0, has_stablehlo_form)));
+      std::set<std::string> computations;
+      std::set<std::string> known;
+      int roots = 0;
+      for (std::string line; std::getline(lines, line);) {
+        std::vector<std::string> names = names_in(line);
+        if (line.ends_with("{")) { // a computation begins
+          computations.insert(names[0]);
+          known = computations;
+          roots = 0;
+        } else if (line == "}") {
+          EXPECT_EQ(roots, 1) << c.line;
+        } else if (!names.empty()) {
+          std::for_each(names.begin() + 1, names.end(), [&](const auto& name) {
+            EXPECT_TRUE(known.count(name)) << c.line << "\n" << line;
+          });
+          known.insert(names[0]);
+          roots += line.starts_with("  ROOT ");
+        }
+      }
+    }
+  }
+}
+
+std::string hlo_of(const char* line) {
+  return write_hlo(run_passes(testing::CaseReader(line).run().trace, 0, has_stablehlo_form));
+}
+
+TEST(Hlo, SourceLinesAndTypes) {
+  Graph graph = parse_graph("graph(%0: f32[4,2], %1: f32[4,2]) {\n  %2: f32[4,2] = add(%0, %1)\n  return %2\n}\n", find_op);
+  graph.nodes[0].location = 3;
+  auto location = [](int32_t index) { return index == 3 ? std::string("a.py:12 in forward") : std::string(); };
+  EXPECT_EQ(
+      write_hlo(graph, {.location = location}),
+      "HloModule program\n\n"
+      "ENTRY %main (parameter.1: f32[4,2]{1,0}, parameter.2: f32[4,2]{1,0}) -> (f32[4,2]{1,0}) {\n"
+      "  %parameter.1 = f32[4,2]{1,0} parameter(0)\n"
+      "  %parameter.2 = f32[4,2]{1,0} parameter(1)\n"
+      "  %add.3 = f32[4,2]{1,0} add(f32[4,2]{1,0} %parameter.1, f32[4,2]{1,0} %parameter.2), metadata={source_file=\"a.py\" "
+      "source_line=12}\n"
+      "  ROOT %tuple.4 = (f32[4,2]{1,0}) tuple(f32[4,2]{1,0} %add.3)\n"
+      "}\n\n");
+}
+
+TEST(Hlo, Attributes) {
+  auto expect = [](const char* line, std::initializer_list<const char*> parts) {
+    std::string text = hlo_of(line);
+    for (const char* part : parts) {
+      EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
+    }
+  };
+  expect("aten::mm(f32[4,6], f32[6,3])", {"lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest}"});
+  expect(
+      "aten::convolution(f32[2,4,9,8], f32[6,4,3,2], none) {[2, 1], [1, 0], [1, 2], false, [0, 0], 1}",
+      {"window={size=3x2 stride=2x1 pad=1_1x0_0 lhs_dilate=1x1 rhs_dilate=1x2}, dim_labels=bf01_oi01->bf01, feature_group_count=1"});
+  expect("aten::bmm(f32[2,4,6], f32[2,6,3])", {"lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}"});
+  expect("aten::mul.Tensor(ui8[5], ui8[5])", {"u8[5]{0} multiply(u8[5]{0} %"});
+  expect("aten::embedding(bf16[7,4], i64[3]<7) {-1, false, false}", {"offset_dims={1}, collapsed_slice_dims={0}", "slice_sizes={1,4}"});
+  expect("aten::gelu(f32[9]) {\"none\"}", {" erf(f32[9]{0} %", "constant(0.5)", "dimensions={}"});
+  expect("aten::lgamma(f32[3])", {"custom-call(", "custom_call_target=\"chlo.lgamma\""});
+}
+
 // ---- The module ----
 
 TEST(StableHlo, AliasesAndSourceLines) {

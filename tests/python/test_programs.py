@@ -10,6 +10,7 @@ import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as met
 from torch_xla import _XLAC
 from torch_xla.debug import graph_saver
+from torch_xla.experimental.scan import scan
 from torch_xla.utils.checkpoint import checkpoint
 
 
@@ -67,6 +68,35 @@ def test_what_has_no_stablehlo(device):
         xm.get_stablehlo([3])
 
 
+# ---- XLA's HLO ----
+def test_hlo_of_a_tensor_is_what_it_needs(device):
+    x = torch.ones(2, 3).to(device)
+    torch_xla.sync()
+    before = executions()
+    y = (x + 1).exp()
+    text = _XLAC._get_xla_tensors_hlo([y])
+    assert text.startswith("HloModule program\n") and "ENTRY %main (" in text
+    assert re.search(r"%exponential\.\d+ = f32\[2,3\]\{1,0\} exponential\(f32\[2,3\]\{1,0\} %add\.\d+\)", text)
+    assert re.search(r'metadata=\{source_file="[^"]*test_programs.py" source_line=\d+\}', text)
+    assert text.count(" parameter(") == 2  # x, and the number 1
+    assert executions() == before
+
+
+def test_hlo_of_a_loop(device):
+    def step(carry, x):
+        return carry + x, carry.sin()
+
+    last, _ = scan(step, torch.zeros(3, device=device), torch.ones(5, 3, device=device))
+    text = _XLAC._get_xla_tensors_hlo([last])
+    condition, body = re.search(r" while\(.*\), condition=(%region\.\d+), body=(%region\.\d+)", text).groups()
+    assert f"\n{condition} (" in text and f"\n{body} (" in text
+
+
+def test_what_has_no_hlo(device):
+    with pytest.raises(NotImplementedError, match="there is no StableHLO of this graph: aten::_fft_r2c"):
+        _XLAC._get_xla_tensors_hlo([torch.fft.rfft(torch.ones(4, device=device)).real])
+
+
 # ---- The original's IR ----
 def test_text_of_pending_tensors(device):
     x = torch.ones(4, 2).to(device)
@@ -114,7 +144,7 @@ def test_what_a_tensor_is(device):
     assert "IR: None" in info and "Data Shape: f32[5]" in info and "State: ready" in info
 
 
-@pytest.mark.parametrize("form, begin", [("text", "IR {"), ("dot", "digraph"), ("hlo", "module"), (None, "IR {")])
+@pytest.mark.parametrize("form, begin", [("text", "IR {"), ("dot", "digraph"), ("hlo", "HloModule"), (None, "IR {")])
 def test_graphs_are_saved(device, tmp_path, monkeypatch, form, begin):
     if form:
         monkeypatch.setenv("SAVE_GRAPH_FMT", form)
@@ -148,7 +178,13 @@ SAVED = """
 
 
 @pytest.mark.parametrize(
-    "form, body", [("text", r"IR \{\n  %0 = .*aten::sin\("), ("dot", "digraph G"), ("stablehlo", "stablehlo.sine")]
+    "form, body",
+    [
+        ("text", r"IR \{\n  %0 = .*aten::sin\("),
+        ("dot", "digraph G"),
+        ("hlo", r" sine\(f32\[3\]"),
+        ("stablehlo", "stablehlo.sine"),
+    ],
 )
 def test_the_graph_of_each_sync_goes_into_a_file(run_python, tmp_path, form, body):
     run_python(SAVED, XLA_SAVE_TENSORS_FILE=str(tmp_path / "graphs"), XLA_SAVE_TENSORS_FMT=form)

@@ -1,0 +1,15 @@
+// The attributes of operations as HLO text has them.
+#pragma once
+
+#include "stablehlo/text.h"
+
+namespace torch_xla::stablehlo {
+
+// "dimensions={0, 1}, ...", of those that are not computations; empty where there are none.
+std::string hlo_attributes(const std::string& opcode, const Hlos& operands, const Attributes& attributes);
+// Of broadcast_in_dim: the result's dim of each dim of the operand.
+Dims broadcast_mapping(const Attributes& attributes);
+// The text with each `from` made `to`.
+std::string replaced(std::string text, const std::string& from, const std::string& to);
+
+} // namespace torch_xla::stablehlo

@@ -1,0 +1,208 @@
+// Opcodes and computations of HLO text.
+#include "stablehlo/hlo_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "core/errors.h"
+#include "ir/listing.h"
+#include "stablehlo/hlo_attributes.h"
+
+namespace torch_xla::stablehlo {
+namespace {
+
+// Names that are not StableHLO's own with hyphens.
+const std::map<std::string, std::string>& opcodes() {
+  static const auto* names = new std::map<std::string, std::string>{
+      {"broadcast_in_dim", "broadcast"},
+      {"chlo.erf", "erf"},
+      {"chlo.tan", "tan"},
+      {"dot_general", "dot"},
+      {"optimization_barrier", "opt-barrier"}};
+  return *names;
+}
+
+std::string tuple_shape(const std::vector<Type>& types) {
+  std::string text;
+  for (const Type& type : types) {
+    text += (text.empty() ? "" : ", ") + shape_text(type);
+  }
+  return "(" + text + ")";
+}
+
+std::vector<Type> types_of(const Hlos& values) {
+  std::vector<Type> types;
+  std::transform(values.begin(), values.end(), std::back_inserter(types), [](const Hlo& v) { return v.type(); });
+  return types;
+}
+
+std::string operands_text(const Hlos& operands) {
+  std::string text;
+  for (const Hlo& v : operands) {
+    text += str(text.empty() ? "" : ", ", shape_text(v.type()), " ", v.name());
+  }
+  return text;
+}
+
+} // namespace
+
+std::string HloText::next_name(const std::string& opcode) {
+  return str("%", opcode, ".", ++next_);
+}
+
+std::string HloText::instruction(
+    const std::string& shape, const std::string& opcode, const std::string& arguments, const std::string& attributes) {
+  std::string name = next_name(opcode);
+  std::string text = str(name, " = ", shape, " ", opcode, "(", arguments, ")", attributes.empty() ? "" : ", ", attributes);
+  if (!location().empty()) {
+    size_t colon = location().rfind(':');
+    text += str(", metadata={source_file=\"", location().substr(0, colon), "\" source_line=", location().substr(colon + 1), "}");
+  }
+  current_.line_of[name] = current_.lines.size();
+  current_.lines.push_back(text);
+  return name;
+}
+
+std::string HloText::instruction(const Type& type, const std::string& opcode, const Hlos& operands, const std::string& attributes) {
+  return instruction(shape_text(type), opcode, operands_text(operands), attributes);
+}
+
+std::string HloText::tuple(const Hlos& operands) {
+  std::string shape = tuple_shape(types_of(operands));
+  return shape + " " + instruction(shape, "tuple", operands_text(operands), "");
+}
+
+Hlos HloText::elements_of(const std::string& tuple, const std::vector<Type>& types) {
+  Hlos values;
+  for (size_t i = 0; i < types.size(); ++i) {
+    std::string name = instruction(shape_text(types[i]), "get-tuple-element", tuple_shape(types) + " " + tuple, str("index=", i));
+    values.emplace_back(this, name, types[i]);
+  }
+  return values;
+}
+
+Hlo HloText::argument(const Type& type) {
+  size_t number = current_.parameters.size();
+  std::string name = instruction(shape_text(type), "parameter", std::to_string(number), "");
+  current_.parameters.push_back(str(name.substr(1), ": ", shape_text(type)));
+  return {this, name, type};
+}
+
+Hlos HloText::parameters(const std::vector<Type>& types) {
+  Hlos values;
+  std::transform(types.begin(), types.end(), std::back_inserter(values), [this](const Type& type) { return argument(type); });
+  return values;
+}
+
+void HloText::set_root(const std::string& name, const std::string& shape) {
+  current_.root = name;
+  current_.result = shape;
+}
+
+std::string HloText::region(const Region& region, bool takes_tuple, bool gives_tuple) {
+  Computation outer = std::exchange(current_, {});
+  Hlos arguments;
+  if (takes_tuple) {
+    std::string shape = tuple_shape(region.arguments);
+    std::string name = instruction(shape, "parameter", "0", "");
+    current_.parameters.push_back(str(name.substr(1), ": ", shape));
+    arguments = elements_of(name, region.arguments);
+  } else {
+    arguments = parameters(region.arguments);
+  }
+  Hlos results = region.body(arguments);
+  std::string root = gives_tuple ? tuple(results) : shape_text(results[0].type()) + " " + results[0].name();
+  set_root(root.substr(root.rfind(' ') + 1), root.substr(0, root.rfind(' ')));
+  std::string name = next_name("region");
+  computations_ += text_of(current_, name);
+  current_ = std::move(outer);
+  return name;
+}
+
+// HLO's own takes no dims of 1 that grow: those go first.
+std::string HloText::broadcast(const Hlo& x, const Type& result, const Dims& mapping) {
+  Dims dims, kept;
+  for (size_t i = 0; i < x.rank(); ++i) {
+    if (x.dim(i) == result.dims[static_cast<size_t>(mapping[i])]) {
+      dims.push_back(x.dim(i));
+      kept.push_back(mapping[i]);
+    }
+  }
+  Hlo from = x;
+  if (dims.size() < x.rank()) {
+    Type type{x.dtype(), dims};
+    from = {this, instruction(type, "reshape", {x}, ""), type};
+  }
+  return instruction(result, "broadcast", {from}, "dimensions=" + dims_text(kept, '{', '}'));
+}
+
+Hlos HloText::op(
+    const std::string& name,
+    const Hlos& operands,
+    const Attributes& attributes,
+    const std::vector<Type>& results,
+    const std::vector<Region>& regions) {
+  auto known = opcodes().find(name);
+  bool is_call = known == opcodes().end() && name.find('.') != name.npos;
+  std::string opcode = known != opcodes().end() ? known->second : is_call ? "custom-call" : replaced(name, "_", "-");
+  if (opcode == "broadcast") {
+    return {Hlo(this, broadcast(operands[0], results[0], broadcast_mapping(attributes)), results[0])};
+  }
+  std::string text = is_call ? "custom_call_target=\"" + name + "\"" : hlo_attributes(opcode, operands, attributes);
+  if (opcode == "while" || opcode == "opt-barrier") { // which take all as one
+    if (opcode == "while") {
+      text = "condition=" + region(regions[0], true, false);
+      text += ", body=" + region(regions[1], true, true);
+    }
+    std::string all = tuple(operands);
+    return elements_of(instruction(tuple_shape(results), opcode, all, text), results);
+  }
+  if (!regions.empty()) {
+    text += (text.empty() ? "" : ", ") + ("to_apply=" + region(regions[0], false, opcode != "sort" && results.size() > 1));
+  }
+  if (results.size() == 1) {
+    return {Hlo(this, instruction(results[0], opcode, operands, text), results[0])};
+  }
+  return elements_of(instruction(tuple_shape(results), opcode, operands_text(operands), text), results);
+}
+
+Hlo HloText::constant_text(const std::string& elements, const Type& type) {
+  bool same = !type.dims.empty() && !elements.empty() && elements[0] != '[';
+  Type of_literal{type.dtype, same ? Dims{} : type.dims};
+  std::string literal = elements.empty() ? "{}" : replaced(replaced(elements, "[", "{"), "]", "}");
+  Hlo constant(this, instruction(shape_text(of_literal), "constant", literal, ""), of_literal);
+  return same ? Hlo(this, broadcast(constant, type, {}), type) : constant;
+}
+
+std::string HloText::float_text(double v, DType dtype) const {
+  if (std::isnan(v)) {
+    return "nan";
+  }
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.*g", dtype == DType::F64 ? 17 : 9, v);
+  return text;
+}
+
+std::string HloText::text_of(const Computation& computation, const std::string& name) const {
+  std::string parameters;
+  for (const std::string& parameter : computation.parameters) {
+    parameters += (parameters.empty() ? "" : ", ") + parameter;
+  }
+  std::string text = str(name, " (", parameters, ") -> ", computation.result, " {\n");
+  for (size_t i = 0; i < computation.lines.size(); ++i) {
+    bool is_root = computation.line_of.at(computation.root) == i;
+    text += str("  ", is_root ? "ROOT " : "", computation.lines[i], "\n");
+  }
+  return text + "}\n\n";
+}
+
+std::string HloText::finish(const Hlos& results, const std::vector<std::string>& argument_attributes) {
+  (void)argument_attributes; // of MLIR
+  std::string root = tuple(results);
+  set_root(root.substr(root.rfind(' ') + 1), root.substr(0, root.rfind(' ')));
+  return "HloModule program\n\n" + computations_ + "ENTRY " + text_of(current_, "%main");
+}
+
+} // namespace torch_xla::stablehlo
