@@ -9,29 +9,34 @@ import os
 import torch
 
 from . import _api, _device_module, _world, _XLAC
-from .experimental import plugins
 
-_DEVICE_TYPES = ("CPU", "CUDA", "TPU", "LIBRARY")
+_HARDWARE = ("CPU", "CUDA", "TPU")  # what these values of PJRT_DEVICE run on is their name
 _spmd = False
 
 
-def device_type() -> str:
-    """The kind of hardware that runs the programs: "CPU", "CUDA", "TPU"."""
+def device_type() -> str | None:
+    """The kind of hardware that runs the programs: "CPU", "CUDA", "TPU".
+
+    Before the device is used this is what PJRT_DEVICE says, and asking starts nothing. None if PJRT_DEVICE is not set
+    and PJRT_SELECT_DEFAULT_DEVICE is off.
+    """
+    if not _XLAC._xla_runtime_is_initialized():
+        if not _XLAC._env_is_set("PJRT_DEVICE") and not _XLAC._env_flag("PJRT_SELECT_DEFAULT_DEVICE"):
+            return None
+        chosen = _XLAC._env_text("PJRT_DEVICE")
+        if chosen in _HARDWARE:
+            return chosen
     return _XLAC._xla_hardware()
 
 
 def set_device_type(pjrt_device: str) -> None:
-    """Sets PJRT_DEVICE: "CPU", "CUDA", "TPU", "LIBRARY" or the name of a registered plugin.
+    """Sets PJRT_DEVICE: "CPU", "CUDA", "TPU", "LIBRARY" or the name of a plugin.
 
-    Raises ValueError for other words, and RuntimeError if the device was used as another one.
+    A name that is not known is an error at the first use of the device: until then a plugin may be registered by it.
+    Raises RuntimeError if the device was used as another one.
     """
-    if pjrt_device not in _DEVICE_TYPES and not plugins.get(pjrt_device):
-        raise ValueError(
-            f"device type {pjrt_device!r} is not known; allowed are {', '.join(_DEVICE_TYPES)} "
-            "and names given to torch_xla.experimental.plugins.register_plugin"
-        )
     chosen = _XLAC._xla_chosen_device()
-    if chosen and chosen != pjrt_device:
+    if _XLAC._xla_runtime_is_initialized() and chosen not in ("", pjrt_device):
         raise RuntimeError(
             f"the device runs as {chosen} already: call set_device_type({pjrt_device!r}) before its first use"
         )

@@ -17,6 +17,8 @@ constexpr const char* kAllowed =
 constexpr const char* kEmbedded = "CPU";
 
 std::string chosen_by_environment() {
+  bool is_chosen = env::is_set(env::variable("PJRT_DEVICE")) || env::flag(env::variable("PJRT_SELECT_DEFAULT_DEVICE"));
+  XLA_CHECK(is_chosen, "PJRT_SELECT_DEFAULT_DEVICE is off and PJRT_DEVICE is not set: set it to ", kAllowed);
   return env::text(env::variable("PJRT_DEVICE"));
 }
 

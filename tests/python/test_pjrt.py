@@ -64,6 +64,26 @@ def test_unknown_device_lists_the_known_ones(first_error):
     assert "CUDA" in error and "TPU" in error and "LIBRARY" in error and "PJRT_LIBRARY_PATH" in error
 
 
+def test_a_device_has_to_be_chosen_where_none_is_by_default(first_error, run_python):
+    error = first_error(PJRT_DEVICE="", PJRT_SELECT_DEFAULT_DEVICE="0")
+    assert error.startswith("RuntimeError: PJRT_SELECT_DEFAULT_DEVICE is off and PJRT_DEVICE is not set: set it to CPU")
+    source = "import torch, torch_xla\nprint(torch_xla.runtime.device_type())"
+    assert run_python(source, PJRT_DEVICE="", PJRT_SELECT_DEFAULT_DEVICE="0") == "None\n"
+    assert run_python(source, PJRT_DEVICE="CPU", PJRT_SELECT_DEFAULT_DEVICE="0") == "CPU\n"
+    assert run_python(source, PJRT_DEVICE="") == "CPU\n"
+
+
+def test_asking_for_the_device_type_starts_nothing(run_python):
+    source = """
+        import torch, torch_xla
+        from torch_xla import runtime as xr
+        print(xr.device_type(), torch_xla._XLAC._xla_runtime_is_initialized())
+        xr.set_device_type("CPU")
+        print(xr.device_type(), torch.ones(2).to("xla").tolist(), xr.device_type())
+    """
+    assert run_python(source, PJRT_DEVICE="TPU") == "TPU False\nCPU [1.0, 1.0] CPU\n"
+
+
 def test_library_without_a_path(first_error):
     error = first_error(PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH="")
     assert error.startswith("RuntimeError: PJRT_DEVICE=LIBRARY needs the path") and "not set" in error
@@ -248,14 +268,12 @@ def test_names_that_cannot_be_registered(run_fake):
     lines = run_fake("""
 from torch_xla.experimental import plugins
 print(error_of(lambda: plugins.register_plugin("cpu", plugins.DevicePlugin())))
+torch_xla.runtime.set_device_type("EMPTY")  # before there is one
 plugins.register_plugin("empty", plugins.DevicePlugin())
-print(error_of(lambda: torch_xla.runtime.set_device_type("GPU")))
-torch_xla.runtime.set_device_type("EMPTY")
 print(error_of(lambda: torch.ones(2).to("xla")))
 """)
     assert lines[0].startswith("ValueError: PJRT_DEVICE=CPU has a meaning of its own")
-    assert lines[1].startswith("ValueError: device type 'GPU' is not known; allowed are CPU")
-    assert lines[2].startswith(
+    assert lines[1].startswith(
         "RuntimeError: PJRT_DEVICE=EMPTY: NotImplementedError: DevicePlugin does not say where its PJRT plugin is"
     )
 
