@@ -9,6 +9,7 @@
 #include "tensor/api.h"
 #include "tensor/barrier.h"
 #include "tensor/compile_reason.h"
+#include "tensor/copy.h"
 #include "tensor/donation.h"
 #include "tensor/pending_graph.h"
 #include "tensor/source_line.h"
@@ -51,6 +52,12 @@ std::string tensor_info(const py::object& object) {
   const at::Tensor tensor = to_tensor(object);
   const py::gil_scoped_release no_gil;
   return tensor_text(tensor);
+}
+
+uintptr_t address_of(const py::object& object) {
+  const at::Tensor tensor = to_tensor(object);
+  const py::gil_scoped_release no_gil;
+  return storage_address(tensor);
 }
 
 bool set_donation(const py::object& tensor, bool on) {
@@ -119,6 +126,7 @@ void init_debug(py::module_& m) {
   m.def("_get_current_graph_name", [] { return graph_name(); });
   m.def("_set_current_graph_name", [](const std::string& name) { graph_name() = name; }, py::arg("name"));
   m.def("_xla_optimization_barrier_", &barrier, py::arg("tensors"));
+  m.def("_unsafe_buffer_pointer", &address_of, py::arg("tensor"));
   m.def("_set_buffer_donation", &set_donation, py::arg("tensor"), py::arg("should_donate"));
   m.def("_get_buffer_donation", [](const py::object& tensor) { return buffer_donation(to_tensor(tensor)); }, py::arg("tensor"));
   m.def("_is_placecholder", [](const py::object& tensor) { return has_lost_value(to_tensor(tensor)); }, py::arg("tensor"));

@@ -1,6 +1,7 @@
 // The Python module _XLAC: the device for `import torch_xla`. Nothing but the list of its parts.
 #include "cpp/load.h"
 #include "python/bindings.h"
+#include "python/revision.h"
 
 PYBIND11_MODULE(_XLAC, m) {
   m.doc() = "Bindings of libtorch_xla; use the modules of torch_xla instead.";
@@ -16,4 +17,5 @@ PYBIND11_MODULE(_XLAC, m) {
   torch_xla::init_debug(m);
   torch_xla::init_observer(m);
   torch_xla::init_source_lines(m);
+  m.attr("_revision") = torch_xla::kRevision;
 }

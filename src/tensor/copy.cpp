@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/errors.h"
 #include "core/observer.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
@@ -303,6 +304,14 @@ void reinterpret_buffer_locked(Cell& cell, const Type& type) {
   alias->owners.fetch_add(1); // shares the memory: never donate it
   cell.set_value(LazyValue::ready(std::move(alias)));
   cell.previous = nullptr;
+}
+
+uintptr_t storage_address(const at::Tensor& tensor) {
+  std::optional<Source> source = find_source(find_cell(tensor));
+  XLA_CHECK_KIND(Value, source, "nobody has written the tensor: it has no memory yet");
+  void* address = source->buffer->wait()->host_pointer();
+  XLA_CHECK_KIND(NotImplemented, address, "the host cannot read the memory of this device");
+  return reinterpret_cast<uintptr_t>(address);
 }
 
 } // namespace torch_xla

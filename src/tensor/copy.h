@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 #include <string_view>
 
 #include "tensor/cell.h"
@@ -20,5 +22,9 @@ at::Tensor read_on_cpu(const at::Tensor& tensor, std::string_view use = {});
 // Replaces the content of the cell, a buffer, by the same bytes seen as `type`, for dtypes without rows: waits. The caller holds the
 // recording lock of the cell's device.
 void reinterpret_buffer_locked(Cell& cell, const Type& type);
+
+// Where the elements of the tensor's storage lie, after what is pending has run: until the tensor is written. Throws UserError (Value) for
+// memory that nobody has written, (NotImplemented) for memory that the host cannot read.
+uintptr_t storage_address(const at::Tensor& tensor);
 
 } // namespace torch_xla

@@ -1,5 +1,6 @@
 """Memory: what the pool keeps and gives back, the figures that tell of it, what is refused, what a refusal leaves."""
 
+import ctypes
 import gc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -320,3 +321,15 @@ def test_the_engine_is_chosen_without_the_lock_of_the_trace(run_python):
         PJRT_DEVICE="NOWHERE",
     )
     assert out.startswith("PJRT_DEVICE=NOWHERE is not known")
+
+
+# ---- Where it lies ----
+def test_the_memory_of_a_tensor_can_be_read_where_it_lies(device):
+    x = torch.arange(6, dtype=torch.int32, device=device) * 3
+    address = _XLAC._unsafe_buffer_pointer(x)  # runs what is pending
+    assert list((ctypes.c_int32 * 6).from_address(address)) == [0, 3, 6, 9, 12, 15]
+    assert _XLAC._unsafe_buffer_pointer(x[2:]) == address  # that of the storage
+    with pytest.raises(ValueError, match="nobody has written the tensor"):
+        _XLAC._unsafe_buffer_pointer(torch.empty(3, device=device))
+    with pytest.raises(RuntimeError):
+        _XLAC._unsafe_buffer_pointer(torch.ones(3))

@@ -1,11 +1,14 @@
 """Operations of the user's own: each method of xla_builder.Op against torch, in values and types."""
 
+import re
+
 import pytest
 import torch
 
 import torch_xla
 import torch_xla.core.xla_builder as xb
 import torch_xla.core.xla_op_registry as xor
+from torch_xla import _XLAC
 from torch_xla.core.xla_builder import Op, Type
 
 
@@ -182,3 +185,44 @@ def test_refused_operands(device):
         xor.register("pad", lambda a, v: a.pad(v, ((0, 0, 0),)))(
             torch.ones(2, 2, device=device), torch.ones((), device=device)
         )
+
+
+# ---- Functions of the original's bindings ----
+@pytest.mark.parametrize(
+    "shapes, numbers, equation",
+    [
+        (((2, 3), (3, 4)), (([1], [0]), ()), "ij,jk->ik"),
+        (((5, 2, 3), (4, 3)), (([-1], [-1]), ()), "bij,kj->bik"),
+        (((5, 2, 3), (5, 3, 4)), (([2], [1]), ([0], [0])), "bij,bjk->bik"),
+        (((2, 3, 5), (3, 5, 2)), (([1, 0], [0, 2]), ([2], [1])), "ijb,jbi->b"),
+        (((2,), (3,)), (([], []), ()), "i,j->ij"),
+    ],
+)
+def test_dot_general(device, shapes, numbers, equation):
+    a, b = (torch.randn(shape) for shape in shapes)
+    product = _XLAC._xla_dot_general(a.to(device), b.to(device), numbers)
+    assert torch.allclose(product.cpu(), torch.einsum(equation, a, b), atol=1e-5)
+
+
+def test_dot_general_of_bytes_sums_in_the_wanted_type(device):
+    a, b = torch.full((2, 300), 100, dtype=torch.int8), torch.full((300, 4), -100, dtype=torch.int8)
+    wanted = torch.full((2, 4), -3_000_000, dtype=torch.int32)
+    numbers = (([1], [0]), ())
+    product = _XLAC._xla_dot_general(a.to(device), b.to(device), numbers, preferred_element_type=torch.int32)
+    assert product.dtype == torch.int32 and torch.equal(product.cpu(), wanted)
+    with pytest.raises(RuntimeError, match="size 4 for operand 1 which does not broadcast"):
+        _XLAC._xla_dot_general(a.to(device), b[:4].to(device), numbers)
+
+
+def test_the_size_of_a_dim_as_a_number_of_the_device(device):
+    found = torch.nonzero(torch.tensor([0, 3, 0, 5, 6], device=device))
+    size = _XLAC._get_xla_tensor_dimension_size(found, 0)
+    assert size.device.type == "xla" and size.dtype == torch.int32 and size.item() == 3
+    with pytest.raises(IndexError):
+        _XLAC._get_xla_tensor_dimension_size(found, 2)
+
+
+def test_git_revisions():
+    revisions = _XLAC._get_git_revs()
+    assert set(revisions) == {"xla", "torch"} and re.fullmatch("[0-9a-f]{40}|", revisions["xla"])
+    assert revisions["torch"] == torch.version.git_version

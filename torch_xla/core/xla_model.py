@@ -11,6 +11,7 @@ import torch
 from .. import _api, _auto_sync, _closures, _device_module, _XLAC
 from .. import runtime as _runtime
 from ..runtime import xla_device
+from . import _bindings as _bindings
 from ._collectives import (  # noqa: F401 (part of this module for its users)
     all_gather,
     all_gather_bucketized,
