@@ -101,7 +101,8 @@ void init_sync(py::module_& m) {
       .value("LOADER", SyncCause::kLoader)
       .value("STEP_TRACE", SyncCause::kStepTrace)
       .value("COMPILE", SyncCause::kCompile)
-      .value("BEFORE_COMPILE", SyncCause::kBeforeCompile);
+      .value("BEFORE_COMPILE", SyncCause::kBeforeCompile)
+      .value("EAGER", SyncCause::kEager);
   m.def("_xla_sync", &run_pending, py::arg("device"), py::arg("wait") = false, py::arg("cause") = SyncCause::kUser);
   m.def("_xla_sync_collectives", &sync_collectives, py::arg("device"), py::call_guard<py::gil_scoped_release>());
   m.def("_xla_pending_collectives", &pending_collectives, py::arg("device"), py::call_guard<py::gil_scoped_release>());

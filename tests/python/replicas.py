@@ -106,6 +106,7 @@ def collectives(rank: int, size: int) -> None:
             compare_reductions(rank, dtype, groups)
             compare_moves(rank, dtype, groups)
     lists_and_scales(rank, size)
+    list_in_eager_mode(rank, size)
     channels(rank, size)
     meetings(rank, size)
 
@@ -125,6 +126,19 @@ def lists_and_scales(rank: int, size: int) -> None:
     assert torch.equal(large.cpu(), torch.arange(4_000_003) * factor)
     one = torch.tensor(rank + 1.0, device="xla").expand(1)  # of stride 0
     assert xm.all_gather(one).tolist() == [each + 1 for each in range(size)]
+
+
+def list_in_eager_mode(rank: int, size: int) -> None:
+    """A list is one program, as an operation is."""
+    with torch_xla.experimental.eager_mode_context(True):
+        tensors = [torch.full((3,), float(rank), device="xla"), torch.full((2,), rank, device="xla")]
+        xm.wait_device_ops()
+        met.clear_all()
+        xm.all_reduce("sum", tensors, scale=2.0)
+        assert torch_xla.experimental.is_eager_mode()
+        xm.wait_device_ops()
+        assert met.metric_data("EagerOpExecuteTime")[0] == 1
+        assert [t.tolist() for t in tensors] == [[size * (size - 1)] * each for each in (3, 2)]
 
 
 def channels(rank: int, size: int) -> None:

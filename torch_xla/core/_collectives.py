@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 
 from .. import _world
+from ..experimental.eager import as_one_operation
 from ._buckets import few, LARGEST_MB, rewrite, scaled
 from ._members import check_replica, Members, members_of
 
@@ -121,13 +122,14 @@ def _reduce_list(
 
     For gradients come in the order of the parameters, and a backward makes them in the other one.
     """
-    if len(members) > 1:
-        rewrite(
-            tensors[::-1],
-            lambda t: torch.ops.xla.all_reduce(t, reduction, members.name),
-            megabytes or few(tensors),
-            scale,
-        )
+    if len(members) > 1 and tensors:
+        with as_one_operation(tensors[0].device.index):
+            rewrite(
+                tensors[::-1],
+                lambda t: torch.ops.xla.all_reduce(t, reduction, members.name),
+                megabytes or few(tensors),
+                scale,
+            )
     elif scale != 1.0:
         with torch.no_grad():
             torch._foreach_mul_(tensors, scale)

@@ -28,3 +28,12 @@ def eager_mode_context(enable: bool) -> Iterator[bool]:
         yield before
     finally:
         eager_mode(before)
+
+
+@contextlib.contextmanager
+def as_one_operation(device: int) -> Iterator[None]:
+    """Context manager whose body is to eager mode what an operation is: one program, on xla:`device`."""
+    with eager_mode_context(False) as was_eager:
+        yield
+    if was_eager:
+        _XLAC._xla_sync(device, cause=_XLAC.SyncCause.EAGER)
