@@ -8,6 +8,7 @@ import torch_xla.core.functions as xf
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
+from torch_xla import _XLAC
 
 
 @pytest.fixture
@@ -127,6 +128,8 @@ def test_a_mesh_of_one_device(x):
     assert xs.HybridMesh(ici_mesh_shape=(1, 1)).mesh_shape == (1, 1)
     assert xs.mark_sharding(x, mesh, ("data", None)) is x
     assert xs.mark_sharding(x, mesh, (None, ("data", "model"))) is x
+    assert _XLAC._get_xla_sharding_spec(x) == "{maximal device=0}"
+    assert _XLAC._get_xla_sharding_spec(xs.clear_sharding(x)) == "" == _XLAC._get_xla_sharding_spec(x + 1)
     xs.set_global_mesh(mesh)
     assert xs.get_global_mesh() is mesh
     assert xs.ShardingSpec(mesh, (0, None)).can_apply(x) and not xs.ShardingSpec(mesh, (0,)).can_apply(x)

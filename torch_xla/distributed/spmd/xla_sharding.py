@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from ... import _api
+from ... import _api, _XLAC
 
 PartitionSpec = tuple[int | str | tuple[int | str, ...] | None, ...]
 _global_mesh: "Mesh | None" = None
+_on_one_device = "{maximal device=0}"  # XLA's word for the whole tensor on a mesh of one device
+_shardings = WeakTensorKeyDictionary()  # XLA's text for each tensor that is marked
 
 
 class ShardingType(enum.IntEnum):
@@ -182,6 +185,7 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) ->
     if len(partition_spec) != t.dim():
         raise ValueError(f"partition_spec {partition_spec} has not one entry for each dim of shape {list(t.shape)}")
     _check_spec(mesh, partition_spec)
+    _shardings[t] = _on_one_device
     return t
 
 
@@ -192,7 +196,16 @@ def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: Pa
 
 def clear_sharding(t: torch.Tensor) -> torch.Tensor:
     """Takes mark_sharding() back. Returns the tensor."""
+    _shardings.pop(t, None)
     return t
+
+
+def sharding_spec(t: torch.Tensor) -> str:
+    """How mark_sharding() has placed the tensor, in XLA's words. Empty for one that is not marked."""
+    return _shardings.get(t, "")
+
+
+_XLAC._get_xla_sharding_spec = sharding_spec
 
 
 def wrap_if_sharded(x):
