@@ -11,21 +11,21 @@
 namespace torch_xla::cpu {
 namespace {
 
-constexpr size_t kChunk = size_t{2} << 20; // a huge page
+constexpr size_t kChunk = size_t{2} << 20; // what the system is asked for is a multiple of it
 constexpr size_t kWorthAsking = size_t{64} << 20; // from here on the system's free memory is looked up: 50 us
 
-// Addresses at a multiple of kChunk; null where the system refuses.
-char* map_chunks(size_t bytes) {
-  void* range = mmap(nullptr, bytes + kChunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+// Addresses at a multiple of kPage; null where the system refuses.
+char* map_pages(size_t bytes) {
+  void* range = mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (range == MAP_FAILED) {
     return nullptr;
   }
   auto* begin = static_cast<char*>(range);
-  size_t before = (kChunk - reinterpret_cast<uintptr_t>(begin) % kChunk) % kChunk;
+  size_t before = (kPage - reinterpret_cast<uintptr_t>(begin) % kPage) % kPage;
   if (before) {
     munmap(begin, before);
   }
-  munmap(begin + before + bytes, kChunk - before);
+  munmap(begin + before + bytes, kPage - before);
   return begin + before;
 }
 
@@ -101,14 +101,11 @@ void PageHeap::put(char* data, size_t bytes) {
   insert(data, bytes);
 }
 
-bool PageHeap::grow(size_t bytes, bool huge) {
+bool PageHeap::grow(size_t bytes) {
   size_t chunks = (bytes + kChunk - 1) / kChunk * kChunk;
-  char* data = has_room(chunks) ? map_chunks(chunks) : nullptr;
+  char* data = has_room(chunks) ? map_pages(chunks) : nullptr;
   if (!data) {
     return false;
-  }
-  if (huge) {
-    madvise(data, chunks, MADV_HUGEPAGE);
   }
   mapped_.fetch_add(chunks, std::memory_order_relaxed);
   peak_mapped_.store(std::max(peak_mapped(), mapped()), std::memory_order_relaxed);

@@ -44,9 +44,8 @@ class PageHeap {
   // The smallest free run that is large enough, or its part; null if there is none.
   char* take(size_t bytes);
   void put(char* data, size_t bytes);
-  // Gets at least `bytes` in one run from the system; with `huge` in pages of 2 MB. False where the system refuses it, or would have to end
-  // a process to give it.
-  bool grow(size_t bytes, bool huge);
+  // Gets at least `bytes` in one run from the system. False where the system refuses it, or would have to end a process to give it.
+  bool grow(size_t bytes);
   // Gives free runs back to the system, the largest first, until `bytes` are given or none is left.
   void give_back(size_t bytes);
 

@@ -109,7 +109,7 @@ char* Pool::refill(int index) {
   size_t size = class_size(index);
   bool large = index >= kFirstLarge;
   size_t bytes = large ? size : slab_bytes(index);
-  char* data = take_pages(bytes, large);
+  char* data = take_pages(bytes);
   if (!data) {
     return nullptr;
   }
@@ -126,7 +126,7 @@ char* Pool::refill(int index) {
 }
 
 // Null where the system has no more. The caller holds heap_mutex_.
-char* Pool::take_pages(size_t bytes, bool huge) {
+char* Pool::take_pages(size_t bytes) {
   if (char* data = heap_.take(bytes)) {
     return data;
   }
@@ -138,10 +138,10 @@ char* Pool::take_pages(size_t bytes, bool huge) {
   if (char* data = heap_.take(bytes)) {
     return data;
   }
-  if (!heap_.grow(bytes, huge)) {
+  if (!heap_.grow(bytes)) {
     collect_slabs();
     heap_.give_back(heap_.mapped());
-    heap_.grow(bytes, huge);
+    heap_.grow(bytes);
   }
   return heap_.take(bytes);
 }

@@ -57,7 +57,7 @@ class Pool {
 
   char* take_free(int index);
   char* refill(int index);
-  char* take_pages(size_t bytes, bool huge);
+  char* take_pages(size_t bytes);
   void collect_large();
   void collect_slabs();
   void collect_slabs(int index);
