@@ -56,6 +56,11 @@ ValueId Graph::add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attr
   return first;
 }
 
+void Graph::reserve(size_t num_nodes, size_t num_values) {
+  nodes.reserve(num_nodes);
+  values.reserve(num_values);
+}
+
 void Graph::clear() {
   nodes.clear();
   values.clear();

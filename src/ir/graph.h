@@ -71,6 +71,8 @@ class Graph {
   const Node* find_producer(ValueId v) const {
     return values[v].kind == ValueKind::kResult ? &nodes[values[v].index] : nullptr;
   }
+  // Memory for about so many, for a pass that builds a graph from another one.
+  void reserve(size_t num_nodes, size_t num_values);
   void clear();
 };
 

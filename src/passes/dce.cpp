@@ -1,61 +1,57 @@
-// Dead code: drops nodes that no output needs and numbers the rest anew. Parameters and scalars keep their positions.
+// Dead code: drops nodes that no output needs. Values and nodes keep their order and are numbered anew; all inputs stay.
+#include <algorithm>
+
 #include "passes/passes.h"
 
 namespace torch_xla {
 namespace {
 
-class DeadCode {
- public:
-  explicit DeadCode(Graph& graph) : graph_(graph), live_(find_live_nodes(graph)) {}
-
-  void run() {
-    Graph kept;
-    renumbered_.assign(graph_.values.size(), kNoValue);
-    keep_inputs(kept);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (live_[i]) {
-        keep_node(kept, graph_.nodes[i]);
-      }
-    }
-    for (ValueId v : graph_.outputs) {
-      kept.outputs.push_back(renumbered_[v]);
-    }
-    graph_ = std::move(kept);
+template <typename T>
+void move_down(std::vector<T>& list, size_t from, size_t to) {
+  if (from != to) {
+    list[to] = std::move(list[from]);
   }
+}
 
- private:
-  void keep_inputs(Graph& kept) {
-    for (size_t i = 0; i < graph_.parameters.size(); ++i) {
-      ValueId v = graph_.parameters[i];
-      renumbered_[v] = kept.add_parameter(graph_.type(v), graph_.parameter_strides[i]);
-    }
-    for (ValueId v : graph_.scalars) {
-      renumbered_[v] = kept.add_scalar(graph_.type(v).dtype);
-    }
-  }
-  void keep_node(Graph& kept, Node& node) {
-    for (ValueId& v : node.operands) {
-      v = v == kNoValue ? kNoValue : renumbered_[v];
-    }
-    std::vector<Type> results;
-    for (int32_t i = 0; i < node.num_results; ++i) {
-      results.push_back(graph_.type(node.result(i)));
-    }
-    ValueId first = kept.add_node(*node.op, std::move(node.operands), std::move(node.attrs), results, node.location);
-    for (int32_t i = 0; i < node.num_results; ++i) {
-      renumbered_[node.result(i)] = first + i;
-    }
-  }
-
-  Graph& graph_;
-  std::vector<bool> live_; // by node
-  std::vector<ValueId> renumbered_; // by old value
-};
+// Whether the value is that of an input, or of a node that stays.
+bool is_kept(const Value& value, const std::vector<bool>& live) {
+  return value.kind != ValueKind::kResult || live[value.index];
+}
 
 } // namespace
 
 void eliminate_dead_code(Graph& graph) {
-  DeadCode(graph).run();
+  const std::vector<bool> live = find_live_nodes(graph);
+  std::vector<ValueId> renumbered(graph.values.size(), kNoValue);
+  std::vector<int32_t> node_numbers(graph.nodes.size());
+  auto renumber = [&](ValueId& v) { v = v == kNoValue ? kNoValue : renumbered[v]; };
+  int32_t num_nodes = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    node_numbers[i] = num_nodes;
+    num_nodes += live[i];
+  }
+  ValueId num_values = 0;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    Value& value = graph.values[v];
+    if (is_kept(value, live)) {
+      value.index = value.kind == ValueKind::kResult ? node_numbers[value.index] : value.index;
+      renumbered[v] = num_values;
+      move_down(graph.values, v, static_cast<size_t>(num_values++));
+    }
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (live[i]) {
+      Node& node = graph.nodes[i];
+      std::for_each(node.operands.begin(), node.operands.end(), renumber);
+      renumber(node.first_result);
+      move_down(graph.nodes, i, static_cast<size_t>(node_numbers[i]));
+    }
+  }
+  graph.values.resize(num_values);
+  graph.nodes.resize(num_nodes);
+  for (std::vector<ValueId>* list : {&graph.parameters, &graph.scalars, &graph.outputs}) {
+    std::for_each(list->begin(), list->end(), renumber);
+  }
 }
 
 } // namespace torch_xla

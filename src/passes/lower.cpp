@@ -9,6 +9,8 @@ namespace {
 
 using Operands = InlineVec<ValueId, 4>;
 
+constexpr size_t kGrowth = 2; // about so many primitives stand for a row
+
 // The type that a pointwise row computes in: that of its result, which the recorder found by the row's rule, but for Bools.
 DType computed_type(const Graph& trace, const Node& node) {
   return gives_bool(node.op->rule) ? promote(trace, {node.operands.data(), node.operands.size()}) : trace.type(node.first_result).dtype;
@@ -20,6 +22,7 @@ class Lowering {
       : trace_(trace), keeps_(keeps), builder_(graph_), mapped_(trace.values.size(), kNoValue) {}
 
   Graph run() {
+    graph_.reserve(kGrowth * trace_.nodes.size(), kGrowth * trace_.values.size());
     add_inputs();
     std::vector<bool> live = find_live_nodes(trace_);
     for (size_t i = 0; i < trace_.nodes.size(); ++i) {

@@ -77,7 +77,7 @@ class Planner {
     }
     std::string name;
     for (size_t i = 0; i < prims.size() && i < kNamedPrims; ++i) {
-      name += str(i ? "_" : "", prims[i]);
+      (name += i ? "_" : "") += prims[i];
     }
     return prims.empty() ? "copy" : prims.size() > kNamedPrims ? name + "_etc" : name;
   }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <queue>
 
 namespace torch_xla::cpu {
 namespace {
@@ -104,14 +104,17 @@ class StepWriter {
     step.form = !group.reduced ? KernelForm::kPointwise : group.column ? KernelForm::kColumn : KernelForm::kRow;
     step.stores = stores;
     int64_t elements = num_elements(group.domain);
-    std::set<ValueId, std::greater<>> open(stores.begin(), stores.end());
+    std::priority_queue<ValueId> open(stores.begin(), stores.end());
     while (!open.empty()) {
-      ValueId v = *open.begin(); // operands have smaller ids: each value is met once
-      open.erase(open.begin());
+      ValueId v = open.top(); // operands have smaller ids: what was put in several times comes out in one go
+      open.pop();
+      if (!step.body.empty() && step.body.back() == v) {
+        continue;
+      }
       step.body.push_back(v);
       for (ValueId operand : graph_.find_producer(v)->operands) {
         if (groups_.of_value[operand] == index || is_computed_again(operand, elements)) {
-          open.insert(operand);
+          open.push(operand);
         } else if (graph_.values[operand].kind != ValueKind::kScalar) {
           need(operand);
         }

@@ -10,6 +10,8 @@ namespace torch_xla::cpu {
 namespace {
 
 class Grouping {
+  using Readers = InlineVec<int, 4>;
+
  public:
   Grouping(const LaidOutGraph& laid_out, const Recompute& recompute, bool enabled)
       : graph_(laid_out.graph),
@@ -160,7 +162,7 @@ class Grouping {
 
   void add_reduction(Group& group, const Node& node) {
     group.reduced = reduced_mask(node, group.domain.size());
-    group.column = is_column(node, group);
+    group.column = is_column(node, group.domain.size(), group.reduced);
   }
 
   uint32_t reduced_mask(const Node& node, size_t rank) const {
@@ -174,7 +176,7 @@ class Grouping {
 
   // The reduction leaves the dimension that is innermost in memory: then neighbours in memory belong to different results, so that vectors
   // run over the results and not over what is reduced.
-  bool is_column(const Node& node, const Group& group) const {
+  bool is_column(const Node& node, size_t rank, uint32_t reduced) const {
     const Dims& dims = graph_.type(node.operands[0]).dims;
     const Dims& strides = places_[node.operands[0]].strides;
     int innermost = -1;
@@ -184,7 +186,7 @@ class Grouping {
         innermost = static_cast<int>(d);
       }
     }
-    return innermost >= 0 && !(group.reduced >> (innermost + group.domain.size() - dims.size()) & 1);
+    return innermost >= 0 && !(reduced >> (innermost + rank - dims.size()) & 1);
   }
 
   // Of the group itself: results of other groups' reductions are loaded as any value.
@@ -209,11 +211,12 @@ class Grouping {
     }
     for (ValueId v : node.operands) {
       size_t tried = 0;
-      for (auto it = readers_[v].rbegin(); it != readers_[v].rend() && tried < kMaxReaders; ++it, ++tried) {
-        const Group& group = groups_.list[*it];
-        if (*it >= earliest && strip_leading_ones(graph_.type(v).dims) == group.domain && graph_.type(v).numel() > 1 &&
-            can_join(group, *it, node)) {
-          return *it;
+      const Readers& readers = readers_[v];
+      for (size_t i = readers.size(); i-- > 0 && tried < kMaxReaders; ++tried) {
+        const Group& group = groups_.list[readers[i]];
+        if (readers[i] >= earliest && strip_leading_ones(graph_.type(v).dims) == group.domain && graph_.type(v).numel() > 1 &&
+            can_join(group, readers[i], node)) {
+          return readers[i];
         }
       }
     }
@@ -239,12 +242,9 @@ class Grouping {
     if (strip_leading_ones(graph_.type(node.operands[0]).dims) != group.domain) {
       return false;
     }
-    Group with = group;
-    with.values.clear();
-    with.reduced = reduced_mask(node, group.domain.size());
-    with.column = is_column(node, with);
     if (group.reduced) {
-      bool same = with.reduced == group.reduced && with.column == group.column;
+      uint32_t reduced = reduced_mask(node, group.domain.size());
+      bool same = reduced == group.reduced && is_column(node, group.domain.size(), reduced) == group.column;
       return same && !(group.column && uses_reduction(node, index)) && row_is_held(group, uses_reduction(node, index));
     }
     return true;
@@ -283,7 +283,7 @@ class Grouping {
   Groups groups_;
   std::vector<int> ready_; // by value: the first group that may use it, without or with memory
   std::vector<bool> after_reduce_; // by value: depends on a reduction of its own group
-  std::vector<std::vector<int>> readers_; // by value: groups that use it, ascending by time of entry
+  std::vector<Readers> readers_; // by value: groups that use it, ascending by time of entry
 };
 
 } // namespace

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
-#include <tuple>
 
 #include "core/errors.h"
 #include "engine/cpu/cost.h"
@@ -20,8 +18,10 @@ class KernelBuilder {
 
   BuiltKernel run() {
     kernel_.spec.form = step_.form;
+    kernel_.spec.body.reserve(2 * (step_.body.size() + step_.stores.size()));
     for (ValueId v : step_.body) {
-      at_[v] = emit_value(*graph_.find_producer(v));
+      int32_t index = emit_value(*graph_.find_producer(v));
+      at_.emplace_back(v, index);
     }
     for (ValueId v : step_.stores) {
       emit_store(v);
@@ -71,14 +71,19 @@ class KernelBuilder {
     return emit_simple(Prim::kConvert, to, {x});
   }
 
+  // The instruction of a value; -1 where there is none yet. Steps are short: a search from the last one on is faster than a map.
+  int32_t find(ValueId v) const {
+    auto found = std::find_if(at_.rbegin(), at_.rend(), [v](const auto& entry) { return entry.first == v; });
+    return found == at_.rend() ? -1 : found->second;
+  }
+
   // What the step does not compute is loaded where it is first used, which is as late as SSA order lets it be.
   int32_t operand(ValueId v) {
-    auto found = at_.find(v);
-    if (found != at_.end()) {
-      return found->second;
+    int32_t index = find(v);
+    if (index < 0) {
+      index = graph_.values[v].kind == ValueKind::kScalar ? emit_scalar(v) : emit_load(v);
+      at_.emplace_back(v, index);
     }
-    int32_t index = graph_.values[v].kind == ValueKind::kScalar ? emit_scalar(v) : emit_load(v);
-    at_[v] = index;
     return index;
   }
 
@@ -96,18 +101,18 @@ class KernelBuilder {
   int32_t emit_load(ValueId v) {
     const Place& place = places_[v];
     DomainAccess access{on_domain(graph_.type(v).dims, place.strides), graph_.type(v).numel(), false};
-    auto key = std::tuple(place.root, place.offset, place.moved_by, access.strides.vec());
-    auto found = loads_.find(key);
-    if (found != loads_.end()) {
-      return found->second;
+    for (const Load& load : loads_) {
+      if (load.place.root == place.root && load.place.offset == place.offset && load.place.moved_by == place.moved_by &&
+          load.place.strides == access.strides) {
+        return load.index;
+      }
     }
+    loads_.push_back({{place.root, place.offset, access.strides, place.moved_by}});
     Instr instr;
     instr.prim = Prim::kLoad;
     instr.dtype = dtype_of(v);
     instr.index = add_buffer(v, std::move(access), false);
-    int32_t index = emit(std::move(instr));
-    loads_.emplace(std::move(key), index);
-    return index;
+    return loads_.back().index = emit(std::move(instr));
   }
 
   // The offset is no part of the spec: kernels that differ in it alone are compiled once.
@@ -125,7 +130,7 @@ class KernelBuilder {
     Instr instr;
     instr.prim = Prim::kStore;
     instr.dtype = dtype;
-    instr.args = {convert(at_.at(v), dtype)};
+    instr.args = {convert(find(v), dtype)};
     instr.index = add_buffer(v, {on_domain(graph_.type(v).dims, places_[v].strides), graph_.type(v).numel(), true}, true);
     emit(std::move(instr));
   }
@@ -269,8 +274,12 @@ class KernelBuilder {
   const Step& step_;
   size_t rank_;
   BuiltKernel kernel_;
-  std::map<ValueId, int32_t> at_; // instruction of a value
-  std::map<std::tuple<ValueId, int64_t, int32_t, std::vector<int64_t>>, int32_t> loads_;
+  std::vector<std::pair<ValueId, int32_t>> at_; // values with their instructions
+  struct Load {
+    Place place; // with strides by dimension of the domain
+    int32_t index = -1; // of the instruction
+  };
+  std::vector<Load> loads_;
   std::vector<DomainAccess> buffer_access_; // parallel to spec.buffers
   std::vector<DomainAccess> index_access_; // parallel to spec.indices
 };

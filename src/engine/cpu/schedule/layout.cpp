@@ -17,6 +17,9 @@ class LayoutStage {
       : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()), is_output_(in.values.size()) {}
 
   LaidOutGraph run() {
+    const size_t copies = in_.nodes.size() / 8; // about so many are added
+    graph_.reserve(in_.nodes.size() + copies, in_.values.size() + copies);
+    places_.reserve(in_.values.size() + copies);
     copy_inputs();
     find_wanted_orders();
     for (const Node& node : in_.nodes) {
