@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/env.h"
+#include "engine/cpu/copy_kernel.h"
 #include "ir/view.h"
 
 namespace torch_xla::cpu {
@@ -204,23 +205,33 @@ std::vector<Kernel> make_kernels(size_t count, const std::function<Kernel(size_t
 }
 
 std::vector<CompiledKernel> compile_kernels(const Schedule& schedule, const std::function<void()>& poll) {
-  std::vector<const KernelSpec*> specs;
+  std::vector<CompiledKernel> kernels;
+  std::vector<const KernelSpec*> specs; // of those that code is made for
+  std::vector<size_t> numbers; // their positions
   for (size_t s = 0; s < schedule.steps.size(); ++s) {
-    if (schedule.steps[s].kind == StepKind::kKernel) {
-      specs.push_back(&schedule.kernels[s].spec);
+    if (schedule.steps[s].kind != StepKind::kKernel) {
+      continue;
+    }
+    const KernelSpec& spec = schedule.kernels[s].spec;
+    if (is_copy(spec)) {
+      kernels.push_back({copy_kernel(spec), {{}, copy_arguments(spec), {}}});
+    } else {
+      specs.push_back(&spec);
+      numbers.push_back(kernels.size());
+      kernels.emplace_back();
     }
   }
-  std::vector<CompiledKernel> kernels;
+  std::vector<ChosenKernel> chosen = choose_arguments(specs);
   std::vector<size_t> missing; // no threads are started for those that are there
-  for (ChosenKernel& chosen : choose_arguments(specs)) {
+  for (size_t i = 0; i < chosen.size(); ++i) {
     if (env::debug_level() >= 4) {
-      print_listing(chosen.spec);
+      print_listing(chosen[i].spec);
     }
-    Kernel code = find_live_kernel(chosen.spec);
-    if (!code.fn()) {
-      missing.push_back(kernels.size());
+    CompiledKernel& kernel = kernels[numbers[i]];
+    kernel = {find_live_kernel(chosen[i].spec), std::move(chosen[i])};
+    if (!kernel.code.fn()) {
+      missing.push_back(numbers[i]);
     }
-    kernels.push_back({std::move(code), std::move(chosen)});
   }
   std::vector<Kernel> made = make_kernels(missing.size(), [&](size_t i) { return compile_kernel(kernels[missing[i]].chosen.spec); }, poll);
   for (size_t i = 0; i < missing.size(); ++i) {

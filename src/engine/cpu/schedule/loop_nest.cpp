@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/cpu/copy_kernel.h"
 #include "engine/cpu/cost.h"
 
 namespace torch_xla::cpu {
@@ -165,7 +166,9 @@ std::vector<Dims> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t redu
   }
   Loop inner = take_last(spec.form == KernelForm::kRow ? over : kept, accesses.size());
   if (spec.form == KernelForm::kPointwise) {
-    tile_transposes(kept, inner, accesses);
+    if (!is_copy(spec)) { // which has blocks of its own
+      tile_transposes(kept, inner, accesses);
+    }
     split_long_inner(kept, inner);
   }
   Loops all;

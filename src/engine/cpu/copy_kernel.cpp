@@ -1,0 +1,276 @@
+// Strided copies, plane by plane; those that transpose, block by block, so that each line of memory is met while it is in the cache.
+#include "engine/cpu/copy_kernel.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/errors.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+struct Loop {
+  int64_t extent;
+  int64_t from; // strides, in elements
+  int64_t to;
+};
+
+constexpr size_t kLine = 64; // bytes
+constexpr size_t kLongRow = 1024; // from here on a call costs nothing
+
+void copy_row(const void* from, void* to, size_t bytes) {
+  if (bytes >= kLongRow || bytes % kLine != 0) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  for (size_t at = 0; at < bytes; at += kLine) { // of a size that is known, so that no call is made
+    std::memcpy(static_cast<char*>(to) + at, static_cast<const char*>(from) + at, kLine);
+  }
+}
+
+template <typename T>
+void copy_elements(const T* from, T* to, const Loop& rows, const Loop& inner) {
+  for (int64_t j = 0; j < rows.extent; ++j) {
+    for (int64_t i = 0; i < inner.extent; ++i) {
+      to[j * rows.to + i * inner.to] = from[j * rows.from + i * inner.from];
+    }
+  }
+}
+
+// The side of the square of elements that is transposed in registers; 1: no such square.
+template <typename T>
+constexpr int64_t kSquare = sizeof(T) == 4 ? 4
+    : sizeof(T) == 8                       ? 2
+                                           : 1;
+
+template <typename T>
+using Vector [[gnu::vector_size(16)]] = T;
+
+template <typename V>
+V load(const void* from) {
+  V v;
+  std::memcpy(&v, from, sizeof(v));
+  return v;
+}
+
+template <typename V>
+void store(void* to, V v) {
+  std::memcpy(to, &v, sizeof(v));
+}
+
+// to[j * to_stride + i] = from[j + i * from_stride]
+inline void transpose_square(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
+  using V = Vector<uint32_t>;
+  V a = load<V>(from);
+  V b = load<V>(from + from_stride);
+  V c = load<V>(from + 2 * from_stride);
+  V d = load<V>(from + 3 * from_stride);
+  V ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  V ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  V cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  V cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  store(to, __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5));
+  store(to + to_stride, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
+  store(to + 2 * to_stride, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+  store(to + 3 * to_stride, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+}
+
+inline void transpose_square(const uint64_t* from, int64_t from_stride, uint64_t* to, int64_t to_stride) {
+  using V = Vector<uint64_t>;
+  V a = load<V>(from);
+  V b = load<V>(from + from_stride);
+  store(to, __builtin_shufflevector(a, b, 0, 2));
+  store(to + to_stride, __builtin_shufflevector(a, b, 1, 3));
+}
+
+// A block that fits in the cache; squares first, then what is left on two of its sides. As copy_plane().
+template <typename T>
+void transpose_block(const T* from, T* to, const Loop& rows, const Loop& inner) {
+  constexpr int64_t side = kSquare<T>;
+  int64_t whole_rows = 0;
+  int64_t whole_columns = 0;
+  if constexpr (side > 1) {
+    whole_rows = rows.extent / side * side;
+    whole_columns = inner.extent / side * side;
+    for (int64_t j = 0; j < whole_rows; j += side) {
+      for (int64_t i = 0; i < whole_columns; i += side) {
+        transpose_square(from + j + i * inner.from, inner.from, to + j * rows.to + i, rows.to);
+      }
+    }
+  }
+  copy_elements(
+      from + whole_columns * inner.from,
+      to + whole_columns,
+      {whole_rows, rows.from, rows.to},
+      {inner.extent - whole_columns, inner.from, inner.to});
+  copy_elements(from + whole_rows, to + whole_rows * rows.to, {rows.extent - whole_rows, rows.from, rows.to}, inner);
+}
+
+// Where the rows are neighbours in the memory that is read, and the columns in the memory that is written.
+template <typename T>
+void transpose(const T* from, T* to, const Loop& rows, const Loop& inner) {
+  constexpr int64_t kBlockRows = 64;
+  constexpr int64_t kBlockColumns = std::max<int64_t>(static_cast<int64_t>(kLine / sizeof(T)), 8); // a line that is written
+  for (int64_t j = 0; j < rows.extent; j += kBlockRows) {
+    for (int64_t i = 0; i < inner.extent; i += kBlockColumns) {
+      transpose_block(
+          from + j + i * inner.from,
+          to + j * rows.to + i,
+          {std::min(kBlockRows, rows.extent - j), rows.from, rows.to},
+          {std::min(kBlockColumns, inner.extent - i), inner.from, inner.to});
+    }
+  }
+}
+
+// The inner loop within the last of the outer ones.
+template <typename T>
+void copy_plane(const T* from, T* to, const Loop& rows, const Loop& inner) {
+  const size_t bytes = static_cast<size_t>(inner.extent) * sizeof(T);
+  if (inner.from == 1 && inner.to == 1 && bytes >= kLine) {
+    for (int64_t j = 0; j < rows.extent; ++j) {
+      copy_row(from + j * rows.from, to + j * rows.to, bytes);
+    }
+    return;
+  }
+  if (inner.from == 0 && inner.to == 1) {
+    for (int64_t j = 0; j < rows.extent; ++j) {
+      std::fill_n(to + j * rows.to, inner.extent, from[j * rows.from]);
+    }
+    return;
+  }
+  if (rows.from == 1 && inner.to == 1) {
+    transpose(from, to, rows, inner);
+    return;
+  }
+  copy_elements(from, to, rows, inner);
+}
+
+// The loops outside of the planes, as an index of which the last one counts first.
+class Outside {
+ public:
+  Outside(const Loop* loops, size_t count, int64_t index) : loops_(loops), at_(count, 0) {
+    for (size_t d = count; d-- > 0;) {
+      at_[d] = index % loops[d].extent;
+      index /= loops[d].extent;
+      from_ += at_[d] * loops[d].from;
+      to_ += at_[d] * loops[d].to;
+    }
+  }
+  void next() {
+    for (size_t d = at_.size(); d-- > 0;) {
+      from_ += loops_[d].from;
+      to_ += loops_[d].to;
+      if (++at_[d] < loops_[d].extent) {
+        return;
+      }
+      from_ -= at_[d] * loops_[d].from;
+      to_ -= at_[d] * loops_[d].to;
+      at_[d] = 0;
+    }
+  }
+  int64_t from() const {
+    return from_;
+  }
+  int64_t to() const {
+    return to_;
+  }
+
+ private:
+  const Loop* loops_;
+  Dims at_;
+  int64_t from_ = 0;
+  int64_t to_ = 0;
+};
+
+// A KernelFn. The arguments are the number of loops, and the loops, the inner one last.
+template <typename T>
+void run_copy(void* const* buffers, const uint64_t* arguments, int64_t begin, int64_t end) {
+  auto from = static_cast<const T*>(buffers[0]);
+  auto to = static_cast<T*>(buffers[1]);
+  const auto count = static_cast<size_t>(arguments[0]);
+  auto loops = reinterpret_cast<const Loop*>(arguments + 1);
+  const Loop& inner = loops[count - 1];
+  if (count == 1) { // units are its elements
+    copy_plane(from + begin * inner.from, to + begin * inner.to, {1, 0, 0}, {end - begin, inner.from, inner.to});
+    return;
+  }
+  const Loop& rows = loops[count - 2];
+  Outside outside(loops, count - 2, begin / rows.extent);
+  for (int64_t row = begin % rows.extent; begin < end; row = 0, outside.next()) {
+    const int64_t taken = std::min(rows.extent - row, end - begin);
+    copy_plane(from + outside.from() + row * rows.from, to + outside.to() + row * rows.to, {taken, rows.from, rows.to}, inner);
+    begin += taken;
+  }
+}
+
+struct Complex {
+  uint64_t parts[2];
+};
+
+KernelFn function_for(size_t bytes) {
+  switch (bytes) {
+    case 1:
+      return run_copy<uint8_t>;
+    case 2:
+      return run_copy<uint16_t>;
+    case 4:
+      return run_copy<uint32_t>;
+    case 8:
+      return run_copy<uint64_t>;
+    default:
+      XLA_ASSERT(bytes == sizeof(Complex), "a copy of elements of ", bytes, " bytes");
+      return run_copy<Complex>;
+  }
+}
+
+constexpr size_t kSizes[] = {1, 2, 4, 8, 16};
+
+Hash128 hash_for(size_t bytes) {
+  Hash128 hash;
+  hash.add_bytes("copy", 4);
+  hash.add(bytes);
+  return hash;
+}
+
+Kernel make_kernel(size_t bytes) {
+  return {hash_for(bytes), function_for(bytes), nullptr, 0, /*is_new=*/false};
+}
+
+} // namespace
+
+bool is_copy(const KernelSpec& spec) {
+  return spec.body.size() == 2 && spec.body[0].prim == Prim::kLoad && spec.body[1].prim == Prim::kStore;
+}
+
+Kernel copy_kernel(const KernelSpec& spec) {
+  return make_kernel(item_size(spec.buffers[0].dtype));
+}
+
+// Where neighbours in the memory that is read are those of another outer loop, that one is the last: a plane has both sides' lines.
+std::vector<uint64_t> copy_arguments(const KernelSpec& spec) {
+  const Dims& from = spec.buffers[static_cast<size_t>(spec.body[0].index)].strides;
+  const Dims& to = spec.buffers[static_cast<size_t>(spec.body[1].index)].strides;
+  std::vector<Loop> loops;
+  for (size_t d = 0; d < spec.outer.size(); ++d) {
+    loops.push_back({spec.outer[d], from[d], to[d]});
+  }
+  auto next = std::find_if(loops.begin(), loops.end(), [](const Loop& loop) { return loop.from == 1; });
+  if (next != loops.end()) {
+    std::rotate(next, next + 1, loops.end());
+  }
+  loops.push_back({spec.inner, from.back(), to.back()});
+  std::vector<uint64_t> arguments{loops.size()};
+  for (const Loop& loop : loops) {
+    for (int64_t number : {loop.extent, loop.from, loop.to}) {
+      arguments.push_back(static_cast<uint64_t>(number));
+    }
+  }
+  return arguments;
+}
+
+Kernel find_copy_kernel(const Hash128& hash) {
+  auto found = std::find_if(std::begin(kSizes), std::end(kSizes), [&](size_t bytes) { return hash_for(bytes) == hash; });
+  return found == std::end(kSizes) ? Kernel() : make_kernel(*found);
+}
+
+} // namespace torch_xla::cpu
