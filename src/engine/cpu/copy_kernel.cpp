@@ -207,33 +207,31 @@ struct Complex {
   uint64_t parts[2];
 };
 
-KernelFn function_for(size_t bytes) {
-  switch (bytes) {
-    case 1:
-      return run_copy<uint8_t>;
-    case 2:
-      return run_copy<uint16_t>;
-    case 4:
-      return run_copy<uint32_t>;
-    case 8:
-      return run_copy<uint64_t>;
-    default:
-      XLA_ASSERT(bytes == sizeof(Complex), "a copy of elements of ", bytes, " bytes");
-      return run_copy<Complex>;
+struct Copy {
+  size_t bytes; // of an element
+  KernelFn run;
+
+  Hash128 hash() const {
+    Hash128 result;
+    result.add_bytes("copy", 4);
+    result.add(bytes);
+    return result;
   }
-}
+};
 
-constexpr size_t kSizes[] = {1, 2, 4, 8, 16};
+constexpr Copy kCopies[] = {
+    {1, run_copy<uint8_t>},
+    {2, run_copy<uint16_t>},
+    {4, run_copy<uint32_t>},
+    {8, run_copy<uint64_t>},
+    {16, run_copy<Complex>},
+};
 
-Hash128 hash_for(size_t bytes) {
-  Hash128 hash;
-  hash.add_bytes("copy", 4);
-  hash.add(bytes);
-  return hash;
-}
-
-Kernel make_kernel(size_t bytes) {
-  return {hash_for(bytes), function_for(bytes), nullptr, 0, /*is_new=*/false};
+// The first one for which it holds, as a kernel; or none.
+template <typename Holds>
+Kernel find_copy(Holds holds) {
+  auto found = std::find_if(std::begin(kCopies), std::end(kCopies), holds);
+  return found == std::end(kCopies) ? Kernel() : Kernel(found->hash(), found->run, nullptr, 0, /*is_new=*/false);
 }
 
 } // namespace
@@ -243,7 +241,10 @@ bool is_copy(const KernelSpec& spec) {
 }
 
 Kernel copy_kernel(const KernelSpec& spec) {
-  return make_kernel(item_size(spec.buffers[0].dtype));
+  const size_t bytes = item_size(spec.buffers[0].dtype);
+  Kernel kernel = find_copy([bytes](const Copy& copy) { return copy.bytes == bytes; });
+  XLA_ASSERT(kernel.fn(), "a copy of elements of ", bytes, " bytes");
+  return kernel;
 }
 
 // Where neighbours in the memory that is read are those of another outer loop, that one is the last: a plane has both sides' lines.
@@ -269,8 +270,7 @@ std::vector<uint64_t> copy_arguments(const KernelSpec& spec) {
 }
 
 Kernel find_copy_kernel(const Hash128& hash) {
-  auto found = std::find_if(std::begin(kSizes), std::end(kSizes), [&](size_t bytes) { return hash_for(bytes) == hash; });
-  return found == std::end(kSizes) ? Kernel() : make_kernel(*found);
+  return find_copy([&](const Copy& copy) { return copy.hash() == hash; });
 }
 
 } // namespace torch_xla::cpu

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "core/env.h"
-#include "engine/cpu/copy_kernel.h"
 #include "engine/cpu/program/cpu_executable.h"
 #include "engine/engine.h"
 #include "engine/memory_count.h"
@@ -79,10 +78,7 @@ class CpuEngine final : public Engine {
 
   std::shared_ptr<Executable> restore(std::string_view stored, const CompileOptions& options) override {
     Plan plan = read_plan(stored);
-    auto find = [&](size_t i) {
-      Kernel copy = find_copy_kernel(plan.kernels[i].code);
-      return copy.fn() ? copy : find_kernel(plan.kernels[i].code);
-    };
+    auto find = [&](size_t i) { return find_kernel(plan.kernels[i].code); };
     std::vector<Kernel> kernels = make_kernels(plan.kernels.size(), find, options.poll);
     if (!std::all_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) { return kernel.fn(); })) {
       return nullptr;

@@ -126,7 +126,7 @@ Kernel compile_kernel(const KernelSpec& spec);
 Kernel find_live_kernel(const KernelSpec& spec);
 // Whether compile_kernel() would have nothing to compile. Thread-safe.
 bool has_kernel(const KernelSpec& spec);
-// The kernel that had this hash, among those that are alive or in the object cache; or none. Thread-safe, throws as compile_kernel().
+// The kernel that had this hash, among copies, those that are alive and the object cache; or none. Thread-safe, throws as compile_kernel().
 Kernel find_kernel(const Hash128& hash);
 
 // LLVM IR and assembly of a kernel as text, for the debug ladder; not cached.

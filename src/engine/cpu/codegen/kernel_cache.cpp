@@ -12,6 +12,7 @@
 #include "core/observer.h"
 #include "engine/cpu/codegen/jit.h"
 #include "engine/cpu/codegen/target.h"
+#include "engine/cpu/copy_kernel.h"
 #include "engine/object_cache.h"
 
 namespace torch_xla::cpu {
@@ -144,6 +145,9 @@ Kernel compile_kernel(const KernelSpec& spec) {
 }
 
 Kernel find_kernel(const Hash128& hash) {
+  if (Kernel copy = find_copy_kernel(hash); copy.fn()) {
+    return copy;
+  }
   Cache& c = cache();
   std::shared_ptr<Entry> entry = find_or_add_entry(hash);
   std::lock_guard lock(entry->mutex);

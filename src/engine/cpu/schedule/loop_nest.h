@@ -14,7 +14,7 @@ struct DomainAccess {
   bool stored = false; // decides before a load of the same size: scattered stores cost more than gathers
 };
 
-// Sets outer, mid and inner of the spec; returns the strides by loop, parallel to `accesses`.
+// Sets outer, mid and inner of the spec, whose form and body are there; returns the strides by loop, parallel to `accesses`.
 std::vector<Dims> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses);
 
 } // namespace torch_xla::cpu
