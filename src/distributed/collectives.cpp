@@ -15,7 +15,9 @@
 namespace torch_xla {
 namespace {
 
-constexpr int64_t kPartBytes = 6 << 20; // of an all_reduce
+// Sizes of the parts of an all_reduce. Halves, as gloo has two threads; less than the least costs more than it wins.
+constexpr int64_t kMinPartBytes = 4 << 20;
+constexpr int64_t kMaxPartBytes = 25 << 20;
 
 // ---- Types on the way ----
 
@@ -95,7 +97,8 @@ at::DimVector with_dim0(const at::Tensor& input, int64_t size) {
 void reduce_all(const at::Tensor& input, const at::Tensor& out, c10d::ReduceOp op, const std::string& group) {
   const bool copies = input.const_data_ptr() != out.const_data_ptr();
   at::Tensor to = out.view({-1}), from = copies ? input.reshape({-1}) : to;
-  const int64_t size = to.numel(), part = kPartBytes / to.element_size();
+  const int64_t size = to.numel(), element = static_cast<int64_t>(to.element_size());
+  const int64_t part = std::clamp((size + 1) / 2, kMinPartBytes / element, kMaxPartBytes / element);
   run_on_group(group, [&](c10d::Backend& backend) {
     c10d::AllreduceOptions options;
     options.reduceOp = op;
