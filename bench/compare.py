@@ -1,14 +1,16 @@
 """Compares this device with its peers on steps of training and inference: warm processes that take turns.
 
-    python bench/compare.py --impls xla,eager,inductor,jax --workloads mlp,gpt --rounds 5 --busy 0,2
+    python bench/compare.py --impls xla,replay,eager,inductor,jax --workloads mlp,gpt --rounds 5 --busy 0,2
 
-Implementations: xla, eager, inductor (torch.compile on the CPU) and jax (for some programs).
+Implementations: xla, replay (this device too, by torch_xla.compile(step, replay=True)), eager, inductor (torch.compile
+on the CPU) and jax (for some programs).
 Each runs in a process of its own, with warm malloc and an empty compile cache, and starts from the same numbers
 (workloads.py, jax_workloads.py). --busy: beside so many processes that compute without end. --page writes the table,
 with a plot beside it; --baseline compares with the values of an earlier run that --values has written.
 """
 
 import argparse
+import functools
 import json
 import os
 import resource
@@ -28,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 from setup_libraries import find_python, is_ready
 from workloads import IN_JAX, WORKLOADS
 
-IMPLEMENTATIONS = ("xla", "eager", "inductor", "jax")
+IMPLEMENTATIONS = ("xla", "replay", "eager", "inductor", "jax")
 SAMPLE_S = 0.05  # a sample is as many steps as take about so long, with one wait at their end
 
 
@@ -54,6 +56,12 @@ def _counted_flops(step) -> float:
     return counter.total
 
 
+def _keep_steps_on_the_device() -> None:
+    """What is replayed must not count steps in Python: optimizers of this process are capturable."""
+    for name in ("Adam", "AdamW"):
+        setattr(torch.optim, name, functools.partial(getattr(torch.optim, name), capturable=True))
+
+
 def build(impl: str, workload: str):
     """One step, what follows each, and a wait for the result of the last."""
     nothing = lambda *_: None  # noqa: E731
@@ -64,12 +72,15 @@ def build(impl: str, workload: str):
         step = jax_workloads.WORKLOADS[workload]()
         return step, nothing, lambda result: result.block_until_ready()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    if impl == "xla":
+    if impl in ("xla", "replay"):
         import torch_xla
         import torch_xla.core.xla_model as xm
 
+        if impl == "replay":
+            _keep_steps_on_the_device()
         step = WORKLOADS[workload]("xla", lambda model: model)
-        return step, torch_xla.sync, lambda result: xm.wait_device_ops()
+        wait = lambda result: xm.wait_device_ops()  # noqa: E731
+        return (step, torch_xla.sync, wait) if impl == "xla" else (torch_xla.compile(step, replay=True), nothing, wait)
     wrap = torch.compile if impl == "inductor" else lambda model: model
     return WORKLOADS[workload]("cpu", wrap), nothing, nothing
 

@@ -14,9 +14,10 @@ from workloads import WORKLOADS
 TOLERANCE = 2e-2
 
 
-def ratio(found: dict[str, dict], peer: str, busy: int) -> float | None:
-    """This device's time as a part of a peer's, or None if the peer was not measured."""
-    return found["xla"]["ms"][str(busy)] / found[peer]["ms"][str(busy)] if "ms" in found.get(peer, {}) else None
+def ratio(found: dict[str, dict], peer: str, busy: int, impl: str = "xla") -> float | None:
+    """An implementation's time as a part of a peer's, or None if one of them was not measured."""
+    both = "ms" in found.get(impl, {}) and "ms" in found.get(peer, {})
+    return found[impl]["ms"][str(busy)] / found[peer]["ms"][str(busy)] if both else None
 
 
 def _cell(value: float | None, form: str = ".2f") -> str:
@@ -29,6 +30,16 @@ def split(results: dict[str, dict]) -> tuple[dict[str, dict], list[str]]:
     return found, [result["gave_up"] for result in results.values() if "gave_up" in result]
 
 
+def own(options: argparse.Namespace) -> list[str]:
+    """The implementations that are this device's."""
+    return [impl for impl in options.impls if impl in ("xla", "replay")]
+
+
+def peers(options: argparse.Namespace) -> list[str]:
+    """The implementations that are others'."""
+    return [impl for impl in options.impls if impl not in ("xla", "replay")]
+
+
 def rows(workload: str, results: dict[str, dict], options: argparse.Namespace) -> list[str]:
     """The cells of one program: quiet time, ratios, the limit, first step, memory, remarks."""
     found, remarks = split(results)
@@ -36,7 +47,8 @@ def rows(workload: str, results: dict[str, dict], options: argparse.Namespace) -
     limit = eager.get("flops", 0) / options.peak_flops * 1e3
     quiet = ours["ms"][str(options.busy[0])]
     cells = [WORKLOADS[workload].__doc__.split("\n")[0].rstrip("."), _cell(quiet, ".3g")]
-    cells += [_cell(ratio(found, peer, options.busy[0])) for peer in options.impls if peer != "xla"]
+    for impl in own(options):
+        cells += [_cell(ratio(found, peer, options.busy[0], impl)) for peer in peers(options)]
     cells += [_cell(quiet / limit if limit > 0.01 * quiet else None, ".1f")]
     cells += [" / ".join(f"{found[impl]['first_s']:.2g}" for impl in options.impls if impl in found)]
     cells += [" / ".join(f"{found[impl]['peak_mb']:.0f}" for impl in options.impls if impl in found)]
@@ -66,8 +78,9 @@ def table(headings: list[str], lines: list[list[str]]) -> list[str]:
 
 def page(measured: dict[str, dict], options: argparse.Namespace, before: float) -> list[str]:
     """The lines of the page."""
-    peers = [impl for impl in options.impls if impl != "xla"]
-    headings = ["program", "xla ms", *(f"x {peer}" for peer in peers), "x limit"]
+    headings = ["program", "xla ms"]
+    headings += [f"{impl} x {peer}".removeprefix("xla ") for impl in own(options) for peer in peers(options)]
+    headings += ["x limit"]
     headings += [f"first step s ({' / '.join(options.impls)})", f"peak MB ({' / '.join(options.impls)})", ""]
     lines = [
         "# Performance beside the peers",
@@ -76,8 +89,9 @@ def page(measured: dict[str, dict], options: argparse.Namespace, before: float) 
         f"Warm processes in turns, {options.rounds} rounds of {options.seconds:g} s, medians of one step; all with",
         "settings of malloc that keep memory. `x eager`: this device's time divided by PyTorch eager's on the CPU",
         "(ResNet-18's in channels-last order); inductor: `torch.compile(model)` on the CPU; jax: the whole step under",
-        "one `jax.jit`. `x limit`: divided by the time that products and convolutions alone would take at the speed of",
-        f"one large product here, {options.peak_flops / 1e9:.0f} GFLOP/s. Written by `bench/compare.py`.",
+        "one `jax.jit`. `replay`: this device's whole step, recorded once ([how](replay.md)).",
+        "`x limit`: divided by the time that products and convolutions alone would take at the speed of one large",
+        f"product here, {options.peak_flops / 1e9:.0f} GFLOP/s. Written by `bench/compare.py`.",
         "",
         *table(headings, [rows(name, found, options) for name, found in measured.items()]),
     ]
@@ -106,10 +120,9 @@ def plot(measured: dict[str, dict], options: argparse.Namespace) -> None:
     from matplotlib import pyplot
 
     matplotlib.rcParams["svg.hashsalt"] = "torch_xla"  # the same file for the same numbers
-    peers = [impl for impl in options.impls if impl != "xla"]
     figure, axes = pyplot.subplots(figsize=(8, 0.45 * len(measured) + 1.2))
-    height = 0.8 / max(1, len(peers))
-    for i, peer in enumerate(peers):
+    height = 0.8 / max(1, len(peers(options)))
+    for i, peer in enumerate(peers(options)):
         values = [ratio(found, peer, options.busy[0]) or float("nan") for found in measured.values()]
         axes.barh([y + i * height for y in range(len(measured))], values, height, label=f"x {peer}")
     axes.axvline(1, color="black", linewidth=1)

@@ -200,4 +200,7 @@ constexpr size_t kMostProductShapes = 256;
 // Bytes that a program handles in all, up to which its first run is taken to be short (executor.cpp): some 20 us for a few steps.
 constexpr int64_t kSmallProgramBytes = 128 * 1024;
 
+// Up to here a block of memory is copied as such: ATen's copy takes about a microsecond to begin.
+constexpr size_t kSmallCopyBytes = 32 * 1024;
+
 } // namespace torch_xla::cpu

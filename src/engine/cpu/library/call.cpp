@@ -9,9 +9,11 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "core/errors.h"
+#include "engine/cpu/cost.h"
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/aten_allocator.h"
 #include "engine/cpu/library/substitutes.h"
@@ -306,6 +308,11 @@ void LibraryCall::run(Pool& pool, std::span<void* const> operands, std::span<Res
 }
 
 void copy_strided(DType dtype, const Dims& dims, void* to, const Dims& to_strides, const void* from, const Dims& from_strides) {
+  const size_t bytes = static_cast<size_t>(num_elements(dims)) * item_size(dtype);
+  if (bytes <= kSmallCopyBytes && same_strides(dims, to_strides, from_strides) && is_dense(dims, to_strides)) {
+    std::memmove(to, from, bytes);
+    return;
+  }
   c10::InferenceMode inference;
   at::Tensor target = make_alias(dtype, dims, to_strides);
   at::Tensor source = make_alias(dtype, dims, from_strides);
