@@ -1,11 +1,17 @@
-// Products by oneDNN against ATen's, in all orders of the operands' memory.
+// Products by oneDNN and small ones against ATen's, in all orders of the operands' memory.
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
+
+#include <array>
 
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/schedule/layout.h"
@@ -14,24 +20,40 @@
 namespace torch_xla::cpu {
 namespace {
 
-TEST(LibraryMatmul, AgreesWithAten) {
-  if (!can_multiply_by_onednn()) {
-    GTEST_SKIP() << "ATen refuses oneDNN's product on a processor without AVX-512";
-  }
+using Multiply = void (*)(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
+
+// [m, k] by [k, n].
+void check_against_aten(Multiply multiply, int64_t m, int64_t k, int64_t n) {
   c10::InferenceMode inference;
   for (bool a_is_transposed : {false, true}) {
     for (bool b_is_transposed : {false, true}) {
-      at::Tensor a = a_is_transposed ? at::randn({70, 30}).t() : at::randn({30, 70});
-      at::Tensor b = b_is_transposed ? at::randn({50, 70}).t() : at::randn({70, 50});
-      at::Tensor out = at::empty({30, 50}).fill_(NAN);
-      multiply_by_onednn({a, b}, {out});
+      at::Tensor a = a_is_transposed ? at::randn({k, m}).t() : at::randn({m, k});
+      at::Tensor b = b_is_transposed ? at::randn({n, k}).t() : at::randn({k, n});
+      at::Tensor out = at::empty({m, n}).fill_(NAN);
+      multiply({a, b}, {out});
       EXPECT_TRUE(at::allclose(out, at::mm(a, b), 1e-4, 1e-4));
-      for (const at::Tensor& bias : {at::randn({50}), at::randn({30, 1}), at::randn({30, 50})}) {
-        multiply_by_onednn({bias, a, b}, {out.fill_(NAN)});
+      for (const at::Tensor& bias : {at::randn({n}), at::randn({m, 1}), at::randn({1, n}), at::randn({m, n})}) {
+        multiply({bias, a, b}, {out.fill_(NAN)});
         EXPECT_TRUE(at::allclose(out, at::addmm(bias, a, b), 1e-4, 1e-4));
       }
     }
   }
+}
+
+TEST(LibraryMatmul, AgreesWithAten) {
+  if (!can_multiply_by_onednn()) {
+    GTEST_SKIP() << "ATen refuses oneDNN's product on a processor without AVX-512";
+  }
+  check_against_aten(multiply_by_onednn, 30, 70, 50);
+}
+
+TEST(LibraryMatmul, SmallProductsAgreeWithAten) {
+  for (auto [m, k, n] : {std::array{1, 4, 32}, {3, 7, 5}, {1, 1, 1}, {2, 0, 3}, {5, 3, 1}, {0, 2, 2}}) {
+    check_against_aten(multiply_small, m, k, n);
+  }
+  at::Tensor out = at::empty({2, 2});
+  multiply_small({at::scalar_tensor(3.0f), at::ones({2, 5}), at::ones({5, 2})}, {out});
+  EXPECT_TRUE(at::equal(out, at::full({2, 2}, 8.0f)));
 }
 
 TEST(LibraryMatmul, PrefersLargeFloat32Products) {

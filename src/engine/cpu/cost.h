@@ -186,6 +186,8 @@ constexpr int64_t kPooledChannels = 16;
 // Multiplications of a product below which oneDNN saves less than the code costs that it makes for each new shape: 0.5 ms and 0.25 MB.
 // 71 x 256 x 256 takes it as long as MKL, 77 x 256 x 1024 saves 40 us.
 constexpr int64_t kMinProducts = int64_t{12} << 20;
+// Multiplications of a product up to which a plain loop takes less time than ATen takes to begin: 1 to 2 us.
+constexpr int64_t kMaxSmallProducts = 2048;
 // A time step of an LSTM layer of so many operations takes one thread about as long as two: 262,000 took 0.86 times the time (a layer
 // forwards and backwards, 32 steps), 2.1 million 1.9 times.
 constexpr int64_t kMaxShortFlops = 500'000;

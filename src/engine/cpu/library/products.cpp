@@ -6,6 +6,7 @@
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <unordered_set>
 
@@ -46,6 +47,49 @@ bool is_among_the_first(const Type& a, const Type& b) {
   return shapes->count(shape) || (shapes->size() < kMostProductShapes && shapes->insert(shape).second);
 }
 
+// mm, or addmm with beta and alpha 1.
+bool is_plain_sum(const CallSpec& call) {
+  return call.operands.size() == 2 || (call.attrs.size() == 2 && is_one(call.attrs[0]) && is_one(call.attrs[1]));
+}
+
+int64_t num_products(const CallSpec& call) {
+  const Dims& a = call.operands[call.operands.size() - 2].type.dims;
+  return a[0] * a[1] * call.operands.back().type.dims[1];
+}
+
+// A matrix in memory; a vector is each row of one, a number all of it.
+struct Matrix {
+  int64_t rows, columns;
+
+  explicit Matrix(const at::Tensor& t)
+      : rows(t.dim() == 2 ? t.size(0) : 1), columns(t.dim() > 0 ? t.size(-1) : 1), data_(t.const_data_ptr<float>()) {
+    row_stride_ = rows == 1 ? 0 : t.stride(0);
+    column_stride_ = columns == 1 ? 0 : t.stride(-1);
+  }
+  float at(int64_t row, int64_t column) const {
+    return data_[row * row_stride_ + column * column_stride_];
+  }
+
+ private:
+  const float* data_;
+  int64_t row_stride_, column_stride_;
+};
+
+// The sum over a row of one and a column of the other, in four parts, which do not wait for each other.
+float multiply_row(const Matrix& a, int64_t row, const Matrix& b, int64_t column) {
+  std::array<float, 4> sums{};
+  int64_t k = 0;
+  for (; k + 4 <= a.columns; k += 4) {
+    for (size_t part = 0; part < 4; ++part) {
+      sums[part] += a.at(row, k + static_cast<int64_t>(part)) * b.at(k + static_cast<int64_t>(part), column);
+    }
+  }
+  for (; k < a.columns; ++k) {
+    sums[0] += a.at(row, k) * b.at(k, column);
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 // The part of a matrix that lies between two offsets; a batch's matrix `group`.
 at::Tensor group_of(const at::Tensor& t, int64_t dim, int64_t group, int64_t from, int64_t to) {
   return t.dim() == 3 ? t.select(0, group) : t.slice(dim, from, to);
@@ -66,13 +110,29 @@ bool prefers_onednn(const CallSpec& call) {
   if (!is_fitting_processor || !at::globalContext().userEnabledMkldnn()) {
     return false;
   }
-  bool sums = call.operands.size() == 3;
-  if (sums && !(call.attrs.size() == 2 && is_one(call.attrs[0]) && is_one(call.attrs[1]))) {
-    return false;
+  const Type& a = call.operands[call.operands.size() - 2].type;
+  return is_plain_sum(call) && a.dtype == DType::F32 && num_products(call) >= kMinProducts &&
+      is_among_the_first(a, call.operands.back().type);
+}
+
+bool is_small_product(const CallSpec& call) {
+  return is_plain_sum(call) && call.operands.back().type.dtype == DType::F32 && num_products(call) <= kMaxSmallProducts;
+}
+
+void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  const Matrix a(operands[operands.size() - 2]), b(operands.back());
+  float* out = outs[0].data_ptr<float>();
+  for (int64_t row = 0; row < a.rows; ++row, out += b.columns) {
+    for (int64_t column = 0; column < b.columns; ++column) {
+      out[column] = multiply_row(a, row, b, column);
+    }
+    if (operands.size() == 3) {
+      const Matrix bias(operands[0]);
+      for (int64_t column = 0; column < b.columns; ++column) {
+        out[column] += bias.at(row, column);
+      }
+    }
   }
-  const Type& a = call.operands[sums ? 1 : 0].type;
-  const Type& b = call.operands[sums ? 2 : 1].type;
-  return a.dtype == DType::F32 && a.dims[0] * a.dims[1] * b.dims[1] >= kMinProducts && is_among_the_first(a, b);
 }
 
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {

@@ -1,4 +1,4 @@
-// Products that are not computed by ATen's kernel of the row: by oneDNN where it is faster, and those of groups.
+// Products that are not computed by ATen's kernel of the row: by oneDNN where it is faster, small ones, and those of groups.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,6 +15,11 @@ bool can_multiply_by_onednn();
 bool prefers_onednn(const CallSpec& call);
 // Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and none of them. Throws c10::Error where oneDNN cannot.
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
+
+// True for a call of mm or addmm (beta and alpha 1) of so few numbers that ATen's takes longer to begin than to multiply.
+bool is_small_product(const CallSpec& call);
+// As multiply_by_onednn(), on the calling thread; of any memory order.
+void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
 // Operands of _grouped_mm: a, b, offsets or undefined; in any memory order, which ATen's refuses. Rows and columns beyond the last offset
 // become 0. `out` is row-major.

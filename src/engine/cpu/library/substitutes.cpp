@@ -14,8 +14,8 @@
 namespace torch_xla::cpu {
 namespace {
 
-CallKernel choose_onednn(const CallSpec& call) {
-  return prefers_onednn(call) ? multiply_by_onednn : nullptr;
+CallKernel choose_product(const CallSpec& call) {
+  return is_small_product(call) ? multiply_small : prefers_onednn(call) ? multiply_by_onednn : nullptr;
 }
 
 CallKernel choose_groups(const CallSpec&) {
@@ -48,8 +48,8 @@ bool has_short_steps(const CallSpec& call) {
 }
 
 constexpr Substitute kSubstitutes[] = {
-    {.row = "aten::mm", .choose = choose_onednn},
-    {.row = "aten::addmm", .choose = choose_onednn},
+    {.row = "aten::mm", .choose = choose_product},
+    {.row = "aten::addmm", .choose = choose_product},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},
