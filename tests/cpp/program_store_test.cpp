@@ -130,13 +130,13 @@ int64_t count_of(const char* name) {
 }
 
 // A kernel, a call that adopts, one that writes into planned memory, a write through a view, a number and an input that goes through.
-constexpr const char* kTrace = R"(graph(%0: f32[8,8], %1: f32[8,8], %2: f64 scalar) {
-  %3: f32[8,8] = aten::mm(%0, %1)
-  %4: f32[8,8] = aten::add.Tensor(%3, %0, %2)
-  %5: f32[8,8], %6: i64[8,8] = aten::sort(%4) {1, false}
+constexpr const char* kTrace = R"(graph(%0: f32[16,16], %1: f32[16,16], %2: f64 scalar) {
+  %3: f32[16,16] = aten::mm(%0, %1)
+  %4: f32[16,16] = aten::add.Tensor(%3, %0, %2)
+  %5: f32[16,16], %6: i64[16,16] = aten::sort(%4) {1, false}
   %7: f32[8,4] = view(%5) {[8, 1], [8, 1], 4}
   %8: f32[8,4] = aten::relu(%7)
-  %9: f32[8,8] = view_update(%5, %8) {[8, 1], [8, 1], 0}
+  %9: f32[16,16] = view_update(%5, %8) {[8, 1], [8, 1], 0}
   return %9, %6, %4, %1
 }
 )";
@@ -170,8 +170,8 @@ class ProgramStoreTest : public ::testing::Test {
     return store_.find(cpu_engine(), key(), {});
   }
   static std::vector<at::Tensor> run(Executable& executable) {
-    at::Tensor a = at::arange(64, at::kFloat).reshape({8, 8}).sin();
-    at::Tensor b = at::arange(64, at::kFloat).reshape({8, 8}).cos();
+    at::Tensor a = at::arange(256, at::kFloat).reshape({16, 16}).sin();
+    at::Tensor b = at::arange(256, at::kFloat).reshape({16, 16}).cos();
     RunArgs args;
     args.inputs = {testing::upload(a), testing::upload(b)};
     args.donated.assign(2, false);

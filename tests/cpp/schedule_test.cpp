@@ -21,15 +21,15 @@ class ScheduleTest : public ::testing::Test {
  protected:
   ScheduleTest() {
     const Type matrix{DType::F32, {16, 16}};
-    x_ = graph_.add_parameter({DType::F32, {8, 16}});
+    x_ = graph_.add_parameter({DType::F32, {32, 16}});
     weight_ = graph_.add_parameter(matrix);
-    cache_ = graph_.add_parameter(matrix);
+    cache_ = graph_.add_parameter({DType::F32, {32, 16}});
     scale_ = graph_.add_parameter({DType::F32, {16}});
-    ValueId rows = multiply(x_, weight_, 8);
+    ValueId rows = multiply(x_, weight_, 32);
     Ex centered = ex(rows) - mean(ex(rows));
     Ex normal = centered * (mean(centered * centered) + 1e-5).unary(Prim::kRsqrt) * ex(scale_);
-    ValueId half = builder_.view(normal.id(), {16, 1}, {4, 16}, {16, 1}, 64);
-    ValueId product = multiply(half, weight_, 4);
+    ValueId half = builder_.view(normal.id(), {16, 1}, {16, 16}, {16, 1}, 64);
+    ValueId product = multiply(half, weight_, 16);
     ValueId updated = builder_.view_update(cache_, product, {16, 1}, {16, 1}, 32);
     Ex doubled = ex(x_) * 2.0;
     graph_.outputs = {updated, ex(product).unary(Prim::kTanh).reduce(Prim::kReduceMax, {1}).id(), doubled.id()};
@@ -112,7 +112,7 @@ TEST_F(ScheduleTest, RightOnesPass) {
 TEST_F(ScheduleTest, TextTellsMemoriesAndSteps) {
   std::string text = schedule_text(s_);
   for (const char* part :
-       {"arena of ", "memory 2: parameter 2, 1024 bytes", "in place of memory 2 where that is donated", "step 0: aten::mm of %"}) {
+       {"arena of ", "memory 2: parameter 2, 2048 bytes", "in place of memory 2 where that is donated", "step 0: aten::mm of %"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }
@@ -120,13 +120,13 @@ TEST_F(ScheduleTest, TextTellsMemoriesAndSteps) {
 // ---- Layout ----
 
 TEST_F(ScheduleTest, PlaceOutOfBounds) {
-  s_.laid_out.places[view()].offset += 16;
-  expect_fault(verify_layout, str("schedule, stage, %", view(), ": lies at 80 to 144 of its root"));
+  s_.laid_out.places[view()].offset += 256;
+  expect_fault(verify_layout, str("schedule, stage, %", view(), ": lies at 320 to 576 of its root"));
 }
 
 TEST_F(ScheduleTest, ViewOutsideOfItsRoot) {
-  s_.laid_out.places[view()].root = weight_;
-  expect_fault(verify_layout, str("schedule, stage, %", view(), ": lies in %", weight_, ", its operand in %", normal()));
+  s_.laid_out.places[view()].root = cache_;
+  expect_fault(verify_layout, str("schedule, stage, %", view(), ": lies in %", cache_, ", its operand in %", normal()));
 }
 
 TEST_F(ScheduleTest, ViewElsewhereInItsRoot) {
@@ -242,7 +242,7 @@ TEST(ScheduleKernels, IndexOfAnotherDim) {
 
 TEST_F(ScheduleTest, AccessBeyondTheBuffer) {
   s_.kernels[row_step()].operands.back().byte_offset = 4;
-  expect_fault(verify_kernels, str("accesses %", normal(), " up to byte 516 of %", normal(), ", which has 512"));
+  expect_fault(verify_kernels, str("accesses %", normal(), " up to byte 2052 of %", normal(), ", which has 2048"));
 }
 
 TEST_F(ScheduleTest, AccessThatIsMoved) {
@@ -336,13 +336,13 @@ TEST_F(ScheduleTest, ArenaTooSmall) {
 TEST_F(ScheduleTest, TwoValuesInOneMemory) {
   ValueId product = last_product().result();
   s_.plan.memory_of[normal()] = s_.plan.memory_of[product];
-  memory(product).bytes = 512;
+  memory(product).bytes = 2048;
   expect_fault(verify_memory, str("step ", row_step(), ": uses memory ", s_.plan.memory_of[product], ", which lives from step"));
 }
 
 TEST_F(ScheduleTest, CallOverItsOperand) {
   ValueId product = last_product().result();
-  s_.laid_out.graph.values[product].type.dims = {8, 16}; // of one size with what it reads
+  s_.laid_out.graph.values[product].type.dims = {32, 16}; // of one size with what it reads
   s_.plan.memory_of[product] = s_.plan.memory_of[normal()];
   memory(product).last = static_cast<int32_t>(s_.steps.size()) - 1;
   expect_fault(verify_memory, str("writes %", product, " over %", normal(), ", which it reads elsewhere"));
