@@ -194,8 +194,8 @@ constexpr int64_t kMaxShortFlops = 500'000;
 
 // Calls that run beside each other on one thread each: their results live at the same time. No fewer than a usual machine has threads.
 constexpr size_t kMaxCallsBeside = 16;
-// Shapes of products in a process that oneDNN is asked for: each costs it about a millisecond once, and up to 0.8 MB (measured). Training on
-// sentences of 60 lengths is as fast with 64 as with 256.
+// Shapes of products in a process that oneDNN is asked for: each costs it about a millisecond once, and up to 0.8 MB (measured). Training
+// on sentences of 60 lengths is as fast with 64 as with 256.
 constexpr size_t kMostProductShapes = 64;
 
 // ---- Short programs ----
