@@ -23,14 +23,14 @@ import time
 from pathlib import Path
 
 import torch
-from compare_page import page, plot, slower
+from compare_page import OWN, page, plot, slower
 from pages import load, make_parser, show, WARM_MALLOC
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 from setup_libraries import find_python, is_ready
 from workloads import IN_JAX, WORKLOADS
 
-IMPLEMENTATIONS = ("xla", "replay", "eager", "inductor", "jax")
+IMPLEMENTATIONS = (*OWN, "eager", "inductor", "jax")
 SAMPLE_S = 0.05  # a sample is as many steps as take about so long, with one wait at their end
 
 
@@ -72,7 +72,7 @@ def build(impl: str, workload: str):
         step = jax_workloads.WORKLOADS[workload]()
         return step, nothing, lambda result: result.block_until_ready()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    if impl in ("xla", "replay"):
+    if impl in OWN:
         import torch_xla
         import torch_xla.core.xla_model as xm
 

@@ -13,6 +13,8 @@ from workloads import WORKLOADS
 # Of the weighted sum of the result after three steps, relative to eager's; bfloat16 and deep networks that train drift.
 TOLERANCE = 2e-2
 
+OWN = ("xla", "replay")  # implementations that are this device's
+
 
 def ratio(found: dict[str, dict], peer: str, busy: int, impl: str = "xla") -> float | None:
     """An implementation's time as a part of a peer's, or None if one of them was not measured."""
@@ -32,12 +34,12 @@ def split(results: dict[str, dict]) -> tuple[dict[str, dict], list[str]]:
 
 def own(options: argparse.Namespace) -> list[str]:
     """The implementations that are this device's."""
-    return [impl for impl in options.impls if impl in ("xla", "replay")]
+    return [impl for impl in options.impls if impl in OWN]
 
 
 def peers(options: argparse.Namespace) -> list[str]:
     """The implementations that are others'."""
-    return [impl for impl in options.impls if impl not in ("xla", "replay")]
+    return [impl for impl in options.impls if impl not in OWN]
 
 
 def rows(workload: str, results: dict[str, dict], options: argparse.Namespace) -> list[str]:

@@ -183,7 +183,7 @@ constexpr int64_t kPieces = 64;
 // Channels from which ATen's max pooling is given channels-last memory: it is vectorized over channels only, and 16 are a vector. 0.2 ms
 // against 4 ms for 16 x 64 x 32 x 32 (measured), which pays for two copies.
 constexpr int64_t kPooledChannels = 16;
-// Multiplications of a product below which oneDNN saves less than the code costs that it makes for each new shape: 0.5 ms and 0.25 MB.
+// Multiplications of a product below which oneDNN saves less than the code costs that it makes for each new shape (kMostProductShapes).
 // 71 x 256 x 256 takes it as long as MKL, 77 x 256 x 1024 saves 40 us.
 constexpr int64_t kMinProducts = int64_t{12} << 20;
 // Multiplications of a product up to which a plain loop takes less time than ATen takes to begin: 1 to 2 us.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <optional>
 #include <unordered_set>
 
 #include "core/hash.h"
@@ -121,16 +122,12 @@ bool is_small_product(const CallSpec& call) {
 
 void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
   const Matrix a(operands[operands.size() - 2]), b(operands.back());
+  const std::optional<Matrix> bias = operands.size() == 3 ? std::optional<Matrix>(operands[0]) : std::nullopt;
   float* out = outs[0].data_ptr<float>();
-  for (int64_t row = 0; row < a.rows; ++row, out += b.columns) {
+  for (int64_t row = 0; row < a.rows; ++row) {
     for (int64_t column = 0; column < b.columns; ++column) {
-      out[column] = multiply_row(a, row, b, column);
-    }
-    if (operands.size() == 3) {
-      const Matrix bias(operands[0]);
-      for (int64_t column = 0; column < b.columns; ++column) {
-        out[column] += bias.at(row, column);
-      }
+      const float product = multiply_row(a, row, b, column);
+      *out++ = bias ? product + bias->at(row, column) : product;
     }
   }
 }
