@@ -56,9 +56,11 @@ PageMap::Leaf& PageMap::get_leaf(size_t index) {
   return *leaf;
 }
 
+// Zeros of the program's image: pages that no leaf is in are never touched.
+constinit static PageMap the_map;
+
 PageMap& page_map() {
-  static auto* map = new PageMap;
-  return *map;
+  return the_map;
 }
 
 void PageHeap::insert(char* data, size_t bytes) {
