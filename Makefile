@@ -1,6 +1,6 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast test-all test-random test-cpp-package test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
+.PHONY: help setup build demo test test-interpreted test-fast test-all test-random test-cpp-package test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CPP := $(shell find include src tests bench tools examples -name '*.cpp' -o -name '*.h')
@@ -20,9 +20,15 @@ build: setup
 demo: build ## train the digit classifier on the device `xla`
 	python examples/train_digits.py
 
-test: build ## all tests: C++, then Python in two processes
+test: build ## all tests: C++, then Python in two processes, then what compares values once more, interpreted
 	ctest --preset release
 	python -m pytest -n 2
+	@$(MAKE) --no-print-directory test-interpreted
+
+# Small programs as they run at first (docs/decisions/0022): the tests compile all others at once.
+INTERPRETED := $(addprefix tests/python/test_,$(addsuffix .py,ops forms modules model_zoo optimizers foreach indexing strides attention rnn composed))
+test-interpreted: build ## what compares values with eager's, interpreted
+	XLA_INTERPRETED_OPERATIONS=1000000000 python -m pytest -n 2 tests/fuzz $(INTERPRETED)
 
 test-fast: build ## the C++ tests and the Python tests not marked slow, up to the first failure
 	ctest --preset release

@@ -156,6 +156,7 @@ void check() {
   cache_dir();
   cache_is_read_only();
   program_cache_size();
+  interpreted_operations();
   cpu_num_devices();
 }
 
@@ -208,6 +209,11 @@ bool cache_is_read_only() {
 size_t program_cache_size() {
   static const auto size = static_cast<size_t>(integer(variable("XLA_COMPILATION_CACHE_SIZE")));
   return size;
+}
+
+int64_t interpreted_operations() {
+  static const int64_t operations = integer(variable("XLA_INTERPRETED_OPERATIONS"));
+  return operations;
 }
 
 int cpu_num_devices() {

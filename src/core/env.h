@@ -40,6 +40,7 @@ FloatStorage float_storage(); // XLA_USE_BF16, else XLA_DOWNCAST_BF16
 std::string cache_dir(); // XLA_PERSISTENT_CACHE_PATH as it is now, else ~/.cache/torch_xla; empty value switches off
 bool cache_is_read_only(); // XLA_PERSISTENT_CACHE_READ_ONLY as it is now
 size_t program_cache_size(); // XLA_COMPILATION_CACHE_SIZE: programs kept in memory
+int64_t interpreted_operations(); // XLA_INTERPRETED_OPERATIONS: of a small program, before it is compiled
 int cpu_num_devices(); // CPU_NUM_DEVICES: of the embedded engine
 // For tests: takes the place of the variable.
 void set_fusion(bool on);

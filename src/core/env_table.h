@@ -86,6 +86,12 @@ inline constexpr Variable kVariables[] = {
      "torch_xla/_world.py"},
     {"XLA_USE_BF16", kSwitch, "off", "the device stores float32 and float64 as bfloat16", "src/core/env.cpp"},
     {"XLA_DOWNCAST_BF16", kSwitch, "off", "the device stores float32 as bfloat16 and float64 as float32", "src/core/env.cpp"},
+    {"XLA_INTERPRETED_OPERATIONS",
+     whole_number(0, int64_t{1} << 40),
+     "5000",
+     "a small program runs one by one as many operations as eager does, by PyTorch's kernels, before it is compiled; 0: it is compiled at "
+     "once",
+     "src/core/env.cpp"},
     {"XLA_COMPILATION_CACHE_SIZE",
      whole_number(1, 1 << 20),
      "2048",

@@ -115,6 +115,10 @@ class Executable {
   virtual bool checks_values() const {
     return false;
   }
+  // Whether it runs what was recorded operation by operation: made at once, and slower than a compiled program where it runs often.
+  virtual bool is_interpreted() const {
+    return false;
+  }
   // Steps in the order in which they run, for dumps: empty where CompileOptions did not ask for it.
   virtual std::string text() const = 0;
 
@@ -142,6 +146,8 @@ struct CompileOptions {
   std::function<std::string(int32_t)> location; // the user's line of a Node::location; may be empty
   // Called now and then on the calling thread; where it throws the compile ends with its exception. May be empty.
   std::function<void()> poll;
+  const Graph* interpretable = nullptr; // the trace, if interpret() or restore() may make a program that is interpreted
+  bool often_interpreted = false; // programs of its structure were, with other sizes: only where planning another one costs more than that
   bool keep_text = false; // Executable::text() will be asked
   // Where to put what restore() makes the program of again; left as it is where there is no such form. May be null.
   std::string* stored = nullptr;
@@ -157,6 +163,11 @@ class Engine {
   // A program for a trace: lower(), then compile().
   std::shared_ptr<Executable> compile_trace(const Graph& trace, const CompileOptions& options = {}) {
     return compile(lower(trace, options.device), options);
+  }
+  // A program for CompileOptions::interpretable that needs no compiling, for its first runs (is_interpreted()); null where this engine or
+  // that trace has none.
+  virtual std::shared_ptr<Executable> interpret(const CompileOptions& /*options*/) {
+    return nullptr;
   }
   // The trace as compile() takes it: primitives, views and the library calls that this engine runs as one step. The device is for the
   // events.

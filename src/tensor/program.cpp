@@ -1,6 +1,8 @@
 // The way from a trace to its program.
 #include "tensor/program.h"
 
+#include <ATen/Context.h>
+
 #include <algorithm>
 #include <functional>
 #include <mutex>
@@ -62,42 +64,82 @@ class KnownStructures {
     }
     return known_.emplace(structure, Known{trace, {}}).first->second.first != trace;
   }
-  // Until it has run it is taken to be as short as the one before, or shorter.
-  void add_program(const Hash128& structure, const std::shared_ptr<Executable>& program) {
+  // Of so many operations. Until it has run it is taken to be as short as the one before, or shorter.
+  void add_program(const Hash128& structure, const std::shared_ptr<Executable>& program, size_t operations) {
     std::lock_guard<std::mutex> lock(mutex_);
     Known& known = known_[structure];
+    known.interpreted += program->is_interpreted() ? static_cast<int64_t>(operations) : 0;
     if (std::shared_ptr<Executable> before = known.latest.lock()) {
       program->last_run_ns = std::min(program->last_run_ns.load(), before->last_run_ns.load());
     }
     known.latest = program;
+  }
+  // Whether interpreted programs of the structure come to so many operations that it is worth its code.
+  bool is_often_interpreted(const Hash128& structure) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto known = known_.find(structure);
+    return known != known_.end() && known->second.interpreted >= env::interpreted_operations();
   }
 
  private:
   struct Known {
     Hash128 first;
     std::weak_ptr<Executable> latest;
+    int64_t interpreted = 0; // operations, each program counted once
   };
 
   std::mutex mutex_;
   std::unordered_map<Hash128, Known> known_; // guarded by mutex_
 };
 
+// How a program may be made for a trace.
+enum class Making : uint8_t {
+  kAny,
+  kCompiled, // to run often
+  kPromoted, // likewise, in place of one that is interpreted
+};
+
+// Whether a program must do the same at each run: an interpreted one is compiled some day, which changes last bits.
+bool is_settled(SyncCause cause) {
+  return cause == SyncCause::kReplay || at::globalContext().deterministicAlgorithms();
+}
+
+// What is dumped or put together in another way shows how programs are compiled.
+bool may_interpret(const CompileOptions& options, Making making) {
+  return making == Making::kAny && env::interpreted_operations() > 0 && env::fusion() && !options.keep_text;
+}
+
 // `key`: by which the program is put on disk. A trace of a `known` structure for which no code has to be made is planned anew only.
 void compile(
-    const Trace& trace, const Graph& graph, CompileOptions& options, const ProgramKey& key, SyncCause cause, bool known, Program& program) {
+    const Trace& trace,
+    const Graph& graph,
+    CompileOptions& options,
+    const ProgramKey& key,
+    SyncCause cause,
+    Making making,
+    bool known,
+    Program& program) {
   static metrics::Counter count("UncachedCompile");
   static metrics::Counter replanned("ReplannedProgram");
+  static metrics::Counter promoted("PromotedProgram");
   static metrics::Counter handles("CreateCompileHandles");
   std::optional<ProgramFacts> facts;
   observer::Span span(observer::Phase::kCompile, options.device, operation_of(graph));
   span.set_detail(cause_text(cause));
   handles.add();
   std::string stored;
-  bool needs_new_code = true;
+  bool needs_new_code = false;
   options.stored = key.empty() ? nullptr : &stored;
   options.needs_new_code = &needs_new_code;
-  program.executable = engine().compile_trace(graph, options);
-  if (known && !needs_new_code) {
+  program.executable = engine().interpret(options);
+  if (!program.executable) {
+    needs_new_code = true; // unless the engine says otherwise
+    program.executable = engine().compile_trace(graph, options);
+  }
+  if (making == Making::kPromoted) {
+    span.set_replan();
+    promoted.add();
+  } else if (known && !needs_new_code) {
     span.set_replan();
     replanned.add();
   } else {
@@ -116,9 +158,12 @@ void find_or_make_executable(
     const Hash128& structure,
     CompileOptions options,
     SyncCause cause,
+    Making making,
     const std::function<CompileReason()>& find_reason,
     Program& program) {
   bool known = engine().reuses_code() && KnownStructures::get().add(structure, trace.key());
+  options.interpretable = may_interpret(options, making) ? &graph : nullptr;
+  options.often_interpreted = KnownStructures::get().is_often_interpreted(structure);
   // Dumps show how the program is made.
   ProgramKey key = options.keep_text || known ? ProgramKey() : ProgramStore::get().key_of(engine(), graph, structure, options);
   program.executable = ProgramStore::get().find(engine(), key, options);
@@ -131,8 +176,18 @@ void find_or_make_executable(
     print_reason(trace, reason);
   }
   known = known || ProgramStore::get().teach(engine(), key);
-  compile(trace, graph, options, key, cause, known, program);
+  compile(trace, graph, options, key, cause, making, known, program);
   CompileHistory::get().add(trace, reason);
+}
+
+// Of an interpreted program: so many that it comes to as many operations as the variable says.
+int64_t runs_of(const Graph& graph) {
+  return env::interpreted_operations() / std::max<int64_t>(1, static_cast<int64_t>(graph.nodes.size()));
+}
+
+// Whether the program that was found is to run once more. If not a compiled one takes its place.
+bool may_run(Program& program, SyncCause cause) {
+  return !program.executable->is_interpreted() || (!is_settled(cause) && program.runs_left-- > 0);
 }
 
 } // namespace
@@ -145,9 +200,14 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   key.add(settings.hash());
   ProgramEntry& entry = program_cache(device).entry(key, trace.offsets());
   std::vector<uint64_t> numbers = entry.offsets.numbers(trace.offsets());
-  if (const Program* program = find_program(entry, alive)) {
+  Making making = is_settled(cause) ? Making::kCompiled : Making::kAny;
+  if (Program* program = find_program(entry, alive)) {
     hits.add();
-    return {*program, std::move(numbers)};
+    if (may_run(*program, cause)) {
+      return {*program, std::move(numbers)};
+    }
+    making = Making::kPromoted;
+    std::erase_if(entry.programs, [](const Program& other) { return other.executable->is_interpreted(); });
   }
   auto find_reason = [&] { return CompileHistory::get().find(device, trace, entry, alive, cause_text(cause)); };
   entry.wanted.resize(alive.size(), 0);
@@ -159,8 +219,10 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   graph.outputs = list_values(entry.wanted);
   Program program{nullptr, graph.outputs, entry.wanted};
   const Hash128 structure = structure_of(graph);
-  find_or_make_executable(trace, graph, structure, compile_options(device, trace, std::move(settings)), cause, find_reason, program);
-  KnownStructures::get().add_program(structure, program.executable);
+  find_or_make_executable(
+      trace, graph, structure, compile_options(device, trace, std::move(settings)), cause, making, find_reason, program);
+  program.runs_left = runs_of(graph);
+  KnownStructures::get().add_program(structure, program.executable, graph.nodes.size());
   entry.programs.push_back(std::move(program));
   return {entry.programs.back(), std::move(numbers)};
 }

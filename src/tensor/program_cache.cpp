@@ -44,8 +44,8 @@ ProgramEntry& ProgramCache::entry(const Hash128& key, const std::vector<int64_t>
   return entries.back();
 }
 
-const Program* find_program(const ProgramEntry& entry, const ValueBits& wanted) {
-  for (const Program& program : entry.programs) {
+Program* find_program(ProgramEntry& entry, const ValueBits& wanted) {
+  for (Program& program : entry.programs) {
     uint64_t missing = 0;
     for (size_t i = 0; i < wanted.size(); ++i) {
       missing |= wanted[i] & ~program.output_bits[i];

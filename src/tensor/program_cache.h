@@ -23,6 +23,7 @@ struct Program {
   std::shared_ptr<Executable> executable;
   std::vector<ValueId> outputs; // ascending
   ValueBits output_bits;
+  int64_t runs_left = 0; // of a program that is interpreted: before it is compiled
 };
 
 // The programs of one trace, or of all that differ from it only in where some views begin, and the union of the output sets that were ever
@@ -54,6 +55,6 @@ class ProgramCache {
 };
 
 // The program of the entry whose outputs include all wanted values, or null.
-const Program* find_program(const ProgramEntry& entry, const ValueBits& wanted);
+Program* find_program(ProgramEntry& entry, const ValueBits& wanted);
 
 } // namespace torch_xla

@@ -27,6 +27,8 @@ if "XLA_PERSISTENT_CACHE_PATH" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["XLA_PERSISTENT_CACHE_PATH"], ignore_errors=True)
 
 
+# Small programs are compiled at once: the tests are such, and test the compiler (test_interpreted.py tests the others).
+os.environ.setdefault("XLA_INTERPRETED_OPERATIONS", "0")
 # The rules of graphs and schedules are checked, also in the programs that tests start.
 os.environ.setdefault("XLA_VERIFY", "1")
 # Who waits for a replica says so before the time of a test is over.

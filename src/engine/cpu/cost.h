@@ -188,6 +188,9 @@ constexpr int64_t kPooledChannels = 16;
 constexpr int64_t kMinProducts = int64_t{12} << 20;
 // Multiplications of a product up to which a plain loop takes less time than ATen takes to begin: 1 to 2 us.
 constexpr int64_t kMaxSmallProducts = 2048;
+// Multiplications of a product up to which one thread is as fast as two, or faster: 64 x 128 x 128 takes both 37 us, 64 x 64 x 64 takes 9
+// and 12 us, and 22 and 45 us where the second thread has gone to sleep in between (measured).
+constexpr int64_t kMaxShortProducts = int64_t{1} << 20;
 // A time step of an LSTM layer of so many operations takes one thread about as long as two: 262,000 took 0.86 times the time (a layer
 // forwards and backwards, 32 steps), 2.1 million 1.9 times.
 constexpr int64_t kMaxShortFlops = 500'000;
@@ -202,6 +205,13 @@ constexpr size_t kMostProductShapes = 64;
 
 // Bytes that a program handles in all, up to which its first run is taken to be short (executor.cpp): some 20 us for a few steps.
 constexpr int64_t kSmallProgramBytes = 128 * 1024;
+
+// Bytes of a value, on average, up to which a trace may be run operation by operation at first: ATen reads and writes so much in some 20
+// us, while the code of an operation takes LLVM half a millisecond. Where there is code planning takes about 5 us.
+constexpr int64_t kInterpretedBytes = 128 * 1024;
+constexpr int64_t kOftenInterpretedBytes = 16 * 1024;
+// Elements of operands and results up to which such an operation takes one thread.
+constexpr int64_t kOneThreadElements = 32 * 1024;
 
 // Up to here a block of memory is copied as such: ATen's copy takes about a microsecond to begin.
 constexpr size_t kSmallCopyBytes = 32 * 1024;

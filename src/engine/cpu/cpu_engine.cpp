@@ -6,6 +6,7 @@
 
 #include "core/env.h"
 #include "engine/cpu/program/cpu_executable.h"
+#include "engine/cpu/program/interpreted.h"
 #include "engine/engine.h"
 #include "engine/memory_count.h"
 #include "passes/passes.h"
@@ -13,6 +14,9 @@
 namespace torch_xla {
 namespace cpu {
 namespace {
+
+// Stands on disk for a program that is interpreted.
+constexpr std::string_view kInterpreted = "interpreted";
 
 // By instructions of their own, which oneDNN has.
 bool multiplies_bf16_fast() {
@@ -35,6 +39,14 @@ class CpuEngine final : public Engine {
  public:
   int num_devices() const override {
     return env::cpu_num_devices();
+  }
+
+  std::shared_ptr<Executable> interpret(const CompileOptions& options) override {
+    std::shared_ptr<Executable> program = options.interpretable ? cpu::interpret(*options.interpretable, options) : nullptr;
+    if (program && options.stored) {
+      *options.stored = kInterpreted;
+    }
+    return program;
   }
 
   Graph lower(const Graph& trace, int device) const override {
@@ -77,6 +89,9 @@ class CpuEngine final : public Engine {
   }
 
   std::shared_ptr<Executable> restore(std::string_view stored, const CompileOptions& options) override {
+    if (stored == kInterpreted) {
+      return interpret(options);
+    }
     Plan plan = read_plan(stored);
     auto find = [&](size_t i) { return find_kernel(plan.kernels[i].code); };
     std::vector<Kernel> kernels = make_kernels(plan.kernels.size(), find, options.poll);
@@ -88,6 +103,9 @@ class CpuEngine final : public Engine {
   }
 
   void learn(std::string_view stored) override {
+    if (stored == kInterpreted) {
+      return;
+    }
     const Plan plan = read_plan(stored);
     suggest_numbers(numbers_of(plan));
   }

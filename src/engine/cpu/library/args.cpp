@@ -1,6 +1,7 @@
 // Conversion of attributes by schema type, and tensors that alias planned memory.
 #include "engine/cpu/library/args.h"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "core/errors.h"
@@ -95,13 +96,15 @@ c10::IValue to_ivalue(const Attr& attr, const c10::Type& type) {
   }
 }
 
-// What a schema type is made of: a tensor, a list of tensors or neither.
-enum class ArgumentForm { kTensor, kTensorList, kOptionalTensorList, kOther };
+// What a schema type is made of: a tensor, a list of tensors, a number or none of these.
+enum class ArgumentForm { kTensor, kTensorList, kOptionalTensorList, kNumber, kOther };
 
 ArgumentForm form_of(const c10::Type& type) {
   switch (type.kind()) {
     case c10::TypeKind::TensorType:
       return ArgumentForm::kTensor;
+    case c10::TypeKind::NumberType:
+      return ArgumentForm::kNumber;
     case c10::TypeKind::OptionalType:
       return form_of(*type.castRaw<c10::OptionalType>()->getElementType());
     case c10::TypeKind::ListType: {
@@ -119,7 +122,8 @@ ArgumentForm form_of(const c10::Type& type) {
 // Walks operands and attributes beside the schema.
 class StackMaker {
  public:
-  StackMaker(const Attrs& attrs, const std::vector<at::Tensor>& operands) : attrs_(attrs), operands_(operands) {}
+  StackMaker(const Attrs& attrs, const std::vector<c10::IValue>& operands, bool takes_numbers)
+      : attrs_(attrs), operands_(operands), takes_numbers_(takes_numbers) {}
 
   c10::IValue next(const c10::Argument& argument) {
     const c10::Type& type = *argument.type();
@@ -132,6 +136,11 @@ class StackMaker {
         return next_list<at::Tensor>();
       case ArgumentForm::kOptionalTensorList:
         return next_list<std::optional<at::Tensor>>();
+      case ArgumentForm::kNumber:
+        if (takes_numbers_) {
+          return next_number(argument);
+        }
+        break;
       case ArgumentForm::kOther:
         break;
     }
@@ -143,7 +152,16 @@ class StackMaker {
 
  private:
   at::Tensor next_tensor() {
-    return operand_ < operands_.size() ? operands_[operand_++] : at::Tensor();
+    return operand_ < operands_.size() ? tensor_of(operands_[operand_++]) : at::Tensor();
+  }
+
+  // The recorder leaves a factor of 1 at the end out.
+  c10::IValue next_number(const c10::Argument& argument) {
+    if (operand_ >= operands_.size()) {
+      return argument.default_value() ? *argument.default_value() : c10::IValue();
+    }
+    const c10::IValue& operand = operands_[operand_++];
+    return operand.isTensor() ? c10::IValue(operand.toTensor().item()) : operand;
   }
 
   const Attr& next_attr() {
@@ -169,7 +187,8 @@ class StackMaker {
   }
 
   const Attrs& attrs_;
-  const std::vector<at::Tensor>& operands_;
+  const std::vector<c10::IValue>& operands_;
+  const bool takes_numbers_;
   size_t operand_ = 0;
   size_t attr_ = 0;
 };
@@ -191,8 +210,18 @@ void set_address(const at::Tensor& alias, void* data) {
   alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(data, c10::kCPU));
 }
 
-torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Attrs& attrs, const std::vector<at::Tensor>& operands) {
-  StackMaker maker(attrs, operands);
+at::Tensor tensor_of(const c10::IValue& operand) {
+  if (operand.isNone() || operand.isTensor()) {
+    return operand.isTensor() ? operand.toTensor() : at::Tensor();
+  }
+  at::Tensor t = c10::scalar_to_tensor(operand.toScalar());
+  t.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return t;
+}
+
+torch::jit::Stack make_stack(
+    const c10::FunctionSchema& schema, const Attrs& attrs, const std::vector<c10::IValue>& operands, bool takes_numbers) {
+  StackMaker maker(attrs, operands, takes_numbers);
   torch::jit::Stack stack;
   for (const c10::Argument& argument : schema.arguments()) {
     if (!argument.is_out()) {

@@ -17,7 +17,12 @@ namespace torch_xla::cpu {
 at::Tensor make_alias(DType dtype, const Dims& dims, const Dims& strides);
 void set_address(const at::Tensor& alias, void* data);
 
-// The stack of a call with a node's attributes and operands; undefined tensors stand for None.
-torch::jit::Stack make_stack(const c10::FunctionSchema& schema, const Attrs& attrs, const std::vector<at::Tensor>& operands);
+// The operand as a tensor; a number as one that promotes others as the number does. Undefined for None.
+at::Tensor tensor_of(const c10::IValue& operand);
+
+// The stack of a call with a node's attributes and operands: tensors, undefined or None where there is none, and numbers. `takes_numbers`:
+// the numbers among the arguments are operands too.
+torch::jit::Stack make_stack(
+    const c10::FunctionSchema& schema, const Attrs& attrs, const std::vector<c10::IValue>& operands, bool takes_numbers = false);
 
 } // namespace torch_xla::cpu

@@ -6,7 +6,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cstring>
@@ -17,6 +16,7 @@
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/aten_allocator.h"
 #include "engine/cpu/library/substitutes.h"
+#include "engine/cpu/threads/team.h"
 #include "engine/engine.h"
 #include "ir/strides.h"
 
@@ -25,35 +25,6 @@ namespace {
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
-}
-
-// The error in flight as ours, of the class that it has in Python.
-[[noreturn]] void rethrow_as_step_error(const std::string& name, int32_t location) {
-  auto fail = [&](ErrorKind kind, const std::string& what) { throw StepError(kind, str(name, ": ", first_line(what)), location); };
-  try {
-    throw;
-  } catch (const UserError& e) { // of the pool
-    fail(e.kind(), e.what());
-  } catch (const c10::OutOfMemoryError& e) {
-    fail(ErrorKind::OutOfMemory, e.what_without_backtrace());
-  } catch (const std::bad_alloc& e) {
-    fail(ErrorKind::OutOfMemory, e.what());
-  } catch (const c10::IndexError& e) {
-    fail(ErrorKind::Index, e.what_without_backtrace());
-  } catch (const c10::ValueError& e) {
-    fail(ErrorKind::Value, e.what_without_backtrace());
-  } catch (const c10::TypeError& e) {
-    fail(ErrorKind::Type, e.what_without_backtrace());
-  } catch (const c10::NotImplementedError& e) {
-    fail(ErrorKind::NotImplemented, e.what_without_backtrace());
-  } catch (const c10::LinAlgError& e) {
-    fail(ErrorKind::LinAlg, e.what_without_backtrace());
-  } catch (const c10::Error& e) {
-    fail(ErrorKind::Runtime, e.what_without_backtrace());
-  } catch (const std::exception& e) {
-    fail(ErrorKind::Runtime, e.what());
-  }
-  throw InternalError("unknown exception in " + name);
 }
 
 c10::OperatorHandle get_schema(const c10::OperatorName& name) {
@@ -113,22 +84,35 @@ Choice choose(const CallSpec& spec) {
   return choice;
 }
 
-// The calling thread's parallel regions have one thread.
-class OneThread {
- public:
-  OneThread() : threads_(omp_get_max_threads()) {
-    omp_set_num_threads(1);
-  }
-  ~OneThread() {
-    omp_set_num_threads(threads_);
-  }
-  OneThread(const OneThread&) = delete;
-
- private:
-  int threads_;
-};
-
 } // namespace
+
+void rethrow_as_step_error(const std::string& name, int32_t location) {
+  auto fail = [&](ErrorKind kind, const std::string& what) { throw StepError(kind, str(name, ": ", first_line(what)), location); };
+  try {
+    throw;
+  } catch (const UserError& e) { // of the pool
+    fail(e.kind(), e.what());
+  } catch (const c10::OutOfMemoryError& e) {
+    fail(ErrorKind::OutOfMemory, e.what_without_backtrace());
+  } catch (const std::bad_alloc& e) {
+    fail(ErrorKind::OutOfMemory, e.what());
+  } catch (const c10::IndexError& e) {
+    fail(ErrorKind::Index, e.what_without_backtrace());
+  } catch (const c10::ValueError& e) {
+    fail(ErrorKind::Value, e.what_without_backtrace());
+  } catch (const c10::TypeError& e) {
+    fail(ErrorKind::Type, e.what_without_backtrace());
+  } catch (const c10::NotImplementedError& e) {
+    fail(ErrorKind::NotImplemented, e.what_without_backtrace());
+  } catch (const c10::LinAlgError& e) {
+    fail(ErrorKind::LinAlg, e.what_without_backtrace());
+  } catch (const c10::Error& e) {
+    fail(ErrorKind::Runtime, e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    fail(ErrorKind::Runtime, e.what());
+  }
+  throw InternalError("unknown exception in " + name);
+}
 
 CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
   auto tensor = [&](ValueId v) { return CallSpec::Tensor{laid_out.graph.type(v), laid_out.places[v].strides}; };
@@ -192,7 +176,7 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
       outs.push_back(alias(t));
     }
   }
-  stack = make_stack(choice.op.schema(), spec.attrs, operands);
+  stack = make_stack(choice.op.schema(), spec.attrs, {operands.begin(), operands.end()});
   generator = find_generator(choice.op.schema());
   is_short = choice.substitute.is_short && choice.substitute.is_short(spec);
   trains = choice.substitute.trains && choice.substitute.trains(spec);

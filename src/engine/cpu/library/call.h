@@ -64,6 +64,9 @@ class LibraryCall {
   std::unique_ptr<Impl> impl_;
 };
 
+// Throws the error in flight, which ATen raised in a kernel of the row, as StepError of the class that it has in Python.
+[[noreturn]] void rethrow_as_step_error(const std::string& row, int32_t location);
+
 // Strided copy of equal element types by ATen.
 void copy_strided(DType dtype, const Dims& dims, void* to, const Dims& to_strides, const void* from, const Dims& from_strides);
 

@@ -120,6 +120,10 @@ bool is_small_product(const CallSpec& call) {
   return is_plain_sum(call) && call.operands.back().type.dtype == DType::F32 && num_products(call) <= kMaxSmallProducts;
 }
 
+bool is_short_product(const CallSpec& call) {
+  return num_products(call) <= kMaxShortProducts;
+}
+
 void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
   const Matrix a(operands[operands.size() - 2]), b(operands.back());
   const std::optional<Matrix> bias = operands.size() == 3 ? std::optional<Matrix>(operands[0]) : std::nullopt;

@@ -21,6 +21,9 @@ bool is_small_product(const CallSpec& call);
 // As multiply_by_onednn(), on the calling thread; of any memory order.
 void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
+// True for a call of mm or addmm that ATen computes on one thread as fast as on more.
+bool is_short_product(const CallSpec& call);
+
 // Operands of _grouped_mm: a, b, offsets or undefined; in any memory order, which ATen's refuses. Rows and columns beyond the last offset
 // become 0. `out` is row-major.
 void multiply_groups(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);

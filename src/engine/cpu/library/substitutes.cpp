@@ -48,8 +48,8 @@ bool has_short_steps(const CallSpec& call) {
 }
 
 constexpr Substitute kSubstitutes[] = {
-    {.row = "aten::mm", .choose = choose_product},
-    {.row = "aten::addmm", .choose = choose_product},
+    {.row = "aten::mm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product},
+    {.row = "aten::addmm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},

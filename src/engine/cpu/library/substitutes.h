@@ -18,6 +18,7 @@ using CallKernel = void (*)(const std::vector<at::Tensor>& operands, const std::
 struct Substitute {
   const char* row = nullptr;
   CallKernel (*choose)(const CallSpec& call) = nullptr; // the kernel for this call, or null: ATen's
+  bool is_faster_only = false; // that kernel computes what ATen's does
   void (*check)(const torch::jit::Stack& arguments) = nullptr; // raises ATen's error for what its kernel takes without a look
   // Whether ATen's kernel, which asks the grad mode, shall keep what a gradient needs.
   bool (*trains)(const CallSpec& call) = nullptr;

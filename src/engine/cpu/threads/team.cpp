@@ -19,8 +19,16 @@
 #include "core/metrics.h"
 #include "engine/cpu/threads/processors.h"
 
+// MKL's: the calling thread's own number, 0 for that of the process; returns the one before. PyTorch's builds for other processors have
+// none.
+extern "C" int MKL_Set_Num_Threads_Local(int threads) __attribute__((weak));
+
 namespace torch_xla::cpu {
 namespace {
+
+int set_mkl_threads(int threads) {
+  return MKL_Set_Num_Threads_Local ? MKL_Set_Num_Threads_Local(threads) : 0;
+}
 
 // Between two looks. Times of processors are told in steps of 10 ms.
 constexpr int64_t kLookNs = 200'000'000;
@@ -132,6 +140,14 @@ int most_threads() {
 }
 
 } // namespace
+
+OneThread::OneThread() : threads_(omp_get_max_threads()), mkl_threads_(set_mkl_threads(1)) {
+  omp_set_num_threads(1);
+}
+OneThread::~OneThread() {
+  omp_set_num_threads(threads_);
+  set_mkl_threads(mkl_threads_);
+}
 
 void use_team(int threads) {
   static const int most = most_threads();

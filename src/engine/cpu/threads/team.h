@@ -11,6 +11,21 @@ namespace torch_xla::cpu {
 // do not depend on it. Any thread.
 void use_team(int threads);
 
+// While one lives, the parallel regions of the calling thread have one thread, and MKL, which torch.set_num_threads() has told a number of
+// its own, takes one.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  // Before.
+  int threads_;
+  int mkl_threads_;
+};
+
 // Begins to look, so that the first run knows already how busy others have kept the processors since. Any thread.
 void watch_processors();
 

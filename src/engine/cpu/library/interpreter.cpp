@@ -1,0 +1,317 @@
+// What ATen computes a node with, found once for each row, and its run.
+#include "engine/cpu/library/interpreter.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/full.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <unordered_map>
+
+#include "core/errors.h"
+#include "engine/cpu/cost.h"
+#include "engine/cpu/library/args.h"
+#include "engine/cpu/library/substitutes.h"
+#include "engine/cpu/threads/team.h"
+#include "ir/strides.h"
+#include "ops/registry.h"
+
+namespace torch_xla::cpu {
+
+struct NodeForm {
+  std::optional<c10::OperatorHandle> op; // ATen's
+  at::Tensor (*own)(const Attrs& attrs, const std::vector<c10::IValue>& operands) = nullptr; // of a row that ATen does not know
+  void (*check)(const torch::jit::Stack& arguments) = nullptr; // as Substitute's
+  bool dense = false; // operands must be row-major
+  bool mutates = false; // operand 0 is written: it must be a copy
+  bool takes_numbers = false; // the numbers among the arguments are operands
+};
+
+namespace {
+
+using Values = std::vector<c10::IValue>;
+
+c10::IntArrayRef ref(const Dims& dims) {
+  return {dims.data(), dims.size()};
+}
+
+c10::ScalarType scalar_type(DType dtype) {
+  return static_cast<c10::ScalarType>(dtype);
+}
+
+// ---- Rows that ATen does not know ----
+
+at::Tensor full(const Attrs& attrs, const Values& operands) {
+  const auto dtype = scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0])));
+  const c10::IValue& value = operands[0];
+  if (value.isTensor()) {
+    return value.toTensor().to(dtype).expand(ref(std::get<Dims>(attrs[1]))).contiguous();
+  }
+  return at::full(ref(std::get<Dims>(attrs[1])), value.toScalar(), dtype);
+}
+
+at::Tensor convert(const Attrs& attrs, const Values& operands) {
+  return tensor_of(operands[0]).to(scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0]))));
+}
+
+at::Tensor arange(const Attrs& attrs, const Values& operands) {
+  const auto dtype = scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0])));
+  const auto wide = c10::isFloatingType(dtype) ? c10::ScalarType::Double : c10::ScalarType::Long;
+  at::Tensor numbers = at::arange(std::get<int64_t>(attrs[1]), wide);
+  return numbers.mul_(operands[1].toScalar()).add_(operands[0].toScalar()).to(dtype);
+}
+
+at::Tensor eye(const Attrs& attrs, const Values& /*operands*/) {
+  return at::eye(std::get<int64_t>(attrs[1]), std::get<int64_t>(attrs[2]), scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0]))));
+}
+
+using OwnKernel = at::Tensor (*)(const Attrs& attrs, const Values& operands);
+
+// By row; null for ATen's. The only attribute of a conversion is the type.
+OwnKernel find_own(const Op& row) {
+  static const auto* kernels = new std::unordered_map<const Op*, OwnKernel>{
+      {&get_op("xla::full"), full},
+      {&get_op("xla::arange"), arange},
+      {&get_op("xla::eye"), eye},
+      {&get_op("xla::convert"), convert},
+      {&get_op("aten::_to_copy"), convert},
+  };
+  auto found = kernels->find(&row);
+  return found == kernels->end() ? nullptr : found->second;
+}
+
+// ---- What computes a row ----
+
+// Draws, meetings with other replicas and loops are the compiled program's. Of rows that the recorder fills by its own only the library
+// calls have their arguments in the order of ATen's schema.
+bool is_call_of_aten(const Op& row) {
+  constexpr uint32_t kOthers = kRandom | kCollective | kLoop | kBarrier | kOtherLibrary;
+  const bool is_row = row.kind == OpKind::kPointwise || row.kind == OpKind::kComposite || row.kind == OpKind::kLibrary;
+  const bool has_order = !(row.traits & kOwnKernel) || row.kind == OpKind::kLibrary;
+  return is_row && has_order && !(row.traits & kOthers);
+}
+
+bool returns_tensors(const c10::FunctionSchema& schema) {
+  return std::all_of(schema.returns().begin(), schema.returns().end(), [](const c10::Argument& result) {
+    return result.type()->kind() == c10::TypeKind::TensorType;
+  });
+}
+
+NodeForm find_form(const Op& row) {
+  NodeForm form;
+  form.own = find_own(row);
+  if (form.own || !is_call_of_aten(row)) {
+    return form;
+  }
+  const Substitute substitute = find_substitute(row.name);
+  if (substitute.trains || (substitute.choose && !substitute.is_faster_only)) {
+    return form;
+  }
+  auto op = c10::Dispatcher::singleton().findSchema(torch::jit::parseName(row.name));
+  if (!op || !op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) || !returns_tensors(op->schema())) {
+    return form;
+  }
+  const auto& arguments = op->schema().arguments();
+  form.op = op;
+  form.check = substitute.check;
+  form.takes_numbers = row.kind == OpKind::kPointwise;
+  form.dense = row.kind == OpKind::kComposite || (row.traits & (kDenseOperands | kDenseRows)); // group norms take all for row-major
+  form.mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
+  return form;
+}
+
+const NodeForm& form_of(const Op& row) {
+  static auto* mutex = new std::mutex;
+  static auto* forms = new std::unordered_map<const Op*, NodeForm>; // never destroyed, as programs may run until the process ends
+  std::lock_guard<std::mutex> lock(*mutex);
+  auto found = forms->find(&row);
+  return found != forms->end() ? found->second : forms->emplace(&row, find_form(row)).first->second;
+}
+
+c10::IValue number(DType dtype, uint64_t bits) {
+  if (dtype == DType::F64) {
+    return std::bit_cast<double>(bits);
+  }
+  return dtype == DType::Bool ? c10::IValue(bits != 0) : c10::IValue(static_cast<int64_t>(bits));
+}
+
+} // namespace
+
+Interpreter::Interpreter(const Graph& trace) : trace_(trace) {
+  forms_.reserve(trace.nodes.size());
+  for (const Node& node : trace.nodes) {
+    forms_.push_back(&form_of(*node.op));
+  }
+}
+
+bool Interpreter::computes_all() const {
+  for (size_t i = 0; i < forms_.size(); ++i) {
+    const OpKind kind = trace_.nodes[i].op->kind;
+    if (kind != OpKind::kView && kind != OpKind::kViewUpdate && !forms_[i]->op && !forms_[i]->own) {
+      return false;
+    }
+  }
+  return true;
+}
+
+InterpreterRun::InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool)
+    : interpreter_(interpreter), trace_(interpreter.trace_), values_(trace_.values.size()), redirect_(pool) {
+  for (size_t i = 0; i < trace_.scalars.size(); ++i) {
+    values_[trace_.scalars[i]] = number(trace_.type(trace_.scalars[i]).dtype, numbers[i]);
+  }
+}
+
+void InterpreterRun::set_parameter(size_t i, void* data) {
+  const ValueId v = trace_.parameters[i];
+  const Type& type = trace_.type(v);
+  const Dims& strides = trace_.parameter_strides[i];
+  at::Tensor t = make_alias(type.dtype, type.dims, strides.empty() ? contiguous_strides(type.dims) : strides);
+  set_address(t, data);
+  values_[v] = std::move(t);
+}
+
+at::Tensor InterpreterRun::tensor(ValueId v) const {
+  return tensor_of(values_[v]);
+}
+
+// The value in memory of the strides that a view is told against.
+at::Tensor InterpreterRun::laid_out(ValueId v, const Attrs& attrs) const {
+  at::Tensor t = tensor(v);
+  const Dims& base = std::get<Dims>(attrs[kViewBaseStrides]);
+  const Dims& dims = trace_.type(v).dims;
+  if (t.storage_offset() == 0 && same_strides(dims, Dims(t.strides().data(), t.strides().size()), base)) {
+    return t;
+  }
+  at::Tensor copy = at::empty_strided(ref(dims), ref(base), t.options());
+  copy.copy_(t);
+  return copy;
+}
+
+// As as_strided(), without a dispatch.
+at::Tensor InterpreterRun::view(const Node& node, const at::Tensor& base, const Dims& dims, size_t moved_by) const {
+  const int64_t moved = node.operands.size() > moved_by ? values_[node.operands[moved_by]].toInt() : 0;
+  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(base.storage()), base.key_set(), base.dtype());
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(
+      ref(dims), ref(std::get<Dims>(node.attrs[kViewStrides])), std::get<int64_t>(node.attrs[kViewOffset]) + moved);
+  return result;
+}
+
+void InterpreterRun::update_view(const Node& node) {
+  at::Tensor base = laid_out(node.operands[0], node.attrs).clone();
+  view(node, base, trace_.type(node.operands[1]).dims, 2).copy_(tensor(node.operands[1]));
+  values_[node.first_result] = std::move(base);
+}
+
+void InterpreterRun::set_result(const Node& node, int32_t i, at::Tensor result) {
+  const ValueId v = node.result(i);
+  const Type& type = trace_.type(v);
+  if (type.dtype == DType::Undefined || !result.defined()) {
+    return;
+  }
+  if (result.is_conj() || result.is_neg()) {
+    result = result.resolve_conj().resolve_neg();
+  }
+  if (result.scalar_type() != scalar_type(type.dtype)) {
+    result = result.to(scalar_type(type.dtype));
+  }
+  const bool fits = result.sizes() == ref(type.dims);
+  XLA_ASSERT(fits, node.op->name, " returned the sizes ", result.sizes());
+  values_[v] = std::move(result);
+}
+
+int64_t InterpreterRun::num_elements_of(const Node& node) const {
+  int64_t elements = trace_.type(node.first_result).numel();
+  for (ValueId v : node.operands) {
+    elements += v == kNoValue ? 0 : trace_.type(v).numel();
+  }
+  return elements;
+}
+
+void InterpreterRun::call(const Node& node, const NodeForm& form) {
+  Values operands;
+  operands.reserve(node.operands.size());
+  for (ValueId v : node.operands) {
+    operands.push_back(v == kNoValue ? c10::IValue() : values_[v]);
+    if (form.dense && operands.back().isTensor()) {
+      operands.back() = operands.back().toTensor().contiguous();
+    }
+  }
+  if (form.own) {
+    set_result(node, 0, form.own(node.attrs, operands));
+    return;
+  }
+  if (form.mutates) {
+    operands[0] = operands[0].toTensor().clone();
+  }
+  std::optional<OneThread> one_thread;
+  if (num_elements_of(node) <= kOneThreadElements) {
+    one_thread.emplace();
+  }
+  torch::jit::Stack stack = make_stack(form.op->schema(), node.attrs, operands, form.takes_numbers);
+  if (form.check) {
+    form.check(stack);
+  }
+  form.op->callBoxed(stack);
+  for (int32_t i = 0; i < node.num_results; ++i) {
+    set_result(node, i, std::move(stack.at(static_cast<size_t>(i))).toTensor());
+  }
+}
+
+void InterpreterRun::compute(size_t i) {
+  const Node& node = trace_.nodes[i];
+  try {
+    switch (node.op->kind) {
+      case OpKind::kView:
+        values_[node.first_result] = view(node, laid_out(node.operands[0], node.attrs), trace_.type(node.first_result).dims, 1);
+        break;
+      case OpKind::kViewUpdate:
+        update_view(node);
+        break;
+      default:
+        call(node, *interpreter_.forms_[i]);
+    }
+  } catch (const InternalError&) {
+    throw;
+  } catch (...) {
+    rethrow_as_step_error(node.op->name, node.location);
+  }
+}
+
+std::vector<ResultMemory> InterpreterRun::take_outputs() {
+  std::vector<bool> kept(values_.size());
+  for (const std::vector<ValueId>* list : {&trace_.parameters, &trace_.outputs}) {
+    for (ValueId v : *list) {
+      kept[v] = true;
+    }
+  }
+  for (size_t v = 0; v < values_.size(); ++v) {
+    if (!kept[v]) {
+      values_[v] = {};
+    }
+  }
+  std::vector<ResultMemory> outputs;
+  for (ValueId v : trace_.outputs) {
+    outputs.push_back(trace_.find_producer(v) ? take(std::move(values_[v]).toTensor()) : ResultMemory());
+  }
+  return outputs;
+}
+
+// Where it is no part of what another value lies in, it is given away as it is.
+ResultMemory InterpreterRun::take(at::Tensor t) {
+  const bool is_alone = t.use_count() == 1 && t.storage().use_count() == 1;
+  if (!is_alone || t.storage_offset() != 0 || !t.is_contiguous()) {
+    t = t.clone(c10::MemoryFormat::Contiguous);
+  }
+  ResultMemory memory;
+  memory.data = t.data_ptr();
+  memory.block = std::make_shared<Block>(memory.data, [storage = t.storage()] {});
+  return memory;
+}
+
+} // namespace torch_xla::cpu

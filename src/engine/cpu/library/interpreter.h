@@ -1,0 +1,62 @@
+// The nodes of a trace one by one, by ATen's kernels, as eager PyTorch runs them: no passes, no code, no plan.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/InferenceMode.h>
+
+#include <span>
+#include <vector>
+
+#include "engine/cpu/library/aten_allocator.h"
+#include "engine/cpu/library/call.h"
+#include "ir/graph.h"
+
+namespace torch_xla::cpu {
+
+struct NodeForm; // what computes a node
+
+// A trace that can be interpreted, which outlives it. Immutable.
+class Interpreter {
+ public:
+  explicit Interpreter(const Graph& trace);
+  // Whether ATen's kernels alone compute all nodes, and as their rows do.
+  bool computes_all() const;
+
+ private:
+  friend class InterpreterRun;
+
+  const Graph& trace_;
+  std::vector<const NodeForm*> forms_; // by node
+};
+
+// One run, on one thread, whose ATen calls are the run's as long as it lives.
+class InterpreterRun {
+ public:
+  // `numbers` are parallel to Graph::scalars: double or int64 bits. What is allocated comes from the pool.
+  InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool);
+  // Memory of parameter i, in its strides; it is only read.
+  void set_parameter(size_t i, void* data);
+  // Nodes run in their order, when all parameters are set; those that no output needs may be left out. Throws StepError with ATen's
+  // message.
+  void compute(size_t node);
+  // Row-major memory of each output, its own; empty for outputs that are parameters. Called once, after the last node.
+  std::vector<ResultMemory> take_outputs();
+
+ private:
+  at::Tensor tensor(ValueId v) const;
+  at::Tensor laid_out(ValueId v, const Attrs& attrs) const;
+  at::Tensor view(const Node& node, const at::Tensor& base, const Dims& dims, size_t moved_by) const;
+  void update_view(const Node& node);
+  int64_t num_elements_of(const Node& node) const;
+  void call(const Node& node, const NodeForm& form);
+  void set_result(const Node& node, int32_t i, at::Tensor result);
+  static ResultMemory take(at::Tensor t);
+
+  const Interpreter& interpreter_;
+  const Graph& trace_;
+  std::vector<c10::IValue> values_; // by value: tensors, and the numbers as such
+  const c10::InferenceMode inference_;
+  const PoolRedirect redirect_;
+};
+
+} // namespace torch_xla::cpu

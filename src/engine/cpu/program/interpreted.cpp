@@ -1,0 +1,132 @@
+// Which traces are run node by node, and how.
+#include "engine/cpu/program/interpreted.h"
+
+#include <mutex>
+
+#include "core/env.h"
+#include "core/errors.h"
+#include "core/observer.h"
+#include "engine/cpu/cost.h"
+#include "engine/cpu/library/interpreter.h"
+#include "engine/cpu/threads/team.h"
+#include "ir/type.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+class InterpretedProgram final : public Executable {
+ public:
+  InterpretedProgram(const Graph& trace, int device)
+      : trace_(trace), interpreter_(trace_), live_(find_live_nodes(trace_)), device_(device), pool_(Pool::get(device)) {
+    last_run_ns = 0;
+    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
+      checks_values_ = checks_values_ || (live_[i] && (trace_.nodes[i].op->traits & kChecksValues));
+    }
+  }
+
+  void run(RunArgs& args) override {
+    try {
+      interpret(args);
+    } catch (const StepError& error) { // its inputs are as they were
+      if (error.kind() != ErrorKind::NotImplemented) {
+        throw;
+      }
+      compiled().run(args);
+    }
+  }
+
+  int64_t scratch_bytes() const override {
+    return 0;
+  }
+  int64_t code_bytes() const override {
+    return 0;
+  }
+  bool checks_values() const override {
+    return checks_values_;
+  }
+  bool is_interpreted() const override {
+    return true;
+  }
+  std::string text() const override {
+    return "";
+  }
+
+ private:
+  void interpret(RunArgs& args) const {
+    use_team(args.options.threads);
+    InterpreterRun run(interpreter_, args.scalars, pool_);
+    for (size_t i = 0; i < args.inputs.size(); ++i) {
+      run.set_parameter(i, args.inputs[i]->host_pointer());
+    }
+    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
+      if (live_[i]) {
+        run_node(run, i, args.options);
+      }
+    }
+    collect_outputs(run.take_outputs(), args);
+  }
+
+  // ATen's CPU kernels do not take all types that the device does.
+  Executable& compiled() {
+    std::call_once(once_, [this] {
+      CompileOptions options;
+      options.device = device_;
+      compiled_ = cpu_engine().compile_trace(trace_, options);
+    });
+    return *compiled_;
+  }
+
+  void run_node(InterpreterRun& run, size_t i, const RunOptions& options) const {
+    const Node& node = trace_.nodes[i];
+    XLA_CHECK(!options.is_cancelled(), kCancelled);
+    observer::Span span(observer::Phase::kLibrary, device_, node.op->name, line_of(node, options));
+    span.set_run(options.number);
+    span.set_node(node.location);
+    run.compute(i);
+  }
+
+  static int64_t line_of(const Node& node, const RunOptions& options) {
+    const auto line = static_cast<size_t>(node.location);
+    return line < options.lines.size() ? options.lines[line] : -1;
+  }
+
+  void collect_outputs(std::vector<ResultMemory> outputs, RunArgs& args) const {
+    args.outputs.clear();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Value& value = trace_.values[trace_.outputs[i]];
+      args.outputs.push_back(
+          value.kind == ValueKind::kParameter
+              ? args.inputs[static_cast<size_t>(value.index)]
+              : std::make_shared<CpuBuffer>(value.type, contiguous_strides(value.type.dims), device_, std::move(outputs[i].block)));
+    }
+    args.inputs.clear();
+  }
+
+  const Graph trace_;
+  const Interpreter interpreter_;
+  const std::vector<bool> live_; // by node
+  const int device_;
+  Pool& pool_;
+  bool checks_values_ = false;
+  std::once_flag once_;
+  std::shared_ptr<Executable> compiled_; // null until it is needed
+};
+
+bool is_small(const Graph& trace, int64_t mean_bytes) {
+  int64_t bytes = 0;
+  for (const Value& value : trace.values) {
+    bytes += value.type.dtype == DType::Undefined ? 0 : value.type.nbytes();
+  }
+  return bytes <= mean_bytes * static_cast<int64_t>(trace.nodes.size());
+}
+
+} // namespace
+
+std::shared_ptr<Executable> interpret(const Graph& trace, const CompileOptions& options) {
+  const bool is_plain = env::float_storage() == FloatStorage::kFull;
+  const int64_t mean_bytes = options.often_interpreted ? kOftenInterpretedBytes : kInterpretedBytes;
+  const bool is_fit = is_plain && is_small(trace, mean_bytes) && Interpreter(trace).computes_all();
+  return is_fit ? std::make_shared<InterpretedProgram>(trace, options.device) : nullptr;
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,14 @@
+// A small program as it was recorded, run node by node: what has run a few times only is not worth a plan.
+#pragma once
+
+#include <memory>
+
+#include "engine/engine.h"
+
+namespace torch_xla::cpu {
+
+// The program of the trace, or null where it is none for this: its values are too large, so that it gains by being fused, or not all of it
+// are operations that ATen computes as the device does.
+std::shared_ptr<Executable> interpret(const Graph& trace, const CompileOptions& options);
+
+} // namespace torch_xla::cpu
