@@ -99,6 +99,15 @@ enum class Making : uint8_t {
   kPromoted, // likewise, in place of one that is interpreted
 };
 
+// A program that is to be made.
+struct Wanted {
+  const Trace& trace;
+  const Graph& graph; // the trace with what the program outputs, and the views that move
+  Hash128 structure; // of the graph
+  SyncCause cause;
+  Making making;
+};
+
 // Whether a program must do the same at each run: an interpreted one is compiled some day, which changes last bits.
 bool is_settled(SyncCause cause) {
   return cause == SyncCause::kReplay || at::globalContext().deterministicAlgorithms();
@@ -110,22 +119,14 @@ bool may_interpret(const CompileOptions& options, Making making) {
 }
 
 // `key`: by which the program is put on disk. A trace of a `known` structure for which no code has to be made is planned anew only.
-void compile(
-    const Trace& trace,
-    const Graph& graph,
-    CompileOptions& options,
-    const ProgramKey& key,
-    SyncCause cause,
-    Making making,
-    bool known,
-    Program& program) {
+void compile(const Wanted& wanted, CompileOptions& options, const ProgramKey& key, bool known, Program& program) {
   static metrics::Counter count("UncachedCompile");
   static metrics::Counter replanned("ReplannedProgram");
   static metrics::Counter promoted("PromotedProgram");
   static metrics::Counter handles("CreateCompileHandles");
   std::optional<ProgramFacts> facts;
-  observer::Span span(observer::Phase::kCompile, options.device, operation_of(graph));
-  span.set_detail(cause_text(cause));
+  observer::Span span(observer::Phase::kCompile, options.device, operation_of(wanted.graph));
+  span.set_detail(cause_text(wanted.cause));
   handles.add();
   std::string stored;
   bool needs_new_code = false;
@@ -134,9 +135,9 @@ void compile(
   program.executable = engine().interpret(options);
   if (!program.executable) {
     needs_new_code = true; // unless the engine says otherwise
-    program.executable = engine().compile_trace(graph, options);
+    program.executable = engine().compile_trace(wanted.graph, options);
   }
-  if (making == Making::kPromoted) {
+  if (wanted.making == Making::kPromoted) {
     span.set_replan();
     promoted.add();
   } else if (known && !needs_new_code) {
@@ -147,37 +148,35 @@ void compile(
   }
   ProgramStore::get().put(key, stored);
   if (start_analysis()) {
-    span.set_program(facts.emplace(trace, program, options.donated).get());
+    span.set_program(facts.emplace(wanted.trace, program, options.donated).get());
   }
 }
 
 // The program's executable: from the disk, or compiled.
 void find_or_make_executable(
-    Trace& trace,
-    const Graph& graph,
-    const Hash128& structure,
-    CompileOptions options,
-    SyncCause cause,
-    Making making,
-    const std::function<CompileReason()>& find_reason,
-    Program& program) {
-  bool known = engine().reuses_code() && KnownStructures::get().add(structure, trace.key());
-  options.interpretable = may_interpret(options, making) ? &graph : nullptr;
-  options.often_interpreted = KnownStructures::get().is_often_interpreted(structure);
+    const Wanted& wanted, CompileOptions options, const std::function<CompileReason()>& find_reason, Program& program) {
+  bool known = engine().reuses_code() && KnownStructures::get().add(wanted.structure, wanted.trace.key());
+  options.interpretable = may_interpret(options, wanted.making) ? &wanted.graph : nullptr;
+  options.often_interpreted = KnownStructures::get().is_often_interpreted(wanted.structure);
   // Dumps show how the program is made.
-  ProgramKey key = options.keep_text || known ? ProgramKey() : ProgramStore::get().key_of(engine(), graph, structure, options);
+  ProgramKey key =
+      options.keep_text || known ? ProgramKey() : ProgramStore::get().key_of(engine(), wanted.graph, wanted.structure, options);
   program.executable = ProgramStore::get().find(engine(), key, options);
   if (program.executable) {
-    CompileHistory::get().add_restored(options.device, trace);
+    CompileHistory::get().add_restored(options.device, wanted.trace);
+    return;
+  }
+  if (wanted.making == Making::kPromoted) { // its reason is that of the program before
+    compile(wanted, options, key, known, program);
     return;
   }
   CompileReason reason = find_reason();
   if (env::debug_level() >= 1) {
-    print_reason(trace, reason);
+    print_reason(wanted.trace, reason);
   }
   known = known || ProgramStore::get().teach(engine(), key);
-  compile(trace, graph, options, key, cause, making, known, program);
-  CompileHistory::get().add(trace, reason);
+  compile(wanted, options, key, known, program);
+  CompileHistory::get().add(wanted.trace, reason);
 }
 
 // Of an interpreted program: so many that it comes to as many operations as the variable says.
@@ -218,11 +217,10 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   entry.offsets.apply(graph);
   graph.outputs = list_values(entry.wanted);
   Program program{nullptr, graph.outputs, entry.wanted};
-  const Hash128 structure = structure_of(graph);
-  find_or_make_executable(
-      trace, graph, structure, compile_options(device, trace, std::move(settings)), cause, making, find_reason, program);
+  const Wanted wanted{trace, graph, structure_of(graph), cause, making};
+  find_or_make_executable(wanted, compile_options(device, trace, std::move(settings)), find_reason, program);
   program.runs_left = runs_of(graph);
-  KnownStructures::get().add_program(structure, program.executable, graph.nodes.size());
+  KnownStructures::get().add_program(wanted.structure, program.executable, graph.nodes.size());
   entry.programs.push_back(std::move(program));
   return {entry.programs.back(), std::move(numbers)};
 }

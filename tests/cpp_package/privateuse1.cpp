@@ -91,10 +91,15 @@ at::Tensor on_device() {
   return numbers().to(torch_xla::device());
 }
 
+// A pointwise operation that nobody wants a gradient of is recorded at the autograd key, above such a kernel (docs/custom_operators.md).
 void test_a_kernel() {
-  const at::Tensor sum = at::add(on_device(), on_device(), 2);
+  const at::Tensor x = on_device().requires_grad_();
+  const at::Tensor sum = at::add(x, on_device(), 2);
   EXPECT(num_additions == 1);
-  EXPECT(at::allclose(sum.cpu(), 3 * numbers()));
+  EXPECT(at::allclose(sum.detach().cpu(), 3 * numbers()));
+  sum.sum().backward();
+  EXPECT(at::equal(x.grad().cpu(), at::ones({8})));
+  EXPECT(at::allclose(at::add(on_device(), on_device(), 2).cpu(), 3 * numbers()));
   EXPECT(at::equal(numbers() + 1, at::add(numbers(), 1))); // the CPU's is not replaced
   EXPECT(num_additions == 1);
 }
