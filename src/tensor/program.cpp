@@ -74,18 +74,18 @@ class KnownStructures {
     }
     known.latest = program;
   }
-  // Whether interpreted programs of the structure come to so many operations that it is worth its code.
-  bool is_often_interpreted(const Hash128& structure) {
+  // Operations of the interpreted programs of the structure, each program counted once.
+  int64_t interpreted(const Hash128& structure) {
     std::lock_guard<std::mutex> lock(mutex_);
     auto known = known_.find(structure);
-    return known != known_.end() && known->second.interpreted >= env::interpreted_operations();
+    return known == known_.end() ? 0 : known->second.interpreted;
   }
 
  private:
   struct Known {
     Hash128 first;
     std::weak_ptr<Executable> latest;
-    int64_t interpreted = 0; // operations, each program counted once
+    int64_t interpreted = 0;
   };
 
   std::mutex mutex_;
@@ -157,7 +157,7 @@ void find_or_make_executable(
     const Wanted& wanted, CompileOptions options, const std::function<CompileReason()>& find_reason, Program& program) {
   bool known = engine().reuses_code() && KnownStructures::get().add(wanted.structure, wanted.trace.key());
   options.interpretable = may_interpret(options, wanted.making) ? &wanted.graph : nullptr;
-  options.often_interpreted = KnownStructures::get().is_often_interpreted(wanted.structure);
+  options.often_interpreted = KnownStructures::get().interpreted(wanted.structure) >= env::interpreted_operations();
   // Dumps show how the program is made.
   ProgramKey key =
       options.keep_text || known ? ProgramKey() : ProgramStore::get().key_of(engine(), wanted.graph, wanted.structure, options);
@@ -221,6 +221,9 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   find_or_make_executable(wanted, compile_options(device, trace, std::move(settings)), find_reason, program);
   program.runs_left = runs_of(graph);
   KnownStructures::get().add_program(wanted.structure, program.executable, graph.nodes.size());
+  if (program.executable->is_interpreted()) {
+    program_cache(device).make_room_for_interpreted(key);
+  }
   entry.programs.push_back(std::move(program));
   return {entry.programs.back(), std::move(numbers)};
 }

@@ -44,6 +44,22 @@ ProgramEntry& ProgramCache::entry(const Hash128& key, const std::vector<int64_t>
   return entries.back();
 }
 
+void ProgramCache::make_room_for_interpreted(const Hash128& key) {
+  constexpr size_t kMostInterpreted = 256;
+  interpreted_.push_back(key);
+  if (interpreted_.size() <= kMostInterpreted) {
+    return;
+  }
+  auto oldest = index_.find(interpreted_.front());
+  interpreted_.pop_front();
+  if (oldest == index_.end()) {
+    return;
+  }
+  for (ProgramEntry& entry : oldest->second->second) {
+    std::erase_if(entry.programs, [](const Program& program) { return program.executable->is_interpreted(); });
+  }
+}
+
 Program* find_program(ProgramEntry& entry, const ValueBits& wanted) {
   for (Program& program : entry.programs) {
     uint64_t missing = 0;

@@ -1,6 +1,7 @@
 // Program cache: a device's compiled programs by trace key, with the sets of values they output.
 #pragma once
 
+#include <deque>
 #include <list>
 #include <memory>
 #include <unordered_map>
@@ -40,6 +41,9 @@ class ProgramCache {
   explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
   // The entry of the key for these offsets. Where there is none, a new one, for all values of those that differ from what was there before.
   ProgramEntry& entry(const Hash128& key, const std::vector<int64_t>& offsets);
+  // Called before an interpreted program of the key is added. They are made again as fast as they are found, so that only some are kept:
+  // the oldest one goes.
+  void make_room_for_interpreted(const Hash128& key);
   size_t size() const {
     return index_.size();
   }
@@ -52,6 +56,7 @@ class ProgramCache {
   const size_t capacity_;
   std::list<Item> items_; // most recent first
   std::unordered_map<Hash128, std::list<Item>::iterator> index_;
+  std::deque<Hash128> interpreted_; // the keys that such programs were made for, the latest last
 };
 
 // The program of the entry whose outputs include all wanted values, or null.
