@@ -18,6 +18,7 @@
 #include <memory>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -274,13 +275,17 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     return entry.name.empty() ? "xla::" + phase : "xla::" + phase + " " + entry.name;
   }
 
-  // The arrow begins where the operation was recorded.
-  static void link(GenericTraceActivity& activity, const Entry& entry, const libkineto::getLinkedActivityCallback& find_linked) {
+  // Arrows begin where the operation recorded its first node: one arrow has one beginning.
+  void link(GenericTraceActivity& activity, const Entry& entry, const libkineto::getLinkedActivityCallback& find_linked) {
     activity.id = static_cast<int32_t>(entry.operation);
     activity.linked = find_linked(activity.id);
+    const bool is_record = entry.event.phase == Phase::kRecord;
+    if (is_record && !begun_.insert(entry.operation).second) {
+      return;
+    }
     activity.flow.id = static_cast<uint32_t>(activity.id);
     activity.flow.type = libkineto::kLinkAsyncCpuGpu;
-    activity.flow.start = entry.event.phase == Phase::kRecord;
+    activity.flow.start = is_record;
   }
 
   static void add_metadata(GenericTraceActivity& activity, const Entry& entry) {
@@ -313,6 +318,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   int num_devices_ = 1; // that the trace tells of
   std::vector<Entry> entries_; // written by the observer until stop()
   Tracks tracks_;
+  std::unordered_set<uint64_t> begun_; // operations with an arrow's beginning
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 };
 

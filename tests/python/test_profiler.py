@@ -105,6 +105,19 @@ def test_arrows_go_from_operations_to_steps(events):
     assert found >= 6
 
 
+def test_an_operation_with_several_nodes_begins_one_arrow(run_python, tmp_path):
+    """The LSTM's backward records views, too; more beginnings than one would each be warned of."""
+    source = f"""
+lstm, sequence = nn.LSTM(8, 8, num_layers=2).to("xla"), torch.randn(5, 2, 8).to("xla")
+with profile(activities=BOTH) as profiler:
+    lstm(sequence)[0].sum().backward()
+    torch_xla.sync(wait=True)
+begun = [e["id"] for e in events_of(profiler, {str(tmp_path / "trace.json")!r}) if e.get("ph") == "s" and e["cat"] == "ac2g"]
+assert begun and len(begun) == len(set(begun)), begun
+"""
+    run_python(PROFILE + source, **ENGINE)
+
+
 def test_ranges_of_the_user_are_on_the_device_too(events):
     """From the first to the last step that an operation within the range recorded, and no other range's."""
     ranges = [e for e in of(events, "gpu_user_annotation") if e["name"] == "forward"]
