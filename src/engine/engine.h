@@ -103,8 +103,9 @@ class Executable {
     run(args);
     return {};
   }
-  // Called on the thread that hands in a run for another thread, before the run starts: frees what it keeps of the engine's processors.
-  virtual void prepare_caller() {}
+  // Gives up what the calling thread keeps of the engine's processors: on the thread that hands in a run for another thread, before it
+  // starts, and on a thread that has run this program and has nothing to run.
+  virtual void leave_processors() {}
   // Bytes of scratch memory a run needs beside inputs and outputs.
   virtual int64_t scratch_bytes() const = 0;
   // Bytes of machine code; -1 where it is not known.

@@ -26,6 +26,9 @@ constexpr size_t kMaxStarted = 2;
 // A program that took less than this is short: no time for a team of threads, and none that an interrupt would have to end.
 constexpr int64_t kShortNs = 100'000;
 
+// A device's thread that has had nothing to run for so long leaves the processors to others.
+constexpr auto kIdle = std::chrono::milliseconds(2);
+
 // How long waits last that do not depend on the device: for runs that should fail at once, and at exit.
 constexpr auto kSettleLimit = std::chrono::seconds(1);
 constexpr auto kExitLimit = std::chrono::seconds(60);
@@ -88,13 +91,27 @@ void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
   }
 }
 
+// Waits until the device's thread has something to do. After a while without, it leaves the processors to others, for which it needs the
+// last program that it ran.
+void wait_for_work(Queue& q, std::shared_ptr<Executable>& last, std::unique_lock<std::mutex>& lock) {
+  auto has_work = [&q] { return q.caller == std::thread::id() && (queues().stop || !q.runs.empty()); };
+  if (last && !q.work.wait_for(lock, kIdle, has_work)) {
+    lock.unlock();
+    std::exchange(last, nullptr)->leave_processors();
+    lock.lock();
+  }
+  q.work.wait(lock, has_work);
+}
+
 void thread_main(int device) {
   pthread_setname_np(pthread_self(), str("xla_executor_", device).c_str());
   Queue& q = queue(device);
+  std::shared_ptr<Executable> last;
   std::unique_lock<std::mutex> lock(wait::mutex());
   for (;;) {
-    q.work.wait(lock, [&] { return q.caller == std::thread::id() && (queues().stop || !q.runs.empty()); });
+    wait_for_work(q, last, lock);
     if (may_start_another(q)) {
+      last = q.runs[q.num_started].run.executable;
       start_another(q, lock);
     } else if (q.num_started > 0) {
       end_first(q, lock);
@@ -235,7 +252,7 @@ uint64_t Executor::enqueue(Run run) {
     owns_first = true;
   } else {
     lock.unlock();
-    run.executable->prepare_caller();
+    run.executable->leave_processors();
     lock.lock();
   }
   XLA_CHECK(!queues().stop, "the process is exiting");

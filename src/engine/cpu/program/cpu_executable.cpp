@@ -83,8 +83,9 @@ void CpuExecutable::prepare_calls() {
 }
 
 // libgomp's threads wait for work by spinning only while all teams of the process together are no more than the processors; beyond that
-// each parallel region of the run puts its threads to sleep and wakes them. The team that eager work left on the calling thread ends here.
-void CpuExecutable::prepare_caller() {
+// each parallel region puts its threads to sleep and wakes them: those of a run where eager work has left a team on the calling thread, and
+// those of eager work where the last run has left one.
+void CpuExecutable::leave_processors() {
   omp_pause_resource(omp_pause_soft, omp_get_initial_device());
 }
 
