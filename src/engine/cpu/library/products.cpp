@@ -121,7 +121,8 @@ bool is_small_product(const CallSpec& call) {
 }
 
 bool is_short_product(const CallSpec& call) {
-  return num_products(call) <= kMaxShortProducts;
+  const int64_t numbers = call.operands[call.operands.size() - 2].type.numel() + call.operands.back().type.numel();
+  return num_products(call) <= kMaxShortProducts && numbers <= kMaxShortNumbers;
 }
 
 void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
