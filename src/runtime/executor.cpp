@@ -26,8 +26,9 @@ constexpr size_t kMaxStarted = 2;
 // A program that took less than this is short: no time for a team of threads, and none that an interrupt would have to end.
 constexpr int64_t kShortNs = 100'000;
 
-// A device's thread that has had nothing to run for so long leaves the processors to others.
-constexpr auto kIdle = std::chrono::milliseconds(2);
+// A device's thread that has had nothing to run for so long leaves the processors to others. Not at once: the threads of a new team often
+// share a processor for the first milliseconds, until the system moves one. A decoder with 2 ms between its steps took 3 times as long so.
+constexpr auto kIdle = std::chrono::milliseconds(100);
 
 // How long waits last that do not depend on the device: for runs that should fail at once, and at exit.
 constexpr auto kSettleLimit = std::chrono::seconds(1);
