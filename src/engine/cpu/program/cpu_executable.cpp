@@ -2,7 +2,6 @@
 #include "engine/cpu/program/cpu_executable.h"
 
 #include <ATen/Parallel.h>
-#include <omp.h>
 
 #include <algorithm>
 
@@ -82,11 +81,8 @@ void CpuExecutable::prepare_calls() {
   }
 }
 
-// libgomp's threads wait for work by spinning only while all teams of the process together are no more than the processors; beyond that
-// each parallel region puts its threads to sleep and wakes them: those of a run where eager work has left a team on the calling thread, and
-// those of eager work where the last run has left one.
 void CpuExecutable::leave_processors() {
-  omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+  end_team();
 }
 
 void CpuExecutable::run(RunArgs& args) {

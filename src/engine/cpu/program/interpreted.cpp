@@ -14,11 +14,34 @@
 namespace torch_xla::cpu {
 namespace {
 
+// What the nodes compute; that of views is their operands'.
+int64_t bytes_computed(const Graph& trace) {
+  int64_t bytes = 0;
+  for (const Node& node : trace.nodes) {
+    for (int32_t i = 0; i < (node.op->kind == OpKind::kView ? 0 : node.num_results); ++i) {
+      const Type& type = trace.type(node.result(i));
+      bytes += type.dtype == DType::Undefined ? 0 : type.nbytes();
+    }
+  }
+  return bytes;
+}
+
+// Of a program that has not run yet.
+bool looks_short(const Graph& trace) {
+  int64_t bytes = bytes_computed(trace);
+  for (ValueId parameter : trace.parameters) {
+    bytes += trace.type(parameter).nbytes();
+  }
+  return trace.nodes.size() <= kShortInterpretedNodes && bytes <= kSmallProgramBytes;
+}
+
 class InterpretedProgram final : public Executable {
  public:
   InterpretedProgram(const Graph& trace, int device)
       : trace_(trace), interpreter_(trace_), live_(find_live_nodes(trace_)), device_(device), pool_(Pool::get(device)) {
-    last_run_ns = 0;
+    if (looks_short(trace)) {
+      last_run_ns = 0;
+    }
     for (size_t i = 0; i < trace_.nodes.size(); ++i) {
       checks_values_ = checks_values_ || (live_[i] && (trace_.nodes[i].op->traits & kChecksValues));
     }
@@ -35,6 +58,9 @@ class InterpretedProgram final : public Executable {
     }
   }
 
+  void leave_processors() override {
+    end_team();
+  }
   int64_t scratch_bytes() const override {
     return 0;
   }
@@ -112,20 +138,13 @@ class InterpretedProgram final : public Executable {
   std::shared_ptr<Executable> compiled_; // null until it is needed
 };
 
-bool is_small(const Graph& trace, int64_t mean_bytes) {
-  int64_t bytes = 0;
-  for (const Value& value : trace.values) {
-    bytes += value.type.dtype == DType::Undefined ? 0 : value.type.nbytes();
-  }
-  return bytes <= mean_bytes * static_cast<int64_t>(trace.nodes.size());
-}
-
 } // namespace
 
 std::shared_ptr<Executable> interpret(const Graph& trace, const CompileOptions& options) {
   const bool is_plain = env::float_storage() == FloatStorage::kFull;
   const int64_t mean_bytes = options.often_interpreted ? kOftenInterpretedBytes : kInterpretedBytes;
-  const bool is_fit = is_plain && is_small(trace, mean_bytes) && Interpreter(trace).computes_all();
+  const bool is_small = bytes_computed(trace) <= mean_bytes * static_cast<int64_t>(trace.nodes.size());
+  const bool is_fit = is_plain && is_small && Interpreter(trace).computes_all();
   return is_fit ? std::make_shared<InterpretedProgram>(trace, options.device) : nullptr;
 }
 

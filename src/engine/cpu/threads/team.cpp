@@ -77,7 +77,7 @@ class IdleTeam {
     state->is_there = true;
     state->changed.notify_all();
     state->changed.wait(lock, [&state] { return state->ends; });
-    omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+    end_team();
     state->is_there = false;
     state->changed.notify_all();
   }
@@ -161,6 +161,10 @@ void use_team(int threads) {
   if (wanted > 1) {
     look_sometimes(wanted);
   }
+}
+
+void end_team() {
+  omp_pause_resource(omp_pause_soft, omp_get_initial_device());
 }
 
 void watch_processors() {
