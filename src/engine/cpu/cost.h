@@ -216,7 +216,7 @@ constexpr size_t kShortInterpretedNodes = 64;
 // 20 us, while the code of an operation takes LLVM half a millisecond. Where there is code planning takes about 5 us. What is only read, as
 // the weights of a decoder, does not count: a compiled program reads as much.
 constexpr int64_t kInterpretedBytes = 128 * 1024;
-constexpr int64_t kOftenInterpretedBytes = 16 * 1024;
+constexpr int64_t kOftenInterpretedBytes = 48 * 1024;
 // Elements of operands and results up to which such an operation takes one thread.
 constexpr int64_t kOneThreadElements = 32 * 1024;
 
