@@ -192,7 +192,8 @@ constexpr int64_t kMaxSmallProducts = 2048;
 // and 12 us, and 22 and 45 us where the second thread has gone to sleep in between (measured).
 constexpr int64_t kMaxShortProducts = int64_t{1} << 20;
 // Numbers of its operands up to which that is so: more are read from memory rather than multiplied, and two threads read faster. A row by
-// 512 x 1,024 takes one thread 83 us and two 47, by 256 x 256 11 and 10, by 128 x 128 4.5 and 5.4, with other memory in each call (measured).
+// 512 x 1,024 takes one thread 83 us and two 47, by 256 x 256 11 and 10, by 128 x 128 4.5 and 5.4, with other memory in each call
+// (measured).
 constexpr int64_t kMaxShortNumbers = int64_t{1} << 16;
 // A time step of an LSTM layer of so many operations takes one thread about as long as two: 262,000 took 0.86 times the time (a layer
 // forwards and backwards, 32 steps), 2.1 million 1.9 times.

@@ -11,9 +11,9 @@ namespace torch_xla::cpu {
 // do not depend on it. Any thread.
 void use_team(int threads);
 
-// Ends the calling thread's team, which begins anew with its next parallel region. libgomp's threads wait for work by spinning only while all
-// teams of the process together are no more than the processors; beyond that each parallel region puts its threads to sleep and wakes them:
-// those of a run where eager work has left a team on another thread, and those of eager work where the last run has left one.
+// Ends the calling thread's team, which begins anew with its next parallel region. libgomp's threads wait for work by spinning only while
+// all teams of the process together are no more than the processors; beyond that each parallel region puts its threads to sleep and wakes
+// them: those of a run where eager work has left a team on another thread, and those of eager work where the last run has left one.
 void end_team();
 
 // While one lives, the parallel regions of the calling thread have one thread, and MKL, which torch.set_num_threads() has told a number of
