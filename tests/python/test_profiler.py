@@ -112,7 +112,8 @@ lstm, sequence = nn.LSTM(8, 8, num_layers=2).to("xla"), torch.randn(5, 2, 8).to(
 with profile(activities=BOTH) as profiler:
     lstm(sequence)[0].sum().backward()
     torch_xla.sync(wait=True)
-begun = [e["id"] for e in events_of(profiler, {str(tmp_path / "trace.json")!r}) if e.get("ph") == "s" and e["cat"] == "ac2g"]
+events = events_of(profiler, {str(tmp_path / "trace.json")!r})
+begun = [e["id"] for e in events if e.get("ph") == "s" and e["cat"] == "ac2g"]
 assert begun and len(begun) == len(set(begun)), begun
 """
     run_python(PROFILE + source, **ENGINE)
