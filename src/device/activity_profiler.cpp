@@ -1,5 +1,4 @@
-// torch.profiler's view of the device: the step observer's events as Kineto's activities, on tracks of the device and of the host's
-// threads.
+// torch.profiler's view of the device: the step observer's events as Kineto's activities, on tracks of the device and of host threads.
 //
 // A device has the tracks of profile_tracks.h. What the host does for it (sync, compile and its passes, transfers, fallbacks, waits) is on
 // the track of its thread. A step of a run is linked with the operation of PyTorch that recorded the node which it is named by, with an
@@ -190,6 +189,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     using Records = std::unordered_map<int32_t, Entry*>; // by node
     std::unordered_map<int, Records> pending; // by device
     std::unordered_map<uint64_t, Records> of_run;
+    std::unordered_set<uint64_t> begun; // operations whose arrow has its beginning: at one of the nodes that they recorded
     for (Entry& entry : entries_) {
       const Event& event = entry.event;
       num_devices_ = std::max(num_devices_, event.device + 1);
@@ -205,7 +205,8 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
       if (record != records.end()) {
         entry.operation = record->second->operation;
         entry.annotation = record->second->annotation;
-        entry.is_linked = record->second->is_linked = entry.operation;
+        entry.is_linked = entry.operation;
+        record->second->is_linked |= entry.operation && begun.insert(entry.operation).second;
       }
     }
   }
@@ -275,17 +276,13 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     return entry.name.empty() ? "xla::" + phase : "xla::" + phase + " " + entry.name;
   }
 
-  // Arrows begin where the operation recorded its first node: one arrow has one beginning.
-  void link(GenericTraceActivity& activity, const Entry& entry, const libkineto::getLinkedActivityCallback& find_linked) {
+  // The arrow begins where the operation was recorded.
+  static void link(GenericTraceActivity& activity, const Entry& entry, const libkineto::getLinkedActivityCallback& find_linked) {
     activity.id = static_cast<int32_t>(entry.operation);
     activity.linked = find_linked(activity.id);
-    const bool is_record = entry.event.phase == Phase::kRecord;
-    if (is_record && !begun_.insert(entry.operation).second) {
-      return;
-    }
     activity.flow.id = static_cast<uint32_t>(activity.id);
     activity.flow.type = libkineto::kLinkAsyncCpuGpu;
-    activity.flow.start = is_record;
+    activity.flow.start = entry.event.phase == Phase::kRecord;
   }
 
   static void add_metadata(GenericTraceActivity& activity, const Entry& entry) {
@@ -318,7 +315,6 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   int num_devices_ = 1; // that the trace tells of
   std::vector<Entry> entries_; // written by the observer until stop()
   Tracks tracks_;
-  std::unordered_set<uint64_t> begun_; // operations with an arrow's beginning
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 };
 
