@@ -1,4 +1,4 @@
-"""Teams of threads: what has none of its own work to do keeps no team, so that the barriers of the others need no sleep."""
+"""Teams of threads: what has no work of its own keeps none, so that the barriers of the others need no sleep."""
 
 import os
 
