@@ -125,12 +125,17 @@ char* Pool::refill(int index) {
   return data;
 }
 
-// Null where the system has no more. The caller holds heap_mutex_.
+// Null where the system has no more. The first touch of fresh pages costs more than looking for free ones in all classes. The caller holds
+// heap_mutex_.
 char* Pool::take_pages(size_t bytes) {
   if (char* data = heap_.take(bytes)) {
     return data;
   }
   collect_large();
+  if (char* data = heap_.take(bytes)) {
+    return data;
+  }
+  collect_slabs();
   if (char* data = heap_.take(bytes)) {
     return data;
   }
