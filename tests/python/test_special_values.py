@@ -327,6 +327,22 @@ def test_variance_of_equal_numbers(device, dtype, value):
     torch.testing.assert_close(mean.cpu(), x[0], rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("dtype", FLOAT_TYPES, ids=type_name)
+@pytest.mark.parametrize("value", [0.1, -7.3, 1234.567])
+def test_norms_of_equal_numbers(device, dtype, value):
+    """They are exactly 0, where the rounding of a mean would become 1e-4 or more; also with a small eps."""
+    y = torch.full((30, 6, 111), value, dtype=dtype).to(device)
+    for norm in (
+        lambda eps: functional.layer_norm(y, (111,), eps=eps),
+        lambda eps: functional.layer_norm(y, (6, 111), eps=eps),
+        lambda eps: functional.batch_norm(y, None, None, training=True, eps=eps),
+        lambda eps: functional.group_norm(y, 3, eps=eps),
+        lambda eps: functional.instance_norm(y, eps=eps),
+    ):
+        assert torch.count_nonzero(norm(1e-5)).item() == 0
+        assert torch.count_nonzero(norm(1e-12)).item() == 0
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=type_name
 )
