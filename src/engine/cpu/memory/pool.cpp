@@ -140,23 +140,18 @@ char* Pool::take_pages(size_t bytes) {
     return data;
   }
   make_room(bytes);
-  if (char* data = heap_.take(bytes)) {
-    return data;
-  }
   if (!heap_.grow(bytes)) {
-    collect_slabs();
     heap_.give_back(heap_.mapped());
     heap_.grow(bytes);
   }
   return heap_.take(bytes);
 }
 
-// Keeps the pool below its bound when `bytes` more come. The caller holds heap_mutex_.
+// Keeps the pool below its bound when `bytes` more come, by free runs. The caller holds heap_mutex_.
 void Pool::make_room(size_t bytes) {
   auto most = static_cast<size_t>(std::max({highest_, peak_bytes_used(), bytes_used() + static_cast<int64_t>(bytes)}));
   size_t bound = most + most / 4 + kSlack;
   if (heap_.mapped() + bytes > bound) {
-    collect_slabs();
     heap_.give_back(heap_.mapped() + bytes - bound);
   }
 }

@@ -28,11 +28,14 @@ int64_t bytes_computed(const Graph& trace) {
 
 // Of a program that has not run yet.
 bool looks_short(const Graph& trace) {
+  if (trace.nodes.size() > kShortInterpretedNodes) {
+    return false;
+  }
   int64_t bytes = bytes_computed(trace);
   for (ValueId parameter : trace.parameters) {
     bytes += trace.type(parameter).nbytes();
   }
-  return trace.nodes.size() <= kShortInterpretedNodes && bytes <= kSmallProgramBytes;
+  return bytes <= kSmallProgramBytes;
 }
 
 class InterpretedProgram final : public Executable {
