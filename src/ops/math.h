@@ -5,6 +5,7 @@
 
 #include "ir/builder.h"
 #include "ops/registry.h"
+#include "ops/rules.h"
 
 namespace torch_xla {
 
@@ -87,6 +88,9 @@ inline Ex float_only(Ex x, Prim prim) {
 // Reductions, which keep the reduced dims as 1; Bool has its own primitives.
 inline Ex reduce_sum(Ex x, const Dims& dims) {
   return x.reduce(Prim::kReduceSum, dims);
+}
+inline Ex mean_of(Ex x, const Dims& dims) {
+  return reduce_sum(x, dims) / static_cast<double>(reduced_count(x.type().dims, dims));
 }
 inline Ex reduce_max(Ex x, const Dims& dims) {
   return x.reduce(x.dtype() == DType::Bool ? Prim::kReduceOr : Prim::kReduceMax, dims);

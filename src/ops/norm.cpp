@@ -8,10 +8,6 @@
 namespace torch_xla {
 namespace {
 
-Ex mean_of(Ex x, const Dims& over) {
-  return reduce_sum(x, over) / static_cast<double>(reduced_count(x.type().dims, over));
-}
-
 // An optional operand in the type that x has, or null.
 struct Optional {
   bool given = false;

@@ -68,10 +68,6 @@ void infer_mean(InferContext& c) {
   add_reduced(c, L, dtype);
 }
 
-Ex mean_of(Ex x, const Dims& over) {
-  return reduce_sum(x, over) / static_cast<double>(reduced_count(x.type().dims, over));
-}
-
 template <const Layout& L>
 void expand_mean(ExpandContext& c) {
   c.set(0, mean_of(summand(c), reduced(c, L)));
