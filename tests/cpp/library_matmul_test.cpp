@@ -5,6 +5,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/mv.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -13,8 +14,11 @@
 
 #include <array>
 
+#include "engine/cpu/cost.h"
+#include "engine/cpu/library/few_rows.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/schedule/layout.h"
+#include "engine/cpu/threads/team.h"
 #include "ops/registry.h"
 
 namespace torch_xla::cpu {
@@ -54,6 +58,46 @@ TEST(LibraryMatmul, SmallProductsAgreeWithAten) {
   at::Tensor out = at::empty({2, 2});
   multiply_small({at::scalar_tensor(3.0f), at::ones({2, 5}), at::ones({5, 2})}, {out});
   EXPECT_TRUE(at::equal(out, at::full({2, 2}, 8.0f)));
+}
+
+TEST(LibraryMatmul, ProductsOfFewRowsAgreeWithAten) {
+  if (!can_multiply_rows()) {
+    GTEST_SKIP() << "MKL has its fast kernels for Intel's processors";
+  }
+  for (int64_t m : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{5}, kMaxFewRows}) {
+    for (auto [k, n] : {std::pair{1, 1}, {7, 5}, {0, 3}, {64, 16}, {100, 250}, {300, 1100}, {1031, 33}, {5000, 2}}) {
+      check_against_aten(multiply_few_rows, m, k, n);
+    }
+  }
+}
+
+TEST(LibraryMatmul, ProductsByAVectorAgreeWithAten) {
+  if (!can_multiply_rows()) {
+    GTEST_SKIP() << "MKL has its fast kernels for Intel's processors";
+  }
+  c10::InferenceMode inference;
+  for (const at::Tensor& matrix : {at::randn({70, 300}), at::randn({300, 70}).t(), at::randn({70, 0})}) {
+    at::Tensor vector = at::randn({2 * matrix.size(1)}).slice(0, 0, std::nullopt, 2);
+    at::Tensor out = at::empty({70}).fill_(NAN);
+    multiply_vector({matrix, vector}, {out});
+    EXPECT_TRUE(at::allclose(out, at::mv(matrix, vector), 1e-4, 1e-4));
+  }
+}
+
+TEST(LibraryMatmul, ProductsOfFewRowsDoNotDependOnThreads) {
+  if (!can_multiply_rows()) {
+    GTEST_SKIP() << "MKL has its fast kernels for Intel's processors";
+  }
+  c10::InferenceMode inference;
+  at::Tensor a = at::randn({3, 1000});
+  for (const at::Tensor& b : {at::randn({1000, 1234}), at::randn({1234, 1000}).t()}) {
+    at::Tensor parallel = at::empty({3, 1234});
+    multiply_few_rows({a, b}, {parallel});
+    at::Tensor alone = at::empty({3, 1234});
+    OneThread one_thread;
+    multiply_few_rows({a, b}, {alone});
+    EXPECT_TRUE(at::equal(alone, parallel));
+  }
 }
 
 TEST(LibraryMatmul, PrefersLargeFloat32Products) {

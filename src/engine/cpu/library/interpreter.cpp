@@ -3,6 +3,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
@@ -27,6 +28,7 @@ namespace torch_xla::cpu {
 struct NodeForm {
   std::optional<c10::OperatorHandle> op; // ATen's
   at::Tensor (*own)(const Attrs& attrs, const std::vector<c10::IValue>& operands) = nullptr; // of a row that ATen does not know
+  CallKernel (*choose)(const CallSpec& call) = nullptr; // as Substitute's; of one result
   void (*check)(const torch::jit::Stack& arguments) = nullptr; // as Substitute's
   bool dense = false; // operands must be row-major
   bool mutates = false; // operand 0 is written: it must be a copy
@@ -119,6 +121,7 @@ NodeForm find_form(const Op& row) {
   }
   const auto& arguments = op->schema().arguments();
   form.op = op;
+  form.choose = substitute.choose;
   form.check = substitute.check;
   form.takes_numbers = row.kind == OpKind::kPointwise;
   form.dense = row.kind == OpKind::kComposite || (row.traits & (kDenseOperands | kDenseRows)); // group norms take all for row-major
@@ -233,6 +236,26 @@ int64_t InterpreterRun::num_elements_of(const Node& node) const {
   return elements;
 }
 
+// By the kernel that is faster than ATen's for these operands, if there is one.
+bool InterpreterRun::call_chosen(const Node& node, const NodeForm& form, const Values& operands) {
+  CallSpec spec;
+  spec.attrs = node.attrs;
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    tensors.push_back(operands[i].toTensor());
+    const c10::IntArrayRef strides = tensors.back().strides();
+    spec.operands.push_back({trace_.type(node.operands[i]), Dims(strides.data(), strides.size())});
+  }
+  const CallKernel kernel = form.choose(spec);
+  if (kernel) {
+    const Type& type = trace_.type(node.first_result);
+    at::Tensor result = at::empty(ref(type.dims), scalar_type(type.dtype));
+    kernel(tensors, {result});
+    set_result(node, 0, std::move(result));
+  }
+  return kernel;
+}
+
 void InterpreterRun::call(const Node& node, const NodeForm& form) {
   Values operands;
   operands.reserve(node.operands.size());
@@ -252,6 +275,9 @@ void InterpreterRun::call(const Node& node, const NodeForm& form) {
   std::optional<OneThread> one_thread;
   if (num_elements_of(node) <= kOneThreadElements) {
     one_thread.emplace();
+  }
+  if (form.choose && call_chosen(node, form, operands)) {
+    return;
   }
   torch::jit::Stack stack = make_stack(form.op->schema(), node.attrs, operands, form.takes_numbers);
   if (form.check) {

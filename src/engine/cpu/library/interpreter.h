@@ -48,6 +48,7 @@ class InterpreterRun {
   at::Tensor view(const Node& node, const at::Tensor& base, const Dims& dims, size_t moved_by) const;
   void update_view(const Node& node);
   int64_t num_elements_of(const Node& node) const;
+  bool call_chosen(const Node& node, const NodeForm& form, const std::vector<c10::IValue>& operands);
   void call(const Node& node, const NodeForm& form);
   void set_result(const Node& node, int32_t i, at::Tensor result);
   static ResultMemory take(at::Tensor t);

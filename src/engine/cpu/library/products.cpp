@@ -13,6 +13,7 @@
 
 #include "core/hash.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/library/few_rows.h"
 
 namespace at::native {
 // In libtorch_cpu, but in no header that torch installs: result = beta * result + alpha * a b.
@@ -28,6 +29,11 @@ bool is_foreign_processor() {
 #else
   return false; // no MKL
 #endif
+}
+
+// Whether the elements of a dim lie side by side. The stride of a single element says nothing.
+bool is_dense(int64_t extent, int64_t stride) {
+  return extent == 1 || stride == 1;
 }
 
 bool is_one(const Attr& attr) {
@@ -46,6 +52,12 @@ bool is_among_the_first(const Type& a, const Type& b) {
   }
   std::lock_guard<std::mutex> lock(*mutex);
   return shapes->count(shape) || (shapes->size() < kMostProductShapes && shapes->insert(shape).second);
+}
+
+// What add_row_product() reads, where it is of use.
+bool is_readable_matrix(const CallSpec::Tensor& t) {
+  const Dims& dims = t.type.dims;
+  return can_multiply_rows() && t.type.dtype == DType::F32 && (is_dense(dims[0], t.strides[0]) || is_dense(dims[1], t.strides[1]));
 }
 
 // mm, or addmm with beta and alpha 1.
@@ -120,6 +132,15 @@ bool is_small_product(const CallSpec& call) {
   return is_plain_sum(call) && call.operands.back().type.dtype == DType::F32 && num_products(call) <= kMaxSmallProducts;
 }
 
+bool has_few_rows(const CallSpec& call) {
+  const Dims& a = call.operands[call.operands.size() - 2].type.dims;
+  return is_plain_sum(call) && a[0] <= kMaxFewRows && is_readable_matrix(call.operands.back());
+}
+
+bool has_vector(const CallSpec& call) {
+  return is_readable_matrix(call.operands[0]);
+}
+
 bool is_short_product(const CallSpec& call) {
   const int64_t numbers = call.operands[call.operands.size() - 2].type.numel() + call.operands.back().type.numel();
   return num_products(call) <= kMaxShortProducts && numbers <= kMaxShortNumbers;
@@ -135,6 +156,33 @@ void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<a
       *out++ = bias ? product + bias->at(row, column) : product;
     }
   }
+}
+
+void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  const at::Tensor& out = outs[0];
+  const at::Tensor a = operands[operands.size() - 2].contiguous();
+  const at::Tensor& b = operands.back();
+  if (operands.size() == 3) {
+    out.copy_(operands[0].expand_as(out));
+  } else {
+    out.zero_();
+  }
+  const bool b_is_transposed = !is_dense(b.size(1), b.stride(1));
+  add_row_product(
+      {.a = a.const_data_ptr<float>(),
+       .b = b.const_data_ptr<float>(),
+       .out = out.data_ptr<float>(),
+       .rows = a.size(0),
+       .inner = a.size(1),
+       .columns = b.size(1),
+       .a_stride = a.size(1),
+       .b_stride = b.stride(b_is_transposed ? 1 : 0),
+       .b_is_transposed = b_is_transposed,
+       .out_stride = b.size(1)});
+}
+
+void multiply_vector(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  multiply_few_rows({operands[1].unsqueeze(0), operands[0].t()}, {outs[0].unsqueeze(0)});
 }
 
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {

@@ -1,4 +1,4 @@
-// Products that are not computed by ATen's kernel of the row: by oneDNN where it is faster, small ones, and those of groups.
+// Products that are not computed by ATen's kernel of the row: by oneDNN where it is faster, small ones, those of few rows or of groups.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,6 +20,14 @@ void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vect
 bool is_small_product(const CallSpec& call);
 // As multiply_by_onednn(), on the calling thread; of any memory order.
 void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
+
+// True for a call of mm or addmm (beta and alpha 1) of so few rows that ATen's takes longer than reading the matrix.
+bool has_few_rows(const CallSpec& call);
+// As multiply_by_onednn(). Rows or columns of b are side by side, and a tensor of at most kMaxFewRows rows; on all threads of the team.
+void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
+// The same for mv, whose operands are a matrix and a vector.
+bool has_vector(const CallSpec& call);
+void multiply_vector(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
 // True for a call of mm or addmm that ATen computes on one thread as fast as on more.
 bool is_short_product(const CallSpec& call);

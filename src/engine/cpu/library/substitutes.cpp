@@ -15,7 +15,14 @@ namespace torch_xla::cpu {
 namespace {
 
 CallKernel choose_product(const CallSpec& call) {
-  return is_small_product(call) ? multiply_small : prefers_onednn(call) ? multiply_by_onednn : nullptr;
+  return is_small_product(call) ? multiply_small
+      : has_few_rows(call)      ? multiply_few_rows
+      : prefers_onednn(call)    ? multiply_by_onednn
+                                : nullptr;
+}
+
+CallKernel choose_vector(const CallSpec& call) {
+  return has_vector(call) ? multiply_vector : nullptr;
 }
 
 CallKernel choose_groups(const CallSpec&) {
@@ -50,6 +57,7 @@ bool has_short_steps(const CallSpec& call) {
 constexpr Substitute kSubstitutes[] = {
     {.row = "aten::mm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product},
     {.row = "aten::addmm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product},
+    {.row = "aten::mv", .choose = choose_vector, .is_faster_only = true},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},
