@@ -1,4 +1,4 @@
-"""Several devices in one process: two_devices.py in a process of its own, and how processes with two devices end."""
+"""Several devices in one process: each file of two_devices in one of its own, and how processes with two end."""
 
 import os
 import subprocess
@@ -14,9 +14,12 @@ TWO = {
 }
 
 
-@pytest.mark.parametrize("name", ["two_devices.py", "test_nn_data_parallel.py"])
+PARTS = ("recording", "running", "state")
+
+
+@pytest.mark.parametrize("name", [*(f"two_devices/{part}.py" for part in PARTS), "test_nn_data_parallel.py"])
 def test_a_process_with_two_devices(name):
-    file = Path(__file__).with_name(name)
+    file = Path(__file__).parent / name
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, **TWO}, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
