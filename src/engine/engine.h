@@ -103,9 +103,6 @@ class Executable {
     run(args);
     return {};
   }
-  // Gives up what the calling thread keeps of the engine's processors: on the thread that hands in a run for another thread, before it
-  // starts, and on a thread that has run this program and has nothing to run.
-  virtual void leave_processors() {}
   // Bytes of scratch memory a run needs beside inputs and outputs.
   virtual int64_t scratch_bytes() const = 0;
   // Bytes of machine code; -1 where it is not known.
@@ -207,6 +204,9 @@ class Engine {
   virtual EngineBufferRef adopt(int device, const Type& type, const Dims& strides, void* data, std::function<void()> release) = 0;
   // Copies the buffer's elements to host memory, in the order of its strides().
   virtual void download(const EngineBuffer& buffer, void* data) = 0;
+  // Gives up what the calling thread keeps of the processors for the programs that it runs: on the thread that hands in a run for another
+  // thread, before it starts, and on a thread that has nothing to run.
+  virtual void leave_processors() {}
   virtual EngineMemoryInfo memory_info(int device) const = 0;
   // Gives memory that is kept for later back to the system.
   virtual void empty_cache(int /*device*/) {}

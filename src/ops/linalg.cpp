@@ -25,8 +25,8 @@ void infer_geqrf(InferContext& c) {
 constinit const Op kRows[] = {
     CALL("linalg_cholesky_ex", kLapack),
     CALL("linalg_inv_ex", kLapack),
-    CALL("_linalg_det", kLapack),
-    CALL("_linalg_slogdet", kLapack),
+    CALL("_linalg_det", kLapack, .traits = kOwnKernel | kDenseOperands),
+    CALL("_linalg_slogdet", kLapack, .traits = kOwnKernel | kDenseOperands),
     CALL("_linalg_solve_ex", kLapack),
     CALL("linalg_householder_product", kLapack),
     CALL("linalg_ldl_factor_ex", kLapack),

@@ -14,6 +14,7 @@
 #include "core/errors.h"
 #include "core/metrics.h"
 #include "core/process.h"
+#include "engine/engine.h"
 #include "runtime/queue.h"
 #include "runtime/wait.h"
 
@@ -92,13 +93,12 @@ void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Waits until the device's thread has something to do. After a while without, it leaves the processors to others, for which it needs the
-// last program that it ran.
-void wait_for_work(Queue& q, std::shared_ptr<Executable>& last, std::unique_lock<std::mutex>& lock) {
+// Waits until the device's thread has something to do. After a while without, it leaves the processors to others.
+void wait_for_work(Queue& q, std::unique_lock<std::mutex>& lock) {
   auto has_work = [&q] { return q.caller == std::thread::id() && (queues().stop || !q.runs.empty()); };
-  if (last && !q.work.wait_for(lock, kIdle, has_work)) {
+  if (!q.work.wait_for(lock, kIdle, has_work)) {
     lock.unlock();
-    std::exchange(last, nullptr)->leave_processors();
+    engine().leave_processors();
     lock.lock();
   }
   q.work.wait(lock, has_work);
@@ -107,12 +107,10 @@ void wait_for_work(Queue& q, std::shared_ptr<Executable>& last, std::unique_lock
 void thread_main(int device) {
   pthread_setname_np(pthread_self(), str("xla_executor_", device).c_str());
   Queue& q = queue(device);
-  std::shared_ptr<Executable> last;
   std::unique_lock<std::mutex> lock(wait::mutex());
   for (;;) {
-    wait_for_work(q, last, lock);
+    wait_for_work(q, lock);
     if (may_start_another(q)) {
-      last = q.runs[q.num_started].run.executable;
       start_another(q, lock);
     } else if (q.num_started > 0) {
       end_first(q, lock);
@@ -253,7 +251,7 @@ uint64_t Executor::enqueue(Run run) {
     owns_first = true;
   } else {
     lock.unlock();
-    run.executable->leave_processors();
+    engine().leave_processors();
     lock.lock();
   }
   XLA_CHECK(!queues().stop, "the process is exiting");

@@ -14,7 +14,7 @@ namespace {
 class Convolution final : public c10::OperatorKernel {
  public:
   Convolution()
-      : recorded_(serve_functional(get_op("aten::convolution"))),
+      : recorded_(serve(get_op("aten::convolution"), Convention::kFunctional, "")),
         traced_(c10::Dispatcher::singleton().findSchemaOrThrow("aten::_convolution", "")) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {

@@ -1,6 +1,8 @@
 // The memory order of a new result, as at::TensorIterator finds it.
 #include <ATen/ExpandUtils.h>
 
+#include <optional>
+
 #include "tensor/cell.h"
 #include "tensor/result_strides.h"
 
@@ -70,6 +72,30 @@ bool all_contiguous(const Dims& dims, std::span<const PointwiseArg> args) {
   return true;
 }
 
+// The order that all operands have in common, each of the result's sizes: channels-last, or their strides. TensorIterator takes it as it
+// is, whatever the strides of its dims of size 1. Undefined: there is none.
+std::optional<Dims> find_common_order(const Dims& dims, std::span<const PointwiseArg> args) {
+  const at::Tensor* first = nullptr;
+  bool channels_last = dims.size() == 4;
+  bool same = true;
+  for (const PointwiseArg& arg : args) {
+    if (!arg.tensor || !arg.tensor->defined()) {
+      continue;
+    }
+    const at::Tensor& t = *arg.tensor;
+    first = first ? first : &t;
+    if (t.sizes() != to_ref(dims)) {
+      return std::nullopt;
+    }
+    channels_last = channels_last && t.is_contiguous(c10::MemoryFormat::ChannelsLast);
+    same = same && t.strides() == first->strides() && t.is_non_overlapping_and_dense();
+  }
+  if (first && channels_last) {
+    return format_strides(dims, c10::MemoryFormat::ChannelsLast);
+  }
+  return first && same ? std::optional(to_dims(first->strides())) : std::nullopt;
+}
+
 } // namespace
 
 Dims iterator_strides(const Dims& dims, std::span<const Dims> operands) {
@@ -89,6 +115,9 @@ Dims iterator_strides(const Dims& dims, std::span<const Dims> operands) {
 Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args, DType common) {
   if (dims.size() < 2 || all_contiguous(dims, args)) {
     return {};
+  }
+  if (std::optional<Dims> order = find_common_order(dims, args)) {
+    return *order;
   }
   std::vector<Dims> operands;
   for (const PointwiseArg& arg : args) {

@@ -22,6 +22,7 @@ void register_tensor_kernels() {
     register_batch_norm(*kernels);
     register_convolutions(*kernels);
     register_composed(*kernels);
+    register_linalg(*kernels);
     register_factories(*kernels);
     register_out_forms(*kernels);
     register_optimizers(*kernels);

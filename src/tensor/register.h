@@ -14,6 +14,7 @@ void register_numbers(torch::Library& library);
 void register_batch_norm(torch::Library& library);
 void register_convolutions(torch::Library& library);
 void register_composed(torch::Library& library);
+void register_linalg(torch::Library& library);
 void register_factories(torch::Library& library);
 void register_out_forms(torch::Library& library);
 void register_optimizers(torch::Library& library);

@@ -141,10 +141,11 @@ void register_rows(const RowLibraries& libraries) {
   }
 }
 
-c10::BoxedKernel serve_functional(const Op& op) {
-  c10::OperatorHandle handle = handle_of(op);
+c10::BoxedKernel serve(const Op& op, Convention convention, const char* overload) {
+  c10::OperatorName name = torch::jit::parseName(op.name);
+  c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), overload);
   note_overload(op, handle);
-  return make_boxed_kernel({&op, Convention::kFunctional, handle, counter_of(op, op.name)});
+  return make_boxed_kernel({&op, convention, handle, counter_of(op, name.name)});
 }
 
 const c10::BoxedKernel* find_kernel_of_library(const c10::OperatorHandle& op) {

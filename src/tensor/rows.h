@@ -33,8 +33,8 @@ void register_rows(const RowLibraries& libraries);
 // The kernel of an operation of another library that has a row, else null; any thread. Such libraries may be loaded after the device, so
 // their kernels are made when they are first asked for.
 const c10::BoxedKernel* find_kernel_of_library(const c10::OperatorHandle& op);
-// The kernel of the row's own overload, for an operation that has a kernel around it; the overload counts as served.
-c10::BoxedKernel serve_functional(const Op& op);
+// The kernel of an overload of the row's operation, for one that has a kernel around it; the overload counts as served.
+c10::BoxedKernel serve(const Op& op, Convention convention, const char* overload);
 // A kernel with an unboxed signature for this overload, if its class has one: tensors and numbers only (typed.cpp).
 bool register_typed(const RowLibraries& libraries, const RowOverload& overload);
 // A boxed kernel, for any row: records the call, or runs it on the CPU where the row does not compute on its arguments (boxed.cpp).

@@ -50,6 +50,16 @@ print(*count())
     assert interpreted(run_python, source, operations=4 * 7) == ["1", "0", "0", "1", "0", "1"]
 
 
+def test_whole_numbers_of_floats(run_python):
+    source = """
+for dtype in (torch.int64, torch.int32, torch.uint8, torch.float32):
+    for numbers in ((0, 64, 2.0), (0.5, 9), (1.5, 20.5, 2.5)):
+        assert torch.equal(torch.arange(*numbers, dtype=dtype, device="xla").cpu(), torch.arange(*numbers, dtype=dtype))
+print(*count())
+"""
+    assert interpreted(run_python, source)[2] == "0"
+
+
 def test_other_sizes_are_no_compiles(run_python):
     source = """
 for size in range(2, 30):

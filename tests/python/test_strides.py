@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import torch_xla
+
 PLACES = torch.tensor([2, 0])
 
 
@@ -143,6 +145,93 @@ def test_factors_of_matrices(device, name):
         x.reshape(4, 6).to(device), out=(out, torch.empty(0, device=device), torch.empty(0, device=device))
     )
     assert strides(out) == strides(u)
+
+
+MATRICES = {  # of strides that are not row-major
+    "factor": lambda a, b: torch.linalg.cholesky(a @ a.mT + torch.eye(len(a), device=a.device)),
+    "solution": torch.linalg.solve,
+    "transposed": lambda a, b: (a * 2).mT,
+    "of_transposed": lambda a, b: a.mT * 2,
+    "step": lambda a, b: torch.stack([a, b], -1)[..., 0],
+    "row_major": lambda a, b: torch.linalg.solve(a, b).contiguous(),
+}
+DETERMINANTS = {
+    "det": torch.linalg.det,
+    "slogdet": lambda a: torch.linalg.slogdet(a)[1],
+    "logdet": lambda a: torch.logdet(a @ a.mT),
+    "batch": lambda a: torch.linalg.det(torch.stack([a, a.mT], -1).permute(2, 1, 0)).prod(),
+    "solve": lambda a: torch.linalg.solve(a, a.cos()).sin().sum(),
+    "solve_right": lambda a: torch.linalg.solve(a, a.cos()[:2], left=False).sin().sum(),
+    "solve_vector": lambda a: torch.linalg.solve(a, a.cos()[1]).sin().sum(),
+    "solve_vectors": lambda a: torch.linalg.solve(a.expand(3, 5, 5), a.cos()[:3]).sin().sum(),
+}
+
+
+# ATen's gradients ask the order of the matrix to know what the forward has factored.
+@pytest.mark.parametrize("runs_before", [False, True])
+@pytest.mark.parametrize("matrix", MATRICES)
+@pytest.mark.parametrize("name", DETERMINANTS)
+def test_gradients_of_factored_matrices(device, name, matrix, runs_before):
+    torch.manual_seed(0)
+    a, b = torch.randn(5, 5, dtype=torch.float64), torch.randn(5, 5, dtype=torch.float64)
+    found = []
+    for d in ("cpu", device):
+        x = MATRICES[matrix](a.to(d), b.to(d)).detach().requires_grad_()
+        if runs_before:
+            with torch.no_grad():
+                x.mul_(1.5)
+            torch_xla.sync()
+        value = DETERMINANTS[name](x)
+        (first,) = torch.autograd.grad(value, x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        found.append([t.detach().cpu() for t in (value, first, second)])
+    for expected, actual in zip(*found, strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def test_factors_follow_the_order_of_the_matrix(device):
+    torch.manual_seed(0)
+    a = torch.randn(2, 4, 4)
+    for x in (a, a.mT.contiguous().mT, a + 1j, (a + 1j).mT.contiguous().mT):
+        for function in (
+            torch._linalg_det,
+            torch._linalg_slogdet,
+            lambda x: torch._linalg_solve_ex(x, x[..., :2].cos()),
+        ):
+            for actual, expected in zip(function(x.to(device)), function(x), strict=True):
+                torch.testing.assert_close(actual.cpu(), expected)
+                assert strides(actual) == strides(expected)
+
+
+# A dense tensor of one image is channels-last whatever its first stride, and its results have the stride of one.
+def test_one_image(device):
+    for shape, order in (((1, 8, 4, 4), (8, 1, 32, 8)), ((1, 4, 6), (1, 1, 4)), ((4, 1, 6), (1, 2, 4))):
+        for function in (
+            torch.exp,
+            lambda x: x + x,
+            lambda x: torch.where(x.bool(), x, x),
+            lambda x: x * 2,
+            torch.clone,
+        ):
+            actual, expected = (function(torch.empty_strided(shape, order, device=d).fill_(1)) for d in (device, "cpu"))
+            assert actual.stride() == expected.stride(), (shape, order)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3), (0, 1, 3, 2), (0, 3, 1, 2), (0, 2, 3, 1)])
+@pytest.mark.parametrize("keys", [None, (0, 1, 3, 2)])
+def test_attention(device, order, keys):
+    def attend(d):
+        q, k = (torch.linspace(-1, 1, 2 * 3 * 4 * 5).sin().to(d) for _ in range(2))
+
+        def seen(x, order):
+            lies = [(2, 3, 4, 5)[i] for i in order]
+            return x.view(lies).permute([order.index(i) for i in range(4)])
+
+        return F.scaled_dot_product_attention(seen(q, order), *[seen(k, keys or order)] * 2)
+
+    actual, expected = attend(device), attend("cpu")
+    assert strides(actual) == strides(expected)
+    torch.testing.assert_close(actual.cpu(), expected)
 
 
 SEARCHES = {

@@ -7,6 +7,7 @@
 #include "core/env.h"
 #include "engine/cpu/program/cpu_executable.h"
 #include "engine/cpu/program/interpreted.h"
+#include "engine/cpu/threads/team.h"
 #include "engine/engine.h"
 #include "engine/memory_count.h"
 #include "passes/passes.h"
@@ -139,6 +140,10 @@ class CpuEngine final : public Engine {
 
   NamedValues attributes(int /*device*/) const override {
     return {{"kind", "cpu"}, {"num_cores", int64_t{sysconf(_SC_NPROCESSORS_ONLN)}}};
+  }
+
+  void leave_processors() override {
+    end_team();
   }
 
   EngineMemoryInfo memory_info(int device) const override {

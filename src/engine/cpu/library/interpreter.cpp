@@ -64,9 +64,10 @@ at::Tensor convert(const Attrs& attrs, const Values& operands) {
 
 at::Tensor arange(const Attrs& attrs, const Values& operands) {
   const auto dtype = scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0])));
-  const auto wide = c10::isFloatingType(dtype) ? c10::ScalarType::Double : c10::ScalarType::Long;
-  at::Tensor numbers = at::arange(std::get<int64_t>(attrs[1]), wide);
-  return numbers.mul_(operands[1].toScalar()).add_(operands[0].toScalar()).to(dtype);
+  const bool floats = c10::isFloatingType(dtype);
+  at::Tensor numbers = at::arange(std::get<int64_t>(attrs[1]), floats ? c10::ScalarType::Double : c10::ScalarType::Long);
+  auto number = [&](const c10::IValue& v) { return floats ? at::Scalar(v.toScalar().toDouble()) : at::Scalar(v.toScalar().toLong()); };
+  return numbers.mul_(number(operands[1])).add_(number(operands[0])).to(dtype);
 }
 
 at::Tensor eye(const Attrs& attrs, const Values& /*operands*/) {
@@ -273,10 +274,9 @@ void InterpreterRun::call(const Node& node, const NodeForm& form) {
     operands[0] = operands[0].toTensor().clone();
   }
   std::optional<OneThread> one_thread;
-  if (num_elements_of(node) <= kOneThreadElements) {
+  if (num_elements_of(node) <= kOneThreadElements) { // by ATen's kernels, whose values are eager's to the bit
     one_thread.emplace();
-  }
-  if (form.choose && call_chosen(node, form, operands)) {
+  } else if (form.choose && call_chosen(node, form, operands)) {
     return;
   }
   torch::jit::Stack stack = make_stack(form.op->schema(), node.attrs, operands, form.takes_numbers);

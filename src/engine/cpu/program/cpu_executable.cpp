@@ -81,10 +81,6 @@ void CpuExecutable::prepare_calls() {
   }
 }
 
-void CpuExecutable::leave_processors() {
-  end_team();
-}
-
 void CpuExecutable::run(RunArgs& args) {
   std::lock_guard<std::mutex> lock(mutex_);
   use_team(args.options.threads);

@@ -18,7 +18,6 @@ class CpuExecutable final : public Executable {
   // `kernels` and `loops` are the plan's, in their order. Throws InternalError where ATen's calls are not as planned.
   CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector<Loop> loops, int device, std::string text = {});
   void run(RunArgs& args) override;
-  void leave_processors() override;
   int64_t scratch_bytes() const override {
     return plan_.memory.arena_bytes;
   }

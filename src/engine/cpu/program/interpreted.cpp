@@ -61,9 +61,6 @@ class InterpretedProgram final : public Executable {
     }
   }
 
-  void leave_processors() override {
-    end_team();
-  }
   int64_t scratch_bytes() const override {
     return 0;
   }

@@ -1,0 +1,44 @@
+// Determinants. ATen factors the transpose of a row-major matrix, and the gradient asks the matrix' strides again to know what was factored.
+// The memory of a run has its own order, so the rows' calls take row-major matrices, and others are given as their transpose.
+#include <torch/library.h>
+
+#include "ops/registry.h"
+#include "tensor/register.h"
+#include "tensor/rows.h"
+
+namespace torch_xla {
+namespace {
+
+// The boxed kernel of aten::_linalg_det and aten::_linalg_slogdet: the transpose has the same determinant. Complex matrices ATen never
+// transposes.
+class Determinant final : public c10::OperatorKernel {
+ public:
+  explicit Determinant(const Op& row) : recorded_(serve(row, Convention::kFunctional, "")) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+    at::Tensor matrix = stack->back().toTensor();
+    if (!matrix.is_contiguous() && !matrix.is_complex() && matrix.dim() >= 2) {
+      stack->back() = matrix.mT();
+    }
+    recorded_.callBoxed(op, keys, stack);
+  }
+
+ private:
+  c10::BoxedKernel recorded_;
+};
+
+} // namespace
+
+void register_linalg(torch::Library& m) {
+  const Op& det = get_op("aten::_linalg_det");
+  const Op& slogdet = get_op("aten::_linalg_slogdet");
+  auto out_form = [](const Op& row, const char* overload) {
+    return torch::CppFunction::makeFromBoxedKernel(serve(row, Convention::kOut, overload));
+  };
+  m.impl("_linalg_det", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Determinant>(det)));
+  m.impl("_linalg_det.result", out_form(det, "result"));
+  m.impl("_linalg_slogdet", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Determinant>(slogdet)));
+  m.impl("_linalg_slogdet.sign", out_form(slogdet, "sign"));
+}
+
+} // namespace torch_xla
