@@ -18,7 +18,7 @@ class Determinant final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     at::Tensor matrix = stack->back().toTensor();
     if (!matrix.is_contiguous() && !matrix.is_complex() && matrix.dim() >= 2) {
-      stack->back() = matrix.mT();
+      stack->back() = matrix.mT().contiguous(); // that the CPU fallback sees the same order
     }
     recorded_.callBoxed(op, keys, stack);
   }
