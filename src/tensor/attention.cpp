@@ -78,7 +78,8 @@ at::Tensor scaled_dot_product_attention(
     std::optional<double> scale,
     bool gqa) {
   if (may_flash(can_flash(q, k, v, mask, dropout, gqa))) {
-    // The result has the query's order where ATen takes its flash kernel, which wants elements of a head side by side; else it is row-major.
+    // The result has the query's order where ATen takes its flash kernel, which wants elements of a head side by side; else it is
+    // row-major.
     auto has_dense_heads = [](const at::Tensor& t) { return t.sym_stride(3) == 1; };
     const at::Tensor query = has_dense_heads(q) && has_dense_heads(k) && has_dense_heads(v) ? q : q.contiguous();
     return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(query, k, v, dropout, causal, additive_mask(mask, q), scale));

@@ -1,5 +1,5 @@
-// Determinants. ATen factors the transpose of a row-major matrix, and the gradient asks the matrix' strides again to know what was factored.
-// The memory of a run has its own order, so the rows' calls take row-major matrices, and others are given as their transpose.
+// Determinants. ATen factors the transpose of a row-major matrix, and the gradient asks the matrix' strides again to know what was
+// factored. The memory of a run has its own order, so the rows' calls take row-major matrices, and others are given as their transpose.
 #include <torch/library.h>
 
 #include "ops/registry.h"

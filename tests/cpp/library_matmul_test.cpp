@@ -71,6 +71,25 @@ TEST(LibraryMatmul, ProductsOfFewRowsAgreeWithAten) {
   }
 }
 
+TEST(LibraryMatmul, TakesFewRowsByLongPieces) {
+  auto takes = [](const std::string& text) {
+    LaidOutGraph laid_out = lay_out(parse_graph(text, find_op));
+    return has_few_rows(make_call_spec(laid_out, laid_out.graph.nodes.back(), true));
+  };
+  auto product = [](const char* a, const char* b, const char* result) {
+    return str("graph(%0: ", a, ", %1: ", b, ") {\n  %2: ", result, " = aten::mm(%0, %1)\n  return %2\n}\n");
+  };
+  const bool can = can_multiply_rows();
+  EXPECT_EQ(takes(product("f32[8,10]", "f32[10,64]", "f32[8,64]")), can);
+  EXPECT_FALSE(takes(product("f32[9,10]", "f32[10,64]", "f32[9,64]")));
+  EXPECT_FALSE(takes(product("f32[8,4096]", "f32[4096,10]", "f32[8,10]")));
+  EXPECT_FALSE(takes(product("f64[1,64]", "f64[64,64]", "f64[1,64]")));
+  const char* transposed =
+      "graph(%0: f32[1,64], %1: f32[10,64]) {\n  %2: f32[64,10] = view(%1) {[64, 1], [1, 64], 0}\n"
+      "  %3: f32[1,10] = aten::mm(%0, %2)\n  return %3\n}\n";
+  EXPECT_EQ(takes(transposed), can);
+}
+
 TEST(LibraryMatmul, ProductsByAVectorAgreeWithAten) {
   if (!can_multiply_rows()) {
     GTEST_SKIP() << "MKL has its fast kernels for Intel's processors";

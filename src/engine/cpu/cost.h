@@ -191,6 +191,9 @@ constexpr int64_t kMaxSmallProducts = 2048;
 // Rows of a product up to which it takes little more than reading the matrix. 8 x 384 x 1,536 takes one thread 210 us, MKL 320 to 400; 16
 // rows 310 and 420, but of 384 x 384 as long as MKL (measured).
 constexpr int64_t kMaxFewRows = 8;
+// Numbers of the matrix that must lie side by side for that. 8 x 4,096 x 10 takes three times as long as MKL, 8 x 10 x 512 transposed five
+// times (measured).
+constexpr int64_t kShortestPiece = 64;
 // Multiplications of a product up to which one thread is as fast as two, or faster: 64 x 128 x 128 takes both 37 us, 64 x 64 x 64 takes 9
 // and 12 us, and 22 and 45 us where the second thread has gone to sleep in between (measured).
 constexpr int64_t kMaxShortProducts = int64_t{1} << 20;

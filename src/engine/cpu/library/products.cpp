@@ -31,9 +31,9 @@ bool is_foreign_processor() {
 #endif
 }
 
-// Whether the elements of a dim lie side by side. The stride of a single element says nothing.
-bool is_dense(int64_t extent, int64_t stride) {
-  return extent == 1 || stride == 1;
+// Whether the elements of a dim lie in pieces that are long enough for add_row_product().
+bool has_long_pieces(int64_t extent, int64_t stride) {
+  return stride == 1 && extent >= kShortestPiece;
 }
 
 bool is_one(const Attr& attr) {
@@ -57,7 +57,8 @@ bool is_among_the_first(const Type& a, const Type& b) {
 // What add_row_product() reads, where it is of use.
 bool is_readable_matrix(const CallSpec::Tensor& t) {
   const Dims& dims = t.type.dims;
-  return can_multiply_rows() && t.type.dtype == DType::F32 && (is_dense(dims[0], t.strides[0]) || is_dense(dims[1], t.strides[1]));
+  return can_multiply_rows() && t.type.dtype == DType::F32 &&
+      (has_long_pieces(dims[0], t.strides[0]) || has_long_pieces(dims[1], t.strides[1]));
 }
 
 // mm, or addmm with beta and alpha 1.
@@ -167,7 +168,7 @@ void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vecto
   } else {
     out.zero_();
   }
-  const bool b_is_transposed = !is_dense(b.size(1), b.stride(1));
+  const bool b_is_transposed = b.stride(0) == 1 && (b.stride(1) != 1 || b.size(1) == 1);
   add_row_product(
       {.a = a.const_data_ptr<float>(),
        .b = b.const_data_ptr<float>(),

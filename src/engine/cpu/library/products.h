@@ -21,7 +21,7 @@ bool is_small_product(const CallSpec& call);
 // As multiply_by_onednn(), on the calling thread; of any memory order.
 void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
-// True for a call of mm or addmm (beta and alpha 1) of so few rows that ATen's takes longer than reading the matrix.
+// True for a call of mm or addmm (beta and alpha 1) of so few rows that ATen's takes longer than reading the matrix, in long pieces.
 bool has_few_rows(const CallSpec& call);
 // As multiply_by_onednn(). Rows or columns of b are side by side, and a tensor of at most kMaxFewRows rows; on all threads of the team.
 void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
