@@ -21,6 +21,13 @@ namespace {
 
 constexpr int64_t kMaxRank = 64; // of TensorIterator
 
+// Whether one of the tensors is of type Bool.
+bool has_bool(c10::ArrayRef<c10::IValue> arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& argument) {
+    return argument.isTensor() && argument.toTensor().defined() && argument.toTensor().scalar_type() == c10::ScalarType::Bool;
+  });
+}
+
 class BoxedRow final : public c10::OperatorKernel {
  public:
   explicit BoxedRow(const RowOverload& row) : row_(row) {
@@ -41,7 +48,11 @@ class BoxedRow final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     if (complex_ && has_complex(torch::jit::last(*stack, roles_.size()))) {
-      (*complex_)(op, keys, stack);
+      if ((row_.op->traits & kNoBoolOperand) && has_bool(torch::jit::last(*stack, roles_.size()))) {
+        run_fallback(op, stack, "ATen refuses operands of type Bool");
+      } else {
+        (*complex_)(op, keys, stack);
+      }
       return;
     }
     if (lacks_tensor(torch::jit::last(*stack, roles_.size()))) {

@@ -303,6 +303,8 @@ REFUSED = {
     "index_select_out_of_no_rows": lambda d: torch.index_select(zeros(d, 0, 3), 0, whole(d, 0, 0), out=zeros(d, 0)),
     "amax_out_dtype": lambda d: torch.amax(zeros(d, 0, 3), 0, out=zeros(d, 3, dtype=torch.bool)),
     "dropout_above_1": lambda d: torch.native_dropout(zeros(d, 2), 1.5, True),
+    "complex_minus_bool": lambda d: ramp(d, 2) * 1j - (ramp(d, 2) > 0),
+    "complex_minus_true": lambda d: (ramp(d, 2) * 1j).sub_(True),
     "dropout_below_0": lambda d: torch.native_dropout(zeros(d, 2), -0.5, True),
 }
 
