@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from . import _closures, _XLAC
+from . import _auto_sync, _closures, _XLAC
 from ._XLAC import SyncCause
 from .debug import metrics_saver
 
@@ -127,7 +127,8 @@ def _programs_of_its_own(name: str, limits: _Limits):
     _XLAC._set_lazy(True)  # also in eager mode
     with _named(name):
         try:
-            yield
+            with _auto_sync.held(device().index):
+                yield
             limits.check_runs(_counter("ExecuteComputation") - runs)
         finally:
             programs = count_programs()

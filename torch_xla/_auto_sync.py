@@ -1,6 +1,9 @@
 """The sync that nobody has to write: after `optimizer.step()` on xla parameters, what is pending runs."""
 
+import contextlib
+import threading
 import weakref
+from collections.abc import Iterator
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -12,6 +15,15 @@ _enabled: bool | None = None  # None: not asked for yet
 _parts: weakref.WeakSet = weakref.WeakSet()  # optimizers whose step is part of another's
 _steppers: weakref.WeakSet = weakref.WeakSet()  # optimizers that have made a step
 _stepped = WeakIdKeyDictionary()  # their first parameters
+
+
+class _Held(threading.local):
+    """The numbers of the devices that this thread's regions sync at their ends, outermost first."""
+
+    devices: tuple[int, ...] = ()
+
+
+_held = _Held()
 
 
 def set_auto_sync(enabled: bool) -> None:
@@ -34,6 +46,17 @@ def auto_sync() -> bool:
 def exempt(optimizer: torch.optim.Optimizer) -> None:
     """No sync after this optimizer's step: it is part of another optimizer's, after which there is one."""
     _parts.add(optimizer)
+
+
+@contextlib.contextmanager
+def held(device: int) -> Iterator[None]:
+    """No sync of the device after optimizers' steps in its body, on this thread: a sync follows the body."""
+    before = _held.devices
+    _held.devices = (*before, device)
+    try:
+        yield
+    finally:
+        _held.devices = before
 
 
 def _find_devices(optimizer: torch.optim.Optimizer, end: int | None) -> set[int]:
@@ -63,7 +86,7 @@ def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
         return
     if _XLAC._xla_num_devices() > 1:
         devices = _find_devices(optimizer, None)
-    for device in sorted(devices):
+    for device in sorted(devices.difference(_held.devices)):
         _XLAC._xla_sync(device, cause=_XLAC.SyncCause.OPTIMIZER)
 
 

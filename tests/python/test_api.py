@@ -280,6 +280,29 @@ def test_a_function_that_is_one_program(device):
     assert torch_xla.compile(reads)(torch.ones(2, device=device)).tolist() == [2, 2]
 
 
+def test_a_training_step_that_is_one_program(device, compiles):
+    model = torch.nn.Linear(3, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss + 1  # after the optimizer's step, still in its program
+
+    compiled = torch_xla.compile(step, full_graph=True)
+    x = torch.ones(4, 3, device=device)
+    torch_xla.sync()
+    runs = met.counter_value("ExecuteComputation")
+    losses = [compiled(x) for _ in range(4)]
+    assert met.counter_value("ExecuteComputation") - runs == 4 and compiles.value <= 3
+    assert losses[0].item() > losses[-1].item()
+    runs = met.counter_value("ExecuteComputation")
+    step(x), step(x)
+    assert met.counter_value("ExecuteComputation") - runs == 2  # by itself, outside
+
+
 def test_a_function_of_few_programs(device):
     limited = torch_xla.compile(lambda x: x * 2.5 - 1, max_different_graphs=2, name="limited")
     for size in (101, 102, 101, 102):

@@ -1,14 +1,19 @@
 """Collectives, processes and sharding in a run of one device: each gives what one replica gets."""
 
+import functools
+
 import pytest
 import torch
 from torch import nn
 
 import torch_xla.core.functions as xf
 import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
 from torch_xla import _XLAC
+from torch_xla.distributed.fsdp.wrap import transformer_auto_wrap_policy
+from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
 
 @pytest.fixture
@@ -146,7 +151,6 @@ def test_a_mesh_of_one_device(x):
         (lambda mesh, x: xs.mark_sharding(x, mesh, ("data", "data")), "an axis of the mesh occurs twice"),
         (lambda mesh, x: xs.mark_sharding(x, mesh, ("other", None)), "axis 'other' is none of the mesh's"),
         (lambda mesh, x: xs.mark_sharding(x.cpu(), mesh, ("data", None)), "this one is on cpu"),
-        (lambda mesh, x: xm.send_cpu_data_to_device(x.cpu(), "xla", xs.ShardingSpec(mesh, (None,))), "does not fit"),
     ],
 )
 def test_shardings_that_do_not_fit(x, call, match):
@@ -161,12 +165,39 @@ def test_use_spmd(monkeypatch):
     assert xr.is_spmd()
 
 
-def test_sharded_modules_are_refused():
-    from torch_xla.distributed.fsdp import checkpoint_module
-    from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
-
-    with pytest.raises(NotImplementedError, match="FSDP needs several replicas, and a run has one"):
+def test_modules_sharded_over_one_device(device, monkeypatch):
+    monkeypatch.setattr(xs.xla_sharding, "_global_mesh", None)
+    wrap = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={nn.ReLU, nn.Linear})
+    seen = []
+    with pytest.raises(ValueError, match="there is no mesh"):
         SpmdFullyShardedDataParallel(nn.Linear(2, 2))
+    xs.set_global_mesh(xs.Mesh([0], (1, 1), ("fsdp", "model")))
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    expected = model(torch.ones(4, 2))
+    sharded = SpmdFullyShardedDataParallel(
+        model, shard_output=lambda y, mesh: seen.append(y.shape), auto_wrap_policy=wrap
+    )
+    found = sharded(torch.ones(4, 2, device=device))
+    torch.testing.assert_close(found.cpu(), expected)
+    assert len(seen) == 4 and isinstance(sharded[0], SpmdFullyShardedDataParallel)
+    assert next(iter(sharded.state_dict())) == "_orig_module.0._orig_module.weight" and sharded.module is model
+    found.sum().backward()
+    assert all(p.device == device and p.grad is not None for p in sharded.parameters())
+    with pytest.raises(ValueError, match="no axis 'data', but \\['fsdp', 'model'\\]"):
+        SpmdFullyShardedDataParallel(nn.Linear(2, 2), extra_data_axis="data")
+    with pytest.raises(RuntimeError, match="already"):
+        SpmdFullyShardedDataParallel(sharded)
+
+
+def test_a_sharding_of_batches_leaves_other_tensors_alone(device):
+    spec = xs.ShardingSpec(xs.Mesh([0], (1,), ("data",)), ("data", None))
+    (batch,) = pl.MpDeviceLoader([(torch.ones(2, 3), torch.zeros(2))], device, input_sharding=spec)
+    assert [tuple(t.shape) for t in batch] == [(2, 3), (2,)] and all(t.device == device for t in batch)
+
+
+def test_modules_that_compute_again():
+    from torch_xla.distributed.fsdp import checkpoint_module
+
     module = checkpoint_module(nn.Linear(2, 2))
     module(torch.ones(1, 2)).sum().backward()
     assert module.weight.grad.tolist() == [[1, 1], [1, 1]]

@@ -26,14 +26,13 @@ def send_cpu_data_to_device(datas, device, input_sharding=None):
     A lone tensor comes in a list.
 
     Args:
-        input_sharding: a torch_xla.distributed.spmd.ShardingSpec; checked, and without effect: its mesh is one device.
+        input_sharding: a torch_xla.distributed.spmd.ShardingSpec for the tensors that have as many dims; without
+            effect, as its mesh is one device.
     """
 
     def move(tensor):
         if tensor is None:  # a part that a DataWrapper lacks
             return None
-        if input_sharding is not None and not input_sharding.can_apply(tensor):
-            raise ValueError(f"{input_sharding} does not fit a tensor of shape {list(tensor.shape)}")
         return tensor.to(device)
 
     def is_moved(value):

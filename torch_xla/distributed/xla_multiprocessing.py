@@ -7,6 +7,7 @@ import torch
 import torch.multiprocessing
 
 from .. import _world, _XLAC
+from . import xla_backend  # noqa: F401 (registers the backend and `xla://`, as the original's module does)
 
 _STORE_ADDRESS = "127.0.0.1"
 

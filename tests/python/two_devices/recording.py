@@ -54,8 +54,8 @@ def test_what_needs_several_replicas_is_refused():
     for shard in (xs.mark_sharding, xs.mark_sharding_with_gradients, lambda t, *spec: xs.ShardingSpec(*spec).apply(t)):
         with pytest.raises(NotImplementedError, match="a mesh of 2 devices needs collectives"):
             shard(x, mesh, ("data", None))
-    with pytest.raises(NotImplementedError, match="FSDP needs several replicas, and a run has one"):
-        SpmdFullyShardedDataParallel(nn.Linear(2, 2))
+    with pytest.raises(NotImplementedError, match="a mesh of 2 devices needs collectives"):
+        SpmdFullyShardedDataParallel(nn.Linear(2, 2), mesh=xs.get_1d_mesh("fsdp"))
     for distribute in (xs.xla_distribute_tensor, xs.xla_distribute_module):
         with pytest.raises(NotImplementedError, match="DTensor needs a DeviceMesh with process groups"):
             distribute(x, mesh)
