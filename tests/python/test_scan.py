@@ -286,8 +286,21 @@ def test_an_error_in_a_turn_is_told_with_the_line(device):
     assert torch.ones(1, device=device).item() == 1
 
 
+def test_a_carry_that_is_written_in_place(device):
+    def add(total, x):
+        total += x
+        return total, total
+
+    init = torch.zeros(2, device=device, requires_grad=True)
+    xs = torch.arange(6.0, device=device).view(3, 2).requires_grad_()
+    last, sums = scan(add, init, xs)
+    assert sums.tolist() == [[0, 1], [2, 4], [6, 9]] and last.tolist() == [6, 9] and init.tolist() == [0, 0]
+    sums.sum().backward()
+    assert init.grad.tolist() == [3, 3] and xs.grad.tolist() == [[3, 3], [2, 2], [1, 1]]
+
+
 REFUSED = [
-    (lambda c, x: (c.add_(x), x), RuntimeError, "in-place operation"),
+    (lambda c, x: (c, x.add_(c)), RuntimeError, "in-place operation"),
     (lambda c, x: (c + x.sum().item(), x), RuntimeError, "body of a loop"),
     (lambda c, x: (c if c.sum() > 0 else x, x), RuntimeError, "body of a loop"),
     (lambda c, x: (torch_xla.sync(), x), RuntimeError, "body of a loop"),

@@ -146,7 +146,8 @@ class _Recording:
             for t, x in zip(self.x, self.xs, strict=True):
                 t.requires_grad_(x.requires_grad)
         self.start = torch._C._autograd._get_sequence_nr()
-        carry, ys = fn(inputs.unflatten_init(self.carry), inputs.unflatten_xs(self.x))
+        given = [t.clone() for t in self.carry]  # it may write into the carry, which it returns
+        carry, ys = fn(inputs.unflatten_init(given), inputs.unflatten_xs(self.x))
         self.recorder.check_not_written()
         self.new_carry, self.unflatten_carry = tree_flatten_none(carry)
         self.ys, self.unflatten_ys = tree_flatten_none(ys)
