@@ -93,7 +93,11 @@ void infer_topk(InferContext& c) {
 void infer_scan(InferContext& c) {
   Type type = c.operand(0);
   wrap_dim(c.get_int(0), type.dims.size());
-  c.add_result(get_dtype(c, 1, is_integral(type.dtype, true) ? DType::I64 : type.dtype), type.dims);
+  const DType dtype = get_dtype(c, 1, is_integral(type.dtype, true) ? DType::I64 : type.dtype);
+  if (dtype == DType::Bool) {
+    fall_back("sums of type Bool");
+  }
+  c.add_result(dtype, type.dims);
 }
 
 void infer_log_scan(InferContext& c) {

@@ -11,6 +11,8 @@
 #include <ATen/ops/triu_indices.h>
 #include <torch/library.h>
 
+#include <cmath>
+
 #include "core/errors.h"
 #include "ops/registry.h"
 #include "tensor/api.h"
@@ -38,6 +40,12 @@ bool is_recordable_out(const at::Tensor& out) {
   return is_xla_tensor(out) && is_recordable(to_dtype(out.scalar_type())) && !overlaps_itself(out) && engine().runs_library_calls();
 }
 
+// Whether ATen spaces numbers of the tensor's type from such a number.
+bool can_hold(const at::Tensor& out, const at::Scalar& number) {
+  const bool whole = c10::isIntegralType(out.scalar_type(), false);
+  return out.scalar_type() != c10::ScalarType::Bool && !(whole && number.isFloatingPoint() && !std::isfinite(number.toDouble()));
+}
+
 // Writes what `compute` gives on the CPU; it raises ATen's errors too.
 template <typename Compute>
 at::Tensor& write_computed(at::Tensor& out, Compute compute) {
@@ -63,7 +71,7 @@ Attr dtype_of(const at::Tensor& out) {
 
 at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, at::Tensor& out) {
   static const Op& op = get_op("aten::linspace");
-  if (steps < 0 || !is_recordable_out(out)) {
+  if (steps < 0 || !is_recordable_out(out) || !can_hold(out, start) || !can_hold(out, end)) {
     return write_computed(out, [&](at::Tensor& cpu) { at::linspace_out(cpu, start, end, steps); });
   }
   return write_call(out, op, steps, {to_attr(start), to_attr(end), steps, dtype_of(out)});
@@ -71,7 +79,7 @@ at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
 
 at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out) {
   static const Op& op = get_op("aten::logspace");
-  if (steps < 0 || !is_recordable_out(out)) {
+  if (steps < 0 || !is_recordable_out(out) || !can_hold(out, start) || !can_hold(out, end)) {
     return write_computed(out, [&](at::Tensor& cpu) { at::logspace_out(cpu, start, end, steps, base); });
   }
   return write_call(out, op, steps, {to_attr(start), to_attr(end), steps, base, dtype_of(out)});

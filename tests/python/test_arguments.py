@@ -238,7 +238,7 @@ def test_large_view_of_little_memory(device):
     check(lambda d: ramp(d, 4).as_strided((BIG, BIG), (0, 0))[5, 7], "as_strided")
 
 
-REFUSED = {
+REFUSED = {  # when they are called or, where the values tell, when they are read
     "interpolate to nothing": lambda d: functional.interpolate(zeros(d, 1, 2, 4, 4), size=(3, 0)),
     "interpolate nothing": lambda d: functional.interpolate(zeros(d, 1, 2, 4, 0), size=(3, 3), mode="bilinear"),
     "bincount of floats": lambda d: torch.bincount(ramp(d, 3)),
@@ -307,6 +307,26 @@ REFUSED = {
     "complex_minus_true": lambda d: (ramp(d, 2) * 1j).sub_(True),
     "dropout_below_0": lambda d: torch.native_dropout(zeros(d, 2), -0.5, True),
 }
+
+
+TYPES = {
+    "bools added up": lambda d: (ramp(d, 3) > 0).cumsum(0, dtype=torch.bool),
+    "bools multiplied up": lambda d: torch.cumprod(ramp(d, 3) > 0, 0, dtype=torch.bool),
+    "float by complex matrices": lambda d: ramp(d, 2, 2) @ (ramp(d, 2, 2) * 1j),
+    "matrices of two complex types": lambda d: (ramp(d, 2, 2) * 1j) @ (ramp(d, 2, 2).double() * 1j),
+    "complex matrices by a vector": lambda d: torch.mv(ramp(d, 2, 2) * 1j, ramp(d, 2)),
+    "complex vectors": lambda d: torch.dot(ramp(d, 2) * 1j, ramp(d, 2)),
+    "spaced bools": lambda d: torch.linspace(0, 2, 3, dtype=torch.bool, device=d),
+    "spaced up to nan": lambda d: torch.linspace(0, float("nan"), 3, dtype=torch.int32, device=d),
+}
+
+
+@pytest.mark.parametrize("call", TYPES.values(), ids=TYPES)
+def test_types_are_refused_at_the_call(device, call):
+    with pytest.raises((RuntimeError, NotImplementedError)) as expected:
+        call("cpu")
+    with pytest.raises(expected.type):
+        call(device)
 
 
 @pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
