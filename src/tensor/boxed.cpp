@@ -231,8 +231,9 @@ class BoxedRow final : public c10::OperatorKernel {
     }
   }
 
-  void resize_outs(const BoxedCall& call, const std::vector<Type>& types) const {
+  void resize_outs(BoxedCall& call, const std::vector<Type>& types) const {
     for (size_t i = 0; i < call.outs.size(); ++i) {
+      keep_operands(call, i, types[i].dims);
       resize_out(call.outs[i], types[i].dims, result_strides(*row_.op, call, call.attrs, types[i], i));
       if (row_.op->traits & kReadsWhileWriting) {
         check_separate(call.outs[i], call.tensors);

@@ -168,6 +168,14 @@ int device_of_call(c10::ArrayRef<c10::IValue> arguments) {
   return device ? *device : resolve_device(named);
 }
 
+void keep_operands(BoxedCall& call, size_t i, const Dims& dims) {
+  for (at::Tensor& t : call.tensors) {
+    if (t.is_same(call.outs[i]) && t.sizes() != to_ref(dims)) {
+      t = t.clone();
+    }
+  }
+}
+
 bool takes_dtype(const Op& op, const BoxedCall& call) {
   return !op.dtypes || call.tensors.empty() || !call.tensors[0].defined() || (op.dtypes & set_of(to_dtype(call.tensors[0].scalar_type())));
 }

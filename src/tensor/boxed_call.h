@@ -38,6 +38,8 @@ BoxedCall take_apart(c10::ArrayRef<c10::IValue> arguments, const std::vector<Arg
 std::optional<int> find_device(c10::ArrayRef<c10::IValue> arguments);
 // That device, else the one that an argument names. Throws UserError for one that does not exist.
 int device_of_call(c10::ArrayRef<c10::IValue> arguments);
+// Operands that are out tensor i, which is about to get these sizes, become copies of what it holds.
+void keep_operands(BoxedCall& call, size_t i, const Dims& dims);
 // Whether the first tensor is of a type that the row states, if it states any.
 bool takes_dtype(const Op& op, const BoxedCall& call);
 // Whether ATen computes with these numbers and words; otherwise it raises an error.

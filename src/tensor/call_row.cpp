@@ -167,6 +167,7 @@ Dims CallRow::strides_of(const BoxedCall& call, const ResultShape& shape, size_t
 
 std::vector<at::Tensor> CallRow::record(BoxedCall& call, const std::vector<ResultShape>& shapes) const {
   for (size_t i = 0; i < call.outs.size(); ++i) {
+    keep_operands(call, i, shapes[i].type.dims);
     resize_out(call.outs[i], shapes[i].type.dims, strides_of(call, shapes[i], i));
   }
   std::pair<uint64_t, uint64_t> philox;
