@@ -234,7 +234,7 @@ constinit const Op kRows[] = {
     SHAPED_CALL("glu_jvp", like_operand<0>, kFloats),
     SHAPED_CALL("glu_backward_jvp", like_operand<0>, kFloats),
     LIBRARY("glu_backward", infer_glu_backward, .expand = expand_glu_backward),
-    COMPOSITE("_prelu_kernel_backward", infer_prelu_backward, expand_prelu_backward, .layout = ResultLayout::kOfOperands),
+    COMPOSITE("_prelu_kernel_backward", infer_prelu_backward, expand_prelu_backward, .layout = ResultLayout::kOfOperand, .order_of = 1),
 };
 
 } // namespace

@@ -244,6 +244,16 @@ void infer_col2im(InferContext& c) {
 
 #define UPSAMPLE(NAME, RANK) SPATIAL(NAME, infer_upsample<RANK>), SPATIAL(NAME "_backward", infer_upsample_backward)
 
+// The gradient lies as the input, operand 1, does.
+#define POOL_BACKWARD(NAME, ...)                \
+  LIBRARY(                                      \
+      NAME,                                     \
+      like_operand<1>,                          \
+      .layout = ResultLayout::kFormatOfOperand, \
+      .order_of = 1,                            \
+      .kernel_layout = ResultLayout::kChannelsLast __VA_OPT__(, ) __VA_ARGS__)
+
+// Three-dimensional means and adaptive pools are row-major in ATen.
 constinit const Op kRows[] = {
     LIBRARY("convolution", infer_convolution, .layout = ResultLayout::kConvolution, .traits = kComplex | kSumsProducts | kOwnKernel),
     LIBRARY(
@@ -253,21 +263,21 @@ constinit const Op kRows[] = {
         .order_of = 1,
         .traits = kComplex | kSumsProducts),
     SPATIAL("max_pool2d_with_indices", infer_max_pool<2>, .traits = kFasterChannelsLast | kMovesElements, .out_form = "out"),
-    SPATIAL("max_pool2d_with_indices_backward", like_operand<1>, .out_form = "grad_input"),
+    POOL_BACKWARD("max_pool2d_with_indices_backward", .out_form = "grad_input"),
     SPATIAL("max_pool3d_with_indices", infer_max_pool<3>),
-    SPATIAL("max_pool3d_with_indices_backward", like_operand<1>),
+    POOL_BACKWARD("max_pool3d_with_indices_backward"),
     SPATIAL("avg_pool2d", infer_avg_pool<2>, .out_form = "out"),
-    SPATIAL("avg_pool2d_backward", like_operand<1>, .out_form = "grad_input"),
-    SPATIAL("avg_pool3d", infer_avg_pool<3>),
-    SPATIAL("avg_pool3d_backward", like_operand<1>),
+    POOL_BACKWARD("avg_pool2d_backward", .out_form = "grad_input"),
+    LIBRARY("avg_pool3d", infer_avg_pool<3>),
+    LIBRARY("avg_pool3d_backward", like_operand<1>),
     SPATIAL("_adaptive_avg_pool2d", infer_adaptive<2>),
-    SPATIAL("_adaptive_avg_pool2d_backward", like_operand<1>),
-    SPATIAL("_adaptive_avg_pool3d", infer_adaptive<3>),
-    SPATIAL("_adaptive_avg_pool3d_backward", like_operand<1>),
+    POOL_BACKWARD("_adaptive_avg_pool2d_backward"),
+    LIBRARY("_adaptive_avg_pool3d", infer_adaptive<3>),
+    LIBRARY("_adaptive_avg_pool3d_backward", like_operand<1>),
     SPATIAL("adaptive_max_pool2d", infer_adaptive_max<2>),
-    SPATIAL("adaptive_max_pool2d_backward", like_operand<1>),
-    SPATIAL("adaptive_max_pool3d", infer_adaptive_max<3>),
-    SPATIAL("adaptive_max_pool3d_backward", like_operand<1>, .traits = kDenseOperands),
+    POOL_BACKWARD("adaptive_max_pool2d_backward"),
+    LIBRARY("adaptive_max_pool3d", infer_adaptive_max<3>),
+    LIBRARY("adaptive_max_pool3d_backward", like_operand<1>, .traits = kDenseOperands),
     UPSAMPLE("upsample_nearest1d", 1),
     UPSAMPLE("upsample_nearest2d", 2),
     UPSAMPLE("upsample_nearest3d", 3),

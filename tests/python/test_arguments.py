@@ -309,6 +309,17 @@ REFUSED = {
 }
 
 
+# Eager reads what it has just resized.
+@pytest.mark.parametrize("function", [torch.sum, torch.amax, torch.logsumexp, torch.mean, torch.prod, torch.nansum])
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_a_reduction_into_its_operand(device, function):
+    y, other = ramp(device, 4, 4) + 1, ramp(device, 3) * 2
+    expected = function(y.cpu(), 0)
+    function(y, 0, out=y)
+    torch.testing.assert_close(y.cpu(), expected)
+    assert other.tolist() == (ramp("cpu", 3) * 2).tolist()
+
+
 TYPES = {
     "bools added up": lambda d: (ramp(d, 3) > 0).cumsum(0, dtype=torch.bool),
     "bools multiplied up": lambda d: torch.cumprod(ramp(d, 3) > 0, 0, dtype=torch.bool),

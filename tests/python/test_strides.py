@@ -1,5 +1,7 @@
 """New results lie in memory as eager's do: strides of operations, of advanced indexing and of out tensors."""
 
+import itertools
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -232,6 +234,32 @@ def test_attention(device, order, keys):
     actual, expected = attend(device), attend("cpu")
     assert strides(actual) == strides(expected)
     torch.testing.assert_close(actual.cpu(), expected)
+
+
+POOLS = {
+    "max": lambda x, rank: getattr(F, f"max_pool{rank}d")(x, 2),
+    "mean": lambda x, rank: getattr(F, f"avg_pool{rank}d")(x, 2),
+    "adaptive_mean": lambda x, rank: getattr(F, f"adaptive_avg_pool{rank}d")(x, 3),
+    "adaptive_max": lambda x, rank: getattr(F, f"adaptive_max_pool{rank}d")(x, 3),
+    "prelu": lambda x, rank: F.prelu(x, torch.full((3,), 0.3, device=x.device)),
+}
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("pool", POOLS)
+def test_pools_and_their_gradients(device, pool, rank):
+    formats = (torch.contiguous_format, torch.channels_last if rank == 2 else torch.channels_last_3d)
+    base = torch.linspace(-1, 1, 2 * 3 * 6**rank).sin().view(2, 3, *[6] * rank)
+    for x_format, gradient_format in itertools.product(formats, formats):
+        found = []
+        for d in ("cpu", device):
+            x = base.contiguous(memory_format=x_format).to(d).requires_grad_()
+            y = POOLS[pool](x, rank)
+            gradient = y.detach().cos().contiguous(memory_format=gradient_format)
+            found.append([y.detach(), *torch.autograd.grad(y, x, gradient)])
+        for expected, actual in zip(*found, strict=True):
+            assert strides(actual) == strides(expected)
+            torch.testing.assert_close(actual.cpu(), expected)
 
 
 SEARCHES = {
