@@ -12,7 +12,7 @@ constinit const Op kRows[] = {
     LIBRARY("_fft_c2r", nullptr, .layout = ResultLayout::kSpectrum, .dtypes = kComplexes),
     LIBRARY("_fft_c2c", nullptr, .layout = ResultLayout::kSpectrum, .dtypes = kComplexes),
     CALL("angle", kAllTypes),
-    CALL("complex", kFloats),
+    CALL("complex", kFloats, .traits = kSameDtype),
     CALL("polar", kFloats),
 };
 

@@ -142,13 +142,15 @@ void infer_isin(InferContext& c) {
   c.add_result(DType::Bool, c.operand(0).dims);
 }
 
+// Attributes interpolation_mode, padding_mode, align_corners.
 void infer_grid_sampler(InferContext& c) {
+  constexpr int64_t kBicubic = 2;
   require_float(c, 0);
   Dims in = c.operand(0).dims;
   Dims grid = c.operand(1).dims;
   if (in.size() < 4 || c.operand(0).dtype != c.operand(1).dtype || num_elements(in) == 0 || grid.size() != in.size() || grid[0] != in[0] ||
-      grid.back() != static_cast<int64_t>(in.size()) - 2) {
-    fall_back("grid_sampler of these sizes");
+      grid.back() != static_cast<int64_t>(in.size()) - 2 || (in.size() > 4 && c.get_int(0) == kBicubic)) {
+    fall_back("grid_sampler of these sizes, or cubic in three dimensions");
   }
   Dims out{in[0], in[1]};
   for (size_t i = 1; i + 1 < grid.size(); ++i) {

@@ -56,8 +56,8 @@ void expand_log_softmax_backward(ExpandContext& c) {
 }
 
 constinit const Op kRows[] = {
-    COMPOSITE("_softmax", infer_softmax, expand_softmax, .traits = kComplex),
-    COMPOSITE("_log_softmax", infer_softmax, expand_log_softmax, .traits = kComplex),
+    COMPOSITE("_softmax", infer_softmax, expand_softmax),
+    COMPOSITE("_log_softmax", infer_softmax, expand_log_softmax),
     COMPOSITE("_softmax_backward_data", infer_softmax_backward, expand_softmax_backward),
     COMPOSITE("_log_softmax_backward_data", infer_softmax_backward, expand_log_softmax_backward),
 };

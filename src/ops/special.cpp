@@ -43,11 +43,11 @@ constinit const Op kRows[] = {
     CALL("signbit", kAllTypes & ~kComplexes),
     CALL("igamma", kAllFloats),
     CALL("igammac", kAllFloats),
-    CALL("nextafter", kAllFloats),
+    CALL("nextafter", kAllFloats, .traits = kSameDtype),
     CALL("logaddexp2", kAllFloats),
     CALL("frexp.Tensor", kAllFloats),
-    CALL("gcd", kIntegers),
-    CALL("lcm", kIntegers),
+    CALL("gcd", kIntegers, .traits = kSameDtype),
+    CALL("lcm", kIntegers, .traits = kSameDtype),
 };
 
 } // namespace

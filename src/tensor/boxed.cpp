@@ -21,10 +21,11 @@ namespace {
 
 constexpr int64_t kMaxRank = 64; // of TensorIterator
 
-// Whether one of the tensors is of type Bool.
+// Whether one of the tensors or numbers is of type Bool.
 bool has_bool(c10::ArrayRef<c10::IValue> arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& argument) {
-    return argument.isTensor() && argument.toTensor().defined() && argument.toTensor().scalar_type() == c10::ScalarType::Bool;
+    return argument.isBool() ||
+        (argument.isTensor() && argument.toTensor().defined() && argument.toTensor().scalar_type() == c10::ScalarType::Bool);
   });
 }
 

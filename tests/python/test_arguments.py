@@ -327,6 +327,14 @@ TYPES = {
     "matrices of two complex types": lambda d: (ramp(d, 2, 2) * 1j) @ (ramp(d, 2, 2).double() * 1j),
     "complex matrices by a vector": lambda d: torch.mv(ramp(d, 2, 2) * 1j, ramp(d, 2)),
     "complex vectors": lambda d: torch.dot(ramp(d, 2) * 1j, ramp(d, 2)),
+    "common divisors of floats": lambda d: torch.gcd(whole(d, 3), ramp(d, 1)),
+    "next to a complex number": lambda d: torch.nextafter(ramp(d, 2), ramp(d, 2) * 1j),
+    "parts of two types": lambda d: torch.complex(ramp(d, 2), ramp(d, 2).double()),
+    "softmax of complex": lambda d: torch.softmax(ramp(d, 2) * 1j, 0),
+    "true minus complex": lambda d: True - ramp(d, 2) * 1j,
+    "cubic samples of a volume": lambda d: functional.grid_sample(
+        zeros(d, 1, 1, 2, 2, 2), zeros(d, 1, 2, 2, 2, 3), mode="bicubic", align_corners=True
+    ),
     "spaced bools": lambda d: torch.linspace(0, 2, 3, dtype=torch.bool, device=d),
     "spaced up to nan": lambda d: torch.linspace(0, float("nan"), 3, dtype=torch.int32, device=d),
 }
