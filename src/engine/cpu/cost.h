@@ -188,7 +188,7 @@ constexpr int64_t kPooledChannels = 16;
 constexpr int64_t kMinProducts = int64_t{12} << 20;
 // Multiplications of a product up to which a plain loop takes less time than ATen takes to begin: 1 to 2 us.
 constexpr int64_t kMaxSmallProducts = 2048;
-// Rows of a product up to which it takes little more than reading the matrix. 8 x 384 x 1,536 takes one thread 210 us, MKL 320 to 400; 16
+// Rows of a product up to which it takes little more than reading the matrix. 8 x 384 x 1,536 takes one thread 190 us, MKL 330 to 390; 16
 // rows 310 and 420, but of 384 x 384 as long as MKL (measured).
 constexpr int64_t kMaxFewRows = 8;
 // Numbers of the matrix that must lie side by side for that. 8 x 4,096 x 10 takes three times as long as MKL, 8 x 10 x 512 transposed five
