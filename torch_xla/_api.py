@@ -67,10 +67,11 @@ def sync_devices(names: Iterable[str], wait: bool, cause: SyncCause = SyncCause.
 
 @contextlib.contextmanager
 def step():
-    """Context manager of one step: syncs before its body and after it."""
+    """Context manager of one step: syncs before its body and after it, not after the optimizer's step within."""
     sync()
     try:
-        yield
+        with _auto_sync.held(device().index):
+            yield
     finally:
         sync()
 

@@ -301,6 +301,11 @@ def test_a_training_step_that_is_one_program(device, compiles):
     runs = met.counter_value("ExecuteComputation")
     step(x), step(x)
     assert met.counter_value("ExecuteComputation") - runs == 2  # by itself, outside
+    torch_xla.sync()
+    runs = met.counter_value("ExecuteComputation")
+    with torch_xla.step():
+        step(x)
+    assert met.counter_value("ExecuteComputation") - runs == 1
 
 
 def test_a_function_of_few_programs(device):
