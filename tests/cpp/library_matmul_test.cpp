@@ -62,7 +62,7 @@ TEST(LibraryMatmul, SmallProductsAgreeWithAten) {
 
 TEST(LibraryMatmul, ProductsOfFewRowsAgreeWithAten) {
   if (!can_multiply_rows()) {
-    GTEST_SKIP() << "MKL has its fast kernels for Intel's processors";
+    GTEST_SKIP() << "there is no code for this processor";
   }
   for (int64_t m : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{5}, kMaxFewRows}) {
     for (auto [k, n] : {std::pair{1, 1}, {7, 5}, {0, 3}, {64, 16}, {100, 250}, {300, 1100}, {1031, 33}, {5000, 2}}) {
@@ -79,7 +79,10 @@ TEST(LibraryMatmul, TakesFewRowsByLongPieces) {
   auto product = [](const char* a, const char* b, const char* result) {
     return str("graph(%0: ", a, ", %1: ", b, ") {\n  %2: ", result, " = aten::mm(%0, %1)\n  return %2\n}\n");
   };
-  const bool can = can_multiply_rows();
+  bool can = can_multiply_rows();
+#if defined(__x86_64__)
+  can = can && !__builtin_cpu_is("intel");
+#endif
   EXPECT_EQ(takes(product("f32[8,10]", "f32[10,64]", "f32[8,64]")), can);
   EXPECT_FALSE(takes(product("f32[9,10]", "f32[10,64]", "f32[9,64]")));
   EXPECT_FALSE(takes(product("f32[8,4096]", "f32[4096,10]", "f32[8,10]")));
@@ -92,7 +95,7 @@ TEST(LibraryMatmul, TakesFewRowsByLongPieces) {
 
 TEST(LibraryMatmul, ProductsByAVectorAgreeWithAten) {
   if (!can_multiply_rows()) {
-    GTEST_SKIP() << "MKL has its fast kernels for Intel's processors";
+    GTEST_SKIP() << "there is no code for this processor";
   }
   c10::InferenceMode inference;
   for (const at::Tensor& matrix : {at::randn({70, 300}), at::randn({300, 70}).t(), at::randn({70, 0})}) {
@@ -105,7 +108,7 @@ TEST(LibraryMatmul, ProductsByAVectorAgreeWithAten) {
 
 TEST(LibraryMatmul, ProductsOfFewRowsDoNotDependOnThreads) {
   if (!can_multiply_rows()) {
-    GTEST_SKIP() << "MKL has its fast kernels for Intel's processors";
+    GTEST_SKIP() << "there is no code for this processor";
   }
   c10::InferenceMode inference;
   at::Tensor a = at::randn({3, 1000});

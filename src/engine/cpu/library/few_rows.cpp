@@ -68,7 +68,7 @@ XLA_INLINE void add_dots(const RowProduct& p, int64_t begin, int64_t end) {
         load(b, column + k + s * kWidth, kNumbersAhead);
         for (int64_t m = 0; m < kRows; ++m) {
           Vector<kWidth> a;
-          load(a, p.a + m * p.a_stride + k + s * kWidth);
+          load(a, p.a + m * p.inner + k + s * kWidth);
           sums[m][s] += a * b;
         }
       }
@@ -79,9 +79,9 @@ XLA_INLINE void add_dots(const RowProduct& p, int64_t begin, int64_t end) {
       }
       float total = sum<kWidth>(sums[m][0]);
       for (int64_t rest = k; rest < p.inner; ++rest) {
-        total += p.a[m * p.a_stride + rest] * column[rest];
+        total += p.a[m * p.inner + rest] * column[rest];
       }
-      p.out[m * p.out_stride + n] += total;
+      p.out[m * p.columns + n] += total;
     }
   }
 }
@@ -100,8 +100,8 @@ XLA_INLINE void add_rows(const RowProduct& p, int64_t begin, int64_t end) {
         load(rows[i], b + i * p.b_stride + n, kMatrixRows * p.b_stride);
       }
       for (int64_t m = 0; m < kRows; ++m) {
-        const float* a = p.a + m * p.a_stride + k;
-        float* out = p.out + m * p.out_stride + n;
+        const float* a = p.a + m * p.inner + k;
+        float* out = p.out + m * p.columns + n;
         Vector<kWidth> even;
         Vector<kWidth> odd = {};
         load(even, out);
@@ -116,7 +116,7 @@ XLA_INLINE void add_rows(const RowProduct& p, int64_t begin, int64_t end) {
     for (; n < end; ++n) {
       for (int64_t m = 0; m < kRows; ++m) {
         for (int64_t i = 0; i < kMatrixRows; ++i) {
-          p.out[m * p.out_stride + n] += p.a[m * p.a_stride + k + i] * b[i * p.b_stride + n];
+          p.out[m * p.columns + n] += p.a[m * p.inner + k + i] * b[i * p.b_stride + n];
         }
       }
     }
@@ -124,7 +124,7 @@ XLA_INLINE void add_rows(const RowProduct& p, int64_t begin, int64_t end) {
   for (; k < p.inner; ++k) {
     for (int64_t m = 0; m < kRows; ++m) {
       for (int64_t n = begin; n < end; ++n) {
-        p.out[m * p.out_stride + n] += p.a[m * p.a_stride + k] * p.b[k * p.b_stride + n];
+        p.out[m * p.columns + n] += p.a[m * p.inner + k] * p.b[k * p.b_stride + n];
       }
     }
   }
@@ -144,8 +144,8 @@ XLA_INLINE void add_columns(const RowProduct& p, int64_t begin, int64_t end) {
     RowProduct some = p;
     auto go_on = [&some](int64_t rows) {
       some.rows -= rows;
-      some.a += rows * some.a_stride;
-      some.out += rows * some.out_stride;
+      some.a += rows * some.inner;
+      some.out += rows * some.columns;
     };
     for (; some.rows >= kRowsAtOnce; go_on(kRowsAtOnce)) {
       add_some<kWidth, kRowsAtOnce>(some, from, to);
@@ -175,7 +175,7 @@ bool has_avx512() {
 } // namespace
 
 bool can_multiply_rows() {
-  static const bool can = !__builtin_cpu_is("intel") && __builtin_cpu_supports("x86-64-v3");
+  static const bool can = __builtin_cpu_supports("x86-64-v3");
   return can;
 }
 

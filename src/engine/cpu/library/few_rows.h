@@ -5,19 +5,17 @@
 
 namespace torch_xla::cpu {
 
-// out[m, n] += sum over k of a[m, k] * b[k, n]. Strides count elements; rows of `a` and of `out` lie in one piece.
+// out[m, n] += sum over k of a[m, k] * b[k, n]. `a` and `out` are row-major.
 struct RowProduct {
   const float* a; // [rows, inner]
   const float* b; // [inner, columns]
   float* out; // [rows, columns]; shares no memory with the others
   int64_t rows, inner, columns;
-  int64_t a_stride; // between rows
-  int64_t b_stride; // between rows, or between columns where b_is_transposed
+  int64_t b_stride; // in elements, between rows, or between columns where b_is_transposed
   bool b_is_transposed; // its columns lie in one piece; else its rows do
-  int64_t out_stride; // between rows
 };
 
-// Whether add_row_product() has code for this processor, and ATen's product is slower on it.
+// Whether add_row_product() has code for this processor.
 bool can_multiply_rows();
 
 // On the calling thread's team. Each number is summed in the same order for any number of threads.

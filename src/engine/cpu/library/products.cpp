@@ -57,7 +57,8 @@ bool is_among_the_first(const Type& a, const Type& b) {
 // What add_row_product() reads, where it is of use.
 bool is_readable_matrix(const CallSpec::Tensor& t) {
   const Dims& dims = t.type.dims;
-  return can_multiply_rows() && t.type.dtype == DType::F32 &&
+  static const bool is_fitting_processor = is_foreign_processor() && can_multiply_rows();
+  return is_fitting_processor && t.type.dtype == DType::F32 &&
       (has_long_pieces(dims[0], t.strides[0]) || has_long_pieces(dims[1], t.strides[1]));
 }
 
@@ -176,10 +177,8 @@ void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vecto
        .rows = a.size(0),
        .inner = a.size(1),
        .columns = b.size(1),
-       .a_stride = a.size(1),
        .b_stride = b.stride(b_is_transposed ? 1 : 0),
-       .b_is_transposed = b_is_transposed,
-       .out_stride = b.size(1)});
+       .b_is_transposed = b_is_transposed});
 }
 
 void multiply_vector(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
