@@ -47,7 +47,7 @@ const Op& library_form(const Op& op) {
   std::unique_ptr<Op>& form = (*forms)[&op];
   if (!form) {
     form = std::make_unique<Op>(
-        Op{.name = op.name, .kind = OpKind::kLibrary, .dtypes = kAllTypes, .traits = op.traits & (kOfCalls | kSameDtype)});
+        Op{.name = op.name, .kind = OpKind::kLibrary, .dtypes = kAllTypes, .traits = op.traits & (kOfCalls | kSameDtype | kNoBoolOperand)});
     if (op.traits & kDivides) {
       form->traits |= kChecksValues;
       form->rule = op.rule; // in StableHLO the body stands for the call, which checks nothing there

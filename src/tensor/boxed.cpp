@@ -21,14 +21,6 @@ namespace {
 
 constexpr int64_t kMaxRank = 64; // of TensorIterator
 
-// Whether one of the tensors or numbers is of type Bool.
-bool has_bool(c10::ArrayRef<c10::IValue> arguments) {
-  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& argument) {
-    return argument.isBool() ||
-        (argument.isTensor() && argument.toTensor().defined() && argument.toTensor().scalar_type() == c10::ScalarType::Bool);
-  });
-}
-
 class BoxedRow final : public c10::OperatorKernel {
  public:
   explicit BoxedRow(const RowOverload& row) : row_(row) {
@@ -49,11 +41,7 @@ class BoxedRow final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     if (complex_ && has_complex(torch::jit::last(*stack, roles_.size()))) {
-      if ((row_.op->traits & kNoBoolOperand) && has_bool(torch::jit::last(*stack, roles_.size()))) {
-        run_fallback(op, stack, "ATen refuses operands of type Bool");
-      } else {
-        (*complex_)(op, keys, stack);
-      }
+      (*complex_)(op, keys, stack);
       return;
     }
     if (lacks_tensor(torch::jit::last(*stack, roles_.size()))) {

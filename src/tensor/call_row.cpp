@@ -60,6 +60,13 @@ void resolve_bits(BoxedCall& call) {
   }
 }
 
+// Of an operation whose attributes are numbers.
+bool has_bool(const BoxedCall& call) {
+  auto is_bool = [](const at::Tensor& t) { return t.defined() && t.scalar_type() == c10::ScalarType::Bool; };
+  return std::any_of(call.tensors.begin(), call.tensors.end(), is_bool) ||
+      std::any_of(call.attrs.begin(), call.attrs.end(), [](const Attr& attr) { return std::holds_alternative<bool>(attr); });
+}
+
 } // namespace
 
 bool has_complex(c10::ArrayRef<c10::IValue> arguments) {
@@ -127,6 +134,9 @@ std::string CallRow::find_obstacle_of_types(const BoxedCall& call) const {
   }
   if (!takes_dtype(*row_.op, call)) {
     return str("ATen refuses ", c10::toString(call.tensors[0].scalar_type()));
+  }
+  if ((row_.op->traits & kNoBoolOperand) && has_bool(call)) {
+    return "ATen refuses operands of type Bool";
   }
   bool differ = (row_.op->traits & kSameDtype) && call.tensors.front().scalar_type() != call.tensors.back().scalar_type();
   return !differ && has_valid_parameters(*row_.op, call) ? "" : "ATen refuses these parameters";

@@ -89,9 +89,14 @@ void note_overload(const Op& op, const c10::OperatorHandle& handle) {
       {c10::toString(handle.operator_name()), op.name, fused, (op.traits & kComplex) || (op.dtypes & kComplexes), has_form});
 }
 
-void register_overload(const RowLibraries& libraries, const Op& op, Convention convention, const c10::OperatorHandle& handle) {
+// The overload counts as served.
+RowOverload serve_overload(const Op& op, Convention convention, const c10::OperatorHandle& handle) {
   note_overload(op, handle);
-  RowOverload overload{&op, convention, handle, counter_of(op, handle.schema().name())};
+  return {&op, convention, handle, counter_of(op, handle.schema().name())};
+}
+
+void register_overload(const RowLibraries& libraries, const Op& op, Convention convention, const c10::OperatorHandle& handle) {
+  RowOverload overload = serve_overload(op, convention, handle);
   if (op.kind != OpKind::kPointwise || !register_typed(libraries, overload)) {
     register_boxed(libraries.kernels, overload);
   }
@@ -142,10 +147,8 @@ void register_rows(const RowLibraries& libraries) {
 }
 
 c10::BoxedKernel serve(const Op& op, Convention convention, const char* overload) {
-  c10::OperatorName name = torch::jit::parseName(op.name);
-  c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), overload);
-  note_overload(op, handle);
-  return make_boxed_kernel({&op, convention, handle, counter_of(op, name.name)});
+  std::string name = torch::jit::parseName(op.name).name;
+  return make_boxed_kernel(serve_overload(op, convention, c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload)));
 }
 
 const c10::BoxedKernel* find_kernel_of_library(const c10::OperatorHandle& op) {
