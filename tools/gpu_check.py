@@ -146,7 +146,7 @@ class Check:
         table, failed = gpu_peers.table(self._device, harness, peer_python, seconds, self._device_env())
         if failed:
             lines = "\n".join([*failed, "", table])
-            word = "cut" if all(": cut after" in line for line in failed) else "failed"
+            word = "cut" if all(": not ready" in line for line in failed) else "failed"
             raise FailedError(word, f"torch_xla gave no time for {len(failed)} workloads", lines)
         note = "torch_xla and PyTorch multiply matrices in float32 and may convolve in TF32; JAX takes TF32 for both."
         return "see the table", f"{table}\n\n{note}"

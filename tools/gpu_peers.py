@@ -1,5 +1,6 @@
 """Times training steps of a harness on the device `xla` and on its peers, for gpu_check.py: one Markdown table."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,11 +8,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
-from gpu_process import run
+from gpu_process import Worker
 
 WORKLOADS = ["W1", "W3", "W4"]
-TIMES_SHARE = 3.0  # a run may take this many times its share of the time that is left
+START_SHARE = 0.8  # of the time, for starting and warming up; the rest is measured in
+ROUNDS = 3
+MOST_SECONDS = 10.0  # that a process may take for a round
+MEMORY_ON_DEMAND = {"PJRT_ALLOCATOR_PREALLOCATE": "0", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # they share the GPU
 HEADINGS = ["workload", "implementation", "step ms", "of torch_xla's", "first s", "host ms", "check"]
 EAGER = ["--impl", "custom", "--device", "cuda", "--wait", "torch.cuda.synchronize"]
 # The arguments of the harness's run.py. Its own names eager, inductor and jax mean the CPU.
@@ -40,37 +45,36 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def command(device: str, name: str, workload: str, harness: Path, peer_python: str) -> list:
-    """The command line that prints one line of JSON."""
+    """The command line of a process that prints a line of JSON when it is warm, and one for each line `go SECONDS`."""
     python = [sys.executable if name == "torch_xla" else peer_python]
     if device == "CUDA" and name == "JAX":
         python += ["-c", JAX_FIRST]
-    arguments = [*IMPLEMENTATIONS[device][name], "--workload", workload, "--seconds", "1"]
-    return [*python, harness / "run.py", *arguments]
+    return [*python, harness / "run.py", *IMPLEMENTATIONS[device][name], "--workload", workload, "--serve"]
 
 
-def read_result(text: str) -> dict | None:
-    """The line of JSON that run.py prints, among what else was printed."""
-    lines = [line for line in text.splitlines() if line.startswith("{") and "median_ms" in line]
-    return json.loads(lines[-1]) if lines else None
+def read_json(worker: Worker, seconds: float) -> dict | str:
+    """The next line of JSON that the process prints, or why there is none."""
+    end = time.monotonic() + seconds
+    while line := worker.read_line(end - time.monotonic()):
+        if line.startswith("{"):
+            return json.loads(line)
+    return f"not ready after {seconds:.0f} s" if worker.is_running() else worker.last_line()
 
 
-def measure(arguments: list, seconds: float, env: dict) -> dict | str:
-    """What run.py measured, or why it measured nothing."""
-    if seconds < 5:
-        return "not run: no time left"
-    done = run(arguments, seconds, env)
-    result = read_result(done.text)
-    if done.status is None:  # its end may hang after the measurement
-        return result or f"cut after {seconds:.0f} s"
-    return done.last_line() if done.status or not result else result
+def measure(worker: Worker, result: dict) -> dict | str:
+    """`result` with the median of a round added to its "ms"; or why it measured nothing."""
+    worker.write_line("go 0.5")
+    answer = read_json(worker, MOST_SECONDS)
+    return answer if isinstance(answer, str) else {**result, "ms": [*result.get("ms", []), median(answer["ms"])]}
 
 
 def row(workload: str, name: str, result: dict | str, base: dict | str | None) -> str:
     """A line of the table."""
     if isinstance(result, str):
         return f"| {workload} | {name} | {result} | | | | |"
-    ratio = f"{result['median_ms'] / base['median_ms']:.2f}" if isinstance(base, dict) else "-"
-    cells = [f"{result['median_ms']:.3f}", ratio, f"{result['first_step_s']:.2f}", f"{result['host_ms']:.3f}"]
+    ms = median(result["ms"])
+    ratio = f"{ms / median(base['ms']):.2f}" if isinstance(base, dict) else "-"
+    cells = [f"{ms:.3f}", ratio, f"{result['first_step_s']:.2f}", f"{result['host_ms']:.3f}"]
     return f"| {workload} | {name}, {result['ver']} | {' | '.join(cells)} | {result['check2']:.6g} |"
 
 
@@ -81,24 +85,41 @@ def copy_harness(harness: str, scratch: str) -> Path:
     return copy
 
 
-def measure_all(device: str, harness: Path, peer_python: str, seconds: float, env: dict) -> dict:
-    """What `measure` gave, by (workload, implementation); the implementations follow one another, torch_xla first."""
-    pairs = [(workload, name) for name in IMPLEMENTATIONS[device] for workload in WORKLOADS]
-    results, end = {}, time.monotonic() + seconds
+def start_all(stack, device: str, harness: Path, peer_python: str, seconds: float, env: dict) -> tuple[dict, dict]:
+    """Processes by (workload, implementation), and what each printed when it was warm, or why it is not."""
+    workers, results, names = {}, {}, list(IMPLEMENTATIONS[device])
+    end = time.monotonic() + seconds
     peer_env = {name: value for name, value in env.items() if name != "PYTHONPATH"}  # another Python's packages
-    for workload, name in pairs:
-        print(f"  {workload}: {name}", file=sys.stderr, flush=True)
-        share = min(1, TIMES_SHARE / (len(pairs) - len(results)))
-        arguments = command(device, name, workload, harness, peer_python)
-        chosen = env if arguments[0] == sys.executable else peer_env
-        results[workload, name] = measure(arguments, (end - time.monotonic()) * share, chosen)
-    return results
+    for i, name in enumerate(names):
+        until = time.monotonic() + (end - time.monotonic()) / (len(names) - i)
+        for workload in WORKLOADS:
+            arguments = command(device, name, workload, harness, peer_python)
+            chosen = env if arguments[0] == sys.executable else peer_env
+            workers[workload, name] = stack.enter_context(Worker(arguments, chosen))
+        for workload in WORKLOADS:
+            print(f"  {workload}: {name}", file=sys.stderr, flush=True)
+            results[workload, name] = read_json(workers[workload, name], max(0, until - time.monotonic()))
+    return workers, results
+
+
+def measure_all(device: str, harness: Path, peer_python: str, seconds: float, env: dict) -> dict:
+    """What was measured, by (workload, implementation): processes that stay are warmed up, then asked in turn."""
+    with contextlib.ExitStack() as stack:
+        workers, results = start_all(stack, device, harness, peer_python, seconds * START_SHARE, env)
+        for key, result in results.items():
+            if isinstance(result, str):
+                workers[key].stop()  # it would go on warming up beside the others' rounds
+        for _ in range(ROUNDS):
+            for key, result in results.items():
+                if isinstance(result, dict):
+                    results[key] = measure(workers[key], result)
+        return results
 
 
 def table(device: str, harness: str, peer_python: str, seconds: float, env: dict) -> tuple[str, list[str]]:
     """The table, and the workloads for which torch_xla itself has no time, with the reason."""
     with tempfile.TemporaryDirectory() as scratch:
-        env = {**env, "TORCHINDUCTOR_CACHE_DIR": os.path.join(scratch, "inductor")}
+        env = {**env, **MEMORY_ON_DEMAND, "TORCHINDUCTOR_CACHE_DIR": os.path.join(scratch, "inductor")}
         results = measure_all(device, copy_harness(harness, scratch), peer_python, seconds, env)
     lines = [f"| {' | '.join(HEADINGS)} |", "|---" * len(HEADINGS) + "|"]
     for workload in WORKLOADS:

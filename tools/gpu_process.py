@@ -3,9 +3,11 @@
 import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +37,8 @@ class Done:
             raise FailedError(word, f"{what}; {how}", error_lines(self.text))
 
     def last_line(self) -> str:
-        """The last line with text, fit for a cell of a table."""
-        return (self.text.strip().splitlines() or ["no output"])[-1].replace("|", "/")[:160]
+        """The last line that it printed."""
+        return last_line(self.text)
 
 
 def error_lines(text: str) -> str:
@@ -48,12 +50,65 @@ def error_lines(text: str) -> str:
 
 def stop(process: subprocess.Popen) -> None:
     """Interrupts the process and what it started, so that it may tell what it found; kills them after 5 seconds."""
-    os.killpg(process.pid, signal.SIGINT)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(5)
     with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+class Worker:
+    """A program that runs on beside this one and is spoken to by lines. Leaving the context stops it."""
+
+    def __init__(self, command: list, env: dict):
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            list(map(str, command)), cwd=ROOT, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, bufsize=0,
+            start_new_session=True,
+        )  # fmt: skip
+        self._text = ""  # printed and read
+        self._taken = 0  # characters of it that were given out
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends it; once is enough."""
+        stop(self._process)
+
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def write_line(self, text: str) -> None:
+        """Tells it a line; one that has ended is not told."""
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{text}\n".encode())
+
+    def read_line(self, seconds: float) -> str:
+        """The next line, with its end; empty after that time, and when there will be none."""
+        end = time.monotonic() + seconds
+        while (stop_at := self._text.find("\n", self._taken)) < 0:
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))
+            more = os.read(self._process.stdout.fileno(), 65536) if ready else b""
+            if not more:
+                return ""
+            self._text += more.decode(errors="replace")
+        line, self._taken = self._text[self._taken : stop_at + 1], stop_at + 1
+        return line
+
+    def last_line(self) -> str:
+        """The last line that it printed."""
+        return last_line(self._text)
+
+
+def last_line(text: str) -> str:
+    """The last line with text, fit for a cell of a table."""
+    return (text.strip().splitlines() or ["no output"])[-1].replace("|", "/")[:160]
 
 
 def run(command: list, seconds: float, env: dict) -> Done:
