@@ -75,12 +75,17 @@ Ex over_heads(Ex x, const Type& type) {
   return reduce_sum(x.reshape({d[0], d[1], heads / d[1], d[2], d[3]}), {2});
 }
 
+// As ATen's kernel multiplies them: 16-bit floats by 16-bit floats.
+Ex product(Ex a, Ex b) {
+  return batch_product(a.to(b.dtype()), b);
+}
+
 // Query times key, scaled and masked: [B * H, Tq, Tk]. Attributes is_causal (1), scale.
 Ex scores(ExpandContext& c, Ex query, Ex key, size_t mask) {
   Dims q = query.type().dims;
   int64_t keys = key.type().dims[2];
   double scale = c.get_double(2, 1 / std::sqrt(static_cast<double>(q[3])));
-  Ex s = (batch_product(batches(query), transposed(batches(key))) * scale).reshape({q[0], q[1], q[2], keys});
+  Ex s = (product(batches(query), transposed(batches(key))) * scale).reshape({q[0], q[1], q[2], keys});
   if (c.get_bool(1)) {
     Ex row(&c.b(), c.b().iota({q[2], keys}, 0, DType::I32));
     Ex column(&c.b(), c.b().iota({q[2], keys}, 1, DType::I32));
@@ -94,34 +99,35 @@ Ex scores(ExpandContext& c, Ex query, Ex key, size_t mask) {
 
 // Rows without any key give 0.
 void expand_flash(ExpandContext& c) {
-  Ex query = c.computed(0);
+  Ex query = c.raw(0);
   int64_t heads = query.type().dims[1];
-  Ex s = scores(c, query, for_heads(c.computed(1), heads), 3);
+  Ex s = scores(c, query, for_heads(c.raw(1), heads), 3);
   Ex top = reduce_max(s, {2});
   top = select(top == -kInfinity, 0.0, top);
   Ex weights = exp(s - top);
   Ex sum = reduce_sum(weights, {2});
   Ex divisor = select(sum == 0.0, 1.0, sum);
-  c.set(0, batch_product(weights, batches(for_heads(c.computed(2), heads))) / divisor);
+  c.set(0, product(weights, batches(for_heads(c.raw(2), heads))) / divisor);
   c.set(1, top + log(sum));
 }
 
 void expand_flash_backward(ExpandContext& c) {
-  Ex g = batches(c.computed(0));
-  Ex query = c.computed(1);
+  Ex g = batches(c.raw(0));
+  Ex query = c.raw(1);
   int64_t heads = query.type().dims[1];
-  Ex key = for_heads(c.computed(2), heads);
-  Ex value = for_heads(c.computed(3), heads);
+  Ex key = for_heads(c.raw(2), heads);
+  Ex value = for_heads(c.raw(3), heads);
   Ex s = scores(c, query, key, 6);
   Dims rows{s.type().dims[0], s.type().dims[1], 1};
   Ex total = c.raw(5).to(s.dtype()).reshape(rows);
   Ex weights = exp(s - select(total == -kInfinity, 0.0, total)); // 0 in rows without any key
-  Ex weighted = reduce_sum(g * batches(c.computed(4)), {2});
-  Ex slope = weights * (batch_product(g, transposed(batches(value))) - weighted) *
+  Ex weighted = reduce_sum(batches(c.computed(0)) * batches(c.computed(4)), {2});
+  Ex slope = weights * (product(g, transposed(batches(value))) - weighted) *
       c.get_double(2, 1 / std::sqrt(static_cast<double>(query.type().dims[3])));
-  c.set(0, batch_product(slope, batches(key)));
-  c.set(1, over_heads(batch_product(transposed(slope), batches(query)), c.operand(2)));
-  c.set(2, over_heads(batch_product(transposed(weights), g), c.operand(3)));
+  slope = slope.to(query.dtype());
+  c.set(0, product(slope, batches(key)));
+  c.set(1, over_heads(product(transposed(slope), batches(query)), c.operand(2)));
+  c.set(2, over_heads(product(transposed(weights.to(g.dtype())), g), c.operand(3)));
 }
 
 // As tracers expect: the output keeps the order of the query, gradients lie as the kernel writes them.

@@ -99,11 +99,13 @@ inline Ex reduce_min(Ex x, const Dims& dims) {
   return x.reduce(x.dtype() == DType::Bool ? Prim::kReduceAnd : Prim::kReduceMin, dims);
 }
 
-// [B, n, k] x [B, k, m], by the library.
+// [B, n, k] x [B, k, m], by the library. Of 16-bit floats it gives the sums in float32.
 inline Ex batch_product(Ex a, Ex b) {
-  Type result{a.dtype(), {a.type().dims[0], a.type().dims[1], b.type().dims[2]}};
+  bool widens = is_reduced_float(a.dtype());
+  Type result{widens ? DType::F32 : a.dtype(), {a.type().dims[0], a.type().dims[1], b.type().dims[2]}};
   ValueId operands[] = {a.id(), b.id()};
-  return {&a.b(), a.b().library(get_op("aten::bmm"), operands, {}, {&result, 1})};
+  Attrs attrs = widens ? Attrs{static_cast<int64_t>(result.dtype)} : Attrs{};
+  return {&a.b(), a.b().library(get_op("aten::bmm"), operands, std::move(attrs), {&result, 1})};
 }
 
 inline double attr_double(const Attr& attr, double otherwise) {

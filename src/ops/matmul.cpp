@@ -97,9 +97,11 @@ Dims batch_product_dims(const InferContext& c, size_t a, size_t b) {
   return {x[0], x[1], y[2]};
 }
 
+// Attribute of expansions: out_dtype.
 void infer_bmm(InferContext& c) {
   Dims dims = batch_product_dims(c, 0, 1);
-  c.add_result(c.operand(0).dtype, dims);
+  DType dtype = c.operand(0).dtype;
+  c.add_result(c.num_attrs() > 0 ? get_dtype(c, 0, dtype) : dtype, dims);
 }
 
 // ATen reads the batches' extents before it asks for their ranks.

@@ -1,4 +1,6 @@
 // Convolutions: the forward form, and its two gradients, which also make the transposed convolution.
+#include <optional>
+
 #include "core/errors.h"
 #include "ops/rules.h"
 #include "stablehlo/call.h"
@@ -46,7 +48,74 @@ std::string layout_text(const char* letters, size_t spatial) {
   return text + "]";
 }
 
+Dims spatial_of(const Dims& dims) {
+  return Dims(dims.data() + 2, dims.size() - 2);
+}
+
+// The elements that stand at `tap` in the windows: [N, channels, out ...] of x, which is padded and dilated.
+Hlo elements_at(Hlo x, const Dims& tap, const RawConv& conv, const Dims& dims) {
+  Dims starts{0, 0};
+  Dims limits{x.dim(0), x.dim(1)};
+  Dims steps{1, 1};
+  for (size_t i = 0; i < tap.size(); ++i) {
+    starts.push_back(tap[i] * conv.rhs_dilation[i]);
+    limits.push_back(starts.back() + (dims[2 + i] - 1) * conv.stride[i] + 1);
+    steps.push_back(conv.stride[i]);
+  }
+  return slice(x, starts, limits, steps);
+}
+
+// [out channels, in channels of a group], those that stand at `tap` in the weight.
+Hlo weight_at(Hlo weight, const Dims& tap, const RawConv& conv) {
+  Dims starts{0, 0};
+  Dims limits{weight.dim(0), weight.dim(1)};
+  for (int64_t i : tap) {
+    starts.push_back(i);
+    limits.push_back(i + 1);
+  }
+  Hlo part = reshape(slice(weight, starts, limits, Dims(starts.size(), 1)), {weight.dim(0), weight.dim(1)});
+  return conv.layout[2] == 'o' ? part : transpose(part, {1, 0});
+}
+
+// Moves on to the next tap, the last dim first; false behind the last one.
+bool advance(Dims& tap, const Dims& extents) {
+  for (size_t i = tap.size(); i-- > 0;) {
+    if (++tap[i] < extents[i]) {
+      return true;
+    }
+    tap[i] = 0;
+  }
+  return false;
+}
+
+// As a sum of products, one for each tap: GPUs' libraries have no convolution of integers. There are no gradients of these.
+Hlo integer_conv(Hlo x, Hlo weight, const RawConv& conv, const Dims& dims) {
+  Dims low{0, 0};
+  Dims high{0, 0};
+  Dims interior{0, 0};
+  for (size_t i = 0; i < conv.stride.size(); ++i) {
+    low.push_back(conv.low[i]);
+    high.push_back(conv.high[i]);
+    interior.push_back(conv.lhs_dilation[i] - 1);
+  }
+  x = pad(x, number<0>(x.text(), x.dtype()), low, high, interior);
+  int64_t groups = conv.feature_groups;
+  int64_t positions = num_elements(spatial_of(dims));
+  Dims tap(conv.stride.size(), 0);
+  std::optional<Hlo> sum;
+  do {
+    Hlo part = reshape(elements_at(x, tap, conv, dims), {dims[0], groups, x.dim(1) / groups, positions});
+    Hlo factors = reshape(weight_at(weight, tap, conv), {groups, dims[1] / groups, x.dim(1) / groups});
+    Hlo product = dot(factors, part, {0}, {1}, {2}, {2}); // [groups, out channels, N, positions]
+    sum = sum ? *sum + product : product;
+  } while (advance(tap, spatial_of(weight.dims())));
+  return reshape(transpose(*sum, {2, 0, 1, 3}), dims);
+}
+
 Hlo raw_conv(Hlo lhs, Hlo rhs, const RawConv& conv, const Dims& dims) {
+  if (is_integral(lhs.dtype(), true)) {
+    return integer_conv(lhs, rhs, conv, dims);
+  }
   size_t spatial = conv.stride.size();
   std::string numbers =
       str("#stablehlo.conv<",
@@ -127,10 +196,6 @@ Hlo weight_gradient(Hlo x, Hlo g, const ConvWindow& w, const Dims& weight) {
     conv.high.push_back(covered - x.dim(i) - w.padding[i - 2]);
   }
   return raw_conv(x, g, conv, weight);
-}
-
-Dims spatial_of(const Dims& dims) {
-  return Dims(dims.data() + 2, dims.size() - 2);
 }
 
 void write_convolution(Call& c) {

@@ -2,7 +2,7 @@
 // of their size, else zeros.
 //
 // FAKE_PJRT_TABLE in the environment spoils the table: null, empty, old (version), hole (an entry that is needed), short (an old table).
-// FAKE_PJRT_SLOW is the number of seconds that opening the device takes.
+// FAKE_PJRT_PLATFORM is the platform that it says it is. FAKE_PJRT_SLOW is the number of seconds that opening the device takes.
 // fake_pjrt_fail(where, code) makes the next call of one kind fail: create, upload, download, compile, execute, complete (the run fails
 // after it has started), outputs (the program has too many), serialize, load.
 #include <algorithm>
@@ -190,8 +190,9 @@ Error* client_destroy(ClientDestroy* args) {
 }
 
 Error* client_text(ClientText* args) {
-  args->text = "fake";
-  args->text_size = 4;
+  const char* platform = std::getenv("FAKE_PJRT_PLATFORM");
+  args->text = platform ? platform : "fake";
+  args->text_size = std::strlen(args->text);
   return nullptr;
 }
 

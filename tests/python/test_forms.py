@@ -402,6 +402,17 @@ def test_a_window_larger_than_its_image_is_refused_with_all_its_sizes(device):
         torch.conv2d(torch.ones(1, 2, 6, 6, device=device), torch.ones(3, 2, 9, 3, device=device), padding=(1, 0))
 
 
+@pytest.mark.parametrize("groups, stride, padding, dilation", [(1, 1, 0, 1), (2, 2, 1, 1), (1, 1, 2, 2), (4, 3, 1, 1)])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_convolutions_of_integers(dims, groups, stride, padding, dilation):
+    x = torch.randint(-(2**40), 2**40, (2, 4, *(7, 6, 5)[:dims]), generator=torch.Generator().manual_seed(0))
+    weight = torch.randint(-9, 9, (4, 4 // groups, *(3, 2, 3)[:dims]), generator=torch.Generator().manual_seed(1))
+    settings = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    for name in (f"conv{dims}d", f"conv_transpose{dims}d"):
+        convolve = getattr(torch.nn.functional, name)
+        check(lambda d, convolve=convolve: convolve(x.to(d), weight.to(d), torch.arange(4).to(d), **settings), name)
+
+
 @pytest.mark.checks_values
 def test_cross_entropy_refuses_what_is_no_probability():
     check(

@@ -551,3 +551,24 @@ print(error_of(lambda: torch_xla.set_custom_compile_options({"a": [1]})))
     assert len(keys) == 2
     for override in (b"flag\x12\x02\x10\x01", b"level\x12\x02\x18\x03", b"name\x12\x03\x0a\x01x", b"share\x12\x09\x21"):
         assert sum(override in key for key in keys) == 1
+
+
+@pytest.mark.parametrize(
+    "platform, flags, options, rounds",
+    [
+        ("cuda", "", {}, b"\x00"),
+        ("cuda", "--xla_allow_excess_precision=true", {}, None),
+        ("cuda", "", {"xla_allow_excess_precision": True}, b"\x01"),
+        ("fake", "", {}, None),
+    ],
+)
+def test_gpus_keep_roundings(run_fake, tmp_path, platform, flags, options, rounds):
+    """The compiler is told to, unless the user tells it what to do."""
+    program = f"""
+torch_xla.set_custom_compile_options({options})
+(torch.arange(2.0).to("xla") + 1).cpu()
+"""
+    run_fake(program, XLA_PERSISTENT_CACHE_PATH=str(tmp_path), FAKE_PJRT_PLATFORM=platform, XLA_FLAGS=flags)
+    (key,) = [file.read_bytes() for file in tmp_path.glob("programs/*.o")]
+    override = b"xla_allow_excess_precision\x12\x02\x10"
+    assert override + rounds in key if rounds else override not in key

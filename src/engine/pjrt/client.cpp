@@ -18,6 +18,9 @@ namespace torch_xla::pjrt {
 namespace {
 
 constexpr char kFormat[] = "mlir";
+// XLA leaves out roundings to 16 bits between the operations of a kernel unless this is off; eager makes them. XLA_FLAGS and the user's
+// options go before.
+constexpr char kExcessPrecision[] = "xla_allow_excess_precision";
 
 // ---- A message of protocol buffers: fields, each with its number ----
 std::string varint(uint64_t value) {
@@ -184,8 +187,12 @@ std::string Client::compile_options(int device, const NamedValues& custom) const
   plugin_->call(kDeviceDescription_Id, args, "asking for the device's number");
   std::string computation = field(1, varint(static_cast<uint64_t>(args.id))); // replica_device_ids
   std::string assignment = field(1, 1) + field(2, 1) + field(3, computation); // replica_count, computation_count
+  NamedValues values = custom;
+  if (platform_name_ == "cuda" && env::text(env::variable("XLA_FLAGS")).find(kExcessPrecision) == std::string::npos) {
+    values.try_emplace(kExcessPrecision, false);
+  }
   std::string options;
-  for (const auto& [name, value] : custom) {
+  for (const auto& [name, value] : values) {
     options += field(7, field(1, name) + field(2, override_of(value))); // env_option_overrides
   }
   return options + field(3, field(4, 1) + field(5, 1) + field(9, assignment)); // num_replicas, num_partitions, device_assignment
