@@ -12,37 +12,44 @@ _HOW = "give what changes as an argument or keep it in a tensor of the device, o
 
 
 class ReplayedStep:
-    """A function whose program is replayed: from the third call on none of its Python runs.
+    """A function whose program is replayed: after the third call none of its Python runs.
 
     The first call runs as ever (so that optimizers make their state). The second and the third record the step, compare
-    what they have recorded, and replay it; later calls copy their arguments and replay.
+    what they have recorded, and replay it; later calls copy their arguments and replay. Where the two have recorded
+    different operations the fourth records it once more: a replay writes row-major tensors where a call may have left
+    views (gradients that are summed up).
 
     Args:
         function: the step. Tensors of the device that it reads and writes beside its arguments (parameters, gradients,
             an optimizer's state) are read and written by each replay. Random numbers are new ones each time.
         name: for errors.
 
-    Raises RuntimeError where the second and third call differ in a number, an operation or a result, where a later one
-    has arguments of another structure, shape, dtype or another value that is no tensor, and where the step needs the
-    value of a tensor while it is recorded.
+    Arguments that the step writes are written. Raises RuntimeError where the recorded calls differ in a number, an
+    operation, a tensor that they read or a result, where a later one has arguments of another structure, shape, dtype or
+    another value that is no tensor, where the step needs the value of a tensor while it is recorded, and where it gives
+    an argument a gradient or writes one that it is given twice.
     """
 
     def __init__(self, function: Callable, name: str):
         self._function, self._name = function, name
         self._calls = 0
         self._step: _Recorded | None = None
+        self._is_settled = False  # two recordings were the same
 
     def __call__(self, *args, **kwargs):
         self._calls += 1
         if self._calls == 1:
             return self._function(*args, **kwargs)
-        if self._calls > 3 and self._step is not None:
+        if self._is_settled:
             return self._step.replay(self._step.take(args, kwargs))
         leaves, spec = pytree.tree_flatten((args, kwargs))
         before, self._step = self._step, None
         step = _Recorded(self._function, self._name, leaves, spec)
         if before is not None:
-            before.check_same(step)
+            difference = before.find_difference(step)
+            if difference and self._calls > 3:
+                raise RuntimeError(difference)
+            self._is_settled = not difference
         result = step.replay(leaves)
         self._step = step
         return result
@@ -55,6 +62,7 @@ class _Recorded:
         self._name, self._spec = name, spec
         self._is_flat = spec == pytree.tree_structure((tuple(range(len(leaves))), {}))  # no argument holds others
         self._leaves = [_stand_in(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        versions = {i: leaf._version for i, leaf in _tensors_of(self._leaves)}
         self._graph = _XLAC._StepGraph()
         self._graph.begin(torch.xla.current_device())
         try:
@@ -64,6 +72,13 @@ class _Recorded:
             self._graph.reset()
             raise
         self._graph.end()
+        self._written = [i for i, leaf in _tensors_of(self._leaves) if leaf._version != versions[i]]
+        for i, leaf in _tensors_of(self._leaves):
+            if leaf.grad is not None:
+                raise RuntimeError(
+                    f"{name} cannot be replayed: it gives argument {i} a gradient, and a replay has a copy of the "
+                    "argument; return torch.autograd.grad() of it, or keep it in a tensor of the device"
+                )
         results, self._result_spec = pytree.tree_flatten(result)
         self._results = [r.detach() if isinstance(r, torch.Tensor) else r for r in results]
 
@@ -73,9 +88,18 @@ class _Recorded:
                 if isinstance(own, torch.Tensor):
                     own.copy_(given)
             self._graph.replay()
+            self._write_arguments(leaves)
             # The next replay writes the same tensors again; these share their values until then.
             results = [torch.empty_like(r).copy_(r) if isinstance(r, torch.Tensor) else r for r in self._results]
         return pytree.tree_unflatten(results, self._result_spec)
+
+    def _write_arguments(self, leaves: list) -> None:
+        """Gives the caller's tensors what the step has written into its own."""
+        given = [id(leaf) for _, leaf in _tensors_of(leaves)]
+        for i in self._written:
+            if given.count(id(leaves[i])) > 1:
+                raise RuntimeError(f"{self._name} is replayed: argument {i}, which it writes, is given to it twice")
+            leaves[i].copy_(self._leaves[i])
 
     def take(self, args: tuple, kwargs: dict):
         """The leaves of a call's arguments. RuntimeError unless they are as in the recording."""
@@ -99,8 +123,8 @@ class _Recorded:
                     f"{_describe(given)}; {_HOW}"
                 )
 
-    def check_same(self, other: "_Recorded") -> None:
-        """Raises RuntimeError for what a replay would not do as a call."""
+    def find_difference(self, other: "_Recorded") -> str:
+        """Which operations differ. Raises RuntimeError for what else a replay would not do as a call."""
         self._check_arguments(other._leaves, other._spec)
         numbers, now = self._graph.numbers(), other._graph.numbers()
         for (was, line), (is_, _) in zip(numbers, now):
@@ -109,18 +133,35 @@ class _Recorded:
                     f"{self._name} cannot be replayed: a number was {was} in one call and {is_} in the next, at "
                     f"{line}; {_HOW} (optimizers: capturable=True, a learning rate that is a tensor)"
                 )
-        for was, is_ in itertools.zip_longest(
-            *(step._graph.text().splitlines() for step in (self, other)), fillvalue=""
-        ):
-            if was != is_:
-                raise RuntimeError(
-                    f"{self._name} cannot be replayed: two calls have recorded different operations, first "
-                    f"{was.strip() or 'nothing'}, then {is_.strip() or 'nothing'}; {_HOW}"
-                )
         results = [r for r in self._results if not isinstance(r, torch.Tensor)]
         others = [r for r in other._results if not isinstance(r, torch.Tensor)]
         if self._result_spec != other._result_spec or results != others:
             raise RuntimeError(f"{self._name} cannot be replayed: it returned {results} and then {others}; {_HOW}")
+        for was, is_ in itertools.zip_longest(
+            *(step._graph.text().splitlines() for step in (self, other)), fillvalue=""
+        ):
+            if was != is_:
+                return (
+                    f"{self._name} cannot be replayed: two calls have recorded different operations, first "
+                    f"{was.strip() or 'nothing'}, then {is_.strip() or 'nothing'}; {_HOW}"
+                )
+        for (was, line), (is_, _) in zip(self._name_storages(), other._name_storages()):
+            if was != is_:
+                return (
+                    f"{self._name} cannot be replayed: two calls have read different tensors at {line}, as where "
+                    f"`state = f(state)` binds a new one: write it in place, `state.copy_(f(state))`; or {_HOW}"
+                )
+        return ""
+
+    def _name_storages(self) -> list:
+        """What the step reads: the positions of arguments, else storages; each with the user's line."""
+        places = {leaf.untyped_storage()._cdata: f"argument {i}" for i, leaf in _tensors_of(self._leaves)}
+        return [(places.get(storage, storage), line) for storage, line in self._graph.storages()]
+
+
+def _tensors_of(leaves) -> list[tuple[int, torch.Tensor]]:
+    """The tensors with their positions."""
+    return [(i, leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
 
 def _stand_in(argument: torch.Tensor) -> torch.Tensor:

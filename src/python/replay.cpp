@@ -19,7 +19,14 @@ void init_replay(py::module_& m) {
       .def("replay", &StepGraph::replay, no_gil())
       .def("reset", &StepGraph::reset, no_gil())
       .def("text", &StepGraph::text, no_gil())
-      .def("numbers", &StepGraph::numbers, no_gil());
+      .def("numbers", &StepGraph::numbers, no_gil())
+      .def("storages", [](const StepGraph& graph) {
+        std::vector<std::pair<uintptr_t, std::string>> addresses; // as untyped_storage()._cdata
+        for (auto& [storage, line] : graph.storages()) {
+          addresses.emplace_back(reinterpret_cast<uintptr_t>(storage), std::move(line));
+        }
+        return addresses;
+      });
 }
 
 } // namespace torch_xla

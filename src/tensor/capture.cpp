@@ -168,6 +168,15 @@ bool fail_dependent_values(Trace& trace, const Trace::Mark& mark, const Argument
 
 } // namespace
 
+std::vector<at::Tensor> without_bits(std::vector<at::Tensor> tensors) {
+  for (at::Tensor& t : tensors) {
+    if (t.is_conj() || t.is_neg()) {
+      t = t.resolve_conj().resolve_neg();
+    }
+  }
+  return tensors;
+}
+
 Capture::Capture(int device) : device_(device) {
   check_device(device);
   auto lock = lock_recorder(device);
@@ -260,11 +269,12 @@ std::vector<at::Tensor> Capture::find_residuals(const std::vector<at::Tensor>& r
 }
 
 Body Capture::take(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& results) {
+  const std::vector<at::Tensor> shown = without_bits(results);
   Recording recording(device_);
   Trace& trace = recording.trace();
   check_whole();
   std::vector<ValueId> given = values_of(recording, arguments);
-  std::vector<ValueId> wanted = values_of(recording, results);
+  std::vector<ValueId> wanted = values_of(recording, shown);
   Extraction extraction(trace, mark_, arguments_);
   std::for_each(given.begin(), given.end(), [&](ValueId v) { extraction.add_given(v); });
   Body body;

@@ -55,7 +55,7 @@ ValueId CellJournal::parameter(Cell& cell, Trace& trace) {
     own.parameter = trace.add_parameter(buffer);
     own.buffer = buffer;
     at::Tensor whole = is_new(cell) ? wrap_buffer(buffer) : whole_tensor(c10::Storage(own.storage.lock()), cell);
-    inputs_.push_back({std::move(whole), own.parameter});
+    inputs_.push_back({std::move(whole), own.parameter, is_new(cell)});
   }
   return own.parameter;
 }

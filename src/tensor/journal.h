@@ -18,6 +18,7 @@ class CellJournal {
   struct Input {
     at::Tensor whole;
     ValueId parameter = kNoValue;
+    bool is_constant = false; // of the step: `whole` is nobody else's
   };
   struct Output {
     at::Tensor whole;

@@ -16,7 +16,16 @@ void call_cpu_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
   op.callBoxedForDispatchKey(DispatchKey::NestedTensorCPU, *stack);
 }
 
+// ATen copies the buffers of contiguous nested tensors only.
 void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    c10::IValue& value = torch::jit::peek(*stack, i, arguments.size());
+    const bool is_written = arguments[i].alias_info() && arguments[i].alias_info()->isWrite();
+    if (value.isTensor() && value.toTensor().is_nested() && !is_written && !value.toTensor().is_contiguous()) {
+      value = value.toTensor().contiguous();
+    }
+  }
   run_fallback(op, stack, "nested tensors are computed on the CPU", DispatchKey::NestedTensorCPU);
 }
 

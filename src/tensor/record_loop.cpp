@@ -49,9 +49,11 @@ void draw(int device, const std::vector<Computation::Draw>& draws, std::vector<N
 std::vector<at::Tensor> record_loop(int device, const Body& body, const LoopCall& call) {
   static const Op& op = get_op("xla::loop");
   check_fits(body, call);
+  const std::vector<at::Tensor> carried = without_bits(call.carried);
+  const std::vector<at::Tensor> sliced = without_bits(call.sliced);
   Recording recording(device);
   InlineVec<ValueId, 4> operands;
-  for (const std::vector<at::Tensor>* list : {&call.carried, &call.sliced, &body.shared}) {
+  for (const std::vector<at::Tensor>* list : {&carried, &sliced, &body.shared}) {
     for (const at::Tensor& t : *list) {
       operands.push_back(recording.read(t));
     }

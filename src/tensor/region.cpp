@@ -31,6 +31,52 @@ Region::Result describe(const Tensors& arguments, const Tensors& results, size_t
   return {.kind = Kind::kNew, .index = 0, .strides = row_major ? Dims() : to_dims(results[i].strides())};
 }
 
+// Appends the region. `arguments` are what the tensors that were given show; `shown` gets those that do not lie so, with their new contents.
+Tensors append_region(
+    const Region& region, const Tensors& given, const Tensors& arguments, std::vector<std::pair<at::Tensor, at::Tensor>>& shown) {
+  const Body& body = region.body;
+  const Graph& graph = body.computation->graph;
+  const std::vector<Number> numbers = draw_again(region.device, body.computation->draws, body.numbers);
+  Recording recording(region.device);
+  Appending appending(recording, graph);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    appending.give(i, arguments[i]);
+  }
+  for (size_t i = 0; i < body.shared.size(); ++i) {
+    appending.give(arguments.size() + i, body.shared[i]);
+  }
+  appending.give_numbers(numbers);
+  appending.append_nodes();
+  auto output = graph.outputs.begin();
+  Tensors results;
+  for (const Region::Result& result : region.results) {
+    switch (result.kind) {
+      case Region::Result::Kind::kNew:
+        results.push_back(recording.wrap(appending.at(*output++), result.strides));
+        break;
+      case Region::Result::Kind::kArgument:
+        results.push_back(given[result.index]);
+        break;
+      case Region::Result::Kind::kResult:
+        results.push_back(results[result.index]);
+        break;
+    }
+  }
+  for (size_t argument : region.written) {
+    const at::Tensor& target = given[argument];
+    const ValueId contents = appending.at(*output++);
+    if (!target.is_same(arguments[argument])) {
+      shown.emplace_back(target, recording.wrap(contents));
+      continue;
+    }
+    recording.write(target, contents);
+    if (!target.is_inference()) {
+      target.unsafeGetTensorImpl()->bump_version();
+    }
+  }
+  return results;
+}
+
 } // namespace
 
 Region take_region(Capture& capture, const Tensors& arguments, const Tensors& results) {
@@ -53,41 +99,12 @@ Region take_region(Capture& capture, const Tensors& arguments, const Tensors& re
 }
 
 Tensors record_region(const Region& region, const Tensors& arguments) {
-  const Body& body = region.body;
-  const Graph& graph = body.computation->graph;
   XLA_CHECK(
       arguments.size() == region.num_arguments, "a compiled region takes ", region.num_arguments, " tensors, but got ", arguments.size());
-  const std::vector<Number> numbers = draw_again(region.device, body.computation->draws, body.numbers);
-  Recording recording(region.device);
-  Appending appending(recording, graph);
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    appending.give(i, arguments[i]);
-  }
-  for (size_t i = 0; i < body.shared.size(); ++i) {
-    appending.give(arguments.size() + i, body.shared[i]);
-  }
-  appending.give_numbers(numbers);
-  appending.append_nodes();
-  auto output = graph.outputs.begin();
-  Tensors results;
-  for (const Region::Result& result : region.results) {
-    switch (result.kind) {
-      case Region::Result::Kind::kNew:
-        results.push_back(recording.wrap(appending.at(*output++), result.strides));
-        break;
-      case Region::Result::Kind::kArgument:
-        results.push_back(arguments[result.index]);
-        break;
-      case Region::Result::Kind::kResult:
-        results.push_back(results[result.index]);
-        break;
-    }
-  }
-  for (size_t argument : region.written) {
-    recording.write(arguments[argument], appending.at(*output++));
-    if (!arguments[argument].is_inference()) {
-      arguments[argument].unsafeGetTensorImpl()->bump_version();
-    }
+  std::vector<std::pair<at::Tensor, at::Tensor>> shown;
+  Tensors results = append_region(region, arguments, without_bits(arguments), shown);
+  for (auto& [target, contents] : shown) {
+    target.copy_(contents);
   }
   return results;
 }

@@ -288,6 +288,20 @@ std::vector<std::pair<double, std::string>> StepGraph::numbers() const {
   return numbers;
 }
 
+std::vector<std::pair<c10::StorageImpl*, std::string>> StepGraph::storages() const {
+  XLA_CHECK(step_, "the graph has captured no step");
+  const std::vector<Node>& nodes = step_->graph.nodes;
+  std::vector<std::pair<c10::StorageImpl*, std::string>> storages;
+  for (const CellJournal::Input& input : step_->inputs) {
+    auto reader = std::find_if(nodes.begin(), nodes.end(), [&](const Node& node) {
+      return std::find(node.operands.begin(), node.operands.end(), input.parameter) != node.operands.end();
+    });
+    std::string line = reader == nodes.end() ? "" : line_of(step_->lines, static_cast<int32_t>(reader - nodes.begin()));
+    storages.emplace_back(input.is_constant ? nullptr : input.whole.storage().unsafeGetStorageImpl(), std::move(line));
+  }
+  return storages;
+}
+
 std::string StepGraph::text() const {
   return step_ ? print_graph(step_->graph) : std::string();
 }

@@ -38,6 +38,9 @@ class StepGraph {
   // The Python numbers of the step, in the order of the operations that take them, with the user's lines of these. Throws UserError before
   // a capture.
   std::vector<std::pair<double, std::string>> numbers() const;
+  // The storages that the step reads, in the order of its parameters; null for constants. They live as long as the graph holds the step.
+  // With the user's lines of the operations that read them first. Throws UserError before a capture.
+  std::vector<std::pair<c10::StorageImpl*, std::string>> storages() const;
 
  private:
   struct Step {

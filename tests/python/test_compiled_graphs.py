@@ -159,6 +159,24 @@ def test_results_keep_aliases_and_strides(device):
         assert actual[3].untyped_storage().data_ptr() == a.untyped_storage().data_ptr()
 
 
+def test_conjugates(device):
+    """Arguments, what they are written with, results and tangents that are conj() of what lies in memory."""
+    values = torch.tensor([1 + 2j, 3 - 1j])
+
+    def run(device, compile):
+        x, y, z = (values.to(device, copy=True).requires_grad_(i == 2) for i in range(3))
+        program = compile(lambda x: (x * 2, (x * 2).conj().imag))
+        results = [r.cpu() for t in (x, x.conj(), x) for r in program(t)]
+        imag = y.conj().imag
+        compile(lambda t: t.add_(1))(imag)
+        compile(lambda t: t.mul_(2))(y.conj())
+        compile(lambda t: t * (2 + 1j))(z).backward((values * 1j).to(device).conj())
+        return [*results, imag.cpu(), y.cpu(), z.grad.cpu()]
+
+    for e, a in zip(run("cpu", lambda f: f), run(device, torch.compile), strict=True):
+        torch.testing.assert_close(a, e)
+
+
 def test_sizes_that_change(device, recordings):
     def program(x):
         return torch.softmax(x * x.shape[0], -1).sum(0)

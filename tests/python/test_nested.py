@@ -17,6 +17,7 @@ OPERATIONS = {
     "layer_norm": lambda x, w: F.layer_norm(x, (4,), w[0], w[1]),
     "linear": lambda x, w: F.linear(x, w, w[0]),
     "matmul": lambda x, w: x @ x.transpose(1, 2),
+    "bmm": lambda x, w: torch.bmm(x, x.transpose(1, 2)),
     "arithmetic": lambda x, w: (x * 2 + x) / 3 - x * x,
     "select": lambda x, w: x.select(0, 1),
     "sum": lambda x, w: x.sum(-1, keepdim=True),

@@ -252,7 +252,7 @@ def test_a_training_step_is_eagers(device, optimizer):
     [
         (lambda s: torch.full((3,), s.x.sum().item(), device=s.x.device), "needs the value of a tensor"),
         (lambda s: s.x * s.calls, "a number was 2.0 in one call and 3.0 in the next, at .*test_replay.py"),
-        (lambda s: s.x.sin() if s.calls == 2 else s.x.cos(), "two calls have recorded different operations"),
+        (lambda s: s.x.sin() if s.calls % 2 else s.x.cos(), "two calls have recorded different operations"),
         (lambda s: (s.x + 1, s.calls), r"it returned \[2\] and then \[3\]"),
     ],
     ids=["item", "number", "branch", "result"],
@@ -270,6 +270,54 @@ def test_what_would_change_from_call_to_call_is_an_error(device, change, text):
     with pytest.raises(RuntimeError, match=text):
         for _ in range(4):
             replayed()
+
+
+def test_gradients_that_are_summed_up(device):
+    """The first gradient is a view of what its operation gave, later ones are what a replay wrote."""
+    model = nn.Linear(3, 2).to(device)
+    replayed = torch_xla.compile(lambda x: model(x).sum().backward(), replay=True)
+    for _ in range(6):
+        replayed(torch.ones(4, 3, device=device))
+    assert model.bias.grad.tolist() == [24, 24] and model.weight.grad.tolist() == [[24] * 3] * 2
+
+
+def test_arguments_that_are_written(device):
+    replayed = torch_xla.compile(lambda x, y: x.add_(y) * 2, replay=True)
+    x, other = torch.zeros(2, device=device), torch.zeros(2, device=device)
+    for i in range(1, 6):
+        assert replayed(x, torch.ones(2, device=device)).tolist() == [2 * i] * 2
+        assert x.tolist() == [i, i]
+    assert replayed(other, x).tolist() == [10, 10] and other.tolist() == [5, 5] and x.tolist() == [5, 5]
+    with pytest.raises(RuntimeError, match="argument 0, which it writes, is given to it twice"):
+        replayed(x, x)
+
+
+def test_arguments_that_get_gradients_are_refused(device):
+    replayed = torch_xla.compile(lambda x: (x * x).sum().backward(), replay=True)
+    x = torch.ones(2, device=device, requires_grad=True)
+    replayed(x)
+    with pytest.raises(RuntimeError, match="gives argument 0 a gradient"):
+        replayed(x)
+
+
+def test_state_that_is_bound_anew_is_an_error(device):
+    state = {"h": torch.zeros(2, device=device), "kept": torch.zeros(2, device=device)}
+
+    def rebinding(x):
+        state["h"] = state["h"] * 0.5 + x
+        return state["h"] + 0
+
+    def writing(x):
+        state["kept"].copy_(state["kept"] * 0.5 + x)
+        return state["kept"] + torch.tensor([1.0, 2.0], device=device)
+
+    one = torch.ones(2, device=device)
+    replayed = torch_xla.compile(rebinding, replay=True)
+    with pytest.raises(RuntimeError, match=r"read different tensors at .*test_replay.py.*rebinding"):
+        for _ in range(4):
+            replayed(one)
+    replayed = torch_xla.compile(writing, replay=True)
+    assert [replayed(one)[0].item() for _ in range(5)] == [2, 2.5, 2.75, 2.875, 2.9375]
 
 
 def test_arguments_that_are_not_as_they_were(device):

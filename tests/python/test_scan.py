@@ -117,6 +117,19 @@ def test_dtypes(device):
         torch.testing.assert_close(a.cpu(), b)
 
 
+def test_operands_and_results_that_are_conjugates(device):
+    x = torch.randn(3, 2, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
+
+    def step(carry, x):
+        return (carry * x).conj(), x.conj().imag
+
+    def results(scanner, device):
+        return scanner(step, x[0].to(device).conj(), x.to(device).conj())
+
+    for a, e in zip(results(scan, device), results(loop, "cpu"), strict=True):
+        torch.testing.assert_close(a.cpu(), e)
+
+
 def test_operands_in_any_memory_order(device):
     xs = torch.randn(4, 3, 5, device=device).permute(1, 2, 0)
     init = torch.randn(4, 5, device=device).t()
