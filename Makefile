@@ -106,7 +106,7 @@ tsan: setup ## the C++ and Python tests with threads under ThreadSanitizer
 	cmake --install build/tsan --prefix build/tsan/stage >/dev/null
 	PYTHONSAFEPATH=1 $(STAGED) LD_PRELOAD="$$(g++ -print-file-name=libtsan.so) $$(g++ -print-file-name=libstdc++.so)" \
 	  TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp:die_after_fork=0 python -c \
-	  "import pytest, sys, torch_xla; assert 'tsan' in torch_xla.__file__; sys.exit(pytest.main(['tests/python/test_threads.py', 'tests/python/test_torchscript.py', '-k', 'threads']))"
+	  "import pytest, sys, torch_xla; assert 'tsan' in torch_xla.__file__; sys.exit(pytest.main(['tests/python/test_threads.py', 'tests/python/test_torchscript.py', '-k', 'threads and not loader_processes']))"
 
 ubsan: setup ## the C++ tests under UndefinedBehaviorSanitizer
 	@test -f build/ubsan/build.ninja || cmake --preset ubsan

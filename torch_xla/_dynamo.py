@@ -5,6 +5,7 @@ What is before and after it is still part of the same program: forward, backward
 
 import logging
 import operator
+from collections.abc import Callable
 
 import torch
 from torch import fx
@@ -77,7 +78,7 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
     device = tensors[0].device if tensors else None
     if any(isinstance(a, torch.Generator) for a in args):  # a region draws from the default generator
         return None
-    if device is None or device.type != "xla" or any(t.device != device or type(t) not in _PLAIN for t in tensors):
+    if device is None or device.type != "xla" or any(t.device != device or not is_plain(t) for t in tensors):
         return None
     if any(t.device.type == "xla" for t in _held_tensors(graph)):
         return None
@@ -102,6 +103,11 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+def is_plain(t: torch.Tensor) -> bool:
+    """Whether it is a tensor as users make them: no subclass, no value of a transform of torch.func."""
+    return type(t) in _PLAIN and not torch._C._functorch.is_functorch_wrapped_tensor(t)
+
+
 def _held_tensors(graph: fx.GraphModule) -> list[torch.Tensor]:
     """What the graph takes from its own attributes."""
     names = [node.target for node in graph.graph.nodes if node.op == "get_attr"]
@@ -113,10 +119,19 @@ def compile_graph(graph: fx.GraphModule, example_inputs: list):
     """The backend of torch.compile for graphs on the device: AOTAutograd, then a RecordedGraph for each direction."""
     from torch._dynamo.backends.common import aot_autograd
 
-    def record(graph: fx.GraphModule, _):
-        return RecordedGraph(graph)
+    return aot_autograd(fw_compiler=_record_graph, keep_inference_input_mutations=True)(graph, example_inputs)
 
-    return aot_autograd(fw_compiler=record, keep_inference_input_mutations=True)(graph, example_inputs)
+
+def record_function(function: Callable) -> Callable:
+    """A function of tensors that calls `function`, which takes and returns tensors, once, and from then on appends what
+    its operations and those of its gradient are. Tensors of other shapes or dtypes need another one."""
+    from torch._functorch.aot_autograd import aot_function
+
+    return aot_function(function, _record_graph, keep_inference_input_mutations=True, enable_log=False)
+
+
+def _record_graph(graph: fx.GraphModule, _) -> RecordedGraph:
+    return RecordedGraph(graph)
 
 
 def _is_on_device(graph: fx.GraphModule, inputs: list) -> bool:

@@ -316,8 +316,8 @@ constinit const Op kRows[] = {
         expand_group_norm_backward,
         .layout = ResultLayout::kFormatOfOperand,
         .order_of = 1),
-    CALL("_weight_norm_interface", kAllFloats),
-    CALL("_weight_norm_interface_backward", kAllFloats),
+    CALL("_weight_norm_interface", kAllFloats, .traits = kDenseOperands),
+    CALL("_weight_norm_interface_backward", kAllFloats, .traits = kDenseOperands),
 };
 
 } // namespace

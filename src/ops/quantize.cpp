@@ -19,11 +19,11 @@ constinit const Op kRows[] = {
     SHAPED_CALL("fake_quantize_per_channel_affine_cachemask", infer_rounded, kFloats),
     SHAPED_CALL("_fake_quantize_learnable_per_tensor_affine", like_float_operand<0>, kFloats),
     SHAPED_CALL("_fake_quantize_learnable_per_channel_affine", like_float_operand<0>, kFloats),
-    CALL("_weight_int8pack_mm", kAllFloats),
-    CALL("_weight_int4pack_mm_for_cpu", kAllFloats),
-    CALL("_convert_weight_to_int4pack_for_cpu", kIntegers),
-    CALL("_dyn_quant_matmul_4bit", kFloats),
-    CALL("_dyn_quant_pack_4bit_weight", kIntegers),
+    CALL("_weight_int8pack_mm", kAllFloats, .traits = kDenseOperands),
+    CALL("_weight_int4pack_mm_for_cpu", kAllFloats, .traits = kDenseOperands),
+    CALL("_convert_weight_to_int4pack_for_cpu", kIntegers, .traits = kDenseOperands),
+    CALL("_dyn_quant_matmul_4bit", kFloats, .traits = kDenseOperands),
+    CALL("_dyn_quant_pack_4bit_weight", kIntegers, .traits = kDenseOperands),
 };
 
 } // namespace

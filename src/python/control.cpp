@@ -1,4 +1,5 @@
 // Loops: bodies that are recorded, and the nodes that run them. torch_xla/experimental has the functions for users.
+#include <ATen/ExpandUtils.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "python/bindings.h"
@@ -22,8 +23,9 @@ void init_control(py::module_& m) {
       .def(
           "add_argument_like",
           [](Capture& capture, const at::Tensor& like) {
-            bool dense = like.is_non_overlapping_and_dense() && !like.is_contiguous();
-            return capture.add_argument(like.scalar_type(), like.sizes(), dense ? to_dims(like.strides()) : Dims());
+            bool row_major = like.is_contiguous();
+            return capture.add_argument(
+                like.scalar_type(), like.sizes(), row_major ? Dims() : to_dims(at::infer_dense_strides(like.sizes(), like.strides())));
           },
           py::arg("like"),
           no_gil())

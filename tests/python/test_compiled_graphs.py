@@ -159,6 +159,16 @@ def test_results_keep_aliases_and_strides(device):
         assert actual[3].untyped_storage().data_ptr() == a.untyped_storage().data_ptr()
 
 
+def test_results_of_arguments_in_any_order(device):
+    for see in (lambda x: x[:, ::2].t(), lambda x: x.t()[1:4], lambda x: x[:, :1].expand(6, 4), lambda x: x.t().t()):
+        for f in (lambda x: x * 2, lambda x: x.sin().cos() + 1):
+            torch._dynamo.reset()
+            x = torch.randn(6, 8)
+            expected, actual = f(see(x)), torch.compile(f)(see(x.to(device)))
+            torch.testing.assert_close(actual.cpu(), expected)
+            assert actual.stride() == expected.stride()
+
+
 def test_conjugates(device):
     """Arguments, what they are written with, results and tangents that are conj() of what lies in memory."""
     values = torch.tensor([1 + 2j, 3 - 1j])

@@ -191,6 +191,28 @@ def test_gradients_of_factored_matrices(device, name, matrix, runs_before):
         torch.testing.assert_close(actual, expected)
 
 
+def test_gradient_penalty_of_normalized_weights(device):
+    """ATen's kernel of weight_norm's gradient takes a gradient in any order for row-major."""
+    torch.manual_seed(0)
+    values = torch.randn(4, 4, 3), torch.rand(4, 1, 1), torch.randn(2, 4, 11)
+    found = []
+    for d in ("cpu", device):
+        v, g, x = (t.detach().to(d).requires_grad_() for t in values)
+        (slope,) = torch.autograd.grad(torch.conv1d(x, torch._weight_norm(v, g, 0)).sum(), x, create_graph=True)
+        slope.square().sum().backward()
+        found.append([v.grad.cpu(), g.grad.cpu()])
+    for expected, actual in zip(*found, strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def test_products_with_packed_weights_of_a_transposed_matrix(device):
+    weight, scales = torch.randint(-9, 9, (6, 32), dtype=torch.int8), torch.rand(6)
+    a = torch.randn(32, 4)
+    expected = torch._weight_int8pack_mm(a.t().contiguous(), weight, scales)
+    actual = torch._weight_int8pack_mm(a.to(device).t().contiguous(), weight.to(device), scales.to(device))
+    torch.testing.assert_close(actual.cpu(), expected)
+
+
 def test_factors_follow_the_order_of_the_matrix(device):
     torch.manual_seed(0)
     a = torch.randn(2, 4, 4)

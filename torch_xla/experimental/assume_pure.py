@@ -1,0 +1,119 @@
+"""assume_pure: functions whose Python runs once for each form of their arguments, as their results depend on nothing else."""
+
+import functools
+from collections.abc import Callable
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .. import _api, _dynamo
+
+# Of a function: so many forms of arguments are kept.
+_MOST_FORMS = 64
+
+
+def assume_pure(fn: Callable, *, add_rng_seed_argument: bool = False) -> Callable:
+    """A function that gives what `fn` gives, and calls it only at the first call with each form of its arguments.
+
+    Later calls append what was recorded then, as torch.compile's do (forward and, where the results are differentiated,
+    backward), without guards and without what Dynamo cannot trace: `fn` may be any Python that is pure. Arguments that it
+    writes in place are written.
+
+    Args:
+        fn: its results depend on its arguments alone, which are tensors and hashable values in any pytree; what it takes
+            from elsewhere keeps the value that it had at the first call, and gets no gradient. Random numbers are new in
+            each call.
+        add_rng_seed_argument: the function wants an argument `rng_seed` more, an int, by which it draws; the device's
+            generator stays as it was.
+
+    The form is the structure of the arguments, dtype, shape, strides and requires_grad of the tensors, and the other
+    values; with whether gradients are recorded and the types of autocast. The last 64 forms are kept. Calls without a
+    tensor of the device, and those within another recording or a transform of torch.func, call `fn`. Raises TypeError for an argument that is neither a tensor nor hashable, and
+    AssertionError for a call without its `rng_seed`.
+    """
+    pure = _PureFunction(fn)
+
+    @functools.wraps(fn)
+    def call(*args, **kwargs):
+        if not add_rng_seed_argument:
+            return pure(args, kwargs)
+        assert isinstance(kwargs.get("rng_seed"), int), "assume_pure(add_rng_seed_argument=True): rng_seed must be an int"
+        seed = kwargs.pop("rng_seed")
+        state = torch.xla.get_rng_state()
+        try:
+            _api.manual_seed(seed)
+            return pure(args, kwargs)
+        finally:
+            torch.xla.set_rng_state(state)
+
+    return call
+
+
+class PureModule(torch.nn.Module):
+    """A module whose forward is called as assume_pure() does: of its parameters and buffers, which it may write.
+
+    Args:
+        module: its forward depends on these and its arguments alone.
+    """
+
+    def __init__(self, module: torch.nn.Module):
+        super().__init__()
+        self._module = module
+        self._pure_forward = assume_pure(functools.partial(_call_module, module))
+
+    def forward(self, *args, **kwargs):
+        parameters, buffers = dict(self._module.named_parameters()), dict(self._module.named_buffers())
+        modes = tuple(module.training for module in self._module.modules())
+        return self._pure_forward(parameters, buffers, modes, args, kwargs)
+
+
+def _call_module(module: torch.nn.Module, parameters: dict, buffers: dict, _modes: tuple, args: tuple, kwargs: dict):
+    return torch.func.functional_call(module, (parameters, buffers), args, kwargs)
+
+
+class _PureFunction:
+    """The recorded forms of a function."""
+
+    def __init__(self, fn: Callable):
+        self._fn = fn
+        self._forms = {}  # by form, without the structure: pairs of the structure and what was recorded
+
+    def __call__(self, args: tuple, kwargs: dict):
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        if not (any(t.device.type == "xla" for t in tensors) and all(map(_dynamo.is_plain, tensors))):
+            return self._fn(*args, **kwargs)
+        form = (torch.is_grad_enabled(), *_autocast_types(), *map(_describe, leaves))
+        try:
+            known = self._forms.setdefault(form, [])
+        except TypeError as error:
+            raise TypeError(f"assume_pure takes tensors and hashable values: {error}") from None
+        for structure, recorded in known:
+            if structure == spec:
+                return recorded(*tensors)
+        recorded = self._record(leaves, spec)
+        known.append((spec, recorded))
+        if len(self._forms) > _MOST_FORMS:
+            del self._forms[next(iter(self._forms))]
+        return recorded(*tensors)
+
+    def _record(self, leaves: list, spec: pytree.TreeSpec) -> Callable:
+        """A function of the tensors."""
+        others = [None if isinstance(leaf, torch.Tensor) else (leaf,) for leaf in leaves]
+
+        def call(*tensors):
+            given = iter(tensors)
+            args, kwargs = pytree.tree_unflatten([other[0] if other else next(given) for other in others], spec)
+            return self._fn(*args, **kwargs)
+
+        return _dynamo.record_function(call)
+
+
+def _describe(leaf) -> tuple:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.dtype, leaf.shape, leaf.stride(), leaf.requires_grad, leaf.device
+    return type(leaf), leaf
+
+
+def _autocast_types() -> tuple:
+    return tuple(torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("xla", "cpu"))
