@@ -79,6 +79,7 @@ NAMES = {
         "start_server trace trace_detached Trace StepTrace start_trace stop_trace trace_me",
     ),
     "torch_xla.experimental": ("Eager mode", "eager_mode is_eager_mode eager_mode_context"),
+    "torch_xla.experimental.assume_pure": ("Pure functions", "assume_pure PureModule"),
     "torch_xla.experimental.plugins": (
         "Plugins",
         "DevicePlugin register_plugin use_dynamic_plugins using_dynamic_plugins default",

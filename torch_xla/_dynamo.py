@@ -80,7 +80,7 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
         return None
     if device is None or device.type != "xla" or any(t.device != device or not is_plain(t) for t in tensors):
         return None
-    if any(t.device.type == "xla" for t in _held_tensors(graph)):
+    if any(t.device.type == "xla" for t in _held_tensors(graph)) or _changes_storages(graph):
         return None
     random_state = torch.xla.get_rng_state(device)
     capture = _XLAC._Capture(device.index)
@@ -113,6 +113,11 @@ def _held_tensors(graph: fx.GraphModule) -> list[torch.Tensor]:
     names = [node.target for node in graph.graph.nodes if node.op == "get_attr"]
     held = [operator.attrgetter(name)(graph) for name in names]
     return [t for t in held if isinstance(t, torch.Tensor)]
+
+
+def _changes_storages(graph: fx.GraphModule) -> bool:
+    """Whether it gives an argument another storage (`x.data = y`)."""
+    return any(getattr(n.target, "overloadpacket", None) is torch.ops.aten.set_ for n in graph.graph.nodes)
 
 
 def compile_graph(graph: fx.GraphModule, example_inputs: list):

@@ -25,9 +25,9 @@ class ReplayedStep:
         name: for errors.
 
     Arguments that the step writes are written. Raises RuntimeError where the recorded calls differ in a number, an
-    operation, a tensor that they read or a result, where a later one has arguments of another structure, shape, dtype or
-    another value that is no tensor, where the step needs the value of a tensor while it is recorded, and where it gives
-    an argument a gradient or writes one that it is given twice.
+    operation, a tensor that they read or a result, where a later one has arguments of another structure, shape, dtype
+    or another value that is no tensor, where the step needs the value of a tensor while it is recorded, and where it
+    gives an argument a gradient or writes one that it is given twice.
     """
 
     def __init__(self, function: Callable, name: str):

@@ -1,6 +1,10 @@
 // Taking a region out of a trace and appending it to others.
 #include "tensor/region.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <algorithm>
+
 #include "core/errors.h"
 #include "tensor/append.h"
 
@@ -18,22 +22,62 @@ std::optional<size_t> find_same(const Tensors& tensors, size_t end, const at::Te
   return std::nullopt;
 }
 
-// The results that are tensors of their own, with their strides where these are a dense order of the dims; others become row-major.
-Region::Result describe(const Tensors& arguments, const Tensors& results, size_t i) {
-  using Kind = Region::Result::Kind;
-  if (auto argument = find_same(arguments, arguments.size(), results[i])) {
-    return {.kind = Kind::kArgument, .index = *argument, .strides = {}};
-  }
-  if (auto earlier = find_same(results, i, results[i])) {
-    return {.kind = Kind::kResult, .index = *earlier, .strides = {}};
-  }
-  const bool row_major = results[i].is_contiguous() || !results[i].is_non_overlapping_and_dense();
-  return {.kind = Kind::kNew, .index = 0, .strides = row_major ? Dims() : to_dims(results[i].strides())};
+bool has_bits(const at::Tensor& t) {
+  return t.is_conj() || t.is_neg();
 }
 
-// Appends the region. `arguments` are what the tensors that were given show; `shown` gets those that do not lie so, with their new contents.
-Tensors append_region(
-    const Region& region, const Tensors& given, const Tensors& arguments, std::vector<std::pair<at::Tensor, at::Tensor>>& shown) {
+// What is known of the results of a region while it is described.
+struct Results {
+  const Tensors& arguments;
+  const Tensors& tensors;
+  Tensors storages; // as tensors of all their elements
+
+  // A storage of its own has what shares it with another result, or is seen in a way that no dense tensor has.
+  bool is_view(size_t i) const {
+    const at::Tensor& t = tensors[i];
+    auto shares = [&](const at::Tensor& other) { return other.is_alias_of(t); };
+    if (has_bits(t) || t.numel() == 0 || std::any_of(arguments.begin(), arguments.end(), shares)) {
+      return false;
+    }
+    return std::count_if(tensors.begin(), tensors.end(), shares) > 1 || !t.is_non_overlapping_and_dense();
+  }
+
+  std::optional<size_t> find_storage(const at::Tensor& t) {
+    for (size_t i = 0; i < storages.size(); ++i) {
+      if (storages[i].is_alias_of(t)) {
+        return storages[i].scalar_type() == t.scalar_type() ? std::make_optional(i) : std::nullopt;
+      }
+    }
+    const int64_t elements = static_cast<int64_t>(t.storage().nbytes() / t.itemsize());
+    storages.push_back(t.as_strided({elements}, {1}, 0));
+    return storages.size() - 1;
+  }
+
+  Region::Result describe(size_t i) {
+    using Kind = Region::Result::Kind;
+    const at::Tensor& t = tensors[i];
+    if (auto argument = find_same(arguments, arguments.size(), t)) {
+      return {.kind = Kind::kArgument, .index = *argument, .strides = {}};
+    }
+    if (auto earlier = find_same(tensors, i, t)) {
+      return {.kind = Kind::kResult, .index = *earlier, .strides = {}};
+    }
+    if (auto storage = is_view(i) ? find_storage(t) : std::nullopt) {
+      return {Kind::kView, *storage, to_dims(t.strides()), to_dims(t.sizes()), t.storage_offset()};
+    }
+    const bool row_major = t.is_contiguous() || !t.is_non_overlapping_and_dense();
+    return {.kind = Kind::kNew, .index = 0, .strides = row_major ? Dims() : to_dims(t.strides())};
+  }
+};
+
+struct Appended {
+  Tensors results; // without views and those that stand twice
+  Tensors storages;
+  std::vector<std::pair<at::Tensor, at::Tensor>> shown; // written arguments that store something else, with their new contents
+};
+
+// `arguments` are what the given tensors show.
+Appended append_region(const Region& region, const Tensors& given, const Tensors& arguments) {
   const Body& body = region.body;
   const Graph& graph = body.computation->graph;
   const std::vector<Number> numbers = draw_again(region.device, body.computation->draws, body.numbers);
@@ -48,7 +92,8 @@ Tensors append_region(
   appending.give_numbers(numbers);
   appending.append_nodes();
   auto output = graph.outputs.begin();
-  Tensors results;
+  Appended appended;
+  Tensors& results = appended.results;
   for (const Region::Result& result : region.results) {
     switch (result.kind) {
       case Region::Result::Kind::kNew:
@@ -58,15 +103,19 @@ Tensors append_region(
         results.push_back(given[result.index]);
         break;
       case Region::Result::Kind::kResult:
-        results.push_back(results[result.index]);
+      case Region::Result::Kind::kView:
+        results.emplace_back(); // made when the recording has ended
         break;
     }
+  }
+  for (size_t i = 0; i < region.num_storages; ++i) {
+    appended.storages.push_back(recording.wrap(appending.at(*output++)));
   }
   for (size_t argument : region.written) {
     const at::Tensor& target = given[argument];
     const ValueId contents = appending.at(*output++);
     if (!target.is_same(arguments[argument])) {
-      shown.emplace_back(target, recording.wrap(contents));
+      appended.shown.emplace_back(target, recording.wrap(contents));
       continue;
     }
     recording.write(target, contents);
@@ -74,7 +123,7 @@ Tensors append_region(
       target.unsafeGetTensorImpl()->bump_version();
     }
   }
-  return results;
+  return appended;
 }
 
 } // namespace
@@ -82,13 +131,16 @@ Tensors append_region(
 Region take_region(Capture& capture, const Tensors& arguments, const Tensors& results) {
   Region region;
   region.num_arguments = arguments.size();
+  Results described{arguments, results, {}};
   Tensors wanted;
   for (size_t i = 0; i < results.size(); ++i) {
-    region.results.push_back(describe(arguments, results, i));
+    region.results.push_back(described.describe(i));
     if (region.results.back().kind == Region::Result::Kind::kNew) {
       wanted.push_back(results[i]);
     }
   }
+  region.num_storages = described.storages.size();
+  wanted.insert(wanted.end(), described.storages.begin(), described.storages.end());
   region.written = capture.find_written(arguments);
   for (size_t argument : region.written) {
     wanted.push_back(arguments[argument].alias()); // by another tensor: the argument itself stands for what it was
@@ -101,12 +153,21 @@ Region take_region(Capture& capture, const Tensors& arguments, const Tensors& re
 Tensors record_region(const Region& region, const Tensors& arguments) {
   XLA_CHECK(
       arguments.size() == region.num_arguments, "a compiled region takes ", region.num_arguments, " tensors, but got ", arguments.size());
-  std::vector<std::pair<at::Tensor, at::Tensor>> shown;
-  Tensors results = append_region(region, arguments, without_bits(arguments), shown);
-  for (auto& [target, contents] : shown) {
+  Appended appended = append_region(region, arguments, without_bits(arguments));
+  for (auto& [target, contents] : appended.shown) {
     target.copy_(contents);
   }
-  return results;
+  const at::AutoDispatchBelowADInplaceOrView unknown_to_autograd;
+  for (size_t i = 0; i < region.results.size(); ++i) {
+    const Region::Result& result = region.results[i];
+    if (result.kind == Region::Result::Kind::kView) {
+      const at::Tensor& storage = appended.storages[result.index];
+      appended.results[i] = storage.as_strided(to_ref(result.sizes), to_ref(result.strides), result.offset);
+    } else if (result.kind == Region::Result::Kind::kResult) {
+      appended.results[i] = appended.results[result.index];
+    }
+  }
+  return std::move(appended.results);
 }
 
 } // namespace torch_xla

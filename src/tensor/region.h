@@ -11,16 +11,19 @@ namespace torch_xla {
 
 // Immutable once it is taken. The tensors of its body that come from outside keep their values of that time.
 struct Region {
-  // What a result is: a new tensor with these strides (empty: row-major), or one of the arguments, or an earlier result.
+  // What a result is: a new tensor, one of the arguments, an earlier result, or a view of a new storage that other results may share.
   struct Result {
-    enum class Kind { kNew, kArgument, kResult } kind = Kind::kNew;
-    size_t index = 0; // of kArgument and kResult
-    Dims strides; // of kNew
+    enum class Kind { kNew, kArgument, kResult, kView } kind = Kind::kNew;
+    size_t index = 0; // of the argument, the result or the storage
+    Dims strides; // of kNew (empty: row-major) and kView
+    Dims sizes = {}; // of kView
+    int64_t offset = 0; // of kView
   };
 
   int device = 0;
   size_t num_arguments = 0;
-  Body body; // its graph gives the new results, in their order, then the new contents of the arguments that it writes
+  size_t num_storages = 0;
+  Body body; // its graph gives the new results, in their order, the contents of the storages, and those of the arguments that it writes
   std::vector<Result> results;
   std::vector<size_t> written; // arguments
 };

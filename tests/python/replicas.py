@@ -266,19 +266,35 @@ def compiled(rank: int) -> None:
 
 
 def batch_norm(rank: int) -> None:
-    """SyncBatchNorm over half batches is BatchNorm over the whole one."""
-    torch.manual_seed(0)
-    whole = torch.randn(8, 3, 4, 4)
-    expected_norm, norm = nn.BatchNorm2d(3), xf.SyncBatchNorm(3).to("xla")
-    expected_input = whole.clone().requires_grad_()
-    (expected_norm(expected_input) ** 3).sum().backward()
-    x = whole.chunk(xr.world_size())[rank].to("xla").requires_grad_()
-    out = norm(x)
-    (out**3).sum().backward()
-    part = expected_input.grad.chunk(xr.world_size())[rank]
-    torch.testing.assert_close(x.grad.cpu(), part, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(norm.running_var.cpu(), expected_norm.running_var)
-    torch.testing.assert_close(norm.running_mean.cpu(), expected_norm.running_mean)
+    """SyncBatchNorm, this package's and PyTorch's, over parts of a batch is BatchNorm over the whole one."""
+    import torch.distributed as dist
+
+    import torch_xla.distributed.xla_backend  # noqa: F401 (registers the backend)
+
+    dist.init_process_group("xla", init_method="xla://")
+    for make, dtype in (
+        (xf.SyncBatchNorm, torch.float32),
+        *((nn.SyncBatchNorm, t) for t in (torch.float32, torch.bfloat16)),
+    ):
+        torch.manual_seed(0)
+        whole = torch.randn(8, 3, 4, 4).to(dtype)
+        expected_norm, norm = nn.BatchNorm2d(3), make(3).to("xla")
+        expected_input = whole.float().clone().requires_grad_()
+        slopes = torch.randn(8, 3, 4, 4)
+        expected_norm(expected_input).backward(slopes)
+        x = whole.chunk(xr.world_size())[rank].to("xla").requires_grad_()
+        out = norm(x)
+        assert out.dtype == dtype
+        out.backward(slopes.chunk(xr.world_size())[rank].to("xla", dtype))
+        part = expected_input.grad.chunk(xr.world_size())[rank]
+        tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 0.02, "atol": 0.02}
+        torch.testing.assert_close(x.grad.float().cpu(), part, **tolerance)
+        torch.testing.assert_close(norm.running_var.cpu(), expected_norm.running_var)
+        torch.testing.assert_close(norm.running_mean.cpu(), expected_norm.running_mean)
+        gradient = norm.weight.grad.clone()
+        dist.all_reduce(gradient)
+        torch.testing.assert_close(gradient.cpu(), expected_norm.weight.grad, **tolerance)
+    dist.destroy_process_group()
 
 
 def loader(rank: int, path: str) -> None:
@@ -389,7 +405,7 @@ def torch_distributed(rank: int) -> None:
     dist.destroy_process_group()
 
 
-def distributed_data_parallel(rank: int, path: str) -> None:
+def distributed_data_parallel(rank: int, path: str, compile: bool) -> None:
     """DDP over the backend xla."""
     import torch.distributed as dist
 
@@ -397,6 +413,7 @@ def distributed_data_parallel(rank: int, path: str) -> None:
 
     dist.init_process_group("xla", init_method="xla://")
     model = nn.parallel.DistributedDataParallel(make_model().to("xla"), gradient_as_bucket_view=True)
+    model = torch.compile(model) if compile else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for step in range(4):
         x, y = (t.chunk(2)[rank].to("xla") for t in batch_of(step))

@@ -1,4 +1,4 @@
-"""assume_pure: functions that are recorded at their first call, their gradients, and what makes another form of a call."""
+"""assume_pure: functions that are recorded at their first call, their gradients, and what another form is."""
 
 import copy
 import functools

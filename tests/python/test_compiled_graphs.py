@@ -187,6 +187,41 @@ def test_conjugates(device):
         torch.testing.assert_close(a, e)
 
 
+def test_results_that_share_memory(device):
+    """Views of what the graph has computed, which AOTAutograd leaves to it where nothing needs a gradient."""
+
+    def joined(x):
+        y = torch.cat([x, x])
+        return y[::2], y.view(2, -1), y.view(2, -1), x
+
+    def expanded(x):
+        y = x * 2
+        return y.expand(3, *y.shape), y, y.t()
+
+    for f in (lambda x: (x + 1, (x + 1)[1:]), lambda x: (y := x + 1, y[1:]), joined, expanded):
+        torch._dynamo.reset()
+        compiled, results = torch.compile(f), []
+        for call, where in ((f, "cpu"), (compiled, device), (compiled, device)):
+            x = torch.zeros(4, 3, device=where)
+            results.append(call(x))
+            results[-1][1].add_(5)
+        for expected, first, second in zip(*results, strict=True):
+            for actual in (first, second):
+                assert torch.equal(actual.cpu(), expected) and actual.stride() == expected.stride()
+
+
+def test_an_argument_with_another_storage(device):
+    @torch.compile
+    def replace(x):
+        x.data = x + 1
+
+    x = torch.ones(3, device=device)
+    for i in range(3):
+        before = x.detach()
+        replace(x)
+        assert x.tolist() == [i + 2] * 3 and before.tolist() == [i + 1] * 3
+
+
 def test_sizes_that_change(device, recordings):
     def program(x):
         return torch.softmax(x * x.shape[0], -1).sum(0)

@@ -277,8 +277,9 @@ def test_torch_distributed():
     xmp.spawn(replicas.torch_distributed, nprocs=2)
 
 
-def test_distributed_data_parallel(tmp_path):
-    xmp.spawn(replicas.distributed_data_parallel, (str(tmp_path / "p"),), 2)
+@pytest.mark.parametrize("compile", [False, True])
+def test_distributed_data_parallel(tmp_path, compile):
+    xmp.spawn(replicas.distributed_data_parallel, (str(tmp_path / "p"), compile), 2)
     model = replicas.make_model()
     replicas.train(model, replicas.batch_of, 4)
     first, second = (torch.load(tmp_path / f"p.{rank}") for rank in range(2))

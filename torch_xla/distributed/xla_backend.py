@@ -5,6 +5,7 @@ Importing this module registers it, and the way `init_method="xla://"` of findin
 
 import functools
 import itertools
+import types
 from collections.abc import Callable
 
 import torch
@@ -286,6 +287,18 @@ class ProcessGroupXla(dist.ProcessGroup):
     all_to_all_single = alltoall_base
     reduce_scatter_single = _reduce_scatter_base
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+
+
+def _keep_from_dynamo() -> None:
+    """torch.compile leaves the group's methods, and what they call, alone: C++ calls them while it traces (DDP)."""
+    skip = torch._C._dynamo.eval_frame._FrameAction.SKIP
+    strategy = torch._C._dynamo.eval_frame._FrameExecStrategy(skip, skip)
+    for method in vars(ProcessGroupXla).values():
+        if isinstance(method, types.FunctionType):
+            torch._C._dynamo.eval_frame.set_code_exec_strategy(method.__code__, strategy)
+
+
+_keep_from_dynamo()
 
 
 def _create(prefix_store, rank: int, size: int, timeout) -> ProcessGroupXla:

@@ -1,4 +1,4 @@
-"""assume_pure: functions whose Python runs once for each form of their arguments, as their results depend on nothing else."""
+"""assume_pure: functions whose Python runs once for each form of their arguments, as nothing else matters."""
 
 import functools
 from collections.abc import Callable
@@ -15,21 +15,20 @@ _MOST_FORMS = 64
 def assume_pure(fn: Callable, *, add_rng_seed_argument: bool = False) -> Callable:
     """A function that gives what `fn` gives, and calls it only at the first call with each form of its arguments.
 
-    Later calls append what was recorded then, as torch.compile's do (forward and, where the results are differentiated,
-    backward), without guards and without what Dynamo cannot trace: `fn` may be any Python that is pure. Arguments that it
-    writes in place are written.
+    Later calls append what was recorded then, as torch.compile's do (forward and, where the results are
+    differentiated, backward), without guards and without what Dynamo cannot trace: `fn` may be any Python that is pure.
+    Arguments that it writes in place are written.
 
     Args:
-        fn: its results depend on its arguments alone, which are tensors and hashable values in any pytree; what it takes
-            from elsewhere keeps the value that it had at the first call, and gets no gradient. Random numbers are new in
-            each call.
+        fn: its results depend on its arguments alone, which are tensors and hashable values in any pytree; what it
+            takes from elsewhere gets no gradient. Random numbers are new in each call.
         add_rng_seed_argument: the function wants an argument `rng_seed` more, an int, by which it draws; the device's
             generator stays as it was.
 
     The form is the structure of the arguments, dtype, shape, strides and requires_grad of the tensors, and the other
     values; with whether gradients are recorded and the types of autocast. The last 64 forms are kept. Calls without a
-    tensor of the device, and those within another recording or a transform of torch.func, call `fn`. Raises TypeError for an argument that is neither a tensor nor hashable, and
-    AssertionError for a call without its `rng_seed`.
+    tensor of the device, and those within another recording or a transform of torch.func, call `fn`. Raises TypeError
+    for an argument that is neither a tensor nor hashable, and AssertionError for a call without its `rng_seed`.
     """
     pure = _PureFunction(fn)
 
@@ -37,7 +36,9 @@ def assume_pure(fn: Callable, *, add_rng_seed_argument: bool = False) -> Callabl
     def call(*args, **kwargs):
         if not add_rng_seed_argument:
             return pure(args, kwargs)
-        assert isinstance(kwargs.get("rng_seed"), int), "assume_pure(add_rng_seed_argument=True): rng_seed must be an int"
+        assert isinstance(kwargs.get("rng_seed"), int), (
+            "assume_pure(add_rng_seed_argument=True): rng_seed must be an int"
+        )
         seed = kwargs.pop("rng_seed")
         state = torch.xla.get_rng_state()
         try:
