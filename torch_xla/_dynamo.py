@@ -21,8 +21,8 @@ _MOST_REGIONS = 64
 class RecordedGraph:
     """A graph of ATen operations on tensors of one device, called with a list of its arguments, which it clears.
 
-    The first call for each list of numbers among the arguments (sizes, where shapes are dynamic) records the graph's
-    operations; later ones append what was recorded, with new random numbers. A graph is recorded by each call, as
+    The first call for each list of numbers among the arguments (sizes, where shapes are dynamic), with and without
+    autocast, records the graph's operations; later ones append what was recorded, with new random numbers. A graph is recorded by each call, as
     without torch.compile, if it needs values while it is recorded (`.item()`, an operation that runs on the CPU), has
     collectives, takes tensors of the CPU or generators (of draws that a checkpoint repeats), or holds tensors of the
     device itself, which may be written between calls. In eager mode a call is a program by itself.
@@ -31,7 +31,7 @@ class RecordedGraph:
     def __init__(self, graph: fx.GraphModule):
         self._boxed_call = True  # by which AOTAutograd knows that a list is wanted; wrappers copy it
         self._graph = graph
-        self._regions = {}  # by the numbers among the arguments; None: not to be recorded once
+        self._regions = {}  # by the numbers among the arguments and autocast's type; None: not to be recorded once
         self._run_alone = _api.compile(self._run)
 
     def __call__(self, args: list):
@@ -40,12 +40,13 @@ class RecordedGraph:
     def _run(self, args: list):
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         numbers = tuple(a for a in args if not isinstance(a, torch.Tensor))
-        if numbers in self._regions:
-            region = self._regions[numbers]
+        form = numbers, autocast_type()
+        if form in self._regions:
+            region = self._regions[form]
         else:
             region = _record(self._graph, args, tensors)
             if len(self._regions) < _MOST_REGIONS:
-                self._regions[numbers] = region
+                self._regions[form] = region
         if region is None:
             result = self._graph(*args)
             args.clear()
@@ -101,6 +102,11 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def autocast_type() -> torch.dtype | None:
+    """To which autocast casts on the device, now; None: it is off."""
+    return torch.get_autocast_dtype("xla") if torch.is_autocast_enabled("xla") else None
 
 
 def is_plain(t: torch.Tensor) -> bool:

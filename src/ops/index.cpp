@@ -138,6 +138,11 @@ void infer_along_by_long(InferContext& c) {
   infer_along(c);
 }
 
+void infer_index_fill(InferContext& c) {
+  require_fit(c, 1);
+  infer_along_by_long(c);
+}
+
 void infer_index_add(InferContext& c) {
   if (is_integral(c.operand(0).dtype, true) && std::holds_alternative<double>(c.attr(1))) {
     fall_back("integers times a floating number");
@@ -276,7 +281,7 @@ constinit const Op kRows[] = {
     LIBRARY("index_add", infer_index_add, .traits = kIndex | kComplex),
     LIBRARY("index_copy", infer_along_by_long, .traits = kIndex | kComplex | kMovesElements),
     LIBRARY("index_reduce", infer_along, .traits = kIndex),
-    LIBRARY("index_fill.int_Scalar", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
+    LIBRARY("index_fill.int_Scalar", infer_index_fill, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
     LIBRARY("index_fill.int_Tensor", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
     LIBRARY("take", infer_take, .traits = kIndex | kComplex),
     LIBRARY("index.Tensor", infer_index, .layout = ResultLayout::kIndexed, .traits = kIndex | kHostArgument | kComplex | kMovesElements),

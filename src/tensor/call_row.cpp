@@ -67,6 +67,15 @@ bool has_bool(const BoxedCall& call) {
       std::any_of(call.attrs.begin(), call.attrs.end(), [](const Attr& attr) { return std::holds_alternative<bool>(attr); });
 }
 
+// A complex number beside real tensors, of which ATen's kernel makes a real result: it refuses to convert the number.
+bool has_number_of_no_use(const BoxedCall& call, const std::vector<ResultShape>& results) {
+  auto is_number = [](const Attr& attr) { return std::holds_alternative<std::complex<double>>(attr); };
+  auto is_complex_tensor = [](const at::Tensor& t) { return t.defined() && t.is_complex(); };
+  auto is_real = [](const ResultShape& shape) { return is_float(shape.type.dtype) || is_integral(shape.type.dtype, false); };
+  return std::any_of(call.attrs.begin(), call.attrs.end(), is_number) &&
+      std::none_of(call.tensors.begin(), call.tensors.end(), is_complex_tensor) && std::any_of(results.begin(), results.end(), is_real);
+}
+
 } // namespace
 
 bool has_complex(c10::ArrayRef<c10::IValue> arguments) {
@@ -145,6 +154,9 @@ std::string CallRow::find_obstacle_of_types(const BoxedCall& call) const {
 std::string CallRow::find_obstacle_of_result(const BoxedCall& call, const ResultShapes& shapes) const {
   if (!shapes) {
     return "ATen has no shape rule for this call, or refuses it";
+  }
+  if (has_number_of_no_use(call, *shapes)) {
+    return "ATen refuses a complex number beside these tensors";
   }
   for (const ResultShape& shape : *shapes) {
     if (shape.type.dtype != DType::Undefined && !is_recordable(shape.type.dtype)) {

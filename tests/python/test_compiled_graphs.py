@@ -222,6 +222,23 @@ def test_an_argument_with_another_storage(device):
         assert x.tolist() == [i + 2] * 3 and before.tolist() == [i + 1] * 3
 
 
+def test_a_backward_with_and_without_autocast(device):
+    torch.manual_seed(0)
+    x, w = torch.randn(4, 8, device=device), torch.randn(8, 8, device=device, requires_grad=True)
+
+    def program(x):
+        return ((x @ w) @ w).sum()
+
+    forms = [torch.compile(program, backend=backend) for backend in ("aot_eager", "inductor")]
+    for cast in (True, False, True):
+        gradients = []
+        for f in forms:
+            loss = f(x)
+            with torch.autocast("xla", dtype=torch.bfloat16, enabled=cast):
+                gradients += torch.autograd.grad(loss, w)
+        torch.testing.assert_close(gradients[1], gradients[0])
+
+
 def test_sizes_that_change(device, recordings):
     def program(x):
         return torch.softmax(x * x.shape[0], -1).sum(0)

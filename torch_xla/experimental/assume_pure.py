@@ -26,7 +26,7 @@ def assume_pure(fn: Callable, *, add_rng_seed_argument: bool = False) -> Callabl
             generator stays as it was.
 
     The form is the structure of the arguments, dtype, shape, strides and requires_grad of the tensors, and the other
-    values; with whether gradients are recorded and the types of autocast. The last 64 forms are kept. Calls without a
+    values; with whether gradients are recorded and autocast's type. The last 64 forms are kept. Calls without a
     tensor of the device, and those within another recording or a transform of torch.func, call `fn`. Raises TypeError
     for an argument that is neither a tensor nor hashable, and AssertionError for a call without its `rng_seed`.
     """
@@ -84,7 +84,7 @@ class _PureFunction:
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if not (any(t.device.type == "xla" for t in tensors) and all(map(_dynamo.is_plain, tensors))):
             return self._fn(*args, **kwargs)
-        form = (torch.is_grad_enabled(), *_autocast_types(), *map(_describe, leaves))
+        form = (torch.is_grad_enabled(), _dynamo.autocast_type(), *map(_describe, leaves))
         try:
             known = self._forms.setdefault(form, [])
         except TypeError as error:
@@ -114,7 +114,3 @@ def _describe(leaf) -> tuple:
     if isinstance(leaf, torch.Tensor):
         return leaf.dtype, leaf.shape, leaf.stride(), leaf.requires_grad, leaf.device
     return type(leaf), leaf
-
-
-def _autocast_types() -> tuple:
-    return tuple(torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("xla", "cpu"))
