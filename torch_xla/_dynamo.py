@@ -24,8 +24,8 @@ class RecordedGraph:
     The first call for each list of numbers among the arguments (sizes, where shapes are dynamic), with and without
     autocast, records the graph's operations; later ones append what was recorded, with new random numbers. A graph is recorded by each call, as
     without torch.compile, if it needs values while it is recorded (`.item()`, an operation that runs on the CPU), has
-    collectives, takes tensors of the CPU or generators (of draws that a checkpoint repeats), or holds tensors of the
-    device itself, which may be written between calls. In eager mode a call is a program by itself.
+    collectives, takes tensors of the CPU or generators (of draws that a checkpoint repeats), holds tensors of the
+    device itself, which may be written between calls, or a TorchDispatchMode is on. In eager mode a call is a program by itself.
     """
 
     def __init__(self, graph: fx.GraphModule):
@@ -41,7 +41,9 @@ class RecordedGraph:
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         numbers = tuple(a for a in args if not isinstance(a, torch.Tensor))
         form = numbers, autocast_type()
-        if form in self._regions:
+        if torch._C._len_torch_dispatch_stack():  # a TorchDispatchMode sees the operations of its time
+            region = None
+        elif form in self._regions:
             region = self._regions[form]
         else:
             region = _record(self._graph, args, tensors)

@@ -1,11 +1,13 @@
 """torch.compile's default backend on the device: a graph is recorded once, its calls join the trace."""
 
+import contextlib
 import copy
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import torch_xla
@@ -220,6 +222,37 @@ def test_an_argument_with_another_storage(device):
         before = x.detach()
         replace(x)
         assert x.tolist() == [i + 2] * 3 and before.tolist() == [i + 1] * 3
+
+
+def test_a_backward_under_a_dispatch_mode(device):
+    class Zero(TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            result = op(*args, **(kwargs or {}))
+            return result * 0 if op is torch.ops.aten.cos.default else result
+
+    compiled = torch.compile(lambda x: x.sin().sum())
+    for mode in (Zero(), contextlib.nullcontext(), Zero()):
+        x = torch.zeros(2, device=device, requires_grad=True)
+        loss = compiled(x)
+        with mode:
+            loss.backward()
+        assert x.grad.tolist() == [0 if isinstance(mode, Zero) else 1] * 2
+
+
+def test_views_of_a_buffer_that_a_compiled_forward_has_made(device):
+    class Model(nn.Module):
+        buffer = None
+
+        def forward(self, x):
+            if self.buffer is None:
+                self.buffer = torch.zeros(4, device=x.device)
+                self.part = self.buffer[:2]
+            self.part.add_(1)
+            return x + self.buffer
+
+    model = torch.compile(Model())
+    for i in range(1, 4):
+        assert model(torch.zeros(4, device=device)).tolist() == [i, i, 0, 0]
 
 
 def test_a_backward_with_and_without_autocast(device):
