@@ -22,10 +22,11 @@ class RecordedGraph:
     """A graph of ATen operations on tensors of one device, called with a list of its arguments, which it clears.
 
     The first call for each list of numbers among the arguments (sizes, where shapes are dynamic), with and without
-    autocast, records the graph's operations; later ones append what was recorded, with new random numbers. A graph is recorded by each call, as
-    without torch.compile, if it needs values while it is recorded (`.item()`, an operation that runs on the CPU), has
-    collectives, takes tensors of the CPU or generators (of draws that a checkpoint repeats), holds tensors of the
-    device itself, which may be written between calls, or a TorchDispatchMode is on. In eager mode a call is a program by itself.
+    autocast, records the graph's operations; later ones append what was recorded, with new random numbers. A graph is
+    recorded by each call, as without torch.compile, if it needs values while it is recorded (`.item()`, an operation
+    that runs on the CPU), has collectives, takes tensors of the CPU or generators (of draws that a checkpoint repeats),
+    holds tensors of the device itself, which may be written between calls, or a TorchDispatchMode is on. In eager mode
+    a call is a program by itself.
     """
 
     def __init__(self, graph: fx.GraphModule):
