@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 from torch import fx
+from torch.utils import _python_dispatch
 
 from . import _api, _XLAC
 
@@ -42,7 +43,7 @@ class RecordedGraph:
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         numbers = tuple(a for a in args if not isinstance(a, torch.Tensor))
         form = numbers, autocast_type()
-        if torch._C._len_torch_dispatch_stack():  # a TorchDispatchMode sees the operations of its time
+        if torch._C._len_torch_dispatch_stack() and _is_watched():
             region = None
         elif form in self._regions:
             region = self._regions[form]
@@ -105,6 +106,12 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _is_watched() -> bool:
+    """Whether a TorchDispatchMode is on that is not AOTAutograd's own: it is to see the operations of its time."""
+    modes = _python_dispatch._get_current_dispatch_mode_stack()
+    return not all(type(mode).__module__.startswith("torch._functorch.") for mode in modes)
 
 
 def autocast_type() -> torch.dtype | None:
