@@ -299,6 +299,13 @@ void expand_group_norm_backward(ExpandContext& c) {
   c.set(2, reduce_sum(g, {0, 3}));
 }
 
+// ATen's shape rule takes float16 for the norms of float16.
+void infer_weight_norm(InferContext& c) {
+  Type g = c.operand(1);
+  like_operand<0>(c);
+  c.add_result(is_reduced_float(g.dtype) ? DType::F32 : g.dtype, g.dims);
+}
+
 constinit const Op kRows[] = {
     COMPOSITE("native_layer_norm", infer_layer_norm, expand_layer_norm),
     COMPOSITE("native_layer_norm_backward", infer_layer_norm_backward, expand_layer_norm_backward),
@@ -316,7 +323,7 @@ constinit const Op kRows[] = {
         expand_group_norm_backward,
         .layout = ResultLayout::kFormatOfOperand,
         .order_of = 1),
-    CALL("_weight_norm_interface", kAllFloats, .traits = kDenseOperands),
+    SHAPED_CALL("_weight_norm_interface", infer_weight_norm, kAllFloats, .traits = kDenseOperands),
     CALL("_weight_norm_interface_backward", kAllFloats, .traits = kDenseOperands),
 };
 

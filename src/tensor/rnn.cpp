@@ -1,11 +1,14 @@
 // Recurrent layers: oneDNN's LSTM where it can compute the layer; else cells step by step, with one product for the inputs of all steps.
 #include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_thnn_fused_gru_cell.h>
 #include <ATen/ops/_thnn_fused_lstm_cell.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/gru_cell_native.h>
 #include <ATen/ops/gru_native.h>
+#include <ATen/ops/lstm_cell_native.h>
 #include <ATen/ops/lstm_native.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mkldnn_rnn_layer.h>
@@ -55,14 +58,36 @@ std::optional<at::Tensor> bias(at::TensorList weights, size_t i) {
   return weights.size() > 2 ? std::optional(weights[2 + i]) : std::nullopt;
 }
 
+// ATen's fused cells have no forward-mode gradients. Those of torch.func may lie in the values within these.
+bool may_have_tangent(at::TensorList tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& t) {
+    return t._fw_grad(/*level=*/0).defined() || t.key_set().has(c10::DispatchKey::FuncTorchGradWrapper);
+  });
+}
+
+at::Tensor add_bias(const at::Tensor& gates, const std::optional<at::Tensor>& bias) {
+  return bias ? gates + *bias : gates;
+}
+
 std::vector<at::Tensor> lstm_step(const at::Tensor& gates, at::TensorList weights, at::TensorList states) {
   at::Tensor hidden = at::mm(states[0], weights[1].t());
+  if (may_have_tangent({gates, hidden, states[1]})) {
+    const std::vector<at::Tensor> parts = (add_bias(gates, bias(weights, 0)) + add_bias(hidden, bias(weights, 1))).chunk(4, 1);
+    at::Tensor c = parts[1].sigmoid() * states[1] + parts[0].sigmoid() * parts[2].tanh();
+    return {parts[3].sigmoid() * c.tanh(), c};
+  }
   auto [h, c, workspace] = at::_thnn_fused_lstm_cell(gates, hidden, states[1], bias(weights, 0), bias(weights, 1));
   return {h, c};
 }
 
 std::vector<at::Tensor> gru_step(const at::Tensor& gates, at::TensorList weights, at::TensorList states) {
   at::Tensor hidden = at::mm(states[0], weights[1].t());
+  if (may_have_tangent({gates, hidden, states[0]})) {
+    const std::vector<at::Tensor> x = add_bias(gates, bias(weights, 0)).chunk(3, 1);
+    const std::vector<at::Tensor> h = add_bias(hidden, bias(weights, 1)).chunk(3, 1);
+    at::Tensor candidate = (x[2] + (x[0] + h[0]).sigmoid() * h[2]).tanh();
+    return {candidate + (x[1] + h[1]).sigmoid() * (states[0] - candidate)};
+  }
   return {std::get<0>(at::_thnn_fused_gru_cell(gates, hidden, states[0], bias(weights, 0), bias(weights, 1)))};
 }
 
@@ -237,11 +262,51 @@ std::tuple<at::Tensor, at::Tensor> gru(
   return {results[0], results[1]};
 }
 
+// ---- One step ----
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+// Without biases where one is missing, as ATen takes them.
+std::vector<at::Tensor> cell_weights(
+    const at::Tensor& w_ih, const at::Tensor& w_hh, const OptionalTensor& b_ih, const OptionalTensor& b_hh) {
+  const bool has_biases = b_ih && b_ih->defined() && b_hh && b_hh->defined();
+  return has_biases ? std::vector<at::Tensor>{w_ih, w_hh, *b_ih, *b_hh} : std::vector<at::Tensor>{w_ih, w_hh};
+}
+
+at::Tensor gru_cell(
+    const at::Tensor& input,
+    const at::Tensor& hx,
+    const at::Tensor& w_ih,
+    const at::Tensor& w_hh,
+    const OptionalTensor& b_ih,
+    const OptionalTensor& b_hh) {
+  if (!may_have_tangent({input, hx, w_ih, w_hh})) {
+    return at::native::gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh);
+  }
+  return gru_step(at::mm(input, w_ih.t()), cell_weights(w_ih, w_hh, b_ih, b_hh), hx)[0];
+}
+
+std::tuple<at::Tensor, at::Tensor> lstm_cell(
+    const at::Tensor& input,
+    at::TensorList hx,
+    const at::Tensor& w_ih,
+    const at::Tensor& w_hh,
+    const OptionalTensor& b_ih,
+    const OptionalTensor& b_hh) {
+  if (hx.size() != 2 || !may_have_tangent({input, hx[0], hx[1], w_ih, w_hh})) {
+    return at::native::lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh);
+  }
+  std::vector<at::Tensor> states = lstm_step(at::mm(input, w_ih.t()), cell_weights(w_ih, w_hh, b_ih, b_hh), hx);
+  return {states[0], states[1]};
+}
+
 } // namespace
 
 void register_rnn(torch::Library& m) {
   m.impl("lstm.input", TORCH_FN(lstm));
   m.impl("gru.input", TORCH_FN(gru));
+  m.impl("gru_cell", TORCH_FN(gru_cell));
+  m.impl("lstm_cell", TORCH_FN(lstm_cell));
 }
 
 } // namespace torch_xla

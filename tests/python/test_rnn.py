@@ -283,3 +283,26 @@ def test_bad_sizes_raise(kind):
     with pytest.raises(RuntimeError):
         getattr(torch, kind)(x, hx, weights, True, 1, 0.0, False, False, False)
     torch_xla.sync()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", ["GRUCell", "LSTMCell", "GRU"])
+def test_forward_mode_gradients(device, name, bias):
+    torch.manual_seed(0)
+    module, x = getattr(nn, name)(3, 4, bias=bias), torch.randn(2, 3) if "Cell" in name else torch.randn(5, 2, 3)
+    found = []
+    for d in ("cpu", device):
+        module.to(d)
+
+        def function(x):
+            result = module(x)
+            return result[0] if isinstance(result, tuple) else result
+
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x.to(d), torch.ones_like(x, device=d))
+            tangent = torch.autograd.forward_ad.unpack_dual(function(dual)).tangent.detach()
+        _, pushed = torch.func.jvp(function, (x.to(d),), (torch.ones_like(x, device=d),))
+        hessian = torch.func.hessian(lambda x: function(x).square().sum())(x.to(d))
+        found.append([t.cpu() for t in (tangent, pushed.detach(), hessian.detach())])
+    for expected, actual in zip(*found, strict=True):
+        torch.testing.assert_close(actual, expected)

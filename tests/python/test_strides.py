@@ -1,5 +1,6 @@
 """New results lie in memory as eager's do: strides of operations, of advanced indexing and of out tensors."""
 
+import copy
 import itertools
 
 import pytest
@@ -203,6 +204,18 @@ def test_gradient_penalty_of_normalized_weights(device):
         found.append([v.grad.cpu(), g.grad.cpu()])
     for expected, actual in zip(*found, strict=True):
         torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_normalized_weights_of_16_bits(device, dtype):
+    """ATen's kernel gives float32 norms, which its gradient wants."""
+    torch.manual_seed(0)
+    eager = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 4)).to(dtype)
+    ours = copy.deepcopy(eager).to(device)
+    for model, d in ((eager, "cpu"), (ours, device)):
+        model(torch.ones(2, 3, dtype=dtype, device=d)).sum().backward()
+    for expected, actual in zip(eager.parameters(), ours.parameters()):
+        torch.testing.assert_close(actual.grad.cpu(), expected.grad)
 
 
 def test_products_with_packed_weights_of_a_transposed_matrix(device):
