@@ -102,6 +102,7 @@ DIFFERENCES = {
     "test_a_generator_is_apart_from_the_default_one": {"": DRAWS_ON_THE_CPU},
     "test_spectrogram": dict.fromkeys(["spectrum", "spec_augment"], COMPLEX),
     "test_complex_numbers_are_drawn": dict.fromkeys(["dtype0", "dtype1"], COMPLEX),
+    "test_operands_and_results_that_are_conjugates": {"": COMPLEX},
     "test_enhancement": {"": COMPLEX},
     "test_griffin_lim": {"": COMPLEX},
     "test_message_passing": {"prod": OTHER_ORDER},
