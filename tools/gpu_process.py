@@ -48,6 +48,13 @@ def error_lines(text: str) -> str:
     return "\n".join(line[:300] for line in errors[:FIRST_LINES] or lines[-FIRST_LINES:])
 
 
+def start(command: list, env: dict, **streams) -> subprocess.Popen:
+    """A program that runs from the root of the repository, in a session of its own; stderr goes where stdout goes."""
+    return subprocess.Popen(
+        list(map(str, command)), cwd=ROOT, env=env, stderr=subprocess.STDOUT, start_new_session=True, **streams
+    )
+
+
 def stop(process: subprocess.Popen) -> None:
     """Interrupts the process and what it started, so that it may tell what it found; kills them after 5 seconds."""
     with contextlib.suppress(ProcessLookupError):
@@ -62,11 +69,7 @@ class Worker:
     """A program that runs on beside this one and is spoken to by lines. Leaving the context stops it."""
 
     def __init__(self, command: list, env: dict):
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            list(map(str, command)), cwd=ROOT, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, bufsize=0,
-            start_new_session=True,
-        )  # fmt: skip
+        self._process = start(command, env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self._text = ""  # printed and read
         self._taken = 0  # characters of it that were given out
 
@@ -114,9 +117,7 @@ def last_line(text: str) -> str:
 def run(command: list, seconds: float, env: dict) -> Done:
     """Runs a program from the root of the repository, for at most `seconds`; then it is stopped."""
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            list(map(str, command)), cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        process = start(command, env, stdout=output)
         try:
             status = process.wait(max(1, seconds))
         except subprocess.TimeoutExpired:

@@ -5,7 +5,7 @@ What is before and after it is still part of the same program: forward, backward
 
 import logging
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import fx
@@ -66,15 +66,12 @@ class _Region:
         self._recorded = recorded
         self._is_single = is_single
         # Mostly there are none, and then the list of the tensors is the result.
-        self._others = None
-        if not all(isinstance(r, torch.Tensor) for r in results):
-            self._others = [None if isinstance(r, torch.Tensor) else (r,) for r in results]
+        self._others = None if all(isinstance(r, torch.Tensor) for r in results) else without_tensors(results)
 
     def __call__(self, tensors: list):
         results = self._recorded.record(tensors)
         if self._others is not None:
-            tensors = iter(results)
-            results = [next(tensors) if other is None else other[0] for other in self._others]
+            results = with_tensors(self._others, results)
         return results[0] if self._is_single else results
 
 
@@ -91,8 +88,7 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
     capture = _XLAC._Capture(device.index)
     try:
         stand_ins = [capture.add_argument_like(t) for t in tensors]
-        given = iter(stand_ins)
-        results = graph(*(next(given) if isinstance(a, torch.Tensor) else a for a in args))
+        results = graph(*with_tensors(without_tensors(args), stand_ins))
         is_single = not isinstance(results, tuple | list)
         results = [results] if is_single else list(results)
         recorded = _XLAC._Region(capture, stand_ins, [r for r in results if isinstance(r, torch.Tensor)])
@@ -103,6 +99,17 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
     finally:
         capture.end()
         torch.xla.set_rng_state(random_state, device)  # the call itself draws
+
+
+def without_tensors(values: Iterable) -> list[tuple | None]:
+    """The values, each in a tuple; None in the place of a tensor."""
+    return [None if isinstance(v, torch.Tensor) else (v,) for v in values]
+
+
+def with_tensors(others: list[tuple | None], tensors: Iterable[torch.Tensor]) -> list:
+    """The values that without_tensors() was given, with these tensors in the places of those."""
+    given = iter(tensors)
+    return [next(given) if other is None else other[0] for other in others]
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -144,8 +151,8 @@ def compile_graph(graph: fx.GraphModule, example_inputs: list):
 
 
 def record_function(function: Callable) -> Callable:
-    """A function of tensors that calls `function`, which takes and returns tensors, once, and from then on appends what
-    its operations and those of its gradient are. Tensors of other shapes or dtypes need another one."""
+    """A function of tensors that calls `function` at its first call only, and then appends what its operations and
+    those of its gradient are. Tensors of other shapes or dtypes need another one."""
     from torch._functorch.aot_autograd import aot_function
 
     return aot_function(function, _record_graph, keep_inference_input_mutations=True, enable_log=False)

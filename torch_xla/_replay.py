@@ -83,23 +83,19 @@ class _Recorded:
         self._results = [r.detach() if isinstance(r, torch.Tensor) else r for r in results]
 
     def replay(self, leaves: list):
+        for i in self._written:
+            if sum(leaf is leaves[i] for leaf in leaves) > 1:
+                raise RuntimeError(f"{self._name} is replayed: argument {i}, which it writes, is given to it twice")
         with torch.no_grad():
             for own, given in zip(self._leaves, leaves):
                 if isinstance(own, torch.Tensor):
                     own.copy_(given)
             self._graph.replay()
-            self._write_arguments(leaves)
+            for i in self._written:
+                leaves[i].copy_(self._leaves[i])
             # The next replay writes the same tensors again; these share their values until then.
             results = [torch.empty_like(r).copy_(r) if isinstance(r, torch.Tensor) else r for r in self._results]
         return pytree.tree_unflatten(results, self._result_spec)
-
-    def _write_arguments(self, leaves: list) -> None:
-        """Gives the caller's tensors what the step has written into its own."""
-        given = [id(leaf) for _, leaf in _tensors_of(leaves)]
-        for i in self._written:
-            if given.count(id(leaves[i])) > 1:
-                raise RuntimeError(f"{self._name} is replayed: argument {i}, which it writes, is given to it twice")
-            leaves[i].copy_(self._leaves[i])
 
     def take(self, args: tuple, kwargs: dict):
         """The leaves of a call's arguments. RuntimeError unless they are as in the recording."""

@@ -8,6 +8,7 @@
 #include "core/errors.h"
 #include "engine/engine.h"
 #include "tensor/api.h"
+#include "tensor/copy.h"
 #include "tensor/errors.h"
 #include "tensor/fallback.h"
 #include "tensor/generator.h"
@@ -51,15 +52,6 @@ void upload_numbers(BoxedCall& call) {
   }
 }
 
-// ATen's products read conjugated and negated operands as they lie in memory, which a library call does not know of.
-void resolve_bits(BoxedCall& call) {
-  for (at::Tensor& t : call.tensors) {
-    if (t.defined() && (t.is_conj() || t.is_neg())) {
-      t = t.resolve_conj().resolve_neg();
-    }
-  }
-}
-
 // Of an operation whose attributes are numbers.
 bool has_bool(const BoxedCall& call) {
   auto is_bool = [](const at::Tensor& t) { return t.defined() && t.scalar_type() == c10::ScalarType::Bool; };
@@ -99,7 +91,8 @@ void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, tor
     ResultShapes shapes;
     if (obstacle.empty()) {
       upload_numbers(call);
-      resolve_bits(call);
+      // ATen's products read conjugated and negated operands as they lie in memory, which a library call does not know of.
+      call.tensors = without_bits(std::move(call.tensors));
       shapes = infer_on_meta(functional_, arguments, call);
       obstacle = find_obstacle_of_result(call, shapes);
     }

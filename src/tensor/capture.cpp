@@ -6,6 +6,7 @@
 #include "core/errors.h"
 #include "engine/engine.h"
 #include "ops/registry.h"
+#include "tensor/copy.h"
 
 namespace torch_xla {
 namespace {
@@ -167,15 +168,6 @@ bool fail_dependent_values(Trace& trace, const Trace::Mark& mark, const Argument
 }
 
 } // namespace
-
-std::vector<at::Tensor> without_bits(std::vector<at::Tensor> tensors) {
-  for (at::Tensor& t : tensors) {
-    if (t.is_conj() || t.is_neg()) {
-      t = t.resolve_conj().resolve_neg();
-    }
-  }
-  return tensors;
-}
 
 Capture::Capture(int device) : device_(device) {
   check_device(device);

@@ -25,10 +25,6 @@ struct Body {
   std::vector<Number> numbers; // parallel to Graph::scalars
 };
 
-// What the tensors show where the bits of conj() and of its imag make that other than what they store; the others are themselves. Not under
-// the recording lock.
-std::vector<at::Tensor> without_bits(std::vector<at::Tensor> tensors);
-
 // From construction to end() the device records a body: nothing runs, and operations that need a value raise. Other threads that use the
 // device wait until the end; captures of one thread nest, and end on it.
 class Capture {

@@ -16,7 +16,6 @@
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensordot.h>
-#include <ATen/ops/var_mean.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/WrapDimMinimal.h>
@@ -151,25 +150,6 @@ ThreeTensors batch_norm_backward(
   return at::native_batch_norm_backward(grad, input, weight, running_mean, running_var, mean, invstd, update, eps, mask);
 }
 
-// The mean and the biased variance of each channel; running statistics take the unbiased one.
-std::tuple<Tensor, Tensor> update_batch_norm_statistics(
-    const Tensor& input, const OptionalTensor& running_mean, const OptionalTensor& running_var, double momentum) {
-  at::DimVector dims{0};
-  int64_t count = input.size(0);
-  for (int64_t d = 2; d < input.dim(); ++d) {
-    dims.push_back(d);
-    count *= input.size(d);
-  }
-  auto [variance, mean] = at::var_mean(input, at::OptionalIntArrayRef(dims), /*correction=*/at::Scalar(0));
-  if (running_mean && running_mean->defined()) {
-    running_mean->mul_(1 - momentum).add_(mean, momentum);
-  }
-  if (running_var && running_var->defined()) {
-    running_var->mul_(1 - momentum).add_(variance, momentum * static_cast<double>(count) / static_cast<double>(count - 1));
-  }
-  return {mean, variance};
-}
-
 // Where the forward pass has summed at once it has left no bags of the indices.
 Tensor bags_of(const Tensor& indices, const Tensor& offsets) {
   Tensor starts = at::zeros({indices.size(0) + 1}, offsets.options());
@@ -301,7 +281,6 @@ void register_composed(torch::Library& m) {
   m.impl("_slow_conv2d_forward", TORCH_FN(convolve));
   m.impl("_transform_bias_rescale_qkv", TORCH_FN(split_heads));
   m.impl("batch_norm_backward", TORCH_FN(batch_norm_backward));
-  m.impl("batch_norm_update_stats", TORCH_FN(update_batch_norm_statistics));
   m.impl("bincount", TORCH_FN(bincount));
   m.impl("dequantize.self", TORCH_FN(dequantize));
   m.impl("equal", TORCH_FN(equal));

@@ -191,6 +191,19 @@ at::Tensor read_on_cpu(const at::Tensor& t, std::string_view use) {
   return cpu;
 }
 
+bool has_bits(const at::Tensor& t) {
+  return t.defined() && (t.is_conj() || t.is_neg());
+}
+
+std::vector<at::Tensor> without_bits(std::vector<at::Tensor> tensors) {
+  for (at::Tensor& t : tensors) {
+    if (has_bits(t)) {
+      t = t.resolve_conj().resolve_neg();
+    }
+  }
+  return tensors;
+}
+
 at::Tensor upload_adopted(int device, const at::Tensor& cpu) {
   if (cpu._is_zerotensor() || cpu.is_conj() || cpu.is_neg() || !cpu.is_non_overlapping_and_dense() || cpu.storage_offset() != 0 ||
       cpu.storage().use_count() != 1 || cpu.numel() == 0 ||

@@ -6,10 +6,16 @@
 #include <cstdint>
 
 #include <string_view>
+#include <vector>
 
 #include "tensor/cell.h"
 
 namespace torch_xla {
+
+// Whether the tensor shows something else than it stores: a conjugation or negation is pending. False for an undefined tensor.
+bool has_bits(const at::Tensor& t);
+// What the tensors show, stored as it is shown; those without such bits are themselves. Not under the recording lock.
+std::vector<at::Tensor> without_bits(std::vector<at::Tensor> tensors);
 
 // A tensor on the device with the CPU tensor's elements, dtype and strides. The memory is shared where the tensor is dense and owns its
 // storage alone: the caller must not write into it any more.

@@ -6,6 +6,7 @@
 #include "ir/builder.h"
 #include "ops/registry.h"
 #include "tensor/capture.h"
+#include "tensor/copy.h"
 #include "tensor/generator.h"
 
 namespace torch_xla {

@@ -7,6 +7,7 @@
 
 #include "core/errors.h"
 #include "tensor/append.h"
+#include "tensor/copy.h"
 
 namespace torch_xla {
 namespace {
@@ -20,10 +21,6 @@ std::optional<size_t> find_same(const Tensors& tensors, size_t end, const at::Te
     }
   }
   return std::nullopt;
-}
-
-bool has_bits(const at::Tensor& t) {
-  return t.is_conj() || t.is_neg();
 }
 
 // What is known of the results of a region while it is described.

@@ -20,7 +20,7 @@ void register_tensor_kernels() {
     autograd->impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFallthrough());
     autograd->impl("is_nonzero", torch::CppFunction::makeFallthrough());
     register_batch_norm(*kernels);
-    register_sync_batch_norm(*kernels);
+    register_batch_norm_steps(*kernels);
     register_convolutions(*kernels);
     register_composed(*kernels);
     register_linalg(*kernels);

@@ -12,7 +12,7 @@ void register_copies(torch::Library& library);
 void register_nested_kernels(torch::Library& library);
 void register_numbers(torch::Library& library);
 void register_batch_norm(torch::Library& library);
-void register_sync_batch_norm(torch::Library& library);
+void register_batch_norm_steps(torch::Library& library);
 void register_convolutions(torch::Library& library);
 void register_composed(torch::Library& library);
 void register_linalg(torch::Library& library);

@@ -100,11 +100,10 @@ class _PureFunction:
 
     def _record(self, leaves: list, spec: pytree.TreeSpec) -> Callable:
         """A function of the tensors."""
-        others = [None if isinstance(leaf, torch.Tensor) else (leaf,) for leaf in leaves]
+        others = _dynamo.without_tensors(leaves)
 
         def call(*tensors):
-            given = iter(tensors)
-            args, kwargs = pytree.tree_unflatten([other[0] if other else next(given) for other in others], spec)
+            args, kwargs = pytree.tree_unflatten(_dynamo.with_tensors(others, tensors), spec)
             return self._fn(*args, **kwargs)
 
         return _dynamo.record_function(call)

@@ -1,5 +1,5 @@
-// The steps of torch.nn.SyncBatchNorm, which ATen has for CUDA alone, as operations that the recorder gets. Statistics of 16-bit floats are
-// float32.
+// The steps of batch norm one by one, as operations that the recorder gets: those of torch.nn.SyncBatchNorm, whose statistics of 16-bit
+// floats are float32, ATen has for CUDA alone.
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/rsqrt.h>
@@ -49,10 +49,25 @@ std::tuple<Tensor, Tensor> batch_norm_stats(const Tensor& input, double eps) {
   return {mean, at::rsqrt(variance + eps)};
 }
 
-void average(const OptionalTensor& running, const Tensor& value, double momentum) {
+// `factor` is the value's, as its bias.
+void average(const OptionalTensor& running, const Tensor& value, double momentum, double factor = 1) {
   if (running && running->defined()) {
-    running->copy_(*running * (1 - momentum) + value * momentum);
+    running->mul_(1 - momentum).add_(value, momentum * factor);
   }
+}
+
+// The mean and the biased variance of each channel; running statistics take the unbiased one.
+std::tuple<Tensor, Tensor> batch_norm_update_stats(
+    const Tensor& input, const OptionalTensor& running_mean, const OptionalTensor& running_var, double momentum) {
+  const std::vector<int64_t> dims = dims_but_channels(input);
+  auto [variance, mean] = at::var_mean(input, dims, /*correction=*/0, /*keepdim=*/false);
+  int64_t count = 1;
+  for (int64_t d : dims) {
+    count *= input.size(d);
+  }
+  average(running_mean, mean, momentum);
+  average(running_var, variance, momentum, static_cast<double>(count) / static_cast<double>(count - 1));
+  return {mean, variance};
 }
 
 // Statistics [processes, C] of `counts` [processes] elements each.
@@ -134,7 +149,8 @@ Tensor batch_norm_backward_elemt(
 
 } // namespace
 
-void register_sync_batch_norm(torch::Library& m) {
+void register_batch_norm_steps(torch::Library& m) {
+  m.impl("batch_norm_update_stats", TORCH_FN(batch_norm_update_stats));
   m.impl("batch_norm_stats", TORCH_FN(batch_norm_stats));
   m.impl("batch_norm_gather_stats", TORCH_FN(batch_norm_gather_stats));
   m.impl("batch_norm_gather_stats_with_counts", TORCH_FN(batch_norm_gather_stats_with_counts));
