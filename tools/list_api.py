@@ -56,6 +56,24 @@ NAMES = {
         "always_wrap_policy lambda_auto_wrap_policy transformer_auto_wrap_policy size_based_auto_wrap_policy "
         "recursive_wrap",
     ),
+    "torch_xla.distributed.spmd": (
+        "Meshes and sharded tensors",
+        "Mesh HybridMesh ShardingSpec ShardingType XLAShardedTensor XLAPatchedLinear MarkShardingFunction "
+        "mark_sharding mark_sharding_with_gradients annotate_custom_sharding clear_sharding shard_as "
+        "enable_manual_sharding disable_manual_sharding get_1d_mesh set_global_mesh get_global_mesh wrap_if_sharded "
+        "wrap_as_sharded_tensor unwrap_sharded_tensor auto_policy xla_distribute_tensor xla_distribute_module "
+        "apply_backward_optimization_barrier apply_xla_patch_to_nn_linear xla_patched_nn_linear_forward",
+    ),
+    "torch_xla.distributed.spmd.debugging": ("Pictures of them", "visualize_sharding visualize_tensor_sharding"),
+    "torch_xla.experimental.spmd_fully_sharded_data_parallel": (
+        "Sharded modules on a mesh",
+        "SpmdFullyShardedDataParallel",
+    ),
+    "torch_xla.experimental.distributed_checkpoint": (
+        "Checkpoints by steps",
+        "CheckpointManager SPMDSavePlanner SPMDLoadPlanner prime_optimizer",
+    ),
+    "torch_xla.experimental.xla_quantized_matmul": ("Weights of few bits", "XlaQuantizedLinear"),
     "torch_xla.amp": ("Mixed precision", "autocast GradScaler"),
     "torch_xla.amp.syncfree": ("Optimizers for it", "SGD Adam AdamW"),
     "torch_xla.backends": ("Precision", "set_mat_mul_precision get_mat_mul_precision"),
@@ -120,7 +138,12 @@ STATES = {
     "torch_xla.debug.profiler.trace_detached": "on a thread; else as `trace`",
     "torch_xla.stablehlo.StableHLOExportOptions": "text with numbers in it is the only form",
     "torch_xla.stablehlo.StableHLOGraphModule": "calls run what was exported; `get_stablehlo_bytecode` gives text",
-    "torch_xla.runtime.use_spmd": "a mesh has one device",
+    "torch_xla.runtime.use_spmd": "on the embedded engine: docs/sharding.md",
+    "torch_xla.distributed.spmd.Mesh": "of several devices on the embedded engine: docs/sharding.md",
+    "torch_xla.distributed.spmd.XLAShardedTensor": "the marked tensor itself, no DTensor",
+    "torch_xla.distributed.spmd.enable_manual_sharding": "over one device",
+    "torch_xla.distributed.spmd.disable_manual_sharding": "over one device",
+    "torch_xla.distributed.spmd.auto_policy": "replicates",
     "torch_xla.runtime.is_bf16_supported": "always true",
 }
 MISSING = "missing"
@@ -178,7 +201,7 @@ class TestFile:
 
 def test_files() -> list[TestFile]:
     """Those of the Python tests, with what they run in other processes."""
-    return [TestFile(path) for path in sorted((ROOT / "tests/python").glob("*.py"))]
+    return [TestFile(path) for path in sorted((ROOT / "tests/python").rglob("*.py"))]
 
 
 def find_test(files: list[TestFile], module: str, name: str) -> str | None:

@@ -38,9 +38,14 @@ def real_devices() -> list[str]:
     return _XLAC._xla_get_devices()
 
 
+def is_spmd() -> bool:
+    """Whether a tensor lies on all devices, which are one to the program: XLA_USE_SPMD."""
+    return _XLAC._env_flag("XLA_USE_SPMD")
+
+
 def device_count() -> int:
-    """How many devices this process has."""
-    return _XLAC._xla_num_devices()
+    """How many devices this process has for tensors."""
+    return 1 if is_spmd() else _XLAC._xla_num_devices()
 
 
 def sync(wait: bool = False, reset_scope: bool = True) -> None:

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.weak import WeakIdKeyDictionary
 
 from . import _XLAC
+from ._storages import StorageDictionary
 
 _enabled: bool | None = None  # None: not asked for yet
 _parts: weakref.WeakSet = weakref.WeakSet()  # optimizers whose step is part of another's
 _steppers: weakref.WeakSet = weakref.WeakSet()  # optimizers that have made a step
-_stepped = WeakIdKeyDictionary()  # their first parameters
+_stepped = StorageDictionary()  # their first parameters
 
 
 class _Held(threading.local):
@@ -74,8 +74,8 @@ def _replaces_another(optimizer: torch.optim.Optimizer) -> bool:
         return False
     _steppers.add(optimizer)
     first = next((p for group in optimizer.param_groups for p in group["params"]), None)
-    was_stepped = first in _stepped
-    _stepped[first] = True
+    was_stepped = _stepped.get(first) is not None
+    _stepped.set(first, True)
     return was_stepped
 
 

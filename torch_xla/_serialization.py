@@ -1,8 +1,10 @@
 """Saving, copying and sharing tensors by their storages: PyTorch's own code takes a device named xla to have none."""
 
 import functools
+import warnings
 from collections import OrderedDict
 from multiprocessing import reduction
+from multiprocessing.context import get_spawning_popen
 
 import torch
 from torch.multiprocessing import reductions
@@ -11,6 +13,7 @@ from torch.utils.hooks import warn_if_has_hooks
 
 _deepcopy_in_torch = torch.Tensor.__deepcopy__
 _reduce_in_torch = torch.Tensor._reduce_ex_internal
+_share_memory_in_torch = torch.UntypedStorage.share_memory_
 _COMPRESSED = {torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 
@@ -103,6 +106,15 @@ def _is_shared(self):
     return self.device.type != "xla" and torch._C.StorageBase.is_shared(self)
 
 
+@functools.wraps(torch.UntypedStorage.share_memory_)
+def _share_memory(self, *args, **kwargs):
+    if self.device.type == "xla":
+        warnings.warn(
+            "share_memory_(): processes do not share the memory of the device xla, each gets a copy", stacklevel=3
+        )
+    return _share_memory_in_torch(self, *args, **kwargs)
+
+
 # ---- Queues and pipes of torch.multiprocessing: the other process gets a copy, through shared memory of the CPU ----
 def _restore_shared(cpu: torch.UntypedStorage, device: str) -> torch.UntypedStorage:
     return cpu.to(device=device)
@@ -111,7 +123,11 @@ def _restore_shared(cpu: torch.UntypedStorage, device: str) -> torch.UntypedStor
 def _reduce_storage(storage: torch.UntypedStorage):
     if storage.device.type != "xla":
         return reductions.reduce_storage(storage)
-    return _restore_shared, (storage.cpu(), str(storage.device))
+    cpu = storage.cpu()
+    process = get_spawning_popen()
+    if process is not None:  # an argument of a process that is started after pickling: the memory lives until then
+        vars(process).setdefault("_torch_xla_storages", []).append(cpu)
+    return _restore_shared, (cpu, str(storage.device))
 
 
 def install() -> None:
@@ -125,4 +141,5 @@ def install() -> None:
     torch.UntypedStorage._set_from_file = _run_on_cpu("_set_from_file", writes=True)
     torch.UntypedStorage._byteswap = _run_on_cpu("_byteswap", writes=True)
     torch.UntypedStorage.is_shared = _is_shared
+    torch.UntypedStorage.share_memory_ = _share_memory
     reduction.register(torch.UntypedStorage, _reduce_storage)

@@ -12,6 +12,7 @@ from torch.utils import backend_registration
 
 from . import (
     _auto_sync,
+    _default_backend,
     _device_mesh,
     _device_module,
     _dynamo,
@@ -107,6 +108,7 @@ def register() -> None:
     _legacy_types.add_types(_device_module)
     _serialization.install()
     _dlpack._install()
+    _default_backend.install()
     _device_mesh.install()
     _dynamo.install()
     _replica_copies.install()

@@ -11,7 +11,6 @@ import torch
 from . import _api, _device_module, _world, _XLAC
 
 _HARDWARE = ("CPU", "CUDA", "TPU")  # what these values of PJRT_DEVICE run on is their name
-_spmd = False
 
 
 def device_type() -> str | None:
@@ -103,22 +102,28 @@ def host_index() -> int:
 
 
 def addressable_device_count() -> int:
-    """Devices of this process."""
-    return len(_api.devices())
+    """Devices of this process that tensors can be on: one in SPMD mode."""
+    return _api.device_count()
 
 
 def local_device_count() -> int:
-    """Devices of the run's processes on this machine."""
+    """Such devices of the run's processes on this machine."""
     return local_process_count() * addressable_device_count()
 
 
 def global_device_count() -> int:
-    """Devices of the run."""
+    """Such devices of the run."""
     return process_count() * addressable_device_count()
 
 
-addressable_runtime_device_count = addressable_device_count
-global_runtime_device_count = global_device_count
+def addressable_runtime_device_count() -> int:
+    """Devices of this process."""
+    return _XLAC._xla_num_devices()
+
+
+def global_runtime_device_count() -> int:
+    """Devices of the run: as many has a torch_xla.distributed.spmd.Mesh."""
+    return process_count() * addressable_runtime_device_count()
 
 
 def runtime_device_attributes(device: str) -> dict:
@@ -131,7 +136,8 @@ def runtime_device_attributes(device: str) -> dict:
 
 def global_runtime_device_attributes() -> list[dict]:
     """Attributes of all devices of the run, whose processes have the same."""
-    return [runtime_device_attributes(str(device)) for device in _api.devices()] * process_count()
+    own = [runtime_device_attributes(f"xla:{index}") for index in range(addressable_runtime_device_count())]
+    return own * process_count()
 
 
 def get_master_ip() -> str:
@@ -140,18 +146,16 @@ def get_master_ip() -> str:
 
 
 def use_spmd(auto: bool = False) -> None:
-    """Lets torch_xla.distributed.spmd place tensors, which it does over a mesh of one device only.
+    """Sets XLA_USE_SPMD: the run's devices are one to the program, and torch_xla.distributed.spmd spreads tensors.
 
     Args:
-        auto: accepted for the original's sake.
+        auto: accepted for the original's sake: what is not marked is left to the compiler anyway.
     """
-    global _spmd
-    _spmd = True
+    del auto
+    os.environ["XLA_USE_SPMD"] = "1"
 
 
-def is_spmd() -> bool:
-    """True after use_spmd()."""
-    return _spmd
+is_spmd = _api.is_spmd
 
 
 def initialize_cache(path: str, readonly: bool = False) -> None:

@@ -229,9 +229,19 @@ bool masks_fit(const InferContext& c) {
   return true;
 }
 
+// ATen may refuse to write one number by a mask of bytes.
+bool writes_number_by_bytes(const InferContext& c) {
+  for (size_t i = 1; i + 1 < c.size() && c.operand(c.size() - 1).numel() == 1; ++i) {
+    if (is_mask(c, i) && c.operand(i).dtype != DType::Bool) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void infer_index_put(InferContext& c) {
   Type values = c.operand(c.size() - 1);
-  bool fits = masks_fit(c) && values.dtype == c.operand(0).dtype;
+  bool fits = masks_fit(c) && values.dtype == c.operand(0).dtype && !writes_number_by_bytes(c);
   if (fits) {
     IndexedPart part = read_indices(c);
     if (has_mask(c)) {

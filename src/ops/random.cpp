@@ -213,8 +213,14 @@ bool is_probability(Numbers n, const Attrs&) { // p
 bool is_proper_probability(Numbers n, const Attrs&) { // p
   return n[0] > 0 && n[0] < 1;
 }
-bool draws_something(Numbers, const Attrs& attrs) { // num_samples, replacement
-  return attr_double(attrs[0], 0) > 0;
+void infer_multinomial(InferContext& c) { // num_samples, replacement
+  Dims dims = c.operand(0).dims;
+  int64_t samples = c.get_int(0);
+  if (dims.empty() || dims.size() > 2 || samples <= 0 || (!c.get_bool(1) && samples > dims.back())) {
+    fall_back("arguments that ATen refuses");
+  }
+  dims.back() = samples;
+  c.add_result(DType::I64, dims);
 }
 
 constinit const Op kRows[] = {
@@ -233,7 +239,7 @@ constinit const Op kRows[] = {
     COMPOSITE("random_.from", infer_random, expand_random, .traits = kRandom),
     COMPOSITE(
         "native_dropout", infer_dropout, expand_dropout, .layout = ResultLayout::kOfOperands, .traits = kRandom, .takes = is_probability),
-    CALL("multinomial", kAllFloats, .traits = kRandom | kChecksValues, .takes = draws_something),
+    SHAPED_CALL("multinomial", infer_multinomial, kAllFloats, .traits = kRandom | kChecksValues),
     CALL("poisson", kAllFloats, .traits = kRandom | kChecksValues),
     CALL("_standard_gamma", kFloats, .traits = kRandom),
     CALL("normal.Tensor_float", kAllFloats, .traits = kRandom),

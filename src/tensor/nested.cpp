@@ -1,6 +1,7 @@
 // Nested tensors of layout torch.strided: their buffers are device tensors, and what only the CPU computes on nested tensors runs there.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_nested_from_padded.h>
+#include <ATen/ops/_nested_view_from_buffer_native.h>
 #include <torch/library.h>
 
 #include "tensor/fallback.h"
@@ -30,9 +31,11 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
 }
 
 // ATen has kernels for HPU, a device outside its tree, of operations whose kernels take buffers of any device. Those of layer norms ask
-// ATen's own table for one of the buffer's device.
+// ATen's own table for one of the buffer's device. The offsets are a tensor of the CPU for any device.
 bool takes_any_buffer(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(DispatchKey::NestedTensorHPU) && !op.operator_name().name.starts_with("aten::native_layer_norm");
+  const std::string& name = op.operator_name().name;
+  return (op.hasKernelForDispatchKey(DispatchKey::NestedTensorHPU) && !name.starts_with("aten::native_layer_norm")) ||
+      name == "aten::_nested_tensor_storage_offsets";
 }
 
 // The sizes are a tensor of the CPU.
@@ -44,6 +47,7 @@ at::Tensor nested_from_padded(const at::Tensor& padded, const at::Tensor& sizes,
 
 void register_nested_kernels(torch::Library& m) {
   m.impl("_nested_from_padded", TORCH_FN(nested_from_padded));
+  m.impl("_nested_view_from_buffer", TORCH_FN(at::native::_nested_view_from_buffer)); // looks at no values
   static auto* library = new torch::Library(torch::Library::IMPL, "aten", DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {

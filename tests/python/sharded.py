@@ -26,6 +26,7 @@ import torch_xla
 import torch_xla.debug.metrics as met
 import torch_xla.runtime as xr
 from torch_xla import _world
+from torch_xla.experimental.distributed_checkpoint import CheckpointManager
 
 
 def programs() -> int:
@@ -379,6 +380,19 @@ def saves(rank: int, path: str) -> None:
     full = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
         torch.save(full, f"{path}/full.pt")
+    dist.destroy_process_group()
+
+
+def saves_steps(rank: int, path: str) -> None:
+    """Saves by the numbers of steps, and loads."""
+    dist.init_process_group("xla", init_method="xla://")
+    checkpoints = CheckpointManager(path, 5, max_to_keep=1)
+    state = {"weight": torch.full((3,), 5.0, device="xla")}
+    assert not checkpoints.save(3, state) and checkpoints.save(5, state) and checkpoints.save_async(10, state)
+    checkpoints.join()
+    state["weight"].zero_()
+    checkpoints.restore(10, state)
+    assert checkpoints.all_steps() == [10] and state["weight"].tolist() == [5.0] * 3
     dist.destroy_process_group()
 
 

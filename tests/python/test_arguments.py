@@ -335,11 +335,20 @@ TYPES = {
     "cubic samples of a volume": lambda d: functional.grid_sample(
         zeros(d, 1, 1, 2, 2, 2), zeros(d, 1, 2, 2, 2, 3), mode="bicubic", align_corners=True
     ),
+    "a complex value by an index": lambda d: zeros(d, 3).__setitem__(whole(d, 2), ramp(d, 2) * 1j),
+    "a value by an index of complex": lambda d: (zeros(d, 3) * 1j).__setitem__(whole(d, 2), ramp(d, 2)),
+    "values of complex that do not fit": lambda d: (zeros(d, 3, 2) * 1j).index_put_((whole(d, 2),), ramp(d, 3, 2) * 1j),
+    "a sum of complex products that does not fit": lambda d: torch.addmm(
+        ramp(d, 4) * 1j, ramp(d, 2, 4) * 1j, ramp(d, 4, 1) * 1j
+    ),
+    "a number by a mask of bytes": lambda d: zeros(d, 3).__setitem__(whole(d, 1, 0, 1).to(torch.uint8), 1.0),
+    "more samples than there are": lambda d: torch.ones(3, device=d).multinomial(4),
     "spaced bools": lambda d: torch.linspace(0, 2, 3, dtype=torch.bool, device=d),
     "spaced up to nan": lambda d: torch.linspace(0, float("nan"), 3, dtype=torch.int32, device=d),
 }
 
 
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
 @pytest.mark.parametrize("call", TYPES.values(), ids=TYPES)
 def test_types_are_refused_at_the_call(device, call):
     with pytest.raises((RuntimeError, NotImplementedError)) as expected:

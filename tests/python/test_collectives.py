@@ -1,19 +1,11 @@
 """Collectives, processes and sharding in a run of one device: each gives what one replica gets."""
 
-import functools
-
 import pytest
 import torch
 from torch import nn
 
 import torch_xla.core.functions as xf
 import torch_xla.core.xla_model as xm
-import torch_xla.distributed.parallel_loader as pl
-import torch_xla.distributed.spmd as xs
-import torch_xla.runtime as xr
-from torch_xla import _XLAC
-from torch_xla.distributed.fsdp.wrap import transformer_auto_wrap_policy
-from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
 
 @pytest.fixture
@@ -125,76 +117,28 @@ def test_torch_distributed_of_one_process(run_python):
     assert out.splitlines()[:2] == ["[1.0, 1.0, 1.0] [1.0, 1.0, 1.0] [1.0, 1.0, 1.0] [{'a': 1}]", "[[1.0, 1.0, 1.0]]"]
 
 
-# ---- Sharding ----
-def test_a_mesh_of_one_device(x):
-    mesh = xs.Mesh([0], (1, 1), ("data", "model"))
-    assert mesh.size() == 1 and mesh.shape() == {"data": 1, "model": 1} and mesh.get_axis_name_idx("model") == 1
-    assert xs.get_1d_mesh("data").axis_names == ("data",)
-    assert xs.HybridMesh(ici_mesh_shape=(1, 1)).mesh_shape == (1, 1)
-    assert xs.mark_sharding(x, mesh, ("data", None)) is x
-    assert xs.mark_sharding(x, mesh, (None, ("data", "model"))) is x
-    assert _XLAC._get_xla_sharding_spec(x) == "{maximal device=0}"
-    assert _XLAC._get_xla_sharding_spec(xs.clear_sharding(x)) == "" == _XLAC._get_xla_sharding_spec(x + 1)
-    xs.set_global_mesh(mesh)
-    assert xs.get_global_mesh() is mesh
-    assert xs.ShardingSpec(mesh, (0, None)).can_apply(x) and not xs.ShardingSpec(mesh, (0,)).can_apply(x)
+def test_a_process_group_without_a_backend(run_python):
+    """As without the package it serves CPU tensors, and those of the device too."""
+    out = run_python("""
+        import torch, torch.distributed as dist
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import distribute_tensor, Shard
+        dist.init_process_group(rank=0, world_size=1, store=dist.HashStore())
+        for device in ("cpu", "xla"):
+            x = torch.ones(3, device=device)
+            dist.all_reduce(x)
+            print(x.tolist())
+        mesh = init_device_mesh("cpu", (1,))
+        print(distribute_tensor(torch.ones(2), mesh, [Shard(0)]).to_local().tolist())
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+        model(torch.ones(1, 2)).sum().backward()
+        print(model.module.weight.grad.tolist())
+        dist.destroy_process_group()
+    """)
+    assert out.splitlines() == ["[1.0, 1.0, 1.0]", "[1.0, 1.0, 1.0]", "[1.0, 1.0]", "[[1.0, 1.0], [1.0, 1.0]]"]
 
 
-@pytest.mark.parametrize(
-    "call, match",
-    [
-        (lambda mesh, x: xs.Mesh([0], (1, 2)), r"mesh_shape \(1, 2\) does not hold 1 devices"),
-        (lambda mesh, x: xs.Mesh([0, 1], (1, 2)), r"device_ids \[0, 1\] are not the run's devices \[0\]"),
-        (lambda mesh, x: xs.Mesh([0], (1, 1), ("a", "a")), "a name occurs twice"),
-        (lambda mesh, x: xs.Mesh([0], (1, 1), ("a",)), "not as many as the axes"),
-        (lambda mesh, x: xs.mark_sharding(x, mesh, ("data",)), "not one entry for each dim"),
-        (lambda mesh, x: xs.mark_sharding(x, mesh, ("data", "data")), "an axis of the mesh occurs twice"),
-        (lambda mesh, x: xs.mark_sharding(x, mesh, ("other", None)), "axis 'other' is none of the mesh's"),
-        (lambda mesh, x: xs.mark_sharding(x.cpu(), mesh, ("data", None)), "this one is on cpu"),
-    ],
-)
-def test_shardings_that_do_not_fit(x, call, match):
-    with pytest.raises(ValueError, match=match):
-        call(xs.Mesh([0], (1, 1), ("data", "model")), x)
-
-
-def test_use_spmd(monkeypatch):
-    monkeypatch.setattr(xr, "_spmd", False)
-    assert not xr.is_spmd()
-    xr.use_spmd()
-    assert xr.is_spmd()
-
-
-def test_modules_sharded_over_one_device(device, monkeypatch):
-    monkeypatch.setattr(xs.xla_sharding, "_global_mesh", None)
-    wrap = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={nn.ReLU, nn.Linear})
-    seen = []
-    with pytest.raises(ValueError, match="there is no mesh"):
-        SpmdFullyShardedDataParallel(nn.Linear(2, 2))
-    xs.set_global_mesh(xs.Mesh([0], (1, 1), ("fsdp", "model")))
-    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
-    expected = model(torch.ones(4, 2))
-    sharded = SpmdFullyShardedDataParallel(
-        model, shard_output=lambda y, mesh: seen.append(y.shape), auto_wrap_policy=wrap
-    )
-    found = sharded(torch.ones(4, 2, device=device))
-    torch.testing.assert_close(found.cpu(), expected)
-    assert len(seen) == 4 and isinstance(sharded[0], SpmdFullyShardedDataParallel)
-    assert next(iter(sharded.state_dict())) == "_orig_module.0._orig_module.weight" and sharded.module is model
-    found.sum().backward()
-    assert all(p.device == device and p.grad is not None for p in sharded.parameters())
-    with pytest.raises(ValueError, match="no axis 'data', but \\['fsdp', 'model'\\]"):
-        SpmdFullyShardedDataParallel(nn.Linear(2, 2), extra_data_axis="data")
-    with pytest.raises(RuntimeError, match="already"):
-        SpmdFullyShardedDataParallel(sharded)
-
-
-def test_a_sharding_of_batches_leaves_other_tensors_alone(device):
-    spec = xs.ShardingSpec(xs.Mesh([0], (1,), ("data",)), ("data", None))
-    (batch,) = pl.MpDeviceLoader([(torch.ones(2, 3), torch.zeros(2))], device, input_sharding=spec)
-    assert [tuple(t.shape) for t in batch] == [(2, 3), (2,)] and all(t.device == device for t in batch)
-
-
+# ---- Modules ----
 def test_modules_that_compute_again():
     from torch_xla.distributed.fsdp import checkpoint_module
 

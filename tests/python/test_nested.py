@@ -53,6 +53,21 @@ def test_operations(device, operation):
     assert_same(run(device), run("cpu"))
 
 
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_gradients_of_the_values(device, layout):
+    def gradients(d):
+        rows = [(torch.arange(4.0 * n).view(n, 4) / 7).to(d) for n in (2, 3, 1)]
+        x = torch.nested.nested_tensor(rows, layout=layout, requires_grad=True)
+        y = x * x
+        if layout is torch.jagged:
+            heads = x.unflatten(-1, (2, 2)).transpose(1, 2)
+            y = F.scaled_dot_product_attention(heads, heads, heads)
+        y.values().square().sum().backward()
+        return [x.grad.values()]
+
+    assert_same(gradients(device), gradients("cpu"))
+
+
 def test_parts_share_memory(device):
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device=device)
     nested.unbind()[1].add_(1)

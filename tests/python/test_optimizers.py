@@ -98,3 +98,15 @@ def test_optimizer_agrees_with_eager(device, info, form):
             assert type(expected) is type(actual), f"{what}: {expected!r} on the CPU, {actual!r} on the device"
             continue
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4, msg=lambda m: f"{what}: {m}")  # noqa: B023
+
+
+@pytest.mark.filterwarnings("ignore:.*swap")
+def test_parameters_can_be_swapped_after_a_step(device, monkeypatch):
+    monkeypatch.setattr(torch.__future__, "_swap_module_params_on_conversion", True)
+    module = torch.nn.Linear(2, 2).to(device)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    module(torch.ones(1, 2, device=device)).sum().backward()
+    optimizer.step()
+    weight = module.weight
+    module.double()
+    assert module.weight is weight and weight.dtype is torch.float64

@@ -1,4 +1,4 @@
-"""Several devices in one process: each file of two_devices in one of its own, and how processes with two end."""
+"""Several devices in one process: the files of two_devices and four_devices in their own; how such processes end."""
 
 import os
 import subprocess
@@ -17,12 +17,22 @@ TWO = {
 PARTS = ("recording", "running", "state")
 
 
-@pytest.mark.parametrize("name", [*(f"two_devices/{part}.py" for part in PARTS), "test_nn_data_parallel.py"])
-def test_a_process_with_two_devices(name):
+def run_tests(name: str, environment: dict) -> None:
     file = Path(__file__).parent / name
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, **TWO}, check=False)
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", [*(f"two_devices/{part}.py" for part in PARTS), "test_nn_data_parallel.py"])
+def test_a_process_with_two_devices(name):
+    run_tests(name, TWO)
+
+
+@pytest.mark.parametrize("name", ["four_devices/spmd.py", "test_spmd.py"])
+def test_tensors_spread_over_four_devices(name):
+    run_tests(name, {"CPU_NUM_DEVICES": "4"})
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "two", "65"])

@@ -351,6 +351,26 @@ def test_tensors_go_to_another_process_and_back(device):
     assert x.tolist() == [2, 4]
 
 
+def give_back(x, module, outgoing):
+    outgoing.put((x.device.type, x.tolist(), module.weight.tolist()))
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_tensors_are_arguments_of_a_process(device, method):
+    context = mp.get_context(method)
+    back = context.Queue()
+    x, module = torch.tensor([1.0, 2.0], device=device) * 2, nn.Linear(1, 1).to(device)
+    process = context.Process(target=give_back, args=(x, module, back))
+    process.start()
+    assert back.get(timeout=120) == ("xla", [2, 4], module.weight.tolist())
+    process.join()
+
+
+def test_memory_that_is_not_shared_is_told(device):
+    with pytest.warns(UserWarning, match="each gets a copy"):
+        torch.ones(2, device=device).share_memory_()
+
+
 @pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
 def test_tensors_pass_a_queue(device, strategy):
     before = mp.get_sharing_strategy()

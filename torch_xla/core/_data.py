@@ -26,14 +26,21 @@ def send_cpu_data_to_device(datas, device, input_sharding=None):
     A lone tensor comes in a list.
 
     Args:
-        input_sharding: a torch_xla.distributed.spmd.ShardingSpec for the tensors that have as many dims; without
-            effect, as its mesh is one device.
+        input_sharding: a torch_xla.distributed.spmd.ShardingSpec that marks the tensors which have as many dims; or a
+            dict of them by the keys of `datas`, a dict or a list of dicts.
+
+    Raises ValueError for a dict of specs and other datas, KeyError for a key without a spec, and what the spec raises.
     """
+    if isinstance(input_sharding, dict):
+        return _send_by_keys(datas, device, input_sharding)
 
     def move(tensor):
         if tensor is None:  # a part that a DataWrapper lacks
             return None
-        return tensor.to(device)
+        moved = tensor.to(device)
+        if input_sharding is not None and input_sharding.can_apply(moved):
+            input_sharding.apply(moved)
+        return moved
 
     def is_moved(value):
         return isinstance(value, DataWrapper) or (isinstance(value, torch.Tensor) and value.device.type == "cpu")
@@ -46,6 +53,14 @@ def send_cpu_data_to_device(datas, device, input_sharding=None):
         )
 
     return for_each_instance_rewrite([datas] if isinstance(datas, torch.Tensor) else datas, is_moved, move_part)
+
+
+def _send_by_keys(datas, device, input_shardings: dict):
+    if isinstance(datas, list):
+        return [_send_by_keys(part, device, input_shardings) for part in datas]
+    if not isinstance(datas, dict):
+        raise ValueError(f"input_sharding is a dict, so the data should be one too, and is a {type(datas).__name__}")
+    return {key: send_cpu_data_to_device([part], device, input_shardings[key])[0] for key, part in datas.items()}
 
 
 class ToXlaTensorArena:

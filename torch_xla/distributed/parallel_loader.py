@@ -185,7 +185,7 @@ class ParallelLoader:
         batches_per_execution: batches between two syncs.
         loader_prefetch_size, device_prefetch_size: together the batches that wait for each device, at most.
         host_to_device_transfer_threads: accepted for the original's sake: a copy takes no time worth a thread.
-        input_sharding: a ShardingSpec, checked and else without effect.
+        input_sharding: a ShardingSpec for the tensors with as many dims, or a dict of them by the batches' keys.
         loader: the first releases' name of cpu_loader.
 
     Raises ValueError for no loader, no devices and a batches_per_execution under 1. An exception of cpu_loader is

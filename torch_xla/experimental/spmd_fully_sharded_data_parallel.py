@@ -1,4 +1,4 @@
-"""FSDP by sharding over a mesh (FSDPv2). A run's mesh has one device: what is wrapped is whole and lies there."""
+"""FSDP by sharding over a mesh (FSDPv2): parameters and outputs are marked, as torch_xla.distributed.spmd does."""
 
 from collections.abc import Callable
 
@@ -8,21 +8,34 @@ from ..distributed import spmd
 from ..distributed.fsdp.wrap import recursive_wrap
 
 
+def _shard_batch(output, mesh: spmd.Mesh, extra_data_axis: str | None) -> None:
+    """Marks the first dim of a tensor, of the first part of a tuple or of the logits of a model's output."""
+    first = getattr(output, "logits", output)
+    first = first[0] if isinstance(first, tuple) and first else first
+    if not isinstance(first, torch.Tensor) or first.device.type != "xla" or first.dim() == 0:
+        raise RuntimeError(
+            f"the module's output is a {type(output).__name__} without a tensor to shard: shard_output= says what to do"
+        )
+    axes = (extra_data_axis, "fsdp") if extra_data_axis else "fsdp"
+    spmd.annotate_custom_sharding(first, mesh, (axes, *[None] * (first.dim() - 1)))
+
+
 class SpmdFullyShardedDataParallel(torch.nn.Module):
-    """A module on the device xla whose parameters are sharded over the axis "fsdp" of a mesh of one device.
+    """A module on the device xla whose parameters are sharded over the axis "fsdp" of a mesh, along their largest dims.
 
     Names of parameters are those of the original, and attributes and items that the wrapper lacks are the module's.
 
     Args:
         module: what is wrapped; it moves to the device.
         mesh: a torch_xla.distributed.spmd.Mesh; None is that of set_global_mesh().
-        shard_output: called with the output and the mesh after each forward; None does nothing.
+        shard_output: called with the output and the mesh after each forward; None shards the batch of the output, of
+            the first part of a tuple, or of what its attribute `logits` is.
         auto_wrap_policy: chooses the submodules that are wrapped too (torch_xla.distributed.fsdp.wrap).
         auto_wrapper_callable: what they are wrapped with, instead of this class.
         extra_data_axis: another axis over which outputs are sharded.
 
-    Raises ValueError without a mesh or where it lacks an axis, RuntimeError for a module that is wrapped already,
-    NotImplementedError for a mesh of several devices.
+    Raises ValueError without a mesh or where it lacks an axis, RuntimeError for a module that is wrapped already and
+    for outputs that hold no tensor, and what torch_xla.distributed.spmd.mark_sharding() raises.
     """
 
     def __init__(
@@ -44,17 +57,22 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
         for axis in ("fsdp", *([extra_data_axis] if extra_data_axis else [])):
             if self._mesh.get_axis_name_idx(axis) is None:
                 raise ValueError(f"the mesh has no axis {axis!r}, but {list(self._mesh.shape())}")
-        if self._mesh.size() > 1:
-            raise NotImplementedError(
-                f"sharding over a mesh of {self._mesh.size()} devices needs collectives between them: "
-                "XlaFullyShardedDataParallel shards over the replicas of several processes"
-            )
         self._shard_output = shard_output
+        self._extra_data_axis = extra_data_axis
         if auto_wrap_policy is not None:
             wrapper = auto_wrapper_callable or SpmdFullyShardedDataParallel
-            options = {"mesh": self._mesh, "shard_output": shard_output}
+            options = {"mesh": self._mesh, "shard_output": shard_output, "extra_data_axis": extra_data_axis}
             recursive_wrap(module, auto_wrap_policy, wrapper, set(), set(), only_wrap_children=True, **options)
         self._orig_module = module.to("xla")
+        for parameter in module.parameters():
+            self._shard_parameter(parameter)
+
+    def _shard_parameter(self, parameter: torch.nn.Parameter) -> None:
+        """Along its largest dim, unless a part of the module that was wrapped before has done it."""
+        if parameter.dim() > 0 and not spmd.sharding_spec(parameter):
+            largest = max(range(parameter.dim()), key=lambda dim: parameter.shape[dim])
+            spec = tuple("fsdp" if dim == largest else None for dim in range(parameter.dim()))
+            spmd.mark_sharding(parameter, self._mesh, spec)
 
     @property
     def module(self) -> torch.nn.Module:
@@ -66,6 +84,8 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
         output = self.module(*args, **kwargs)
         if self._shard_output is not None:
             self._shard_output(output, self._mesh)
+        elif self._mesh.size() > 1:
+            _shard_batch(output, self._mesh, self._extra_data_axis)
         return output
 
     def __getattr__(self, name: str):

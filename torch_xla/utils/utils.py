@@ -33,6 +33,11 @@ def getenv_as(name: str, type: Callable, defval=None):
     return (value != "" and _XLAC._env_parse_flag(name, value)) if type is bool else type(value)
 
 
+def check_env_flag(name: str, default: str = "") -> bool:
+    """True if the environment variable says ON, 1, YES, TRUE or Y, in capital letters or not."""
+    return os.environ.get(name, default).upper() in ("ON", "1", "YES", "TRUE", "Y")
+
+
 def as_list(value) -> list:
     """A list of it: lists and tuples as they are, anything else as the only item."""
     return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -1,141 +1,132 @@
-"""Meshes, partition specs and what marks tensors with them.
+"""What marks tensors as spread over a mesh (SPMD).
 
-They are checked. Over a mesh of one device they change nothing, over a larger one they are refused.
+A marked tensor is one tensor to the program. On the embedded engine all devices of a mesh have one memory and the same
+processors: the tensor stays whole there, a program of it runs once, on all processors, and the mark says which part is
+which device's. Meshes of several devices of a plugin or of several processes are refused.
 """
 
-import enum
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from torch.utils.weak import WeakTensorKeyDictionary
+from torch.utils import _pytree as pytree
 
-from ... import _api, _XLAC
-
-PartitionSpec = tuple[int | str | tuple[int | str, ...] | None, ...]
-_global_mesh: "Mesh | None" = None
-_on_one_device = "{maximal device=0}"  # XLA's word for the whole tensor on a mesh of one device
-_shardings = WeakTensorKeyDictionary()  # XLA's text for each tensor that is marked
+from ... import _XLAC, runtime
+from .mesh import get_global_mesh, Mesh
+from .op_sharding import PartitionSpec, ShardingType
+from .xla_sharded_tensor import find_sharding, remove_sharding, set_sharding, XLAShardedTensor
 
 
-class ShardingType(enum.IntEnum):
-    """How a tensor lies on the devices."""
-
-    REPLICATED = 0
-    MAXIMAL = 1
-    TUPLE = 2
-    TILED = 3
-    MANUAL = 4
-    PARTIAL = 5
-    UNKNOWN = 6
-
-
-class Mesh:
-    """Devices in a grid.
-
-    Args:
-        device_ids: numbers of the devices, flat (list or numpy array).
-        mesh_shape: size of each axis of the grid; their product is the number of devices.
-        axis_names: a name for each axis, or None.
-
-    Raises ValueError if these do not fit, or for devices that do not exist.
-    """
-
-    def __init__(self, device_ids, mesh_shape: Sequence[int], axis_names: Sequence[str] | None = None):
-        self.device_ids = np.array(device_ids).reshape(-1)
-        self.mesh_shape = tuple(int(size) for size in mesh_shape)
-        self.axis_names = None if axis_names is None else tuple(axis_names)
-        if math.prod(self.mesh_shape) != len(self.device_ids):
-            raise ValueError(f"mesh_shape {self.mesh_shape} does not hold {len(self.device_ids)} devices")
-        if sorted(self.device_ids.tolist()) != list(range(_api.device_count())):
-            raise ValueError(
-                f"device_ids {self.device_ids.tolist()} are not the run's devices {list(range(_api.device_count()))}"
-            )
-        if self.axis_names is not None:
-            self._check_names()
-
-    def _check_names(self) -> None:
-        if len(self.axis_names) != len(self.mesh_shape):
-            raise ValueError(f"axis_names {self.axis_names} are not as many as the axes of {self.mesh_shape}")
-        if len(set(self.axis_names)) != len(self.axis_names):
-            raise ValueError(f"a name occurs twice in axis_names {self.axis_names}")
-
-    def size(self) -> int:
-        """The number of devices."""
-        return len(self.device_ids)
-
-    def shape(self) -> dict:
-        """Size of each axis by its name (by its number, without names)."""
-        return dict(zip(self.axis_names or range(len(self.mesh_shape)), self.mesh_shape))
-
-    def get_axis_name_idx(self, name: str) -> int | None:
-        """Number of the axis of that name. None if there is none."""
-        return self.axis_names.index(name) if self.axis_names and name in self.axis_names else None
-
-    def get_logical_mesh(self) -> np.ndarray:
-        """The devices' numbers, in the shape of the mesh."""
-        return self.device_ids.reshape(self.mesh_shape)
-
-    def _axis(self, axis) -> int:
-        number = self.get_axis_name_idx(axis) if isinstance(axis, str) else axis
-        if number is None or not 0 <= number < len(self.mesh_shape):
-            raise ValueError(f"axis {axis!r} is none of the mesh's: {list(self.shape())}")
-        return number
-
-
-class HybridMesh(Mesh):
-    """A mesh over several machines.
-
-    Args:
-        ici_mesh_shape: the axes within a machine.
-        dcn_mesh_shape: the axes between machines; by default all 1.
-        axis_names: as for Mesh.
-    """
-
-    def __init__(
-        self,
-        *,
-        ici_mesh_shape: Sequence[int],
-        dcn_mesh_shape: Sequence[int] | None = None,
-        axis_names: Sequence[str] | None = None,
-    ):
-        outer = [1] * len(ici_mesh_shape) if dcn_mesh_shape is None else dcn_mesh_shape
-        if len(outer) != len(ici_mesh_shape):
-            raise ValueError(f"dcn_mesh_shape {outer} has not as many axes as ici_mesh_shape {ici_mesh_shape}")
-        shape = [a * b for a, b in zip(ici_mesh_shape, outer)]
-        super().__init__(list(range(math.prod(shape))), shape, axis_names)
-
-
-def set_global_mesh(mesh: Mesh) -> None:
-    """Sets the mesh that get_global_mesh() returns."""
-    global _global_mesh
-    _global_mesh = mesh
-
-
-def get_global_mesh() -> Mesh | None:
-    """The mesh of set_global_mesh(). None if it was not called."""
-    return _global_mesh
-
-
-def get_1d_mesh(axis_name: str | None = None) -> Mesh:
-    """All devices along one axis."""
-    count = _api.device_count()
-    return Mesh(list(range(count)), (count,), None if axis_name is None else (axis_name,))
-
-
-def _check_spec(mesh: Mesh, partition_spec: PartitionSpec) -> None:
-    if mesh.size() > 1:
+# ---- Marks ----
+def _check_devices(mesh: Mesh) -> None:
+    if mesh.size() == 1:
+        return
+    if not runtime.is_spmd():
+        raise RuntimeError(f"a mesh of {mesh.size()} devices wants torch_xla.runtime.use_spmd() before")
+    if runtime.process_count() > 1 or _XLAC._xla_chosen_device() not in ("", "CPU"):
         raise NotImplementedError(
-            f"a tensor over a mesh of {mesh.size()} devices needs collectives between them, which are not there yet"
+            f"a mesh of {mesh.size()} devices is possible on the devices of one process of the embedded engine "
+            "(PJRT_DEVICE=CPU, CPU_NUM_DEVICES); plugins and several processes need collectives that the compiler "
+            "adds, which are not there yet"
         )
-    used = []
-    for entry in partition_spec:
-        axes = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
-        used += [mesh._axis(axis) for axis in axes]
-    if len(set(used)) != len(used):
-        raise ValueError(f"an axis of the mesh occurs twice in partition_spec {partition_spec}")
+
+
+def _set_mark(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
+    if t.device.type != "xla":
+        raise ValueError(f"only tensors on the device xla can be sharded, and this one is on {t.device}")
+    if len(partition_spec) != t.dim():
+        raise ValueError(f"partition_spec {partition_spec} has not one entry for each dim of shape {list(t.shape)}")
+    _check_devices(mesh)
+    set_sharding(t, mesh.get_op_sharding(tuple(partition_spec)))
+    return t.as_subclass(XLAShardedTensor)
+
+
+def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
+    """Spreads the tensor over the mesh, in place.
+
+    Args:
+        t: a tensor on the device xla.
+        mesh: the devices.
+        partition_spec: for each dim of `t` an axis of the mesh (number or name) over which it is cut, a tuple of axes,
+            or None for a dim that is not cut.
+
+    Returns `t` as an XLAShardedTensor, which has its shards. Raises ValueError for a tensor elsewhere or a spec that
+    does not fit, RuntimeError for a tensor that is cut in another way already, NotImplementedError for a mesh of
+    several devices of a plugin or of several processes.
+    """
+    before = find_sharding(t) if t.device.type == "xla" else None
+    sharded = _set_mark(t, mesh, partition_spec)
+    if before is not None and before.type is not ShardingType.REPLICATED and find_sharding(t) != before:
+        set_sharding(t, before)
+        raise RuntimeError(f"the tensor is sharded as {before}: call clear_sharding() to shard it in another way")
+    return sharded
+
+
+def annotate_custom_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
+    """As mark_sharding(), also for a tensor that is cut in another way."""
+    return _set_mark(t, mesh, partition_spec)
+
+
+class MarkShardingFunction(torch.autograd.Function):
+    """A copy of the tensor that is sharded, whose gradient is sharded as well: MarkShardingFunction.apply()."""
+
+    @staticmethod
+    def forward(ctx, torch_tensor: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
+        """Arguments as of mark_sharding()."""
+        ctx.mesh, ctx.partition_spec = mesh, partition_spec
+        return _set_mark(torch_tensor.clone(), mesh, partition_spec).global_tensor
+
+    @staticmethod
+    def backward(ctx, grad_output: torch.Tensor) -> tuple:
+        """The gradient, sharded."""
+        return _set_mark(grad_output.clone(), ctx.mesh, ctx.partition_spec).global_tensor, None, None
+
+
+def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
+    """A sharded copy of the tensor, whose gradient is sharded as well. Arguments and errors as of mark_sharding()."""
+    return MarkShardingFunction.apply(t, mesh, partition_spec)
+
+
+def clear_sharding(t: torch.Tensor) -> torch.Tensor:
+    """Takes mark_sharding() back. Returns the tensor, as a plain one."""
+    remove_sharding(t)
+    return unwrap_sharded_tensor(t)
+
+
+def shard_as(a, b) -> tuple:
+    """Shards two nests of tensors alike: of each pair one takes the other's sharding. Returns both.
+
+    Raises ValueError for nests or shapes that differ.
+    """
+    a_leaves, a_spec = pytree.tree_flatten(a)
+    b_leaves, b_spec = pytree.tree_flatten(b)
+    if a_spec != b_spec:
+        raise ValueError(f"the nests differ: {a_spec} and {b_spec}")
+    for x, y in zip(a_leaves, b_leaves):
+        if x.shape != y.shape:
+            raise ValueError(f"shapes {list(x.shape)} and {list(y.shape)} are sharded alike only if they are equal")
+        sharding = find_sharding(x) or find_sharding(y)
+        if sharding is not None:
+            set_sharding(x, sharding)
+            set_sharding(y, sharding)
+    return a, b
+
+
+# ---- Wrappers ----
+def wrap_as_sharded_tensor(t: torch.Tensor, mesh_shape=None, partition_spec=None) -> XLAShardedTensor:
+    """The tensor as an XLAShardedTensor. Its mark says how it lies; the other arguments are the original's."""
+    return t if isinstance(t, XLAShardedTensor) else t.as_subclass(XLAShardedTensor)
+
+
+def unwrap_sharded_tensor(t: torch.Tensor) -> torch.Tensor:
+    """The tensor as a plain one."""
+    return t.global_tensor if isinstance(t, XLAShardedTensor) else t
+
+
+def wrap_if_sharded(x):
+    """`x` as an XLAShardedTensor if it is a tensor that is cut into shards, and else itself."""
+    is_tensor = isinstance(x, torch.Tensor) and x.device.type == "xla" and not isinstance(x, XLAShardedTensor)
+    sharding = find_sharding(x) if is_tensor else None
+    return x if sharding is None or sharding.type is ShardingType.REPLICATED else wrap_as_sharded_tensor(x)
 
 
 @dataclass
@@ -143,12 +134,11 @@ class ShardingSpec:
     """Which axes of the mesh the dims of a tensor are spread over.
 
     Args:
-        mesh: the devices.
-        partition_spec: for each dim an axis (number or name), a tuple of axes, or None for a dim that is not cut.
-        minibatch: each process holds its own part of the batch.
+        mesh, partition_spec: as for mark_sharding().
+        minibatch: each process holds its own part of the batch, whose size has to be a multiple of its devices.
 
-    Raises ValueError for an axis that does not exist or occurs twice, NotImplementedError for a mesh of several
-    devices.
+    Raises ValueError for an axis that does not exist or occurs twice, and RuntimeError, NotImplementedError as
+    mark_sharding().
     """
 
     mesh: Mesh
@@ -156,61 +146,67 @@ class ShardingSpec:
     minibatch: bool = False
 
     def __post_init__(self):
-        _check_spec(self.mesh, self.partition_spec)
+        _check_devices(self.mesh)
+        self.mesh.get_op_sharding(tuple(self.partition_spec))
 
     def can_apply(self, t: torch.Tensor) -> bool:
         """True if the spec has as many entries as `t` has dims."""
         return len(t.shape) == len(self.partition_spec)
 
     def apply(self, t: torch.Tensor) -> None:
-        """mark_sharding() of `t`."""
+        """mark_sharding() of `t`. RuntimeError for a minibatch that the devices cannot share out."""
+        devices = runtime.addressable_runtime_device_count()
+        if self.minibatch and t.shape[0] % devices:
+            raise RuntimeError(
+                "When minibatch is configured, the per-host batch size must be divisible by local runtime device "
+                f"count. Per host input data shape {list(t.shape)}, devices {devices}"
+            )
         mark_sharding(t, self.mesh, self.partition_spec)
 
 
-XLAShardedTensor = torch.Tensor
+# ---- Programs of one device each ----
+def _check_one_device(mesh: Mesh | None, what: str) -> Mesh:
+    mesh = mesh or get_global_mesh()
+    if mesh is None:
+        raise ValueError(f"{what} wants mesh=, or set_global_mesh() before")
+    if mesh.size() > 1:
+        raise NotImplementedError(
+            f"{what}: a program that says what each device of a mesh of {mesh.size()} does is not there yet; "
+            "torch.distributed over several processes has such programs"
+        )
+    return mesh
 
 
-def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
-    """Spreads the tensor over the mesh, in place: over one device, which changes nothing.
+def enable_manual_sharding(
+    t: torch.Tensor, partition_spec: PartitionSpec, *, mesh: Mesh | None = None
+) -> XLAShardedTensor:
+    """The part of the tensor that is this device's: over a mesh of one device, all of it.
 
-    Args:
-        t: a tensor on the device xla.
-        mesh, partition_spec: as for ShardingSpec, with an entry for each dim of `t`.
-
-    Returns `t`. Raises ValueError for a tensor elsewhere or a spec that does not fit, NotImplementedError for a mesh of
-    several devices.
+    Raises NotImplementedError for a mesh of several devices, ValueError without a mesh.
     """
-    if t.device.type != "xla":
-        raise ValueError(f"only tensors on the device xla can be sharded, and this one is on {t.device}")
-    if len(partition_spec) != t.dim():
-        raise ValueError(f"partition_spec {partition_spec} has not one entry for each dim of shape {list(t.shape)}")
-    _check_spec(mesh, partition_spec)
-    _shardings[t] = _on_one_device
-    return t
+    return mark_sharding(t, _check_one_device(mesh, "enable_manual_sharding"), partition_spec)
 
 
-def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
-    """As mark_sharding(), of the gradient too. Returns the tensor."""
+def disable_manual_sharding(
+    t: torch.Tensor, partition_spec: PartitionSpec, full_shape: torch.Size, *, mesh: Mesh | None = None
+) -> XLAShardedTensor:
+    """The tensor of shape full_shape whose part `t` is: over a mesh of one device, `t`. Errors as before."""
+    mesh = _check_one_device(mesh, "disable_manual_sharding")
+    if tuple(full_shape) != tuple(t.shape):
+        raise ValueError(f"full_shape {list(full_shape)} is not that of the tensor, {list(t.shape)}")
     return mark_sharding(t, mesh, partition_spec)
 
 
-def clear_sharding(t: torch.Tensor) -> torch.Tensor:
-    """Takes mark_sharding() back. Returns the tensor."""
-    _shardings.pop(t, None)
-    return t
+# ---- Linear layers ----
+# The original computes them by einsum, as its compiler shards products of joined dims badly. Nothing is joined here.
+class XLAPatchedLinear:
+    """A linear layer of a function: XLAPatchedLinear.apply(input, weight, bias)."""
+
+    apply = staticmethod(torch.nn.functional.linear)
 
 
-def sharding_spec(t: torch.Tensor) -> str:
-    """How mark_sharding() has placed the tensor, in XLA's words. Empty for one that is not marked."""
-    return _shardings.get(t, "")
-
-
-_XLAC._get_xla_sharding_spec = sharding_spec
-
-
-def wrap_if_sharded(x):
-    """`x`: no tensor is spread over devices."""
-    return x
+class EinsumLinear(torch.nn.Linear):
+    """torch.nn.Linear."""
 
 
 def xla_patched_nn_linear_forward(m: torch.nn.Linear, input: torch.Tensor) -> torch.Tensor:
@@ -219,7 +215,7 @@ def xla_patched_nn_linear_forward(m: torch.nn.Linear, input: torch.Tensor) -> to
 
 
 def apply_xla_patch_to_nn_linear(module: torch.nn.Module, patched_function=None) -> torch.nn.Module:
-    """The module: no tensor is spread over devices that products of joined dims would disturb."""
+    """The module: its linear layers are right as they are."""
     return module
 
 

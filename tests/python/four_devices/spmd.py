@@ -1,0 +1,149 @@
+"""Tensors that are spread over a mesh of four devices. test_several_devices.py runs this file, and test_spmd.py too."""
+
+import functools
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import distribute_module, distribute_tensor, Partial, Replicate, Shard
+
+import torch_xla.distributed.spmd as xs
+from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
+
+
+@pytest.fixture(autouse=True)
+def spmd(monkeypatch):
+    monkeypatch.setenv("XLA_USE_SPMD", "1")
+
+
+@pytest.fixture
+def grid():
+    return xs.Mesh(range(4), (2, 2), ("x", "y"))
+
+
+@pytest.fixture
+def x(device):
+    return torch.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+
+
+@pytest.mark.parametrize(
+    "spec, text",
+    [
+        ((None, None), "{replicated}"),
+        (("x", None), "{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}"),
+        ((None, "x"), "{devices=[1,2,2]0,1,2,3 last_tile_dim_replicate}"),
+        (("y", None), "{devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}"),
+        (("x", "y"), "{devices=[2,2]0,1,2,3}"),
+        (("y", "x"), "{devices=[2,2]0,2,1,3}"),
+        ((("x", "y"), None), "{devices=[4,1]0,1,2,3}"),
+        ((None, ("y", "x")), "{devices=[1,4]0,2,1,3}"),
+    ],
+)
+def test_shards(device, grid, spec, text):
+    values = torch.arange(35.0).view(7, 5)
+    x = values.to(device)
+    sharded = xs.mark_sharding(x, grid, spec)
+    assert sharded.sharding_spec == text
+    shards = sharded.local_shards
+    assert [shard.shard_device for shard in shards] == [f"CPU:{i}" for i in range(4)]
+    for shard in shards:
+        assert shard.data.device.type == "cpu"
+        whole = values if shard.indices is ... else values[tuple(shard.indices)]
+        assert shard.unpadded_data.equal(whole) and shard.data.sum() == whole.sum()
+    assert len({shard.data.shape for shard in shards}) == 1
+    same = [tuple(map(str, shard.indices)) if shard.indices is not ... else () for shard in shards]
+    for place in set(same):
+        ids = [shard.replica_id for shard, of in zip(shards, same) if of == place]
+        assert sorted(ids) == list(range(same.count(place)))
+    if spec != (None, None):
+        for shard in shards:
+            shard.unpadded_data = -shard.unpadded_data
+        sharded.load_local_shards_(shards)
+        assert x.cpu().equal(-values)
+
+
+def test_shards_that_do_not_fit(x, grid):
+    sharded = xs.mark_sharding(x, grid, ("x", None))
+    shards = sharded.local_shards
+    with pytest.raises(RuntimeError, match="3 shards for 4 devices"):
+        sharded.load_local_shards_(shards[:3])
+    shards[1].data = torch.zeros(3)
+    with pytest.raises(RuntimeError, match=r"shape \[3\] does not fit: \[1, 2\]"):
+        sharded.load_local_shards_(shards)
+    with pytest.raises(RuntimeError, match="call clear_sharding"):
+        xs.mark_sharding(x, grid, ("y", None))
+    assert xs.sharding_spec(x) == sharded.sharding_spec
+    assert xs.annotate_custom_sharding(x, grid, ("y", None)).sharding_spec.startswith("{devices=[2,1,2]0,2")
+    with pytest.raises(RuntimeError, match="this one is replicated"):
+        xs.mark_sharding(x + 1, grid, (None, None)).load_local_shards_(shards)
+    for call in (xs.enable_manual_sharding, functools.partial(xs.disable_manual_sharding, full_shape=x.shape)):
+        with pytest.raises(NotImplementedError, match="what each device of a mesh of 4 does"):
+            call(x, (None, None), mesh=grid)
+
+
+def test_several_devices_want_use_spmd(x, grid, monkeypatch):
+    monkeypatch.delenv("XLA_USE_SPMD")
+    with pytest.raises(RuntimeError, match=r"wants torch_xla\.runtime\.use_spmd"):
+        xs.mark_sharding(x, grid, (None, None))
+
+
+def test_minibatches_are_shared_out(device):
+    spec = xs.ShardingSpec(xs.get_1d_mesh("data"), ("data", None), minibatch=True)
+    spec.apply(torch.ones(8, 2, device=device))
+    with pytest.raises(RuntimeError, match="must be divisible by local runtime device count"):
+        spec.apply(torch.ones(6, 2, device=device))
+
+
+def test_what_fully_sharded_modules_shard(device):
+    mesh = xs.Mesh(range(4), (2, 2), ("data", "fsdp"))
+
+    class Pair(nn.Linear):
+        def forward(self, x):
+            return (super().forward(x), {})
+
+    class Nothing(nn.Linear):
+        def forward(self, x):
+            return {}
+
+    layer = SpmdFullyShardedDataParallel(Pair(4, 2), mesh=mesh, extra_data_axis="data")
+    assert xs.sharding_spec(layer.weight) == "{devices=[1,2,2]0,2,1,3 last_tile_dim_replicate}"
+    output, _ = layer(torch.ones(8, 4, device=device))
+    assert xs.sharding_spec(output) == "{devices=[4,1]0,1,2,3}"
+    with pytest.raises(RuntimeError, match="shard_output= says what to do"):
+        SpmdFullyShardedDataParallel(Nothing(4, 2), mesh=mesh, extra_data_axis="data")(torch.ones(8, 4, device=device))
+
+
+def test_tensors_of_torch_distributed(device):
+    mesh = init_device_mesh("xla", (2, 2), mesh_dim_names=("a", "b"))
+    sharded = distribute_tensor(torch.arange(16.0).view(4, 4), mesh, [Replicate(), Shard(1)])
+    assert sharded.sharding_spec == "{devices=[1,2,2]0,2,1,3 last_tile_dim_replicate}" and sharded.device == device
+    assert distribute_tensor(torch.ones(4), mesh).sharding_spec == "{replicated}"
+    assert distribute_tensor(torch.ones(4, 2), mesh, [Shard(0), Shard(0)]).sharding_spec == "{devices=[4,1]0,1,2,3}"
+    with pytest.raises(ValueError, match="none of Shard and Replicate"):
+        distribute_tensor(torch.ones(4), mesh, [Partial(), Shard(0)])
+    with pytest.raises(ValueError, match="not one for each dim"):
+        distribute_tensor(torch.ones(4), mesh, [Shard(0)])
+
+    def shard(name, module, mesh):
+        for parameter in module.parameters(recurse=False):
+            distribute_tensor(parameter, mesh, [Shard(0), Replicate()])
+
+    seen = []
+    assert xs.xla_distribute_tensor(torch.ones(4), mesh, [Shard(0), Replicate()]).sharding_spec.startswith(
+        "{devices=[2,2]"
+    )
+    model = distribute_module(
+        nn.Linear(4, 4).to(device),
+        mesh,
+        shard,
+        lambda inputs, mesh: seen.append("in"),
+        lambda module, output, mesh: seen.append("out"),
+    )
+    assert xs.sharding_spec(model.weight) == "{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}"
+    model(torch.ones(2, 4, device=device))
+    assert seen == ["in", "out"]
+    model = xs.xla_distribute_module(nn.Linear(4, 4), mesh, xs.auto_policy)
+    assert model.weight.device == device
+    with pytest.raises(ValueError, match="input_fn takes 1 arguments"):
+        distribute_module(nn.Linear(4, 4), mesh, None, lambda inputs: inputs)

@@ -1,0 +1,32 @@
+"""What is kept for tensors as long as their memory lives, and without a weak reference to them.
+
+A tensor that is weakly referred to cannot be swapped (torch.utils.swap_tensors).
+"""
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+
+class StorageDictionary:
+    """Values by the tensors' storages, which views and detached tensors share. Not for several threads at once."""
+
+    def __init__(self):
+        self._entries: dict[int, tuple[StorageWeakRef, object]] = {}
+        self._next_sweep = 64
+
+    def set(self, t: torch.Tensor, value) -> None:
+        """Keeps the value until the storage ends."""
+        storage = t.untyped_storage()
+        self._entries[storage._cdata] = StorageWeakRef(storage), value
+        if len(self._entries) >= self._next_sweep:
+            self._entries = {key: entry for key, entry in self._entries.items() if not entry[0].expired()}
+            self._next_sweep = max(64, 2 * len(self._entries))
+
+    def get(self, t: torch.Tensor):
+        """The value. None if there is none."""
+        storage, value = self._entries.get(t.untyped_storage()._cdata, (None, None))
+        return None if storage is None or storage.expired() else value
+
+    def remove(self, t: torch.Tensor) -> None:
+        """Forgets the value, if there is one."""
+        self._entries.pop(t.untyped_storage()._cdata, None)

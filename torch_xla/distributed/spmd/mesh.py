@@ -1,0 +1,136 @@
+"""Meshes: devices in a grid, over which tensors are spread."""
+
+import ast
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+
+from ... import runtime
+from .op_sharding import OpSharding, PartitionSpec
+
+_global_mesh: "Mesh | None" = None
+
+
+class Mesh:
+    """Devices in a grid.
+
+    Args:
+        device_ids: numbers of the devices, flat (list or numpy array): each of the run's once.
+        mesh_shape: size of each axis of the grid; their product is the number of devices.
+        axis_names: a name for each axis, or None.
+
+    Raises ValueError if these do not fit, or for devices that do not exist.
+    """
+
+    def __init__(self, device_ids, mesh_shape: Sequence[int], axis_names: Sequence[str] | None = None):
+        self.device_ids = np.array(device_ids).reshape(-1)
+        self.mesh_shape = tuple(int(size) for size in mesh_shape)
+        self.axis_names = None if axis_names is None else tuple(axis_names)
+        if math.prod(self.mesh_shape) != len(self.device_ids):
+            raise ValueError(f"mesh_shape {self.mesh_shape} does not hold {len(self.device_ids)} devices")
+        every = list(range(runtime.global_runtime_device_count()))
+        if sorted(self.device_ids.tolist()) != every:
+            raise ValueError(f"device_ids {self.device_ids.tolist()} are not the run's devices {every}")
+        if self.axis_names is not None:
+            self._check_names()
+
+    def _check_names(self) -> None:
+        if len(self.axis_names) != len(self.mesh_shape):
+            raise ValueError(f"axis_names {self.axis_names} are not as many as the axes of {self.mesh_shape}")
+        if len(set(self.axis_names)) != len(self.axis_names):
+            raise ValueError(f"a name occurs twice in axis_names {self.axis_names}")
+
+    def __str__(self) -> str:
+        return str(
+            {"device_ids": self.device_ids.tolist(), "mesh_shape": self.mesh_shape, "axis_names": self.axis_names}
+        )
+
+    @classmethod
+    def from_str(cls, mesh_str: str) -> "Mesh | None":
+        """The mesh that str() has written. None for any other text."""
+        try:
+            return cls(**ast.literal_eval(mesh_str))
+        except (SyntaxError, TypeError, ValueError):
+            return None
+
+    def size(self) -> int:
+        """The number of devices."""
+        return len(self.device_ids)
+
+    def shape(self) -> OrderedDict:
+        """Size of each axis by its name (by its number, without names)."""
+        return OrderedDict(zip(self.axis_names or range(len(self.mesh_shape)), self.mesh_shape))
+
+    def get_axis_name_idx(self, name: str) -> int | None:
+        """Number of the axis of that name. None if there is none."""
+        return self.axis_names.index(name) if self.axis_names and name in self.axis_names else None
+
+    def get_logical_mesh(self) -> np.ndarray:
+        """The devices' numbers, in the shape of the mesh."""
+        return self.device_ids.reshape(self.mesh_shape)
+
+    def get_op_sharding(self, partition_spec: PartitionSpec) -> OpSharding:
+        """How a tensor lies on the devices whose dims are spread as partition_spec says.
+
+        Raises ValueError for an axis that does not exist or occurs twice.
+        """
+        axes = [self._axes(entry) for entry in partition_spec]
+        used = [axis for of_dim in axes for axis in of_dim]
+        if len(set(used)) != len(used):
+            raise ValueError(f"an axis of the mesh occurs twice in partition_spec {partition_spec}")
+        others = [axis for axis in range(len(self.mesh_shape)) if axis not in used]
+        tiles = [math.prod(self.mesh_shape[axis] for axis in of_dim) for of_dim in axes]
+        return OpSharding(self.get_logical_mesh().transpose(used + others).reshape(*tiles, -1))
+
+    def _axes(self, entry) -> list[int]:
+        """The numbers of the axes that an entry of a partition_spec names."""
+        named = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
+        return [self._axis(axis) for axis in named]
+
+    def _axis(self, axis) -> int:
+        number = self.get_axis_name_idx(axis) if isinstance(axis, str) else axis
+        if not isinstance(number, int) or not 0 <= number < len(self.mesh_shape):
+            raise ValueError(f"axis {axis!r} is none of the mesh's: {list(self.shape())}")
+        return number
+
+
+class HybridMesh(Mesh):
+    """A mesh over several machines.
+
+    Args:
+        ici_mesh_shape: the axes within a machine.
+        dcn_mesh_shape: the axes between machines; by default all 1.
+        axis_names: as for Mesh.
+    """
+
+    def __init__(
+        self,
+        *,
+        ici_mesh_shape: Sequence[int],
+        dcn_mesh_shape: Sequence[int] | None = None,
+        axis_names: Sequence[str] | None = None,
+    ):
+        outer = [1] * len(ici_mesh_shape) if dcn_mesh_shape is None else dcn_mesh_shape
+        if len(outer) != len(ici_mesh_shape):
+            raise ValueError(f"dcn_mesh_shape {outer} has not as many axes as ici_mesh_shape {ici_mesh_shape}")
+        shape = [a * b for a, b in zip(ici_mesh_shape, outer)]
+        super().__init__(list(range(math.prod(shape))), shape, axis_names)
+
+
+def set_global_mesh(mesh: Mesh) -> None:
+    """Sets the mesh that get_global_mesh() returns."""
+    global _global_mesh
+    _global_mesh = mesh
+
+
+def get_global_mesh() -> Mesh | None:
+    """The mesh of set_global_mesh(). None if it was not called."""
+    return _global_mesh
+
+
+def get_1d_mesh(axis_name: str | None = None) -> Mesh:
+    """All devices along one axis."""
+    count = runtime.global_runtime_device_count()
+    return Mesh(range(count), (count,), None if axis_name is None else (axis_name,))

@@ -1,0 +1,159 @@
+"""Tensors that are spread over devices: which ones are, and their shards."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+
+import torch
+
+from ... import _XLAC
+from ..._storages import StorageDictionary
+from .op_sharding import OpSharding, ShardingType
+
+# ---- Which tensors are marked ----
+_marks = StorageDictionary()  # (sizes, strides and offset of what is marked, its OpSharding): detach() keeps them
+
+
+def _view_of(t: torch.Tensor) -> tuple:
+    return t.shape, t.stride(), t.storage_offset()
+
+
+def set_sharding(t: torch.Tensor, sharding: OpSharding) -> None:
+    """Marks the tensor, and what else is the same part of the same storage."""
+    _marks.set(t, (_view_of(t), sharding))
+
+
+def find_sharding(t: torch.Tensor) -> OpSharding | None:
+    """How the tensor is marked. None for one that is not."""
+    view, sharding = _marks.get(t) or (None, None)
+    return sharding if view == _view_of(t) else None
+
+
+def sharding_spec(t: torch.Tensor) -> str:
+    """How the tensor is marked, in XLA's words. Empty for one that is not."""
+    return str(find_sharding(t) or "")
+
+
+def remove_sharding(t: torch.Tensor) -> None:
+    """Takes the mark away, if there is one."""
+    if find_sharding(t) is not None:
+        _marks.remove(t)
+
+
+# ---- Shards ----
+@dataclass
+class XLAShard:
+    """What one device holds of a tensor, as it was when it was asked for.
+
+    Attributes:
+        data: a copy on the CPU, filled up with zeros where the tensor's sizes are no multiple of the tiles'.
+        indices: a slice for each dim of the tensor; `...` where it is not cut.
+        shard_device: the device, as "CPU:1".
+        replica_id: its number among the devices that hold the same.
+    """
+
+    data: torch.Tensor
+    indices: list[slice] | EllipsisType
+    shard_device: str
+    replica_id: int
+
+    def _part(self):
+        return ... if self.indices is ... else tuple(slice(0, part.stop - part.start) for part in self.indices)
+
+    @property
+    def unpadded_data(self) -> torch.Tensor:
+        """`data` without what it is filled up with."""
+        return self.data[self._part()]
+
+    @unpadded_data.setter
+    def unpadded_data(self, t: torch.Tensor) -> None:
+        self.data[self._part()] = t
+
+
+class XLAShardedTensor(torch.Tensor):
+    """The marked tensor itself, with what can be asked of its shards. What is computed of it is a plain tensor.
+
+    torch_xla.distributed.spmd.mark_sharding() makes them.
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __repr__(self) -> str:  # pylint: disable=signature-differs
+        return f"XLAShardedTensor({self.global_tensor!r}, sharding={self.sharding_spec!r})"
+
+    @property
+    def global_tensor(self) -> torch.Tensor:
+        """The tensor as a plain one."""
+        return self.as_subclass(torch.Tensor)
+
+    @property
+    def sharding_spec(self) -> str:
+        """How it lies on the devices, in XLA's words; empty once the mark was taken away."""
+        return sharding_spec(self)
+
+    @property
+    def sharding_type(self) -> ShardingType | None:
+        """REPLICATED, TILED or PARTIAL. None once the mark was taken away."""
+        sharding = find_sharding(self)
+        return None if sharding is None else sharding.type
+
+    @property
+    def local_shards(self) -> list[XLAShard] | None:
+        """What each device holds, by their numbers. None once the mark was taken away. Runs what is pending."""
+        sharding = find_sharding(self)
+        if sharding is None:
+            return None
+        whole = self.global_tensor.detach().cpu()
+        hardware = _XLAC._xla_hardware()
+        return [
+            XLAShard(_cut(whole, place.indices, sharding), place.indices, f"{hardware}:{device}", place.replica_id)
+            for device, place in enumerate(sharding.places(whole.shape))
+        ]
+
+    def load_local_shards_(self, shards: Sequence[XLAShard]) -> None:
+        """Writes the shards of all devices into the tensor, in place.
+
+        Raises RuntimeError for a tensor that is not cut, for another number of shards and for those of other sizes.
+        """
+        sharding = find_sharding(self)
+        if sharding is None or sharding.type is ShardingType.REPLICATED:
+            raise RuntimeError("load_local_shards_() wants a tensor that is cut into shards; this one is replicated")
+        if len(shards) != sharding.device_count():
+            raise RuntimeError(f"there are {len(shards)} shards for {sharding.device_count()} devices")
+        with torch.no_grad():
+            self.copy_(join_shards([shard.data for shard in shards], sharding, self.shape))
+
+
+def _cut(whole: torch.Tensor, indices, sharding: OpSharding) -> torch.Tensor:
+    if indices is ...:
+        return whole.clone()
+    part = whole[tuple(indices)]
+    full = part.new_zeros(sharding.tile_shape(whole.shape))
+    full[tuple(slice(0, size) for size in part.shape)] = part
+    return full
+
+
+def join_shards(shards: Sequence[torch.Tensor], sharding: OpSharding, shape: Sequence[int]) -> torch.Tensor:
+    """The tensor of these sizes of which the devices hold these shards.
+
+    Raises RuntimeError for shards of other sizes than a tile's.
+    """
+    expected = list(shape) if sharding.type is ShardingType.REPLICATED else sharding.tile_shape(shape)
+    whole = shards[0].new_zeros(tuple(shape))
+    for shard, place in zip(shards, sharding.places(shape)):
+        if list(shard.shape) != expected:
+            raise RuntimeError(f"a shard of shape {list(shard.shape)} does not fit: {expected} is wanted")
+        if place.indices is ...:
+            return shard.clone()
+        whole[tuple(place.indices)] = shard[tuple(slice(0, part.stop - part.start) for part in place.indices)]
+    return whole
+
+
+def _type_of(t: torch.Tensor) -> ShardingType | None:
+    sharding = find_sharding(t)
+    return None if sharding is None else sharding.type
+
+
+# What programs that ask the original's library use
+_XLAC._get_xla_sharding_spec = sharding_spec
+_XLAC._get_xla_sharding_type = _type_of
