@@ -19,6 +19,13 @@ Dims memory_order(const Dims& dims, const Dims& strides) {
   return order;
 }
 
+Dims readable_strides(const Dims& dims, Dims strides) {
+  for (size_t d = 0; d < dims.size(); ++d) {
+    strides[d] = dims[d] == 1 && strides[d] == 0 ? 1 : strides[d];
+  }
+  return strides;
+}
+
 Dims column_major_strides(const Dims& dims) {
   Dims strides = contiguous_strides(dims);
   const size_t rank = dims.size();

@@ -11,6 +11,8 @@ Dims memory_order(const Dims& dims, const Dims& strides);
 bool is_dense(const Dims& dims, const Dims& strides);
 // Equal addresses: extents of 1 do not count.
 bool same_strides(const Dims& dims, const Dims& a, const Dims& b);
+// The same addresses without strides of 0 in dims of one element, at which some of ATen's kernels look.
+Dims readable_strides(const Dims& dims, Dims strides);
 // Dense memory of matrices, each column by column.
 Dims column_major_strides(const Dims& dims);
 // Dense memory of [batch, length, heads, size] seen as [batch, heads, length, size], with or without the last dim.

@@ -48,6 +48,10 @@ const Op& library_form(const Op& op) {
   if (!form) {
     form = std::make_unique<Op>(
         Op{.name = op.name, .kind = OpKind::kLibrary, .dtypes = kAllTypes, .traits = op.traits & (kOfCalls | kSameDtype | kNoBoolOperand)});
+    if (op.kind != OpKind::kPointwise) { // whose order ATen's rule for types knows
+      form->layout = op.layout;
+      form->order_of = op.order_of;
+    }
     if (op.traits & kDivides) {
       form->traits |= kChecksValues;
       form->rule = op.rule; // in StableHLO the body stands for the call, which checks nothing there

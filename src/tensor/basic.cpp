@@ -153,6 +153,15 @@ at::Tensor& set_nothing(at::Tensor& self) {
 
 void record_stream(at::Tensor& /*self*/, c10::Stream /*stream*/) {} // all streams run in one order
 
+// Also where elements of self share memory, as a number leaves no doubt of what is written there.
+at::Tensor& write_number(at::Tensor& self, const at::Tensor& number) {
+  if (self.numel() > 0) {
+    Recording recording(device_number(self));
+    recording.write_converted(self, recording.read_operand(number));
+  }
+  return self;
+}
+
 at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
   if (!fits(value, to_dtype(self.scalar_type()))) {
     // Raises ATen's error; a tensor of one element takes what is infinite in a 16-bit float.
@@ -162,8 +171,7 @@ at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
     return self;
   }
   if (is_recordable(to_dtype(self.scalar_type())) && (value.isComplex() || self.is_complex())) {
-    at::Tensor number = at::scalar_tensor(value, self.options());
-    return self.copy_(number.expand(self.sizes()));
+    return write_number(self, at::scalar_tensor(value, self.options()));
   }
   if (!is_native(to_dtype(value.type())) || !is_native(to_dtype(self.scalar_type()))) {
     at::Tensor cpu = read_on_cpu(self).clone();
@@ -183,7 +191,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 }
 
 at::Tensor& zero_(at::Tensor& self) {
-  if (!is_native(to_dtype(self.scalar_type()))) {
+  if (!is_recordable(to_dtype(self.scalar_type()))) {
     return self.copy_(at::zeros(self.sizes(), self.options().device(at::kCPU)));
   }
   return fill_number(self, 0);

@@ -41,9 +41,11 @@ class BoxedRow final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     if (complex_ && has_complex(torch::jit::last(*stack, roles_.size()))) {
-      if (refuses(take_apart(torch::jit::last(*stack, roles_.size()), roles_, *row_.op))) {
+      BoxedCall call = take_apart(torch::jit::last(*stack, roles_.size()), roles_, *row_.op);
+      if (refuses(call)) {
         run_fallback(op, stack, "ATen refuses these complex operands");
       } else {
+        check_written(call);
         (*complex_)(op, keys, stack);
       }
       return;
@@ -103,6 +105,19 @@ class BoxedRow final : public c10::OperatorKernel {
       return false;
     } catch (const UserError&) {
       return true;
+    }
+  }
+
+  // Throws where what is written lies in the memory of an operand, as far as ATen's kernel looks.
+  void check_written(const BoxedCall& call) const {
+    bool inplace = row_.convention == Convention::kInplace;
+    std::span<const at::Tensor> written = inplace ? std::span(call.tensors).first(1) : std::span<const at::Tensor>(call.outs);
+    for (const at::Tensor& t : written) {
+      if (row_.op->kind == OpKind::kPointwise) {
+        check_apart(t, pointwise_args(call));
+      } else if (row_.op->traits & kReadsWhileWriting) {
+        check_separate(t, std::span(call.tensors).subspan(inplace ? 1 : 0));
+      }
     }
   }
 
@@ -263,7 +278,9 @@ class BoxedRow final : public c10::OperatorKernel {
 
   static void check_separate(const at::Tensor& written, std::span<const at::Tensor> operands) {
     for (const at::Tensor& t : operands) {
-      if (is_xla_tensor(t)) {
+      // ATen writes a number by a mask before it looks, and the tensor may be the mask.
+      bool masks_itself = t.scalar_type() == c10::ScalarType::Bool && operands.back().numel() == 1;
+      if (is_xla_tensor(t) && !(masks_itself && at::get_overlap_status(written, t) == at::MemOverlapStatus::Full)) {
         at::assert_no_overlap(written, t);
       }
     }

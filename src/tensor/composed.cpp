@@ -70,14 +70,18 @@ void scan_into(const Tensor& self, Tensor& values, Tensor& indices, int64_t dim)
   indices.copy_(places);
 }
 
-// Zeros that have memory, which is all that a ZeroTensor promises less of.
+// Zeros of which ATen's kernels for the key ZeroTensor know without reading them, so that zero times infinity is zero.
 Tensor efficient_zeros(
     SymInts size,
     std::optional<c10::ScalarType> dtype,
     std::optional<c10::Layout> layout,
     std::optional<c10::Device> device,
     std::optional<bool> pin_memory) {
-  return at::zeros_symint(size, dtype, layout, device, pin_memory);
+  Tensor zeros = at::zeros_symint(size, dtype, layout, device, pin_memory);
+  c10::DispatchKeySet keys = zeros.key_set() | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor);
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(zeros.storage()), keys, zeros.dtype());
+  impl->set_sizes_and_strides(zeros.sizes(), zeros.strides());
+  return Tensor(std::move(impl));
 }
 
 Tensor bincount(const Tensor& self, const OptionalTensor& weights, c10::SymInt minlength) {

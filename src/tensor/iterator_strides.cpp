@@ -62,10 +62,19 @@ std::vector<size_t> innermost_first(const Dims& dims, std::span<const Dims> oper
   return order;
 }
 
-bool all_contiguous(const Dims& dims, std::span<const PointwiseArg> args) {
+bool has_number(std::span<const PointwiseArg> args) {
+  return std::any_of(
+      args.begin(), args.end(), [](const PointwiseArg& arg) { return arg.tensor && arg.tensor->defined() && arg.tensor->dim() == 0; });
+}
+
+// `exactly`: the strides of dims of size 1 count, too, as they do beside a number.
+bool all_contiguous(const Dims& dims, std::span<const PointwiseArg> args, bool exactly) {
   for (const PointwiseArg& arg : args) {
-    if (arg.tensor && arg.tensor->defined() && arg.tensor->dim() > 0 &&
-        !(arg.tensor->sizes() == to_ref(dims) && arg.tensor->is_contiguous())) {
+    if (!arg.tensor || !arg.tensor->defined() || arg.tensor->dim() == 0) {
+      continue;
+    }
+    const at::Tensor& t = *arg.tensor;
+    if (t.sizes() != to_ref(dims) || !t.is_contiguous() || (exactly && to_dims(t.strides()) != contiguous_strides(dims))) {
       return false;
     }
   }
@@ -112,20 +121,22 @@ Dims iterator_strides(const Dims& dims, std::span<const Dims> operands) {
   return strides;
 }
 
-Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args, DType common) {
-  if (dims.size() < 2 || all_contiguous(dims, args)) {
+Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args, const Operands& operands) {
+  const bool beside_number = std::find(dims.begin(), dims.end(), 1) != dims.end() && has_number(args);
+  if (dims.size() < 2 || all_contiguous(dims, args, beside_number)) {
     return {};
   }
-  if (std::optional<Dims> order = find_common_order(dims, args)) {
+  if (std::optional<Dims> order = beside_number ? std::nullopt : find_common_order(dims, args)) {
     return *order;
   }
-  std::vector<Dims> operands;
-  for (const PointwiseArg& arg : args) {
-    if (arg.tensor && arg.tensor->defined() && arg.tensor->dim() > 0) {
-      operands.push_back(expanded_strides(*arg.tensor, dims, common));
+  std::vector<Dims> strides;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const at::Tensor* t = args[i].tensor;
+    if (t && t->defined() && t->dim() > 0) {
+      strides.push_back(expanded_strides(*t, dims, i < operands.first_converted ? DType::Undefined : operands.common));
     }
   }
-  return iterator_strides(dims, operands);
+  return iterator_strides(dims, strides);
 }
 
 Dims format_strides(const Dims& dims, c10::MemoryFormat format) {

@@ -138,7 +138,8 @@ PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args
   result.type.dims = broadcast_dims(args);
   result.type.dtype = result_dtype(op, args);
   if (!(op.traits & kRowMajorResult)) {
-    result.strides = iterator_strides(result.type.dims, args, common_dtype(op, args));
+    const Operands operands{common_dtype(op, args), op.rule == TypeRule::kTail ? size_t{1} : 0};
+    result.strides = iterator_strides(result.type.dims, args, operands);
   }
   return result;
 }
@@ -169,6 +170,7 @@ void record_inplace(const Op& op, const at::Tensor& self, std::span<const Pointw
 }
 
 void resize_out(const at::Tensor& out, const Dims& dims, const Dims& strides) {
+  at::AutoDispatchBelowADInplaceOrView below; // who calls has said that out is written
   if (at::native::resize_output(out, to_ref(dims)) && !strides.empty()) {
     out.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(dims), to_ref(strides));
   }

@@ -224,12 +224,21 @@ void Recording::resize(Cell& cell, size_t nbytes) {
 
 // Records the cell's bytes seen as `type`. No sync: operands that were read before stay valid.
 void Recording::reinterpret(Cell& cell, const Type& result) {
-  static const Op& op = get_op("aten::view_copy.dtype");
   if (!is_recordable(cell.dtype) || !is_recordable(result.dtype)) {
     reinterpret_buffer_locked(cell, result);
     return;
   }
-  set_content(cell, node(op, {flat_content(cell)}, {static_cast<int64_t>(result.dtype)}, result));
+  set_content(cell, as_flat(cell, result));
+}
+
+ValueId Recording::as_flat(Cell& cell, const Type& result) {
+  static const Op& op = get_op("aten::view_copy.dtype");
+  return node(op, {flat_content(cell)}, {static_cast<int64_t>(result.dtype)}, result);
+}
+
+// The content would lose its bits if it became that of the storage: as a bool each byte is 0 or 1.
+static bool shows_bytes_as_bools(const at::Tensor& t, const Cell& cell) {
+  return t.scalar_type() == c10::ScalarType::Bool && cell.value && cell.dtype != DType::Bool && is_recordable(cell.dtype);
 }
 
 ValueId Recording::read(const at::Tensor& t) {
@@ -239,6 +248,11 @@ ValueId Recording::read(const at::Tensor& t) {
   }
   if (cell.value && same_geometry(t, cell)) {
     return content(cell);
+  }
+  if (shows_bytes_as_bools(t, cell)) {
+    ValueId bools = as_flat(cell, {DType::Bool, Dims{static_cast<int64_t>(cell.nbytes)}});
+    check_bounds(t, cell.nbytes);
+    return node(kViewOp, {bools}, {Dims{1}, to_dims(t.strides()), t.storage_offset()}, Type{DType::Bool, to_dims(t.sizes())});
   }
   ensure_base(cell, t);
   ValueId base = content(cell);
@@ -271,7 +285,13 @@ void Recording::write(const at::Tensor& t, ValueId v) {
     cell.strides = to_dims(t.strides());
     return;
   }
-  ensure_base(cell, t);
+  if (shows_bytes_as_bools(t, cell)) {
+    v = convert(v, DType::U8);
+    check_bounds(t, cell.nbytes);
+    ensure_dtype(cell, DType::U8);
+  } else {
+    ensure_base(cell, t);
+  }
   v = one_of_each(t, v);
   ValueId base = content(cell);
   Type result = type(base);

@@ -8,9 +8,13 @@ namespace torch_xla {
 
 // Of result i of a boxed row.
 Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, const Type& result, size_t i);
-// As TensorIterator (iterator_strides.cpp) chooses it from the arguments' memory orders. `common`: the type to which the operation converts
-// its operands, if it does.
-Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args, DType common = DType::Undefined);
+// What an operation makes of its arguments before TensorIterator sees them.
+struct Operands {
+  DType common = DType::Undefined; // the type to which it converts them, if it does
+  size_t first_converted = 0; // the arguments before it stay as they are
+};
+// As TensorIterator (iterator_strides.cpp) chooses it from the arguments' memory orders.
+Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args, const Operands& operands = {});
 // The same from the operands' strides over dims, 0 where they are broadcast.
 Dims iterator_strides(const Dims& dims, std::span<const Dims> operands);
 // Of self[indices] (indexed_strides.cpp), undefined where an index is None; without masks.

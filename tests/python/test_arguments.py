@@ -365,6 +365,36 @@ def test_refused_as_in_eager(device, call):
         assert told.type is RuntimeError
 
 
+OVERLAPS = {
+    "add": lambda x, i: x[1:].add_(x[:-1]),
+    "out": lambda x, i: torch.add(x[1:], 1, out=x[:-1]),
+    "index_add": lambda x, i: x.index_add_(0, i, x[:2]),
+    "index_put": lambda x, i: x.__setitem__(i, x[:2]),
+    "scatter_add": lambda x, i: x.scatter_add_(0, i[None, :1], x[1:]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("call", OVERLAPS.values(), ids=OVERLAPS)
+def test_what_is_written_lies_apart_from_what_is_read(device, call, dtype):
+    for d in ("cpu", device):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            call(torch.ones(3, 3, dtype=dtype, device=d), torch.tensor([0, 1], device=d))
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_an_out_tensor_gets_its_size_once(device):
+    def written(d):
+        a, o = torch.ones(2, device=d, requires_grad=True), torch.empty(0, device=d)
+        with torch.no_grad():
+            torch.mul(ramp(d, 3), 2, out=a)
+        torch.mul(ramp(d, 3), 2, out=o)
+        return a.detach(), o, torch.tensor([a._version, o._version])
+
+    for actual, expected in zip(written(device), written("cpu")):
+        assert torch.equal(actual.cpu(), expected)
+
+
 def test_lbfgs_on_one_number(device):
     def steps(d):
         x = torch.tensor(3.0, device=d, requires_grad=True)

@@ -418,3 +418,23 @@ def test_bernoulli_into_another_type(device, dtype):
     torch.manual_seed(1)
     out = torch.empty(64, device=device)
     torch.testing.assert_close(torch.bernoulli(half, out=out).cpu(), want)
+
+
+ONE_TANGENT = {
+    "quotient": lambda a, c: a / c,
+    "product": lambda a, c: a * c,
+    "power": lambda a, c: a**c,
+    "sum of products": lambda a, c: torch.addcmul(a, c, a.detach()),
+    "angle": torch.atan2,
+    "masked scores": lambda a, c: ((a[:, None] + a).masked_fill(a < 0, -torch.inf) / c).softmax(-1),
+}
+
+
+@pytest.mark.parametrize("function", ONE_TANGENT.values(), ids=ONE_TANGENT)
+def test_a_tangent_that_is_not_there_adds_nothing_to_infinity(device, function):
+    def tangent(d):
+        a, c = torch.tensor([-torch.inf, 1.0, 2.0], device=d), torch.tensor(2.0, device=d)
+        return torch.func.jvp(lambda a: function(a, c), (a,), (torch.ones_like(a),))[1]
+
+    assert torch._efficientzerotensor(2, device=device)._is_zerotensor()
+    torch.testing.assert_close(tangent(device).cpu(), tangent("cpu"), equal_nan=True)

@@ -258,6 +258,32 @@ def views_of_other_types(where):
     return [x, x.view(torch.int16), z]
 
 
+def bytes_seen_as_bools(where):
+    x = torch.tensor([0, 255, 7], dtype=torch.uint8, device=where)
+    count = x.view(torch.bool).sum()
+    y = torch.tensor([0, 255, 7, 9], dtype=torch.uint8, device=where)
+    y.view(torch.bool)[:1] = True
+    y.view(torch.bool)[2:] = False
+    f = torch.tensor([1.5, 2.0], device=where)
+    return [count, x, y, f.view(torch.uint8).view(torch.bool).any(), f]
+
+
+def one_complex_number(where):
+    x, y = torch.full((1,), 3, dtype=torch.cfloat, device=where), torch.ones(1, dtype=torch.cfloat, device=where)
+    x.view(torch.float32)[0] = 7
+    y.fill_(2).resize_(2)
+    z = torch.ones(1, 3, dtype=torch.cfloat, device=where)
+    z.expand(2, 3).zero_()
+    return [x, y[:1], z]
+
+
+def a_mask_of_itself(where):
+    m, n = torch.tensor([True, False, True], device=where), torch.ones(4, dtype=torch.bool, device=where)
+    m[m] = False
+    n[::2][n[::2]] = torch.tensor(False, device=where)
+    return [m, n]
+
+
 def set_and_swap(where):
     x, y, z = torch.arange(6.0, device=where), torch.empty(0, device=where), torch.ones(2, device=where)
     y.set_(x[2:]).add_(1)
@@ -275,7 +301,18 @@ def set_and_swap(where):
     ]
 
 
-@pytest.mark.parametrize("program", [conj_physical, write_through_bits, views_of_other_types, set_and_swap])
+PROGRAMS = [
+    conj_physical,
+    write_through_bits,
+    views_of_other_types,
+    bytes_seen_as_bools,
+    one_complex_number,
+    a_mask_of_itself,
+    set_and_swap,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_views_and_storages_as_in_eager(device, program):
     for ours, eager in zip(program(device), program("cpu"), strict=True):
         assert ours.stride() == eager.stride() and torch.equal(ours.cpu(), eager)

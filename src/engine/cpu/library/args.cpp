@@ -202,7 +202,8 @@ at::Tensor make_alias(DType dtype, const Dims& dims, const Dims& strides) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, c10::kCPU), nullptr, /*resizable=*/false);
   at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(scalar_type));
-  t.unsafeGetTensorImpl()->set_sizes_and_strides({dims.data(), dims.size()}, {strides.data(), strides.size()});
+  const Dims steps = readable_strides(dims, strides);
+  t.unsafeGetTensorImpl()->set_sizes_and_strides({dims.data(), dims.size()}, {steps.data(), steps.size()});
   return t;
 }
 

@@ -202,7 +202,7 @@ at::Tensor InterpreterRun::view(const Node& node, const at::Tensor& base, const 
   const int64_t moved = node.operands.size() > moved_by ? values_[node.operands[moved_by]].toInt() : 0;
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(base.storage()), base.key_set(), base.dtype());
   result.unsafeGetTensorImpl()->set_sizes_and_strides(
-      ref(dims), ref(std::get<Dims>(node.attrs[kViewStrides])), std::get<int64_t>(node.attrs[kViewOffset]) + moved);
+      ref(dims), ref(readable_strides(dims, std::get<Dims>(node.attrs[kViewStrides]))), std::get<int64_t>(node.attrs[kViewOffset]) + moved);
   return result;
 }
 
