@@ -117,7 +117,7 @@ void expand_unscale(ExpandContext& c) {
 void expand_update_scale(ExpandContext& c) {
   Ex scale = c.raw(0).reshape({});
   Ex tracker = c.raw(1).reshape({});
-  Ex found = c.raw(2).reshape({}) == 1.0;
+  Ex found = c.raw(2).reshape({}) != 0.0; // a sum over optimizers and devices
   Ex successes = tracker + 1.0;
   Ex grows = successes == c.raw(5).to(tracker.dtype());
   Ex grown = scale * c.raw(3).to(scale.dtype());

@@ -276,11 +276,17 @@ class BoxedRow final : public c10::OperatorKernel {
     }
   }
 
-  static void check_separate(const at::Tensor& written, std::span<const at::Tensor> operands) {
-    for (const at::Tensor& t : operands) {
-      // ATen writes a number by a mask before it looks, and the tensor may be the mask.
-      bool masks_itself = t.scalar_type() == c10::ScalarType::Bool && operands.back().numel() == 1;
-      if (is_xla_tensor(t) && !(masks_itself && at::get_overlap_status(written, t) == at::MemOverlapStatus::Full)) {
+  // One element that is written by a mask, or to rows by index_fill_, is a number to ATen, whatever it is a view of; the tensor may be the
+  // mask.
+  void check_separate(const at::Tensor& written, std::span<const at::Tensor> operands) const {
+    auto is_mask = [](const at::Tensor& t) { return t.defined() && t.scalar_type() == c10::ScalarType::Bool; };
+    const at::Tensor& last = operands.back();
+    bool masked = last.defined() && last.numel() == 1 && std::any_of(operands.begin(), operands.end() - 1, is_mask);
+    bool fills = row_.op->layout == ResultLayout::kOfOperand && !(row_.op->traits & kHostArgument);
+    bool has_number = masked || (fills && last.defined() && last.dim() == 0);
+    for (const at::Tensor& t : has_number ? operands.first(operands.size() - 1) : operands) {
+      bool is_itself = masked && is_mask(t) && is_xla_tensor(t) && at::get_overlap_status(written, t) == at::MemOverlapStatus::Full;
+      if (is_xla_tensor(t) && !is_itself) {
         at::assert_no_overlap(written, t);
       }
     }

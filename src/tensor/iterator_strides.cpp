@@ -62,9 +62,10 @@ std::vector<size_t> innermost_first(const Dims& dims, std::span<const Dims> oper
   return order;
 }
 
-bool has_number(std::span<const PointwiseArg> args) {
-  return std::any_of(
-      args.begin(), args.end(), [](const PointwiseArg& arg) { return arg.tensor && arg.tensor->defined() && arg.tensor->dim() == 0; });
+bool has_number(std::span<const PointwiseArg> args, bool wraps_numbers) {
+  return std::any_of(args.begin(), args.end(), [&](const PointwiseArg& arg) {
+    return arg.tensor ? arg.tensor->defined() && arg.tensor->dim() == 0 : arg.scalar && wraps_numbers;
+  });
 }
 
 // `exactly`: the strides of dims of size 1 count, too, as they do beside a number.
@@ -122,7 +123,7 @@ Dims iterator_strides(const Dims& dims, std::span<const Dims> operands) {
 }
 
 Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args, const Operands& operands) {
-  const bool beside_number = std::find(dims.begin(), dims.end(), 1) != dims.end() && has_number(args);
+  const bool beside_number = std::find(dims.begin(), dims.end(), 1) != dims.end() && has_number(args, operands.wraps_numbers);
   if (dims.size() < 2 || all_contiguous(dims, args, beside_number)) {
     return {};
   }

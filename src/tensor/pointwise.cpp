@@ -129,6 +129,12 @@ bool infer_uniform(const Op& op, std::span<const PointwiseArg> args, PointwiseRe
   return true;
 }
 
+// Whether the row's number is an operand of the overload that takes tensors, and no parameter.
+bool wraps_numbers(const Op& op) {
+  const std::string_view name = op.name;
+  return name.find(".Scalar") != std::string_view::npos && name != "aten::lerp.Scalar";
+}
+
 // Result type by the row's rule, broadcast dims, and the strides that eager's result would have.
 PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args) {
   PointwiseResult result;
@@ -138,7 +144,7 @@ PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args
   result.type.dims = broadcast_dims(args);
   result.type.dtype = result_dtype(op, args);
   if (!(op.traits & kRowMajorResult)) {
-    const Operands operands{common_dtype(op, args), op.rule == TypeRule::kTail ? size_t{1} : 0};
+    const Operands operands{common_dtype(op, args), op.rule == TypeRule::kTail ? size_t{1} : 0, wraps_numbers(op)};
     result.strides = iterator_strides(result.type.dims, args, operands);
   }
   return result;
@@ -164,7 +170,7 @@ void record_inplace(const Op& op, const at::Tensor& self, std::span<const Pointw
   PointwiseResult result = infer_pointwise(op, args);
   check_dims(result, self);
   check_cast(result, self);
-  check_writable(self, args);
+  check_writable(self, op.traits & kMask ? args.first(2) : args); // what masked_fill_ writes is a number to ATen
   Recording recording(device_of_call(args));
   recording.write_converted(self, record_node(recording, op, result, args, std::move(attrs)));
 }

@@ -12,6 +12,7 @@ Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, con
 struct Operands {
   DType common = DType::Undefined; // the type to which it converts them, if it does
   size_t first_converted = 0; // the arguments before it stay as they are
+  bool wraps_numbers = false; // its numbers are operands without dims
 };
 // As TensorIterator (iterator_strides.cpp) chooses it from the arguments' memory orders.
 Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args, const Operands& operands = {});

@@ -202,6 +202,26 @@ def test_the_scaler_skips_a_step_that_overflows(device):
     torch_xla.sync()
 
 
+def test_the_scaler_hears_of_two_optimizers(device):
+    """As of a GAN's: their counts of infinite gradients are added up."""
+
+    def scales(d):
+        scaler = torch.amp.GradScaler(d, init_scale=16.0, growth_interval=2)
+        weights = [torch.ones(2, device=d, requires_grad=True) for _ in range(2)]
+        optimizers = [torch.optim.SGD([weight], lr=0.5) for weight in weights]
+        seen = []
+        for factor in (1.0, 1.0, float("inf"), float("inf")):
+            for weight, optimizer in zip(weights, optimizers):
+                optimizer.zero_grad()
+                scaler.scale((weight * factor).sum()).backward()
+                scaler.step(optimizer)
+            scaler.update()
+            seen.append(scaler.get_scale())
+        return seen
+
+    assert scales("xla") == scales("cpu") == [16, 32, 16, 8]
+
+
 # ---- torch.compile ----
 def stream_of_its_own(x, stream):
     with torch.xla.stream(stream):

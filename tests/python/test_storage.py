@@ -277,6 +277,18 @@ def one_complex_number(where):
     return [x, y[:1], z]
 
 
+def elements_written_by_masks(where):
+    x = [torch.arange(12.0, device=where).view(3, 4) for _ in range(6)]
+    x[0][x[0] > 3] = x[0][0, 0]
+    x[1].masked_fill_(x[1] > 3, x[1][0, 0])
+    x[2].index_fill_(0, torch.tensor([0], device=where), x[2][1, 1])
+    x[3][:, torch.tensor([True, False, True, False], device=where)] = x[3][1, 1]
+    x[4].index_put_((x[4] > 3,), x[4][0, 0])
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x[5][torch.tensor([0, 2], device=where)] = x[5][1, 1]
+    return x
+
+
 def a_mask_of_itself(where):
     m, n = torch.tensor([True, False, True], device=where), torch.ones(4, dtype=torch.bool, device=where)
     m[m] = False
@@ -307,6 +319,7 @@ PROGRAMS = [
     views_of_other_types,
     bytes_seen_as_bools,
     one_complex_number,
+    elements_written_by_masks,
     a_mask_of_itself,
     set_and_swap,
 ]

@@ -245,12 +245,25 @@ def test_factors_follow_the_order_of_the_matrix(device):
 
 # A dense tensor of one image is channels-last whatever its first stride, and its results have the stride of one.
 def test_one_image(device):
-    for shape, order in (((1, 8, 4, 4), (8, 1, 32, 8)), ((1, 4, 6), (1, 1, 4)), ((4, 1, 6), (1, 2, 4))):
+    orders = [
+        ((1, 8, 4, 4), (8, 1, 32, 8)),
+        ((1, 4, 6), (1, 1, 4)),
+        ((4, 1, 6), (1, 2, 4)),
+        ((2, 1, 4, 4), (16, 1, 4, 1)),
+    ]
+    for shape, order in [*orders, ((1, 2), (1, 1)), ((2, 1, 3), (3, 1, 1)), ((1, 5, 1), (2, 1, 7))]:
         for function in (
             torch.exp,
             lambda x: x + x,
             lambda x: torch.where(x.bool(), x, x),
             lambda x: x * 2,
+            lambda x: x > 0,
+            lambda x: torch.where(x > 0, x, 0.0),
+            lambda x: 2 - x,
+            lambda x: x.pow(2),
+            lambda x: x.clamp(0, 1),
+            lambda x: torch.lerp(x, x, 0.5),
+            lambda x: torch.add(x, x, alpha=2),
             torch.clone,
         ):
             actual, expected = (function(torch.empty_strided(shape, order, device=d).fill_(1)) for d in (device, "cpu"))

@@ -63,6 +63,21 @@ def test_shards(device, grid, spec, text):
         assert x.cpu().equal(-values)
 
 
+def test_a_tensor_of_shards(grid):
+    make = xs.xla_sharded_tensor.global_tensor_from_cpu_shards
+    shards = [torch.full((2, 1), float(i)) for i in range(4)]
+    whole = make(shards, grid.get_op_sharding(("x", "y")))
+    assert whole.tolist() == [[0, 1], [0, 1], [2, 3], [2, 3]] and whole.device.type == "xla"
+    assert xs.sharding_spec(whole) == "{devices=[2,2]0,1,2,3}"
+    assert make(shards, grid.get_op_sharding(("x", "y")), (3, 2)).tolist() == [[0, 1], [0, 1], [2, 3]]
+    assert make([torch.ones(3)] * 4, grid.get_op_sharding((None,))).tolist() == [1, 1, 1]
+    for shape, match in (((5, 2), r"shape \[2, 1\] does not fit: \[3, 1\]"), ((4,), "not as many dims")):
+        with pytest.raises(RuntimeError, match=match):
+            make(shards, grid.get_op_sharding(("x", "y")), shape)
+    with pytest.raises(RuntimeError, match="3 shards for 4 devices"):
+        make(shards[:3], grid.get_op_sharding(("x", "y")))
+
+
 def test_shards_that_do_not_fit(x, grid):
     sharded = xs.mark_sharding(x, grid, ("x", None))
     shards = sharded.local_shards

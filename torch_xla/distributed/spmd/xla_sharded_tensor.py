@@ -149,6 +149,27 @@ def join_shards(shards: Sequence[torch.Tensor], sharding: OpSharding, shape: Seq
     return whole
 
 
+def global_tensor_from_cpu_shards(
+    shards: Sequence[torch.Tensor], sharding: OpSharding, global_shape: Sequence[int] | None = None
+) -> torch.Tensor:
+    """A marked tensor on the device, of which each device holds one of these tensors of the CPU.
+
+    Args:
+        shards: one for each device, by their numbers.
+        global_shape: without it nothing of the shards is filled up.
+
+    Raises RuntimeError for another number of shards, and for shapes that do not fit.
+    """
+    if len(shards) != sharding.device_count():
+        raise RuntimeError(f"there are {len(shards)} shards for {sharding.device_count()} devices")
+    shape = list(global_shape or [size * tiles for size, tiles in zip(shards[0].shape, sharding.tiles)])
+    if len(shape) != len(sharding.tiles):
+        raise RuntimeError(f"global_shape {shape} has not as many dims as the sharding, {len(sharding.tiles)}")
+    whole = join_shards(shards, sharding, shape).to("xla")
+    set_sharding(whole, sharding)
+    return whole
+
+
 def _type_of(t: torch.Tensor) -> ShardingType | None:
     sharding = find_sharding(t)
     return None if sharding is None else sharding.type
@@ -157,3 +178,4 @@ def _type_of(t: torch.Tensor) -> ShardingType | None:
 # What programs that ask the original's library use
 _XLAC._get_xla_sharding_spec = sharding_spec
 _XLAC._get_xla_sharding_type = _type_of
+_XLAC._global_tensor_from_cpu_shards = global_tensor_from_cpu_shards
