@@ -45,6 +45,7 @@ NAMES = {
     "torch_xla.distributed.xla_multiprocessing": ("Processes", "spawn MpModelWrapper MpSerialExecutor"),
     "torch_xla.distributed.data_parallel": ("Threads", "DataParallel Context"),
     "torch_xla.distributed.xla_backend": ("torch.distributed", "ProcessGroupXla"),
+    "torch_xla.experimental.pjrt_backend": ("The same by its first name", "ProcessGroupXla"),
     "torch_xla.distributed.zero_redundancy_optimizer": ("Optimizers with spread state", "ZeroRedundancyOptimizer"),
     "torch_xla.distributed.fsdp": (
         "Sharded modules",

@@ -1,4 +1,4 @@
-"""Collectives, processes and sharding in a run of one device: each gives what one replica gets."""
+"""Collectives and processes in a run of one device: each gives what one replica gets."""
 
 import pytest
 import torch
@@ -6,6 +6,8 @@ from torch import nn
 
 import torch_xla.core.functions as xf
 import torch_xla.core.xla_model as xm
+import torch_xla.distributed.xla_backend as xla_backend
+import torch_xla.experimental.pjrt_backend as pjrt_backend
 
 
 @pytest.fixture
@@ -115,6 +117,10 @@ def test_torch_distributed_of_one_process(run_python):
         dist.destroy_process_group()
     """)
     assert out.splitlines()[:2] == ["[1.0, 1.0, 1.0] [1.0, 1.0, 1.0] [1.0, 1.0, 1.0] [{'a': 1}]", "[[1.0, 1.0, 1.0]]"]
+
+
+def test_the_backends_first_name():
+    assert pjrt_backend.ProcessGroupXla is xla_backend.ProcessGroupXla
 
 
 def test_a_process_group_without_a_backend(run_python):

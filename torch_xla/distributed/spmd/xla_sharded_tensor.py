@@ -162,9 +162,10 @@ def global_tensor_from_cpu_shards(
     """
     if len(shards) != sharding.device_count():
         raise RuntimeError(f"there are {len(shards)} shards for {sharding.device_count()} devices")
-    shape = list(global_shape or [size * tiles for size, tiles in zip(shards[0].shape, sharding.tiles)])
-    if len(shape) != len(sharding.tiles):
-        raise RuntimeError(f"global_shape {shape} has not as many dims as the sharding, {len(sharding.tiles)}")
+    tiles = [1] * shards[0].dim() if sharding.type is ShardingType.REPLICATED else sharding.tiles
+    shape = list(global_shape or [size * count for size, count in zip(shards[0].shape, tiles)])
+    if len(shape) != len(tiles):
+        raise RuntimeError(f"global_shape {shape} has not as many dims as the sharding, {len(tiles)}")
     whole = join_shards(shards, sharding, shape).to("xla")
     set_sharding(whole, sharding)
     return whole
