@@ -42,7 +42,7 @@ class BoxedRow final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     if (complex_ && has_complex(torch::jit::last(*stack, roles_.size()))) {
       BoxedCall call = take_apart(torch::jit::last(*stack, roles_.size()), roles_, *row_.op);
-      if (refuses(call)) {
+      if (refuses_complex(*row_.op, call)) {
         run_fallback(op, stack, "ATen refuses these complex operands");
       } else {
         check_written(call);
@@ -79,33 +79,6 @@ class BoxedRow final : public c10::OperatorKernel {
   bool lacks_tensor(c10::ArrayRef<c10::IValue> arguments) const {
     return std::any_of(
         required_.begin(), required_.end(), [&](size_t i) { return !arguments[i].isTensor() || !arguments[i].toTensor().defined(); });
-  }
-
-  // Whether the row's own rule refuses the call, with other types in place of the complex ones: ATen's rule, which gives the types of
-  // complex results, leaves many checks to the kernel.
-  bool refuses(const BoxedCall& call) const {
-    auto is_complex_number = [](const Attr& attr) { return std::holds_alternative<std::complex<double>>(attr); };
-    if (row_.op->kind != OpKind::kLibrary || !row_.op->infer || std::any_of(call.attrs.begin(), call.attrs.end(), is_complex_number)) {
-      return false;
-    }
-    Graph graph;
-    InlineVec<ValueId, 4> operands;
-    for (int operand : call.order) {
-      if (operand < 0) {
-        operands.push_back(graph.add_scalar(DType::F64));
-        continue;
-      }
-      const at::Tensor& t = call.tensors[static_cast<size_t>(operand)];
-      DType dtype = t.defined() ? to_dtype(t.scalar_type()) : DType::Undefined;
-      DType standing_in = dtype == DType::C128 ? DType::BF16 : is_complex(dtype) ? DType::F16 : dtype;
-      operands.push_back(t.defined() ? graph.add_parameter(Type{standing_in, to_dims(t.sizes())}) : kNoValue);
-    }
-    try {
-      infer(graph, operands, call.attrs);
-      return false;
-    } catch (const UserError&) {
-      return true;
-    }
   }
 
   // Throws where what is written lies in the memory of an operand, as far as ATen's kernel looks.

@@ -7,6 +7,7 @@
 
 #include "core/errors.h"
 #include "engine/engine.h"
+#include "ir/builder.h"
 #include "tensor/api.h"
 #include "tensor/copy.h"
 #include "tensor/errors.h"
@@ -75,6 +76,32 @@ bool has_complex(c10::ArrayRef<c10::IValue> arguments) {
     c10::ArrayRef<c10::IValue> items = argument.isTensorList() ? argument.toListRef() : c10::ArrayRef<c10::IValue>(argument);
     return std::any_of(items.begin(), items.end(), is_complex_value);
   });
+}
+
+bool refuses_complex(const Op& op, const BoxedCall& call) {
+  auto is_complex_number = [](const Attr& attr) { return std::holds_alternative<std::complex<double>>(attr); };
+  if (op.kind != OpKind::kLibrary || !op.infer || std::any_of(call.attrs.begin(), call.attrs.end(), is_complex_number)) {
+    return false;
+  }
+  Graph graph;
+  InlineVec<ValueId, 4> operands;
+  for (int operand : call.order) {
+    if (operand < 0) {
+      operands.push_back(graph.add_scalar(DType::F64));
+      continue;
+    }
+    const at::Tensor& t = call.tensors[static_cast<size_t>(operand)];
+    DType dtype = t.defined() ? to_dtype(t.scalar_type()) : DType::Undefined;
+    DType standing_in = dtype == DType::C128 ? DType::BF16 : is_complex(dtype) ? DType::F16 : dtype;
+    operands.push_back(t.defined() ? graph.add_parameter(Type{standing_in, to_dims(t.sizes())}) : kNoValue);
+  }
+  try {
+    InferContext context(graph, std::span(operands.begin(), operands.size()), call.attrs);
+    op.infer(context);
+    return false;
+  } catch (const UserError&) {
+    return true;
+  }
 }
 
 CallRow::CallRow(const RowOverload& row) : row_(row), functional_(functional_overload(*row.op)) {

@@ -32,5 +32,8 @@ class CallRow final : public c10::OperatorKernel {
 
 // Whether a tensor or a number among the arguments is complex.
 bool has_complex(c10::ArrayRef<c10::IValue> arguments);
+// Whether the row's own rule refuses a call with complex tensors, with other types in their place: ATen's rule leaves many checks to the
+// kernel.
+bool refuses_complex(const Op& op, const BoxedCall& call);
 
 } // namespace torch_xla

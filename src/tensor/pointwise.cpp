@@ -129,10 +129,12 @@ bool infer_uniform(const Op& op, std::span<const PointwiseArg> args, PointwiseRe
   return true;
 }
 
-// Whether the row's number is an operand of the overload that takes tensors, and no parameter.
-bool wraps_numbers(const Op& op) {
-  const std::string_view name = op.name;
-  return name.find(".Scalar") != std::string_view::npos && name != "aten::lerp.Scalar";
+// Whether the call's number is an operand like its tensor, and no parameter: it is one of two, or what where() chooses.
+bool wraps_numbers(const Op& op, std::span<const PointwiseArg> args) {
+  const bool has_alpha = op.traits & kUnitAlpha;
+  return op.rule == TypeRule::kTail ||
+      (op.rule != TypeRule::kSelf && !(op.traits & kNumbersFit) && args.size() == (has_alpha ? 3 : 2) &&
+       (args[0].scalar || args[1].scalar));
 }
 
 // Result type by the row's rule, broadcast dims, and the strides that eager's result would have.
@@ -144,7 +146,7 @@ PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args
   result.type.dims = broadcast_dims(args);
   result.type.dtype = result_dtype(op, args);
   if (!(op.traits & kRowMajorResult)) {
-    const Operands operands{common_dtype(op, args), op.rule == TypeRule::kTail ? size_t{1} : 0, wraps_numbers(op)};
+    const Operands operands{common_dtype(op, args), op.rule == TypeRule::kTail ? size_t{1} : 0, wraps_numbers(op, args)};
     result.strides = iterator_strides(result.type.dims, args, operands);
   }
   return result;

@@ -32,7 +32,7 @@ def test_a_process_with_two_devices(name):
 
 @pytest.mark.parametrize("name", ["four_devices/spmd.py", "test_spmd.py"])
 def test_tensors_spread_over_four_devices(name):
-    run_tests(name, {"CPU_NUM_DEVICES": "4"})
+    run_tests(name, {"CPU_NUM_DEVICES": "4", "PJRT_DEVICE": "CPU"})
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "two", "65"])
