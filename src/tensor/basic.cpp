@@ -162,6 +162,15 @@ at::Tensor& write_number(at::Tensor& self, const at::Tensor& number) {
   return self;
 }
 
+// Of elements that share memory, as expanded dims have them, one.
+at::Tensor one_of_each(const at::Tensor& self) {
+  at::Tensor part = self;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    part = self.stride(d) == 0 && self.size(d) > 1 ? part.narrow(d, 0, 1) : part;
+  }
+  return part;
+}
+
 at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
   if (!fits(value, to_dtype(self.scalar_type()))) {
     // Raises ATen's error; a tensor of one element takes what is infinite in a 16-bit float.
@@ -174,8 +183,8 @@ at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
     return write_number(self, at::scalar_tensor(value, self.options()));
   }
   if (!is_native(to_dtype(value.type())) || !is_native(to_dtype(self.scalar_type()))) {
-    at::Tensor cpu = read_on_cpu(self).clone();
-    return self.copy_(cpu.fill_(value));
+    one_of_each(self).copy_(read_on_cpu(one_of_each(self)).clone().fill_(value));
+    return self;
   }
   Recording recording(device_number(self));
   recording.write(self, recording.full(to_dtype(self.scalar_type()), to_dims(self.sizes()), recording.scalar(value)));
@@ -192,7 +201,8 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 
 at::Tensor& zero_(at::Tensor& self) {
   if (!is_recordable(to_dtype(self.scalar_type()))) {
-    return self.copy_(at::zeros(self.sizes(), self.options().device(at::kCPU)));
+    one_of_each(self).copy_(at::zeros(one_of_each(self).sizes(), self.options().device(at::kCPU)));
+    return self;
   }
   return fill_number(self, 0);
 }
