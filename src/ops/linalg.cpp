@@ -34,7 +34,7 @@ constinit const Op kRows[] = {
     CALL("linalg_lu", kLapack),
     CALL("linalg_lu_factor_ex", kLapack),
     CALL("linalg_lu_solve", kLapack),
-    CALL("linalg_matrix_exp", kLapack, .traits = kOwnKernel | kDenseOperands),
+    CALL("linalg_matrix_exp", kLapack, .traits = kDenseOperands),
     CALL("linalg_qr", kLapack),
     CALL("linalg_solve_triangular", kLapack),
     CALL("lu_unpack", kLapack),

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import os
 
 import pytest
 import torch
@@ -288,7 +289,7 @@ def bad_calls(rank: int, size: int) -> None:
     xr.use_spmd()
     with pytest.raises(RuntimeError, match=r"after xr.use_spmd\(\) a mesh has none"):
         FSDP(nn.Linear(2, 2))
-    torch_xla.runtime._spmd = False
+    del os.environ["XLA_USE_SPMD"]
 
 
 def against_one_process(rank: int, size: int) -> None:

@@ -20,14 +20,14 @@ from .xla_sharded_tensor import find_sharding, remove_sharding, set_sharding, XL
 def _check_devices(mesh: Mesh) -> None:
     if mesh.size() == 1:
         return
-    if not runtime.is_spmd():
-        raise RuntimeError(f"a mesh of {mesh.size()} devices wants torch_xla.runtime.use_spmd() before")
     if runtime.process_count() > 1 or _XLAC._xla_chosen_device() not in ("", "CPU"):
         raise NotImplementedError(
             f"a mesh of {mesh.size()} devices is possible on the devices of one process of the embedded engine "
             "(PJRT_DEVICE=CPU, CPU_NUM_DEVICES); plugins and several processes need collectives that the compiler "
             "adds, which are not there yet"
         )
+    if not runtime.is_spmd():
+        raise RuntimeError(f"a mesh of {mesh.size()} devices wants torch_xla.runtime.use_spmd() before")
 
 
 def _set_mark(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
