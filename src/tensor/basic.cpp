@@ -153,16 +153,7 @@ at::Tensor& set_nothing(at::Tensor& self) {
 
 void record_stream(at::Tensor& /*self*/, c10::Stream /*stream*/) {} // all streams run in one order
 
-// Also where elements of self share memory, as a number leaves no doubt of what is written there.
-at::Tensor& write_number(at::Tensor& self, const at::Tensor& number) {
-  if (self.numel() > 0) {
-    Recording recording(device_number(self));
-    recording.write_converted(self, recording.read_operand(number));
-  }
-  return self;
-}
-
-// Of elements that share memory, as expanded dims have them, one.
+// Of elements that share memory, as expanded dims have them, one: a number may be written there.
 at::Tensor one_of_each(const at::Tensor& self) {
   at::Tensor part = self;
   for (int64_t d = 0; d < self.dim(); ++d) {
@@ -180,10 +171,13 @@ at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
     return self;
   }
   if (is_recordable(to_dtype(self.scalar_type())) && (value.isComplex() || self.is_complex())) {
-    return write_number(self, at::scalar_tensor(value, self.options()));
+    const at::Tensor part = one_of_each(self);
+    part.copy_(at::scalar_tensor(value, self.options()).expand(part.sizes()));
+    return self;
   }
   if (!is_native(to_dtype(value.type())) || !is_native(to_dtype(self.scalar_type()))) {
-    one_of_each(self).copy_(read_on_cpu(one_of_each(self)).clone().fill_(value));
+    const at::Tensor part = one_of_each(self);
+    part.copy_(read_on_cpu(part).clone().fill_(value));
     return self;
   }
   Recording recording(device_number(self));
@@ -201,7 +195,8 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 
 at::Tensor& zero_(at::Tensor& self) {
   if (!is_recordable(to_dtype(self.scalar_type()))) {
-    one_of_each(self).copy_(at::zeros(one_of_each(self).sizes(), self.options().device(at::kCPU)));
+    const at::Tensor part = one_of_each(self);
+    part.copy_(at::zeros(part.sizes(), self.options().device(at::kCPU)));
     return self;
   }
   return fill_number(self, 0);

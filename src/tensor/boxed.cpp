@@ -270,9 +270,7 @@ class BoxedRow final : public c10::OperatorKernel {
     if (to_ref(type.dims) != self.sizes() || !c10::canCast(to_scalar_type(type.dtype), self.scalar_type())) {
       throw UserError(ErrorKind::NotImplemented, "a result that does not fit the tensor which it is written into");
     }
-    if (row_.op->traits & kReadsWhileWriting) {
-      check_separate(self, std::span(call.tensors).subspan(1));
-    }
+    check_written(call);
   }
 
   std::vector<at::Tensor> deliver(Recording& recording, const BoxedCall& call, ValueId first, const std::vector<Type>& types) const {

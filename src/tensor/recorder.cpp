@@ -175,10 +175,13 @@ void Recording::keep_previous(Cell& cell) {
   }
 }
 
-// Makes the cell a base that a view of the tensor's dtype and place can be taken of.
+// Makes the cell a base that a view of the tensor's dtype and place can be taken of. Bytes that are seen as bools stay bytes: they would
+// lose their bits.
 void Recording::ensure_base(Cell& cell, const at::Tensor& t) {
   check_bounds(t, cell.nbytes);
-  ensure_dtype(cell, to_dtype(t.scalar_type()));
+  DType dtype = to_dtype(t.scalar_type());
+  bool shows_bytes = dtype == DType::Bool && cell.value && cell.dtype != DType::Bool && is_recordable(cell.dtype);
+  ensure_dtype(cell, shows_bytes ? DType::U8 : dtype);
 }
 
 // Gives a storage that nobody wrote yet, or whose content has another type, a flat geometry of the wanted type.
@@ -224,21 +227,12 @@ void Recording::resize(Cell& cell, size_t nbytes) {
 
 // Records the cell's bytes seen as `type`. No sync: operands that were read before stay valid.
 void Recording::reinterpret(Cell& cell, const Type& result) {
+  static const Op& op = get_op("aten::view_copy.dtype");
   if (!is_recordable(cell.dtype) || !is_recordable(result.dtype)) {
     reinterpret_buffer_locked(cell, result);
     return;
   }
-  set_content(cell, as_flat(cell, result));
-}
-
-ValueId Recording::as_flat(Cell& cell, const Type& result) {
-  static const Op& op = get_op("aten::view_copy.dtype");
-  return node(op, {flat_content(cell)}, {static_cast<int64_t>(result.dtype)}, result);
-}
-
-// The content would lose its bits if it became that of the storage: as a bool each byte is 0 or 1.
-static bool shows_bytes_as_bools(const at::Tensor& t, const Cell& cell) {
-  return t.scalar_type() == c10::ScalarType::Bool && cell.value && cell.dtype != DType::Bool && is_recordable(cell.dtype);
+  set_content(cell, node(op, {flat_content(cell)}, {static_cast<int64_t>(result.dtype)}, result));
 }
 
 ValueId Recording::read(const at::Tensor& t) {
@@ -249,14 +243,10 @@ ValueId Recording::read(const at::Tensor& t) {
   if (cell.value && same_geometry(t, cell)) {
     return content(cell);
   }
-  if (shows_bytes_as_bools(t, cell)) {
-    ValueId bools = as_flat(cell, {DType::Bool, Dims{static_cast<int64_t>(cell.nbytes)}});
-    check_bounds(t, cell.nbytes);
-    return node(kViewOp, {bools}, {Dims{1}, to_dims(t.strides()), t.storage_offset()}, Type{DType::Bool, to_dims(t.sizes())});
-  }
   ensure_base(cell, t);
   ValueId base = content(cell);
-  return node(kViewOp, {base}, {cell.strides, to_dims(t.strides()), t.storage_offset()}, Type{cell.dtype, to_dims(t.sizes())});
+  ValueId v = node(kViewOp, {base}, {cell.strides, to_dims(t.strides()), t.storage_offset()}, Type{cell.dtype, to_dims(t.sizes())});
+  return convert(v, to_dtype(t.scalar_type()));
 }
 
 // Where elements of t share a place (stride 0), one of them.
@@ -285,14 +275,8 @@ void Recording::write(const at::Tensor& t, ValueId v) {
     cell.strides = to_dims(t.strides());
     return;
   }
-  if (shows_bytes_as_bools(t, cell)) {
-    v = convert(v, DType::U8);
-    check_bounds(t, cell.nbytes);
-    ensure_dtype(cell, DType::U8);
-  } else {
-    ensure_base(cell, t);
-  }
-  v = one_of_each(t, v);
+  ensure_base(cell, t);
+  v = one_of_each(t, convert(v, cell.dtype));
   ValueId base = content(cell);
   Type result = type(base);
   set_content(cell, node(kViewUpdateOp, {base, v}, {cell.strides, to_dims(t.strides()), t.storage_offset()}, result));

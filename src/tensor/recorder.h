@@ -99,7 +99,6 @@ class Recording {
   void ensure_dtype(Cell& cell, DType dtype);
   ValueId one_of_each(const at::Tensor& t, ValueId v);
   void reinterpret(Cell& cell, const Type& result);
-  ValueId as_flat(Cell& cell, const Type& result);
   void set_content(Cell& cell, ValueId v);
   void keep_previous(Cell& cell);
   void note_wrapped(const at::Tensor& tensor, Cell& cell, ValueId v);

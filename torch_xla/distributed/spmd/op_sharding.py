@@ -74,12 +74,12 @@ class OpSharding:
         """What each device holds of a tensor of these sizes, without what tiles are filled up with."""
         if self.type is ShardingType.REPLICATED:
             return [Place(..., device) for device in range(self.device_count())]
-        found = {}
+        found, sizes = {}, self.tile_shape(shape)
         for *tile, replica in np.ndindex(self._devices.shape):
             found[int(self._devices[(*tile, replica)])] = Place(
                 [
                     slice(min(number * size, whole), min((number + 1) * size, whole), 1)
-                    for number, size, whole in zip(tile, self.tile_shape(shape), shape)
+                    for number, size, whole in zip(tile, sizes, shape)
                 ],
                 replica,
             )

@@ -34,6 +34,11 @@ def sharding_spec(t: torch.Tensor) -> str:
     return str(find_sharding(t) or "")
 
 
+def _type_of(t: torch.Tensor) -> ShardingType | None:
+    sharding = find_sharding(t)
+    return None if sharding is None else sharding.type
+
+
 def remove_sharding(t: torch.Tensor) -> None:
     """Takes the mark away, if there is one."""
     if find_sharding(t) is not None:
@@ -94,8 +99,7 @@ class XLAShardedTensor(torch.Tensor):
     @property
     def sharding_type(self) -> ShardingType | None:
         """REPLICATED, TILED or PARTIAL. None once the mark was taken away."""
-        sharding = find_sharding(self)
-        return None if sharding is None else sharding.type
+        return _type_of(self)
 
     @property
     def local_shards(self) -> list[XLAShard] | None:
@@ -169,11 +173,6 @@ def global_tensor_from_cpu_shards(
     whole = join_shards(shards, sharding, shape).to("xla")
     set_sharding(whole, sharding)
     return whole
-
-
-def _type_of(t: torch.Tensor) -> ShardingType | None:
-    sharding = find_sharding(t)
-    return None if sharding is None else sharding.type
 
 
 # What programs that ask the original's library use

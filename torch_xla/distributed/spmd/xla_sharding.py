@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from ... import _XLAC, runtime
 from .mesh import get_global_mesh, Mesh
-from .op_sharding import PartitionSpec, ShardingType
+from .op_sharding import OpSharding, PartitionSpec, ShardingType
 from .xla_sharded_tensor import find_sharding, remove_sharding, set_sharding, XLAShardedTensor
 
 
@@ -30,14 +30,14 @@ def _check_devices(mesh: Mesh) -> None:
         raise RuntimeError(f"a mesh of {mesh.size()} devices wants torch_xla.runtime.use_spmd() before")
 
 
-def _set_mark(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
+def _sharding_of(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> OpSharding:
+    """How the mark says that the tensor lies. The errors of mark_sharding()."""
     if t.device.type != "xla":
         raise ValueError(f"only tensors on the device xla can be sharded, and this one is on {t.device}")
     if len(partition_spec) != t.dim():
         raise ValueError(f"partition_spec {partition_spec} has not one entry for each dim of shape {list(t.shape)}")
     _check_devices(mesh)
-    set_sharding(t, mesh.get_op_sharding(tuple(partition_spec)))
-    return t.as_subclass(XLAShardedTensor)
+    return mesh.get_op_sharding(tuple(partition_spec))
 
 
 def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
@@ -53,17 +53,17 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) ->
     does not fit, RuntimeError for a tensor that is cut in another way already, NotImplementedError for a mesh of
     several devices of a plugin or of several processes.
     """
-    before = find_sharding(t) if t.device.type == "xla" else None
-    sharded = _set_mark(t, mesh, partition_spec)
-    if before is not None and before.type is not ShardingType.REPLICATED and find_sharding(t) != before:
-        set_sharding(t, before)
+    sharding, before = _sharding_of(t, mesh, partition_spec), find_sharding(t)
+    if before not in (None, sharding) and before.type is not ShardingType.REPLICATED:
         raise RuntimeError(f"the tensor is sharded as {before}: call clear_sharding() to shard it in another way")
-    return sharded
+    set_sharding(t, sharding)
+    return wrap_as_sharded_tensor(t)
 
 
 def annotate_custom_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
     """As mark_sharding(), also for a tensor that is cut in another way."""
-    return _set_mark(t, mesh, partition_spec)
+    set_sharding(t, _sharding_of(t, mesh, partition_spec))
+    return wrap_as_sharded_tensor(t)
 
 
 class MarkShardingFunction(torch.autograd.Function):
@@ -73,12 +73,12 @@ class MarkShardingFunction(torch.autograd.Function):
     def forward(ctx, torch_tensor: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
         """Arguments as of mark_sharding()."""
         ctx.mesh, ctx.partition_spec = mesh, partition_spec
-        return _set_mark(torch_tensor.clone(), mesh, partition_spec).global_tensor
+        return mark_sharding(torch_tensor.clone(), mesh, partition_spec).global_tensor
 
     @staticmethod
     def backward(ctx, grad_output: torch.Tensor) -> tuple:
         """The gradient, sharded."""
-        return _set_mark(grad_output.clone(), ctx.mesh, ctx.partition_spec).global_tensor, None, None
+        return mark_sharding(grad_output.clone(), ctx.mesh, ctx.partition_spec).global_tensor, None, None
 
 
 def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:

@@ -23,26 +23,27 @@ class StepFolders:
         """Where the step's checkpoint is, or would be."""
         return f"{self._path}/{step}"
 
+    def _done(self, step: int | str) -> str:
+        return f"{self._root}/{step}/{_DONE}"
+
     def steps(self) -> list[int]:
         """The steps whose checkpoints are whole, in the order in which they were finished."""
         self._files.invalidate_cache()
         found = []
         for entry in self._files.ls(self._root, detail=False):
             name = entry.rstrip("/").rsplit("/", 1)[-1]
-            done = f"{self._root}/{name}/{_DONE}"
-            if name.isdecimal() and self._files.exists(done):
-                found.append((int(self._files.cat_file(done)), int(name)))
+            if name.isdecimal() and self._files.exists(self._done(name)):
+                found.append((int(self._files.cat_file(self._done(name))), int(name)))
         return [step for _, step in sorted(found)]
 
     def begin(self, step: int) -> None:
         """The step's checkpoint is not whole from now on."""
-        done = f"{self._root}/{step}/{_DONE}"
-        if self._files.exists(done):
-            self._files.rm_file(done)
+        if self._files.exists(self._done(step)):
+            self._files.rm_file(self._done(step))
 
     def finish(self, step: int) -> None:
         """The step's checkpoint is whole."""
-        self._files.pipe_file(f"{self._root}/{step}/{_DONE}", str(time.time_ns()).encode())
+        self._files.pipe_file(self._done(step), str(time.time_ns()).encode())
 
     def delete(self, step: int) -> None:
         """Deletes the step's checkpoint."""

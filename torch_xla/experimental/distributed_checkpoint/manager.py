@@ -68,6 +68,11 @@ class CheckpointManager:
         if self._group is not None:
             dist.barrier(self._group)
 
+    def _place_of(self, step: int) -> dict:
+        """Where the step's checkpoint is, and who writes and reads it, for torch.distributed.checkpoint."""
+        path = self._folders.path_of(step)
+        return {"checkpoint_id": path, "process_group": self._group, "no_dist": self._group is None}
+
     def should_save(self, step: int) -> bool:
         """Whether save(step) saves: a multiple of the interval, or SIGTERM has come."""
         return step % self._save_interval == 0 or self.reached_preemption(step)
@@ -106,13 +111,7 @@ class CheckpointManager:
         if self._is_first():
             self._folders.begin(step)
         self._meet()
-        dcp.save(
-            state_dict,
-            checkpoint_id=self._folders.path_of(step),
-            planner=SPMDSavePlanner(),
-            process_group=self._group,
-            no_dist=self._group is None,
-        )
+        dcp.save(state_dict, planner=SPMDSavePlanner(), **self._place_of(step))
         if self._is_first():
             self._folders.finish(step)
             self._delete_old()
@@ -131,13 +130,7 @@ class CheckpointManager:
         self.join()
         if step not in self._folders.steps():
             raise ValueError(f"there is no checkpoint of step {step}, but of {self.all_steps()}")
-        dcp.load(
-            state_dict,
-            checkpoint_id=self._folders.path_of(step),
-            planner=SPMDLoadPlanner(),
-            process_group=self._group,
-            no_dist=self._group is None,
-        )
+        dcp.load(state_dict, planner=SPMDLoadPlanner(), **self._place_of(step))
         _api.sync()
 
     def all_steps(self) -> list[int]:
