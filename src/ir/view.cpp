@@ -123,4 +123,43 @@ std::optional<ViewGeometry> compose_views(const ViewGeometry& inner, const ViewG
   return ViewGeometry{inner.base_dims, inner.base_strides, outer.dims, std::move(placed->strides), inner.offset + placed->offset, moved_by};
 }
 
+std::optional<ViewBox> view_box(const ViewGeometry& view) {
+  const Dims apart(view.base_dims.size(), 1); // so that no two dims are joined
+  Axes axes = make_axes(view.base_dims, view.base_strides, apart);
+  if (view.moved_by != kNoValue || num_elements(view.dims) == 0 || !walk(axes, view.offset, 1)) {
+    return std::nullopt;
+  }
+  ViewBox box;
+  for (const Axis& axis : axes) {
+    box.first.push_back(axis.last);
+  }
+  for (size_t d = 0; d < view.dims.size(); ++d) {
+    if (view.dims[d] > 1 && !walk(axes, view.strides[d], view.dims[d] - 1)) {
+      return std::nullopt;
+    }
+  }
+  for (const Axis& axis : axes) {
+    box.last.push_back(axis.last);
+  }
+  return stays_inside(axes) ? std::optional(std::move(box)) : std::nullopt;
+}
+
+bool are_apart(const ViewBox& a, const ViewBox& b) {
+  for (size_t d = 0; d < a.first.size(); ++d) {
+    if (a.last[d] < b.first[d] || b.last[d] < a.first[d]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+ViewBox box_of_both(const ViewBox& a, const ViewBox& b) {
+  ViewBox both;
+  for (size_t d = 0; d < a.first.size(); ++d) {
+    both.first.push_back(std::min(a.first[d], b.first[d]));
+    both.last.push_back(std::max(a.last[d], b.last[d]));
+  }
+  return both;
+}
+
 } // namespace torch_xla

@@ -32,4 +32,14 @@ std::optional<ViewGeometry> rebase_view(const ViewGeometry& view, const Dims& ba
 // `outer` looks at the result of `inner`: one view of inner's base. Nothing where none is proven to show the same elements.
 std::optional<ViewGeometry> compose_views(const ViewGeometry& inner, const ViewGeometry& outer);
 
+// Between which elements of the base's dims a view lies. The dims are those of more than one element, in the order of their strides.
+struct ViewBox {
+  Dims first;
+  Dims last;
+};
+// Nothing for a moving view, and where the view's strides are no whole steps along the base's dims.
+std::optional<ViewBox> view_box(const ViewGeometry& view);
+bool are_apart(const ViewBox& a, const ViewBox& b);
+ViewBox box_of_both(const ViewBox& a, const ViewBox& b);
+
 } // namespace torch_xla

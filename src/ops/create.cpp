@@ -13,7 +13,7 @@ DType get_stored_dtype(const InferContext& c) {
   return static_cast<DType>(c.get_int(0));
 }
 
-// Operand value; attributes dtype, dims.
+// Operand value (none: zeros); attributes dtype, dims.
 void infer_full(InferContext& c) {
   c.add_result(get_stored_dtype(c), c.get_dims(1));
 }
@@ -21,6 +21,11 @@ void infer_full(InferContext& c) {
 void expand_full(ExpandContext& c) {
   Ex value = c.raw(0).to(c.result_type(0).dtype).reshape({});
   c.set(0, {&c.b(), c.b().broadcast(value.id(), c.result_type(0).dims)});
+}
+
+// Attributes dtype, dims. Not full() of the number 0, which is no part of a program's structure: what is known to be zero is simplified.
+void expand_zeros(ExpandContext& c) {
+  c.set(0, {&c.b(), c.b().broadcast(c.b().constant(0, c.result_type(0).dtype), c.result_type(0).dims)});
 }
 
 // Operands start, step; attributes dtype, n.
@@ -136,6 +141,7 @@ void expand_pow(ExpandContext& c) {
 
 constinit const Op kRows[] = {
     OWN("full", infer_full, expand_full),
+    OWN("zeros", infer_full, expand_zeros),
     OWN("arange", infer_arange, expand_arange),
     OWN("eye", infer_eye, expand_eye),
     OWN("convert", infer_convert, expand_convert),

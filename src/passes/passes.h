@@ -1,6 +1,8 @@
 // The passes, in the order in which pipeline.cpp runs them.
 #pragma once
 
+#include <optional>
+
 #include "ir/graph.h"
 
 namespace torch_xla {
@@ -13,6 +15,9 @@ bool keep_all(const Op& op);
 // tensors report, and their results are rounded once; what moves or draws elements, and with `narrow_products` what sums products, takes
 // the stored types. Scalars and parameters keep their positions.
 Graph narrow(const Graph& trace, FloatStorage storage, bool narrow_products);
+// Trace -> trace in which a + zeros with a part written (the gradient of a slice) is a with the part added to; nothing where the trace has
+// no such sum. The sign of a zero may change: -0.0 stays where +0.0 would have been added.
+std::optional<Graph> add_into_parts(const Graph& trace);
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; scalars and parameters keep
 // their positions. With fusion off the expansion is the same. Throws UserError(NotImplemented) naming a row that is neither kept nor has an
 // expansion.

@@ -50,7 +50,11 @@ Graph run_passes(const Graph& trace, int device, KeepLibrary keeps, bool narrow_
 Graph run_passes_on_body(const Graph& body, int device, KeepLibrary keeps) {
   check(body);
   Graph graph;
-  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(body, keeps); });
+  std::optional<Graph> added = add_into_parts(body);
+  if (added) {
+    run_stage("add_into_parts", device, *added, [](Graph&) {});
+  }
+  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(added ? *added : body, keeps); });
   for (const Pass& pass : kPasses) {
     run_stage(pass.name, device, graph, pass.run);
   }

@@ -199,7 +199,12 @@ at::Tensor& zero_(at::Tensor& self) {
     part.copy_(at::zeros(part.sizes(), self.options().device(at::kCPU)));
     return self;
   }
-  return fill_number(self, 0);
+  if (self.numel() == 0 || !is_native(to_dtype(self.scalar_type()))) {
+    return fill_number(self, 0);
+  }
+  Recording recording(device_number(self));
+  recording.write(self, recording.zeros(to_dtype(self.scalar_type()), to_dims(self.sizes())));
+  return self;
 }
 
 // ATen's own writes by a kernel of the device alone.

@@ -109,7 +109,11 @@ ValueId Recording::full(DType dtype, const Dims& dims, ValueId value) {
 }
 
 ValueId Recording::zeros(DType dtype, const Dims& dims) {
-  return full(dtype, dims, scalar_int(0));
+  static const Op& op = get_op("xla::zeros");
+  if (!is_native(dtype)) {
+    return full(dtype, dims, scalar_int(0));
+  }
+  return node(op, {}, {static_cast<int64_t>(dtype), dims}, Type{dtype, dims});
 }
 
 } // namespace torch_xla

@@ -187,6 +187,22 @@ def test_a_transposed_write_has_its_own_order(device, before):
 
 
 @pytest.mark.checks_values
+@pytest.mark.parametrize("mask_dtype", [torch.bool, torch.uint8])
+@pytest.mark.parametrize("dims", [1, 2])
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+def test_what_was_added_by_a_mask_is_added_once(device, dims, mask_dtype):
+    mask = torch.ones((3, 4)[:dims], dtype=mask_dtype)
+    mask[0] = 0
+    x, mask, ones = torch.zeros(3, 4).to(device), mask.to(device), torch.ones(8 if dims == 2 else 4).to(device)
+    torch_xla.sync(wait=True)
+    x.index_put_((mask,), ones, accumulate=True)
+    bad = x[0][torch.tensor([9], device=device)]
+    with pytest.raises(IndexError):
+        bad.cpu()
+    assert x.tolist() == [[0] * 4, [1] * 4, [1] * 4]
+
+
+@pytest.mark.checks_values
 def test_the_first_error_in_the_order_of_the_program_is_told_and_cuts_the_rest(device):
     table = torch.ones(4, 2).to(device)
     x, first, second = (torch.tensor(values).to(device) for values in ([1.0, 2.0], [99], [98]))

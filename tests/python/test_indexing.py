@@ -183,3 +183,61 @@ def test_training_by_indices_of_the_cpu(device, losses):
     expected, actual = losses("cpu"), losses(device)
     assert expected[-1] < expected[0] or losses is rollout_losses
     torch.testing.assert_close(torch.tensor(actual), torch.tensor(expected), rtol=1e-3, atol=1e-3)
+
+
+def test_a_mask_of_two_dims_is_written_without_a_temporary_of_its_square(device):
+    mask = (torch.arange(300.0 * 300).sin() > 0).reshape(300, 300).to(device)
+    x, values = torch.zeros(300, 300).to(device), torch.ones(int(mask.sum())).to(device)
+    torch_xla.sync(wait=True)
+    torch.xla.reset_peak_memory_stats()
+    before = torch.xla.memory_allocated()
+    x[mask] = values
+    assert x.sum().item() == values.numel()
+    assert torch.xla.max_memory_allocated() - before < 16 * x.nbytes
+
+
+# ---- Gradients of slices ----
+# Their sums are written part by part (src/passes/add_into_parts.cpp).
+def scan(x):
+    state, states = torch.zeros_like(x[:, 0]), []
+    for step in range(x.shape[1]):
+        state = x[:, step] * state + x[:, step].sin()
+        states.append(state)
+    return torch.stack(states, 1)
+
+
+def halves_turned(x):
+    half = x.shape[-1] // 2
+    return torch.cat([-x[..., half:], x[..., :half]], -1) + x
+
+
+SLICINGS = {
+    "scan": scan,
+    "from_the_front": lambda x: sum((step + 1) * x[:, step].square() for step in range(x.shape[1])),
+    "windows": lambda x: torch.stack([x[:, i : i + 3].square() for i in range(3)]),
+    "halves": halves_turned,
+    "even_and_odd": lambda x: torch.stack([x[..., ::2] * x[..., 1::2], x[..., 1::2].exp()]),
+    "transposed": lambda x: x.transpose(0, 1)[2] * x.transpose(0, 1)[4] + x[:, 1],
+    "expanded": lambda x: x[:, :1].expand(-1, 3, -1) * x[:, 1:4],
+    "diagonal": lambda x: x.diagonal(dim1=0, dim2=1) * x[:, 0].t()[:, :3].sum(1, keepdim=True),
+    "twice": lambda x: x[1] * x[1].cos() * x[0],
+    "channels_last": lambda x: x[None].contiguous(memory_format=torch.channels_last)[:, 1] * x[None].sin()[:, 2],
+    "one_element": lambda x: x[0, 0, 0] * x[1, 2, 3] + x[2].sum(),
+    "as_strided": lambda x: x.as_strided((4, 3), (2, 1)) * x.as_strided((4, 3), (1, 2), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
+@pytest.mark.parametrize("function", SLICINGS.values(), ids=SLICINGS)
+def test_gradients_of_slices(device, function, dtype):
+    start = (torch.arange(120.0).reshape(3, 5, 8).sin() * 1.5).to(dtype)
+
+    def gradients(device):
+        x = start.to(device).requires_grad_()
+        (first,) = torch.autograd.grad(function(x).abs().square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.abs().square().sum(), x)
+        return first.detach(), second
+
+    tolerance = {"rtol": 0.05, "atol": 0.5} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-3}
+    for expected, actual in zip(gradients("cpu"), gradients(device), strict=True):
+        torch.testing.assert_close(actual.cpu(), expected, **tolerance)

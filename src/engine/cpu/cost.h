@@ -74,9 +74,11 @@ constexpr int kManyOperations = 1000;
 
 // ---- Groups ----
 
-// Values of a group at most: keeps kernels under about 3,000 instructions. The time to compile a kernel goes by its vector instructions (4
-// ms for a softmax, measured), and a longer chain has few loads and stores left to save.
-constexpr size_t kMaxValues = 1200;
+// Values of a group at most. The time to compile a kernel grows faster than its number of instructions (4 ms for a softmax, 200 ms for 500
+// values, measured), a longer chain has few loads and stores left to save, and a loop that is unrolled has the same kernels whatever its
+// number of turns: training a scan over 40 lengths, each new, took 14.8 times eager's time with 1,200 values, 3.5 times with 64, and no
+// longer once it was compiled. The models of the tests have one kernel above it.
+constexpr size_t kMaxValues = 64;
 // Groups that are tried as a home for a node beside its operands' own. Bounds the time of grouping where one value has very many readers.
 constexpr size_t kMaxReaders = 16;
 // From here on element values that are used before and after a reduction are kept in scratch memory instead of computed again, so that

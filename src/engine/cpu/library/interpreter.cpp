@@ -7,6 +7,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
@@ -58,6 +59,10 @@ at::Tensor full(const Attrs& attrs, const Values& operands) {
   return at::full(ref(std::get<Dims>(attrs[1])), value.toScalar(), dtype);
 }
 
+at::Tensor zeros(const Attrs& attrs, const Values& /*operands*/) {
+  return at::zeros(ref(std::get<Dims>(attrs[1])), scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0]))));
+}
+
 at::Tensor convert(const Attrs& attrs, const Values& operands) {
   return tensor_of(operands[0]).to(scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0]))));
 }
@@ -80,6 +85,7 @@ using OwnKernel = at::Tensor (*)(const Attrs& attrs, const Values& operands);
 OwnKernel find_own(const Op& row) {
   static const auto* kernels = new std::unordered_map<const Op*, OwnKernel>{
       {&get_op("xla::full"), full},
+      {&get_op("xla::zeros"), zeros},
       {&get_op("xla::arange"), arange},
       {&get_op("xla::eye"), eye},
       {&get_op("xla::convert"), convert},

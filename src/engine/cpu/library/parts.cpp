@@ -13,8 +13,10 @@
 namespace torch_xla::cpu {
 namespace {
 
+// Numbers of elements; masks stay masks.
 at::Tensor copy_index(const at::Tensor& index) {
-  return index.to(at::kLong, /*non_blocking=*/false, /*copy=*/true);
+  const bool is_mask = index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+  return index.to(is_mask ? at::kBool : at::kLong, /*non_blocking=*/false, /*copy=*/true);
 }
 
 // `write` in the mode in which the calls' tensors were made.
