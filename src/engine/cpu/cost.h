@@ -55,8 +55,10 @@ inline int sweep_cost(Prim prim, DType dtype) {
   return is_float(dtype) || cost == 1 ? cost : kIntegerDivision;
 }
 
-// A load whose neighbours are not neighbours in memory is a gather: a cache line for each element.
+// A load whose neighbours are not neighbours in memory: element by element, often a cache line for each.
 constexpr int kGatherCost = 8;
+// Elements from one to the next up to which all between them are loaded in vectors.
+constexpr int kShortStride = 4;
 
 // ---- Computing a value again in another kernel ----
 

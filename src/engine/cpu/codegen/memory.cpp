@@ -1,7 +1,9 @@
-// Loads and stores: stride 1 is a vector load, -1 a reversed one; others gather and scatter.
+// Loads and stores: stride 1 is a vector load, -1 a reversed one; short strides are loads of all elements between, of which lanes are taken;
+// others are loads and stores of single elements.
 #include "engine/cpu/codegen/memory.h"
 
 #include "engine/cpu/codegen/convert.h"
+#include "engine/cpu/cost.h"
 
 namespace torch_xla::cpu {
 
@@ -31,6 +33,53 @@ Value* gather(const Vec& v, DType t, Value* address, Value* stride, Value* mask)
   return ir.CreateMaskedGather(v.widen(memory_type(v, t)), addresses, alignment(t));
 }
 
+Value* load_vector(const Vec& v, DType t, Value* address, Value* mask) {
+  llvm::Type* type = v.widen(memory_type(v, t));
+  return mask ? static_cast<Value*>(v.ir.CreateMaskedLoad(type, address, alignment(t), mask, llvm::Constant::getNullValue(type)))
+              : v.ir.CreateAlignedLoad(type, address, alignment(t));
+}
+
+// The elements that exist from the number `first` on, of those between the elements of the lanes that are on: the first ones.
+Value* mask_between(const Vec& v, Value* mask, int stride, int first) {
+  auto& ir = v.ir;
+  Value* bits = ir.CreateBitCast(mask, ir.getIntNTy(static_cast<unsigned>(v.width)));
+  Value* lanes = ir.CreateZExt(ir.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, bits), ir.getInt64Ty());
+  Value* elements = ir.CreateSub(ir.CreateMul(lanes, ir.getInt64(stride)), ir.getInt64(stride - 1));
+  return v.first_lanes(ir.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, elements, ir.getInt64(first)));
+}
+
+// Vectors of all elements between the first lane's and the last one's, and of these the lanes. The last vector ends with the last lane's
+// element, as there may be no memory behind it.
+Value* load_between(const Vec& v, DType t, Value* address, int stride, Value* mask) {
+  auto& ir = v.ir;
+  Value* result = nullptr;
+  for (int part = 0; part < stride; ++part) {
+    int first = mask || part + 1 < stride ? part * v.width : stride * (v.width - 1) + 1 - v.width;
+    Value* from = element_address(v, t, address, ir.getInt64(first));
+    Value* there = mask ? mask_between(v, mask, stride, first) : nullptr;
+    Value* loaded = load_vector(v, t, from, there);
+    llvm::SmallVector<int, 16> lanes;
+    for (int lane = 0; lane < v.width; ++lane) {
+      int at = stride * lane - first;
+      bool is_here = at >= 0 && at < v.width;
+      lanes.push_back(is_here ? at + (result ? v.width : 0) : result ? lane : llvm::PoisonMaskElem);
+    }
+    result = result ? ir.CreateShuffleVector(result, loaded, lanes) : ir.CreateShuffleVector(loaded, lanes);
+  }
+  return result;
+}
+
+Value* load_each(const Vec& v, DType t, Value* address, Value* stride) {
+  auto& ir = v.ir;
+  llvm::Type* lane_type = memory_type(v, t);
+  Value* result = llvm::PoisonValue::get(v.widen(lane_type));
+  for (int lane = 0; lane < v.width; ++lane) {
+    Value* from = element_address(v, t, address, ir.CreateMul(stride, ir.getInt64(lane)));
+    result = ir.CreateInsertElement(result, ir.CreateAlignedLoad(lane_type, from, alignment(t)), static_cast<uint64_t>(lane));
+  }
+  return result;
+}
+
 bool is_constant(Value* stride, int64_t number) {
   auto* constant = find_splat<llvm::ConstantInt>(stride);
   return constant && constant->getSExtValue() == number;
@@ -44,20 +93,23 @@ Value* element_address(const Vec& v, DType t, Value* base, Value* index) {
 
 Value* emit_load(const Vec& v, DType t, Value* address, Value* stride, Value* mask) {
   auto& ir = v.ir;
-  llvm::Type* type = v.widen(memory_type(v, t));
   if (v.width == 1) {
-    return unpack(v, t, ir.CreateAlignedLoad(type, address, alignment(t)));
+    return unpack(v, t, ir.CreateAlignedLoad(memory_type(v, t), address, alignment(t)));
   }
   if (is_constant(stride, 1)) {
-    Value* raw = mask ? static_cast<Value*>(ir.CreateMaskedLoad(type, address, alignment(t), mask, llvm::Constant::getNullValue(type)))
-                      : ir.CreateAlignedLoad(type, address, alignment(t));
-    return unpack(v, t, raw);
+    return unpack(v, t, load_vector(v, t, address, mask));
   }
   if (is_constant(stride, -1) && !mask) {
     Value* lowest = element_address(v, t, address, ir.getInt64(1 - v.width));
-    return unpack(v, t, reverse(v, ir.CreateAlignedLoad(type, lowest, alignment(t))));
+    return unpack(v, t, reverse(v, load_vector(v, t, lowest, nullptr)));
   }
-  return unpack(v, t, gather(v, t, address, stride, mask));
+  const bool masks_are_cheap = v.isa.avx512 || item_size(t) >= 4; // else each lane is a branch
+  for (int between = 2; between <= kShortStride; ++between) {
+    if (is_constant(stride, between) && (!mask || masks_are_cheap)) {
+      return unpack(v, t, load_between(v, t, address, between, mask));
+    }
+  }
+  return unpack(v, t, mask ? gather(v, t, address, stride, mask) : load_each(v, t, address, stride));
 }
 
 void emit_store(const Vec& v, DType t, DType from, Value* x, Value* address, Value* stride, Value* mask) {
