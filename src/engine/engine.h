@@ -192,6 +192,10 @@ class Engine {
   virtual bool moves_views() const {
     return false;
   }
+  // Whether outputs lie as Graph::output_strides says. Else they are as if it were empty.
+  virtual bool orders_outputs() const {
+    return false;
+  }
   // Whether CompileOptions::custom may have options.
   virtual bool takes_custom_options() const {
     return false;

@@ -68,6 +68,7 @@ void Graph::clear() {
   scalars.clear();
   outputs.clear();
   parameter_strides.clear();
+  output_strides.clear();
 }
 
 std::vector<bool> find_live_nodes(const Graph& graph) {

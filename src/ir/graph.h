@@ -57,6 +57,8 @@ class Graph {
   // Memory order of parameters, in elements, where it is not row-major contiguous; empty Dims stands for contiguous. Parallel to
   // parameters.
   std::vector<Dims> parameter_strides;
+  // Likewise of outputs, for engines that Engine::orders_outputs(). Parallel to outputs, or empty where all are row-major.
+  std::vector<Dims> output_strides;
 
   ValueId add_parameter(Type type, Dims strides = {});
   ValueId add_scalar(DType dtype);
@@ -73,6 +75,10 @@ class Graph {
   }
   // Memory for about so many, for a pass that builds a graph from another one.
   void reserve(size_t num_nodes, size_t num_values);
+  // Of outputs[i]; empty for row-major.
+  Dims strides_of_output(size_t i) const {
+    return output_strides.empty() ? Dims() : output_strides[i];
+  }
   void clear();
 };
 

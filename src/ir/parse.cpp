@@ -30,7 +30,7 @@ class GraphReader {
     }
     if (in_.peek() == '%') {
       do {
-        graph_.outputs.push_back(read_id());
+        read_output();
       } while (in_.accept(','));
     }
     in_.expect('}');
@@ -42,6 +42,15 @@ class GraphReader {
   ValueId read_id() {
     in_.expect('%');
     return parse_id(in_.word());
+  }
+  void read_output() {
+    graph_.outputs.push_back(read_id());
+    if (in_.peek() == '{') {
+      graph_.output_strides.resize(graph_.outputs.size() - 1);
+      graph_.output_strides.push_back(parse_dims(in_, '{', '}'));
+    } else if (!graph_.output_strides.empty()) {
+      graph_.output_strides.emplace_back();
+    }
   }
   // The id and the colon: "%3: ".
   ValueId read_new_id() {

@@ -73,7 +73,10 @@ std::string print_graph(const Graph& graph) {
     print_node(graph, node, out);
   }
   out += graph.outputs.empty() ? "  return" : "  return ";
-  print_ids(graph.outputs, out);
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const Dims strides = graph.strides_of_output(i);
+    out += (i ? ", " : "") + id_text(graph.outputs[i]) + (strides.empty() ? "" : dims_text(strides, '{', '}'));
+  }
   out += "\n}\n";
   return out;
 }

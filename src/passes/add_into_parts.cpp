@@ -51,6 +51,7 @@ class Adder {
     for (ValueId v : trace_.outputs) {
       graph_.outputs.push_back(mapped_[v]);
     }
+    graph_.output_strides = trace_.output_strides;
     return std::move(graph_);
   }
 

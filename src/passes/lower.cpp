@@ -33,6 +33,7 @@ class Lowering {
     for (ValueId v : trace_.outputs) {
       graph_.outputs.push_back(get_mapped(v));
     }
+    graph_.output_strides = trace_.output_strides;
     return std::move(graph_);
   }
 

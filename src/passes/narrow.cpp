@@ -28,6 +28,7 @@ class Narrowing {
     for (ValueId v : trace_.outputs) {
       graph_.outputs.push_back(stored_[v]);
     }
+    graph_.output_strides = trace_.output_strides;
     return std::move(graph_);
   }
 

@@ -42,7 +42,7 @@ class Recovery {
       : run_(run), recorded_(*run.recorded), scalars_(scalars), part_(cut(recorded_.graph, node)) {
     for (size_t i = 0; i < run.outputs.size(); ++i) {
       if (run.outputs[i] && is_known(recorded_.graph.outputs[i])) {
-        want(recorded_.graph.outputs[i]);
+        want(recorded_.graph.outputs[i], recorded_.graph.strides_of_output(i));
       }
     }
     for (const Recorded::Overwritten& write : recorded_.overwritten) {
@@ -51,7 +51,7 @@ class Recovery {
       }
     }
     for (const auto& [previous, write] : last_writes_) {
-      want(write->value);
+      want(write->value, {});
     }
   }
 
@@ -94,9 +94,11 @@ class Recovery {
   bool is_known(ValueId v) const {
     return v < static_cast<ValueId>(part_.values.size());
   }
-  void want(ValueId v) {
+  // In the order in which it lies as an output of the run, if it is one.
+  void want(ValueId v, const Dims& strides) {
     if (position_.emplace(v, part_.outputs.size()).second) {
       part_.outputs.push_back(v);
+      part_.output_strides.push_back(strides);
     }
   }
   const EngineBufferRef& computed(ValueId v) const {

@@ -216,7 +216,10 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   Graph graph = trace.graph();
   entry.offsets.apply(graph);
   graph.outputs = list_values(entry.wanted);
-  Program program{nullptr, graph.outputs, entry.wanted};
+  if (engine().orders_outputs()) {
+    graph.output_strides = trace.orders_of(graph.outputs);
+  }
+  Program program{nullptr, graph.outputs, graph.output_strides, entry.wanted};
   const Wanted wanted{trace, graph, structure_of(graph), cause, making};
   find_or_make_executable(wanted, compile_options(device, trace, std::move(settings)), find_reason, program);
   program.runs_left = runs_of(graph);

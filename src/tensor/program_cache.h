@@ -23,6 +23,7 @@ std::vector<ValueId> list_values(const ValueBits& bits); // ascending
 struct Program {
   std::shared_ptr<Executable> executable;
   std::vector<ValueId> outputs; // ascending
+  std::vector<Dims> output_strides; // as Graph's
   ValueBits output_bits;
   int64_t runs_left = 0; // of a program that is interpreted: before it is compiled
 };

@@ -8,6 +8,7 @@
 #include "core/errors.h"
 #include "core/process.h"
 #include "engine/engine.h"
+#include "ir/strides.h"
 #include "ops/registry.h"
 #include "runtime/interrupt.h"
 #include "tensor/copy.h"
@@ -161,6 +162,14 @@ void Recording::set_content(Cell& cell, ValueId v) {
   cell.set_value(trace_.lazy(v));
 }
 
+// Of a cell with these dims and strides, which has v now.
+void Recording::note_order(ValueId v, const Dims& dims, const Dims& strides) {
+  const Dims row_major = contiguous_strides(dims);
+  if (strides != row_major && !same_strides(dims, strides, row_major) && num_elements(dims) > 0 && is_dense(dims, strides)) {
+    trace_.note_order(v, strides);
+  }
+}
+
 // The cell is about to get a value of this trace.
 void Recording::keep_previous(Cell& cell) {
   if (cell.value && !cell.value->buffer()) {
@@ -273,13 +282,16 @@ void Recording::write(const at::Tensor& t, ValueId v) {
     cell.dtype = to_dtype(t.scalar_type());
     cell.dims = to_dims(t.sizes());
     cell.strides = to_dims(t.strides());
+    note_order(v, cell.dims, cell.strides);
     return;
   }
   ensure_base(cell, t);
   v = one_of_each(t, convert(v, cell.dtype));
   ValueId base = content(cell);
   Type result = type(base);
-  set_content(cell, node(kViewUpdateOp, {base, v}, {cell.strides, to_dims(t.strides()), t.storage_offset()}, result));
+  v = node(kViewUpdateOp, {base, v}, {cell.strides, to_dims(t.strides()), t.storage_offset()}, result);
+  set_content(cell, v);
+  note_order(v, cell.dims, cell.strides);
 }
 
 void Recording::write_converted(const at::Tensor& t, ValueId v) {
@@ -300,6 +312,12 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
     return false;
   }
   check_writable(to);
+  Dims strides = bytes ? from.strides : to_dims(destination.strides());
+  if (engine().orders_outputs() && !same_strides(from.dims, strides, from.strides)) { // a copy in another order
+    ValueId v = content(from);
+    write(destination, node(kViewOp, {v}, {from.strides, from.strides, int64_t{0}}, type(v)));
+    return true;
+  }
   if (from.value->buffer()) {
     to.previous = from.previous; // the run of the same value
   } else {
@@ -312,7 +330,7 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   }
   to.dtype = from.dtype;
   to.dims = from.dims;
-  to.strides = bytes ? from.strides : to_dims(destination.strides());
+  to.strides = std::move(strides);
   return true;
 }
 

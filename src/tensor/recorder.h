@@ -100,6 +100,7 @@ class Recording {
   ValueId one_of_each(const at::Tensor& t, ValueId v);
   void reinterpret(Cell& cell, const Type& result);
   void set_content(Cell& cell, ValueId v);
+  void note_order(ValueId v, const Dims& dims, const Dims& strides);
   void keep_previous(Cell& cell);
   void note_wrapped(const at::Tensor& tensor, Cell& cell, ValueId v);
 

@@ -39,6 +39,9 @@ at::Tensor Recording::wrap(ValueId v, const Dims& strides) {
   cell->capture = state_.capture.load(std::memory_order_relaxed);
   const Value& value = trace_.graph().values[v];
   cell->set_value(value.kind == ValueKind::kParameter ? LazyValue::ready(trace_.inputs()[value.index]) : trace_.lazy(v));
+  if (!strides.empty() && value.kind != ValueKind::kParameter) {
+    note_order(v, cell->dims, cell->strides);
+  }
   if (state_.journal) {
     note_wrapped(tensor, *cell, v);
   }

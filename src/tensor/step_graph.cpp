@@ -212,7 +212,8 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
     if (step.places[i].empty()) {
       continue;
     }
-    run.outputs[i] = std::make_shared<Buffer>(step.graph.type(step.program.outputs[i]), Dims());
+    const std::vector<Dims>& strides = step.program.output_strides;
+    run.outputs[i] = std::make_shared<Buffer>(step.graph.type(step.program.outputs[i]), strides.empty() ? Dims() : strides[i]);
     for (size_t place : step.places[i]) {
       give_value(step.outputs[place].whole, run.outputs[i], run.replaced);
     }

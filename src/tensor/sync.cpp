@@ -83,11 +83,12 @@ std::string describe(std::span<const int64_t> locations, int32_t node) {
 }
 
 // A buffer for each output that is alive; null for the program's extra ones.
-std::vector<BufferRef> make_outputs(Trace& trace, const std::vector<ValueId>& outputs, const ValueBits& alive) {
+std::vector<BufferRef> make_outputs(
+    Trace& trace, const std::vector<ValueId>& outputs, const std::vector<Dims>& strides, const ValueBits& alive) {
   std::vector<BufferRef> buffers(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (has_value(alive, outputs[i])) {
-      buffers[i] = std::make_shared<Buffer>(trace.graph().type(outputs[i]), Dims());
+      buffers[i] = std::make_shared<Buffer>(trace.graph().type(outputs[i]), strides.empty() ? Dims() : strides[i]);
       trace.lazies()[outputs[i]]->set_buffer(buffers[i]);
     }
   }
@@ -107,7 +108,7 @@ void report_trace(int device, const Trace& trace) {
 void drop(Trace& trace) {
   bool any = false;
   ValueBits alive = alive_values(trace, &any);
-  for (const BufferRef& buffer : make_outputs(trace, list_values(alive), alive)) {
+  for (const BufferRef& buffer : make_outputs(trace, list_values(alive), {}, alive)) {
     buffer->set_failed(std::current_exception());
   }
   wait::notify();
@@ -117,7 +118,7 @@ void drop(Trace& trace) {
 uint64_t enqueue(int device, Trace& trace, const FoundProgram& found, const ValueBits& alive) {
   Run run = new_run(found.program);
   run.operation = operation_of(trace.graph());
-  run.outputs = make_outputs(trace, found.program.outputs, alive);
+  run.outputs = make_outputs(trace, found.program.outputs, found.program.output_strides, alive);
   run.scalars = std::move(trace.scalars());
   run.scalars.insert(run.scalars.end(), found.numbers.begin(), found.numbers.end());
   run.inputs = std::move(trace.inputs());
@@ -128,7 +129,7 @@ uint64_t enqueue(int device, Trace& trace, const FoundProgram& found, const Valu
   run.lines = std::move(trace.locations());
   run.waits_for_others = trace.has_collectives();
   if (may_be_repeated) {
-    run.recorded = trace.take_recorded(found.program.outputs);
+    run.recorded = trace.take_recorded(found.program.outputs, found.program.output_strides);
     run.recorded->precision = read_compile_settings().precision;
   }
   return hand_over(device, std::move(run));

@@ -2,6 +2,7 @@
 #include "tensor/trace.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "core/metrics.h"
 
@@ -136,6 +137,34 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& 
   return id;
 }
 
+void Trace::note_order(ValueId v, const Dims& strides) {
+  auto is_v = [v](const auto& order) { return order.first == v; };
+  if (std::any_of(orders_.rbegin(), orders_.rend(), is_v)) {
+    return;
+  }
+  orders_.emplace_back(v, strides);
+  key_.add(static_cast<uint64_t>(v));
+  for (int64_t s : strides) {
+    key_.add(static_cast<uint64_t>(s));
+  }
+}
+
+std::vector<Dims> Trace::orders_of(const std::vector<ValueId>& values) const {
+  if (orders_.empty()) {
+    return {};
+  }
+  std::unordered_map<ValueId, const Dims*> noted;
+  for (const auto& [v, strides] : orders_) {
+    noted.emplace(v, &strides);
+  }
+  std::vector<Dims> orders;
+  for (ValueId v : values) {
+    auto found = noted.find(v);
+    orders.push_back(found == noted.end() ? Dims() : *found->second);
+  }
+  return orders;
+}
+
 Trace::Mark Trace::mark() const {
   return {
       generation_,
@@ -146,6 +175,7 @@ Trace::Mark Trace::mark() const {
       replaced_.size(),
       overwritten_.size(),
       offsets_.size(),
+      orders_.size(),
       key_,
       offset_hash_,
       has_collectives_};
@@ -173,6 +203,7 @@ void Trace::cut_back(const Mark& mark) {
   locations_.resize(mark.nodes);
   node_hashes_.resize(mark.nodes);
   offsets_.resize(mark.offsets);
+  orders_.resize(mark.orders);
   key_ = mark.key;
   offset_hash_ = mark.offset_hash;
   has_collectives_ = mark.has_collectives;
@@ -188,7 +219,7 @@ LazyValue* Trace::lazy(ValueId id) {
   return slot;
 }
 
-RecordedRef Trace::take_recorded(const std::vector<ValueId>& outputs) {
+RecordedRef Trace::take_recorded(const std::vector<ValueId>& outputs, const std::vector<Dims>& strides) {
   auto is_free = [](const std::unique_ptr<Recorded>& recorded) { return !recorded->in_use.load(std::memory_order_acquire); };
   auto free = std::find_if(recorded_.begin(), recorded_.end(), is_free);
   if (free == recorded_.end()) {
@@ -199,6 +230,7 @@ RecordedRef Trace::take_recorded(const std::vector<ValueId>& outputs) {
   std::swap(recorded.graph, graph_);
   std::swap(recorded.overwritten, overwritten_);
   recorded.graph.outputs = outputs;
+  recorded.graph.output_strides = strides;
   return RecordedRef(&recorded);
 }
 
@@ -219,6 +251,7 @@ void Trace::clear() {
   has_collectives_ = false;
   key_ = Hash128();
   offsets_.clear();
+  orders_.clear();
   offset_hash_ = 0;
   ++generation_;
 }

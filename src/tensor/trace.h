@@ -18,6 +18,11 @@ class Trace {
   ValueId add_scalar(DType dtype, uint64_t bits);
   // Appends a node and folds it into the key. Returns the first result.
   ValueId add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& attrs, std::span<const Type> results, int64_t location);
+  // The value of a cell lies in this dense order, which is not row-major: as an output of a program it shall lie so in memory. The first one
+  // of a value counts. Part of the key.
+  void note_order(ValueId v, const Dims& strides);
+  // Of each of the values what was noted; all empty if nothing was.
+  std::vector<Dims> orders_of(const std::vector<ValueId>& values) const;
   // The lazy value of a result, made at first use; the trace keeps one reference, the caller gets another.
   LazyValue* lazy(ValueId id);
 
@@ -83,8 +88,8 @@ class Trace {
   std::vector<Recorded::Overwritten>& overwritten() {
     return overwritten_;
   }
-  // The graph and what is overwritten, for the run of a program with these outputs; to be cleared then.
-  RecordedRef take_recorded(const std::vector<ValueId>& outputs);
+  // The graph and what is overwritten, for the run of a program with these outputs, in these orders; to be cleared then.
+  RecordedRef take_recorded(const std::vector<ValueId>& outputs, const std::vector<Dims>& strides);
   // Starts again, empty; memory is kept for the next trace.
   void clear();
 
@@ -98,6 +103,7 @@ class Trace {
     size_t replaced = 0;
     size_t overwritten = 0;
     size_t offsets = 0;
+    size_t orders = 0;
     Hash128 key;
     uint64_t offset_hash = 0;
     bool has_collectives = false;
@@ -114,6 +120,7 @@ class Trace {
   Hash128 key_; // without offsets
   uint64_t offset_hash_ = 0;
   std::vector<int64_t> offsets_;
+  std::vector<std::pair<ValueId, Dims>> orders_; // each value once
   uint64_t generation_ = 1; // a buffer is of one device, so it meets one trace's only
   std::vector<LazyValue*> lazies_; // parallel to graph_.values; null where no cell ever referred to the value
   std::vector<BufferRef> inputs_; // parallel to graph_.parameters

@@ -139,10 +139,10 @@ TEST_F(ScheduleTest, ViewThatIsMoved) {
   expect_fault(verify_layout, "is moved by another number than its node says");
 }
 
-TEST_F(ScheduleTest, OutputThatIsNotRowMajor) {
+TEST_F(ScheduleTest, OutputInAnotherOrder) {
   ValueId output = s_.laid_out.graph.outputs[1];
   s_.laid_out.places[output].strides = {2, 1};
-  expect_fault(verify_layout, str("output %", output, ": is not row-major"));
+  expect_fault(verify_layout, str("output %", output, ": does not lie in the order that is asked for"));
 }
 
 // ---- Groups and steps ----

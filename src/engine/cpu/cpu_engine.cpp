@@ -58,6 +58,9 @@ class CpuEngine final : public Engine {
     return true;
   }
 
+  bool orders_outputs() const override {
+    return true;
+  }
   bool moves_views() const override {
     return true;
   }

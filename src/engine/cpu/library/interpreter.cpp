@@ -328,17 +328,19 @@ std::vector<ResultMemory> InterpreterRun::take_outputs() {
     }
   }
   std::vector<ResultMemory> outputs;
-  for (ValueId v : trace_.outputs) {
-    outputs.push_back(trace_.find_producer(v) ? take(std::move(values_[v]).toTensor()) : ResultMemory());
+  for (size_t i = 0; i < trace_.outputs.size(); ++i) {
+    ValueId v = trace_.outputs[i];
+    outputs.push_back(trace_.find_producer(v) ? take(std::move(values_[v]).toTensor(), trace_.strides_of_output(i)) : ResultMemory());
   }
   return outputs;
 }
 
 // Where it is no part of what another value lies in, it is given away as it is.
-ResultMemory InterpreterRun::take(at::Tensor t) {
+ResultMemory InterpreterRun::take(at::Tensor t, const Dims& strides) {
   const bool is_alone = t.use_count() == 1 && t.storage().use_count() == 1;
-  if (!is_alone || t.storage_offset() != 0 || !t.is_contiguous()) {
-    t = t.clone(c10::MemoryFormat::Contiguous);
+  const bool ordered = strides.empty() ? t.is_contiguous() : t.strides() == ref(strides);
+  if (!is_alone || t.storage_offset() != 0 || !ordered) {
+    t = strides.empty() ? t.clone(c10::MemoryFormat::Contiguous) : at::empty_strided(t.sizes(), ref(strides), t.options()).copy_(t);
   }
   ResultMemory memory;
   memory.data = t.data_ptr();

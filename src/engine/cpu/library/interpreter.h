@@ -39,7 +39,7 @@ class InterpreterRun {
   // Nodes run in their order, when all parameters are set; those that no output needs may be left out. Throws StepError with ATen's
   // message.
   void compute(size_t node);
-  // Row-major memory of each output, its own; empty for outputs that are parameters. Called once, after the last node.
+  // Memory of each output in the order that the trace asks for, its own; empty for outputs that are parameters. Called once, after the last node.
   std::vector<ResultMemory> take_outputs();
 
  private:
@@ -51,7 +51,7 @@ class InterpreterRun {
   bool call_chosen(const Node& node, const NodeForm& form, const std::vector<c10::IValue>& operands);
   void call(const Node& node, const NodeForm& form);
   void set_result(const Node& node, int32_t i, at::Tensor result);
-  static ResultMemory take(at::Tensor t);
+  static ResultMemory take(at::Tensor t, const Dims& strides);
 
   const Interpreter& interpreter_;
   const Graph& trace_;

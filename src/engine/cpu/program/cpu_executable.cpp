@@ -309,7 +309,7 @@ void CpuExecutable::collect_outputs(RunArgs& args) {
     }
     bool of_input = memory.home == Memory::Home::kParameter;
     BlockRef block = of_input ? cpu_buffer(args.inputs[memory.parameter]).block() : blocks_[output.memory];
-    args.outputs.push_back(std::make_shared<CpuBuffer>(output.type, contiguous_strides(output.type.dims), device_, std::move(block)));
+    args.outputs.push_back(std::make_shared<CpuBuffer>(output.type, output.strides, device_, std::move(block)));
   }
   args.inputs.clear();
 }

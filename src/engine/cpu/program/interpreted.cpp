@@ -120,10 +120,13 @@ class InterpretedProgram final : public Executable {
     args.outputs.clear();
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Value& value = trace_.values[trace_.outputs[i]];
-      args.outputs.push_back(
-          value.kind == ValueKind::kParameter
-              ? args.inputs[static_cast<size_t>(value.index)]
-              : std::make_shared<CpuBuffer>(value.type, contiguous_strides(value.type.dims), device_, std::move(outputs[i].block)));
+      if (value.kind == ValueKind::kParameter) {
+        args.outputs.push_back(args.inputs[static_cast<size_t>(value.index)]);
+        continue;
+      }
+      Dims strides = trace_.strides_of_output(i);
+      strides = strides.empty() ? contiguous_strides(value.type.dims) : strides;
+      args.outputs.push_back(std::make_shared<CpuBuffer>(value.type, std::move(strides), device_, std::move(outputs[i].block)));
     }
     args.inputs.clear();
   }

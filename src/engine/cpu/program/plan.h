@@ -54,6 +54,7 @@ struct UpdateStep {
 // A value that the run gives out.
 struct Output {
   Type type;
+  Dims strides;
   int32_t memory = 0;
   bool is_input = false; // the parameter that lies there, as it is
 };

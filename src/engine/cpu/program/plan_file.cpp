@@ -43,7 +43,7 @@ void fields(Archive& archive, UpdateStep& step) {
 }
 template <typename Archive>
 void fields(Archive& archive, Output& output) {
-  archive(output.type, output.memory, output.is_input);
+  archive(output.type, output.strides, output.memory, output.is_input);
 }
 template <typename Archive>
 void fields(Archive& archive, StepRef& step) {

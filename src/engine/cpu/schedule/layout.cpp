@@ -14,7 +14,7 @@ namespace {
 class LayoutStage {
  public:
   explicit LayoutStage(const Graph& in)
-      : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()), is_output_(in.values.size()) {}
+      : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()) {}
 
   LaidOutGraph run() {
     const size_t copies = in_.nodes.size() / 8; // about so many are added
@@ -25,9 +25,10 @@ class LayoutStage {
     for (const Node& node : in_.nodes) {
       add(node);
     }
-    for (ValueId v : in_.outputs) {
-      graph_.outputs.push_back(output_value(map_[v]));
+    for (size_t i = 0; i < in_.outputs.size(); ++i) {
+      graph_.outputs.push_back(output_value(map_[in_.outputs[i]], in_.strides_of_output(i)));
     }
+    graph_.output_strides = in_.output_strides;
     return {std::move(graph_), std::move(places_)};
   }
 
@@ -60,10 +61,13 @@ class LayoutStage {
     }
   }
 
-  // A value that views see in some dense order is stored in that order; outputs are row-major.
+  // An output is stored in the order that is asked for, another value in the first dense order that a view sees it in.
   void find_wanted_orders() {
-    for (ValueId v : in_.outputs) {
-      is_output_[v] = true;
+    for (size_t i = 0; i < in_.outputs.size(); ++i) {
+      ValueId v = in_.outputs[i];
+      if (wanted_[v].empty()) {
+        wanted_[v] = order_of_output(v, in_.strides_of_output(i));
+      }
     }
     for (const Node& node : in_.nodes) {
       if (node.op->kind != OpKind::kView && node.op->kind != OpKind::kViewUpdate) {
@@ -75,6 +79,10 @@ class LayoutStage {
         wanted_[base] = view.base_strides;
       }
     }
+  }
+
+  Dims order_of_output(ValueId v, const Dims& strides) const {
+    return strides.empty() ? contiguous_strides(in_.type(v).dims) : strides;
   }
 
   void add(const Node& node) {
@@ -129,10 +137,7 @@ class LayoutStage {
   ValueId add_pointwise(const Node& node, InlineVec<ValueId, 4> operands) {
     ValueId old = node.result();
     const Type& type = in_.type(old);
-    Dims strides = contiguous_strides(type.dims);
-    if (!is_output_[old]) {
-      strides = wanted_[old].empty() ? order_of_operands(type.dims, operands) : wanted_[old];
-    }
+    Dims strides = wanted_[old].empty() ? order_of_operands(type.dims, operands) : wanted_[old];
     return append(*node.op, std::move(operands), node.attrs, type, std::move(strides));
   }
 
@@ -286,20 +291,16 @@ class LayoutStage {
     return dims.size() == 4 && dims[1] >= kPooledChannels && same_strides(dims, places_[x].strides, contiguous_strides(dims));
   }
 
-  // Outputs are row-major. A view that covers the whole of row-major memory shares it; others get their own, so that no small slice keeps a
-  // large buffer alive.
-  ValueId output_value(ValueId v) {
+  // In the order `wanted` (empty: row-major). A view that covers the whole of such memory shares it; others get their own, so that no small
+  // slice keeps a large buffer alive.
+  ValueId output_value(ValueId v, const Dims& wanted) {
     const Place& place = places_[v];
     const Type type = graph_.type(v);
     const Value& root = graph_.values[place.root];
-    if (root.kind == ValueKind::kParameter && place.root == v) {
-      return v;
-    }
-    Dims strides = contiguous_strides(type.dims);
-    bool row_major = place.offset == 0 && place.moved_by < 0 && same_strides(type.dims, place.strides, strides);
-    bool whole =
-        type.numel() == root.type.numel() && same_strides(root.type.dims, places_[place.root].strides, contiguous_strides(root.type.dims));
-    return row_major && whole && root.kind != ValueKind::kScalar ? v : copy_as(v, strides);
+    Dims strides = wanted.empty() ? contiguous_strides(type.dims) : wanted;
+    bool ordered = place.offset == 0 && place.moved_by < 0 && same_strides(type.dims, place.strides, strides);
+    bool whole = type.numel() == root.type.numel() && is_dense(root.type.dims, places_[place.root].strides);
+    return ordered && whole && root.kind != ValueKind::kScalar ? v : copy_as(v, strides);
   }
 
   const Graph& in_;
@@ -307,7 +308,6 @@ class LayoutStage {
   std::vector<Place> places_; // by value of graph_
   std::vector<ValueId> map_; // by value of in_
   std::vector<Dims> wanted_; // by value of in_; empty: no wish
-  std::vector<bool> is_output_; // by value of in_
   int32_t location_ = -1;
 };
 
