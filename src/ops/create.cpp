@@ -154,6 +154,10 @@ constinit const Op kRows[] = {
 
 } // namespace
 
+bool is_simple_power(double exponent) {
+  return exponent == 0 || exponent == 1 || std::abs(exponent) == 2 || exponent == 3 || exponent == -1 || std::abs(exponent) == 0.5;
+}
+
 std::span<const Op> create_ops() {
   return kRows;
 }

@@ -68,4 +68,7 @@ IndexedPart read_indices(const InferContext& c);
 // How many places masks have if the last dim of the other indices, or else of the values, says so; 1: any number.
 int64_t known_places(const IndexedPart& part, const Dims& values);
 
+// A power of floats that is a product, a root or a quotient of them: ATen has a kernel of its own for it.
+bool is_simple_power(double exponent);
+
 } // namespace torch_xla

@@ -6,6 +6,7 @@
 #include "core/errors.h"
 #include "ir/builder.h"
 #include "ops/registry.h"
+#include "ops/rules.h"
 #include "tensor/boxed_call.h"
 #include "tensor/call_row.h"
 #include "tensor/errors.h"
@@ -63,7 +64,16 @@ class BoxedRow final : public c10::OperatorKernel {
         run_fallback(op, stack, *obstacle);
         return;
       }
-      std::vector<at::Tensor> results = row_.op->kind == OpKind::kPointwise ? record_pointwise(call) : record_node(call);
+      std::vector<at::Tensor> results;
+      if (std::optional<c10::Scalar> exponent = find_any_exponent(call)) {
+        static const Op& power = get_op("aten::pow.Tensor_Tensor");
+        const PointwiseArg args[] = {call.tensors[0], *exponent};
+        results = record_pointwise(power, call, args, {});
+      } else if (row_.op->kind == OpKind::kPointwise) {
+        results = record_pointwise(row_of(call), call, pointwise_args(call), std::move(call.attrs));
+      } else {
+        results = record_node(call);
+      }
       finish(stack, std::move(results));
       row_.counter->add();
     } catch (const UserError& error) {
@@ -150,20 +160,30 @@ class BoxedRow final : public c10::OperatorKernel {
     return if_none_ && std::holds_alternative<std::monostate>(call.attrs[0]) ? *if_none_ : *row_.op;
   }
 
-  std::vector<at::Tensor> record_pointwise(BoxedCall& call) {
-    std::vector<PointwiseArg> args = pointwise_args(call);
-    const Op& op = row_of(call);
+  std::vector<at::Tensor> record_pointwise(const Op& op, const BoxedCall& call, std::span<const PointwiseArg> args, Attrs attrs) const {
     switch (row_.convention) {
       case Convention::kFunctional:
-        return {record_functional(op, args, std::move(call.attrs))};
+        return {record_functional(op, args, std::move(attrs))};
       case Convention::kInplace:
-        record_inplace(op, call.tensors[0], args, std::move(call.attrs));
+        record_inplace(op, call.tensors[0], args, std::move(attrs));
         return {call.tensors[0]};
       case Convention::kOut:
-        record_out(op, call.outs[0], args, std::move(call.attrs));
+        record_out(op, call.outs[0], args, std::move(attrs));
         return {call.outs[0]};
     }
     return {};
+  }
+
+  // Of a power of floats that is no product, root or quotient: as a number of the program, so that another one needs no other program.
+  std::optional<c10::Scalar> find_any_exponent(const BoxedCall& call) const {
+    if (!(row_.op->traits & kLiftedByNumber) || !is_float(to_dtype(call.tensors[0].scalar_type()))) {
+      return std::nullopt;
+    }
+    if (const auto* whole = std::get_if<int64_t>(&call.attrs[0]); whole && !is_simple_power(static_cast<double>(*whole))) {
+      return c10::Scalar(*whole);
+    }
+    const auto* exponent = std::get_if<double>(&call.attrs[0]);
+    return exponent && !is_simple_power(*exponent) ? std::optional<c10::Scalar>(*exponent) : std::nullopt;
   }
 
   std::vector<at::Tensor> record_node(BoxedCall& call) {

@@ -4,6 +4,7 @@
 #include <ATen/ops/_embedding_bag_dense_backward.h>
 #include <ATen/ops/_embedding_bag_sparse_backward.h>
 #include <ATen/ops/aminmax.h>
+#include <ATen/ops/bincount.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/cummax.h>
@@ -21,6 +22,8 @@
 #include <c10/core/WrapDimMinimal.h>
 #include <torch/library.h>
 
+#include "engine/engine.h"
+#include "tensor/copy.h"
 #include "tensor/register.h"
 
 namespace torch_xla {
@@ -84,7 +87,12 @@ Tensor efficient_zeros(
   return Tensor(std::move(impl));
 }
 
+// How many bins there are is data, which must be read. Where the host reads the device's memory ATen counts there and then.
 Tensor bincount(const Tensor& self, const OptionalTensor& weights, c10::SymInt minlength) {
+  if (engine().runs_library_calls()) {
+    OptionalTensor read_weights = weights && weights->defined() ? std::optional(read_on_cpu(*weights)) : std::nullopt;
+    return at::bincount_symint(read_on_cpu(self), read_weights, std::move(minlength)).to(self.device());
+  }
   bool integral = c10::isIntegralType(self.scalar_type(), /*includeBool=*/false);
   TORCH_CHECK_NOT_IMPLEMENTED(integral, "\"bincount\" not implemented for '", c10::toString(self.scalar_type()), "'");
   TORCH_CHECK(minlength.expect_int() >= 0, "minlength should be >= 0");

@@ -1,6 +1,9 @@
 // Cuts a trace that grows without a sync, always at the same place of its loop; in eager mode after each operation.
 #include "tensor/cut.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "core/devices.h"
 #include "core/env.h"
 #include "core/process.h"
@@ -16,8 +19,11 @@ namespace {
 // A trace longer than this, in nodes, or holding more than this, in bytes, is cut as soon as it repeats itself.
 constexpr size_t kMaxNodes = 4096;
 constexpr int64_t kMaxHeldBytes = int64_t{4} << 30;
+// Likewise one that alone keeps so many bytes alive: batches of a loop over data, of which only a sum is read behind it.
+constexpr int64_t kMaxOrphanedBytes = kFirstInputCheck;
 // A trace that never repeats is cut here all the same.
 constexpr size_t kHardMaxNodes = 1 << 18;
+constexpr int64_t kHardMaxOrphanedBytes = int64_t{1} << 30;
 
 int64_t alive_bytes(Trace& trace) {
   int64_t bytes = 0;
@@ -64,6 +70,10 @@ size_t nodes_until_cut(const std::vector<uint64_t>& hashes) {
   return SIZE_MAX;
 }
 
+bool is_due(const RecorderState& state) {
+  return state.trace.graph().nodes.size() >= state.next_check || state.trace.input_bytes() >= state.next_input_check;
+}
+
 bool wants_cut_now(RecorderState& state) {
   size_t n = state.trace.graph().nodes.size();
   if (state.capture) {
@@ -72,19 +82,26 @@ bool wants_cut_now(RecorderState& state) {
   if (!env::lazy() || n >= kHardMaxNodes) {
     return true;
   }
-  if (n < state.next_check) {
+  if (!is_due(state)) {
     return false;
   }
   if (state.cut_planned) {
     return true;
   }
-  if (n < kMaxNodes && alive_bytes(state.trace) < kMaxHeldBytes) {
+  const int64_t orphaned = state.trace.orphaned_bytes();
+  state.next_input_check = state.trace.input_bytes() + kFirstInputCheck;
+  if (n < kMaxNodes && orphaned < kMaxOrphanedBytes && alive_bytes(state.trace) < kMaxHeldBytes) {
     state.next_check = n + kFirstTraceCheck;
     return false;
   }
   size_t wait = nodes_until_cut(state.trace.node_hashes());
-  state.cut_planned = wait != SIZE_MAX;
-  state.next_check = state.cut_planned ? n + wait : n * 2;
+  if (wait == SIZE_MAX) {
+    state.next_check = std::max(n * 2, kFirstTraceCheck);
+    return orphaned >= kHardMaxOrphanedBytes;
+  }
+  state.cut_planned = true;
+  state.next_check = n + wait;
+  state.next_input_check = std::numeric_limits<int64_t>::max();
   return wait == 0;
 }
 
@@ -111,7 +128,7 @@ void cut_long_trace(int device) {
   bool cut = interrupt::retry([device, &state = recorder(device)] {
     auto lock = lock_recorder(device);
     if (!wants_cut_now(state)) {
-      state.wants_cut.store(state.trace.graph().nodes.size() >= state.next_check, std::memory_order_relaxed);
+      state.wants_cut.store(is_due(state), std::memory_order_relaxed);
       return false;
     }
     sync_locked(device, env::lazy() ? SyncCause::kCut : SyncCause::kEager);

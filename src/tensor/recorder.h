@@ -22,6 +22,7 @@ struct RecorderState {
   std::mutex mutex;
   Trace trace; // guarded by mutex
   size_t next_check = kFirstTraceCheck; // nodes at which cut_long_trace looks again; guarded by mutex
+  int64_t next_input_check = kFirstInputCheck; // bytes of inputs at which it does so; guarded by mutex
   bool cut_planned = false; // next_check is the place of the cut; guarded by mutex
   std::atomic<bool> wants_cut{true}; // the first operation looks whether
   // The number of the innermost body that is being recorded (tensor/capture.h), 0 outside of all. Until it ends nothing runs, only tensors

@@ -48,7 +48,7 @@ ValueId Recording::scalar_int(int64_t value) {
 }
 
 ValueId Recording::node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results) {
-  if (trace_.graph().nodes.size() + 1 >= state_.next_check) {
+  if (trace_.graph().nodes.size() + 1 >= state_.next_check || trace_.input_bytes() >= state_.next_input_check) {
     state_.wants_cut.store(true, std::memory_order_relaxed);
   }
   if (observer::is_on(observer::Phase::kRecord)) {

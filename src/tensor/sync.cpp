@@ -182,6 +182,7 @@ void sync_locked(int device, SyncCause cause) {
       "a branch on a tensor, an operation that runs on the CPU), or it syncs");
   Trace& trace = state.trace;
   state.next_check = kFirstTraceCheck;
+  state.next_input_check = kFirstInputCheck;
   state.cut_planned = false;
   state.wants_cut.store(!env::lazy(), std::memory_order_relaxed);
   bool any = false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/metrics.h"
 
@@ -70,6 +71,7 @@ ValueId Trace::add_parameter(const BufferRef& buffer) {
     inputs_.push_back(buffer);
     return graph_.add_parameter(type, strides);
   });
+  input_bytes_ += type.nbytes();
   key_.add(step(0x1001, type_hash(type)));
   for (int64_t s : strides) {
     key_.add(static_cast<uint64_t>(s));
@@ -149,6 +151,19 @@ void Trace::note_order(ValueId v, const Dims& strides) {
   }
 }
 
+int64_t Trace::orphaned_bytes() const {
+  std::unordered_set<const Buffer*> replaced;
+  for (const PreviousRef& previous : replaced_) {
+    replaced.insert(previous->buffer.get());
+  }
+  int64_t bytes = 0;
+  for (const BufferRef& input : inputs_) {
+    bool is_orphaned = input->owners.load(std::memory_order_relaxed) == 0 && !replaced.contains(input.get());
+    bytes += is_orphaned ? input->type().nbytes() : 0;
+  }
+  return bytes;
+}
+
 std::vector<Dims> Trace::orders_of(const std::vector<ValueId>& values) const {
   if (orders_.empty()) {
     return {};
@@ -176,6 +191,7 @@ Trace::Mark Trace::mark() const {
       overwritten_.size(),
       offsets_.size(),
       orders_.size(),
+      input_bytes_,
       key_,
       offset_hash_,
       has_collectives_};
@@ -204,6 +220,7 @@ void Trace::cut_back(const Mark& mark) {
   node_hashes_.resize(mark.nodes);
   offsets_.resize(mark.offsets);
   orders_.resize(mark.orders);
+  input_bytes_ = mark.input_bytes;
   key_ = mark.key;
   offset_hash_ = mark.offset_hash;
   has_collectives_ = mark.has_collectives;
@@ -252,6 +269,7 @@ void Trace::clear() {
   key_ = Hash128();
   offsets_.clear();
   orders_.clear();
+  input_bytes_ = 0;
   offset_hash_ = 0;
   ++generation_;
 }

@@ -54,6 +54,12 @@ class Trace {
   const std::vector<int64_t>& offsets() const {
     return offsets_;
   }
+  // Of the parameters.
+  int64_t input_bytes() const {
+    return input_bytes_;
+  }
+  // Of the parameters that nothing holds but this trace: neither a tensor, nor one of which a value of this trace has taken the place.
+  int64_t orphaned_bytes() const;
   uint64_t generation() const {
     return generation_;
   }
@@ -104,6 +110,7 @@ class Trace {
     size_t overwritten = 0;
     size_t offsets = 0;
     size_t orders = 0;
+    int64_t input_bytes = 0;
     Hash128 key;
     uint64_t offset_hash = 0;
     bool has_collectives = false;
@@ -124,6 +131,7 @@ class Trace {
   uint64_t generation_ = 1; // a buffer is of one device, so it meets one trace's only
   std::vector<LazyValue*> lazies_; // parallel to graph_.values; null where no cell ever referred to the value
   std::vector<BufferRef> inputs_; // parallel to graph_.parameters
+  int64_t input_bytes_ = 0;
   std::vector<PreviousRef> replaced_; // what cells held that got values of this trace
   std::vector<Recorded::Overwritten> overwritten_;
   std::vector<std::unique_ptr<Recorded>> recorded_; // of earlier runs, some of which may use theirs still: memory for the next ones

@@ -31,6 +31,38 @@ TEST(EngineViews, OnOtherMemoryOrder) {
   p.check({rows, flat}, {a.contiguous().as_strided({2, 8, 2, 4}, {128, 16, 8, 1}, 4), a.reshape({2, 128})});
 }
 
+// Outputs lie as the graph asks: by a kernel, a call, a copy of a parameter, and as the parameter itself where it lies so.
+TEST(EngineViews, OutputsInOtherOrders) {
+  at::Tensor a = at::randn({2, 8, 4, 4});
+  at::Tensor rows = at::randn({4, 6});
+  at::Tensor columns = at::randn({6, 5}).t().contiguous().t();
+  for (bool fusion : {true, false}) {
+    Program p;
+    Ex x = p.input(a);
+    Ex y = p.input(rows);
+    Ex z = p.input(columns);
+    Ex product = p.library("aten::mm", {y, z}, {}, {{DType::F32, {4, 5}}});
+    const Dims channels_last{128, 1, 32, 8};
+    p.graph().output_strides = {channels_last, {1, 4}, channels_last, {1, 6}, {}, {1, 4}};
+    auto executable = p.compile({x * 2.0, product, x, z, z, y * 3.0}, fusion);
+    p.graph().output_strides.clear();
+    RunArgs args;
+    for (const at::Tensor& t : {a, rows, columns}) {
+      args.inputs.push_back(upload(t));
+    }
+    args.donated.resize(3);
+    EngineBufferRef given = args.inputs[2];
+    executable->run(args);
+    std::vector<at::Tensor> expected{a * 2, rows.mm(columns), a, columns, columns, rows * 3};
+    std::vector<Dims> strides{channels_last, {1, 4}, channels_last, {1, 6}, {5, 1}, {1, 4}};
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(args.outputs[i]->strides(), strides[i]) << i;
+      EXPECT_TRUE(at::allclose(download(args.outputs[i]), expected[i])) << i;
+    }
+    EXPECT_EQ(args.outputs[3], given);
+  }
+}
+
 TEST(EngineViews, Diagonal) {
   Program p;
   at::Tensor a = at::randn({5, 5});

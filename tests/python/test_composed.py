@@ -109,6 +109,12 @@ CASES = {
 }
 
 
+def test_bincount_of_weights_elsewhere_is_refused(device):
+    bins, weights = torch.tensor([0, 2, 2], device=device), torch.ones(3)
+    with pytest.raises(RuntimeError, match="device"):
+        torch.bincount(bins, weights)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_composed_operations(device, name):
     function, *inputs = CASES[name]

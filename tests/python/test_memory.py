@@ -170,6 +170,20 @@ def test_an_optimizers_step_writes_over_its_state(device, foreach):
     assert torch.xla.max_memory_allocated() - before < 2 * SIZE  # of 12 MiB of state and parameters
 
 
+@pytest.mark.parametrize("repeats", [True, False], ids=["the same step", "other operations in each"])
+def test_a_loop_that_reads_at_its_end_does_not_keep_its_batches(device, repeats):
+    torch.xla.reset_peak_memory_stats()
+    before = torch.xla.memory_allocated()
+    total = torch.zeros(4).to(device)
+    size, steps = 64 << 20, 30
+    for step in range(steps):
+        batch = torch.full((4, size // 16), float(step)).to(device)
+        total += batch.mean(1) if repeats else (batch.t()[step:].t() if step % 2 else batch[:, step:].exp().log()).mean(1)
+        del batch
+    assert total.tolist() == pytest.approx([sum(range(steps))] * 4, rel=1e-4)
+    assert torch.xla.max_memory_allocated() - before < (steps * size) * (0.5 if repeats else 0.9)
+
+
 def test_some_rows_are_written_where_they_are(device):
     table = torch.zeros(32, SIZE // 32 // 4, device=device)
     rows, values = torch.tensor([3, 1]).to(device), torch.ones(2, SIZE // 32 // 4).to(device)

@@ -353,6 +353,68 @@ def test_convolutions_in_the_format_of_their_kernel(device, name, images, dtype)
             torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
 
 
+STATES = {
+    "channels_last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "channels_last_later": lambda x: (x + 0).to(memory_format=torch.channels_last),
+    "transposed": lambda x: x.transpose(0, 3) * 2,
+    "with_dims_of_one": lambda x: x[:1].permute(0, 2, 3, 1) * 2,
+}
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["", "a step fails"])
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+def test_values_that_live_over_steps_in_another_order(device, state, fails):
+    """As images and weights in channels_last do: read, written in part, added to, shared, saved."""
+
+    def steps(d):
+        x = torch.arange(3 * 4 * 5 * 6.0).reshape(3, 4, 5, 6).sin().to(d)
+        y = state(x)
+        torch_xla.sync()
+        kept = [y.clone(), y.contiguous(), y * 1, y.detach()]
+        for step in range(3):
+            y = y * 0.5 + step
+            y[..., 1:3].add_(1)
+            y.mul_(1.5)
+            if fails and d != "cpu":
+                bad = y.flatten()[torch.tensor([10**6], device=d)]
+                with pytest.raises(IndexError):
+                    bad.cpu()
+            torch_xla.sync()
+            kept += [y.clone(), y.sum(0), y[0], y.view_as(y), y.permute(3, 0, 1, 2).exp()]
+        kept[0].zero_()
+        kept[1].add_(kept[2])
+        return [x, y, *kept]
+
+    for expected, actual in zip(steps("cpu"), steps(device), strict=True):
+        torch.testing.assert_close(actual.cpu(), expected)
+        assert strides(actual) == strides(expected)
+
+
+def test_a_replayed_step_keeps_the_order_of_its_state(device):
+    def train(d, **kwargs):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Conv2d(8, 4, 3))
+        model = model.to(d).to(memory_format=torch.channels_last)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        images = torch.randn(2, 3, 9, 9).to(d).to(memory_format=torch.channels_last)
+
+        def step():
+            optimizer.zero_grad()
+            loss = model(images).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        run = torch_xla.compile(step, **kwargs) if kwargs else step
+        losses = [float(run()) for _ in range(6)]
+        return losses, [strides(p) for p in model.parameters()]
+
+    expected = train("cpu")
+    for actual in (train(device), train(device, replay=True)):
+        assert actual[0] == pytest.approx(expected[0], rel=1e-4)
+        assert actual[1] == expected[1]
+
+
 def test_a_converted_operand_has_places_of_its_own(device):
     def add(d):
         a, b = torch.ones(1, 3, dtype=torch.uint8, device=d), torch.ones(3, 2, dtype=torch.int16, device=d)
