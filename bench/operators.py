@@ -36,24 +36,12 @@ SMALL = 25e-6  # seconds of eager's
 SMALL_CALL = "a small call: recording it and its step of the program take about 3 us"
 
 # What bounds the outliers, by the beginnings of the operators' names.
-COLUMN_MAJOR = "LAPACK's column-major results are copied: outputs of programs are row-major"
 REASONS = {
     "__getitem__": "the list of indices becomes a tensor of the device at each call",
-    "cholesky": COLUMN_MAJOR,
-    "fft.": "the spectrum, which lies in the transform's order, is copied: outputs of programs are row-major",
-    "geqrf": COLUMN_MAJOR,
-    "linalg.cholesky": COLUMN_MAJOR,
-    "linalg.ldl": COLUMN_MAJOR,
-    "linalg.lu": COLUMN_MAJOR,
-    "linalg.qr": COLUMN_MAJOR,
-    "linalg.solve": COLUMN_MAJOR,
-    "lu": COLUMN_MAJOR,
     "nn.functional.bilinear": "130 products of one row each: what a step of a program costs",
     "nn.functional.fractional_max_pool": "PyTorch's sample seeds all generators at each call, the device's too",
     "normal": "drawn by Philox, so that the elements do not depend on threads; eager's generator is cheaper",
-    "qr": COLUMN_MAJOR,
     "transpose_copy": "a small transposition, which eager's copy does by blocks",
-    "triangular_solve": COLUMN_MAJOR,
     "unbind_copy": "16,385 results of one element each: what a tensor costs",
 }
 

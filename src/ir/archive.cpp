@@ -7,7 +7,12 @@ namespace torch_xla {
 
 std::string graph_key(const Graph& graph) {
   Writer out;
-  out(graph.parameters, graph.parameter_strides, graph.scalars, graph.outputs, graph.output_strides, static_cast<uint64_t>(graph.values.size()));
+  out(graph.parameters,
+      graph.parameter_strides,
+      graph.scalars,
+      graph.outputs,
+      graph.output_strides,
+      static_cast<uint64_t>(graph.values.size()));
   for (const Value& value : graph.values) {
     out(value.kind, value.index, value.type.dtype, value.type.dims);
   }

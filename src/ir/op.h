@@ -85,6 +85,8 @@ enum OpTrait : uint32_t {
   kSumsProducts = 1u << 25, // sums of products of operands of one type, which engines that compute on 16-bit floats round once
   kLoop = 1u << 26, // runs a computation in turns (ir/computation.h)
   kBarrier = 1u << 27, // result i is operand i, once all operands are computed: no pass moves or merges anything across it
+  kZeros = 1u << 28, // each element of its result is zero
+  kAdds = 1u << 29, // its operands, where there are two
   // What holds of a call of ATen's kernel, whatever the row is.
   kOfCalls = kRandom | kDenseOperands | kDenseRows | kChecksValues | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.

@@ -29,13 +29,15 @@ class Verifier {
       check_node(graph_.nodes[index_]);
     }
     check(
-        graph_.output_strides.empty() || graph_.output_strides.size() == graph_.outputs.size(), "output_strides is not parallel to outputs");
+        graph_.output_strides.empty() || graph_.output_strides.size() == graph_.outputs.size(),
+        "output_strides is not parallel to outputs");
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       ValueId v = graph_.outputs[i];
       check(is_value(v), "output %", v, " is out of range");
       const Dims strides = graph_.strides_of_output(i);
       const Dims& dims = graph_.type(v).dims;
-      check(strides.empty() || (strides.size() == dims.size() && is_dense(dims, strides)), "output %", v, " has strides that are not dense");
+      check(
+          strides.empty() || (strides.size() == dims.size() && is_dense(dims, strides)), "output %", v, " has strides that are not dense");
     }
   }
 

@@ -205,7 +205,7 @@ Ex clamp(const BodyArgs& a) {
 }
 
 constinit const Op kRows[] = {
-    POINTWISE("add.Tensor", kPromote, kUnitAlpha | kComplex, add(a)),
+    POINTWISE("add.Tensor", kPromote, kUnitAlpha | kComplex | kAdds, add(a)),
     POINTWISE("sub.Tensor", kPromote, kNoBoolOperand | kUnitAlpha | kComplex, a.rounded(0) - scaled(a, 1, 2)),
     POINTWISE("rsub.Scalar", kPromote, kNoBoolOperand | kUnitAlpha | kComplex, a.rounded(1) - scaled(a, 0, 2)),
     SAME("mul.Tensor", kComplex, mul(a)),

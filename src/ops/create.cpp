@@ -141,7 +141,7 @@ void expand_pow(ExpandContext& c) {
 
 constinit const Op kRows[] = {
     OWN("full", infer_full, expand_full),
-    OWN("zeros", infer_full, expand_zeros),
+    {.name = "xla::zeros", .kind = OpKind::kComposite, .infer = infer_full, .expand = expand_zeros, .traits = kOwnKernel | kZeros},
     OWN("arange", infer_arange, expand_arange),
     OWN("eye", infer_eye, expand_eye),
     OWN("convert", infer_convert, expand_convert),

@@ -22,31 +22,38 @@ void infer_geqrf(InferContext& c) {
   c.add_result(a.dtype, batch);
 }
 
+// A call of LAPACK's, whose matrices lie column by column.
+#define LAPACK(NAME, ...)                       \
+  {.name = "aten::" NAME,                       \
+   .kind = OpKind::kLibrary,                    \
+   .kernel_layout = ResultLayout::kColumnMajor, \
+   .dtypes = kLapack __VA_OPT__(, ) __VA_ARGS__}
+
 constinit const Op kRows[] = {
-    CALL("linalg_cholesky_ex", kLapack),
-    CALL("linalg_inv_ex", kLapack),
+    LAPACK("linalg_cholesky_ex"),
+    LAPACK("linalg_inv_ex"),
     CALL("_linalg_det", kLapack, .traits = kOwnKernel | kDenseOperands),
     CALL("_linalg_slogdet", kLapack, .traits = kOwnKernel | kDenseOperands),
-    CALL("_linalg_solve_ex", kLapack),
-    CALL("linalg_householder_product", kLapack),
-    CALL("linalg_ldl_factor_ex", kLapack),
-    CALL("linalg_ldl_solve", kLapack),
-    CALL("linalg_lu", kLapack),
-    CALL("linalg_lu_factor_ex", kLapack),
-    CALL("linalg_lu_solve", kLapack),
+    LAPACK("_linalg_solve_ex"),
+    LAPACK("linalg_householder_product"),
+    LAPACK("linalg_ldl_factor_ex"),
+    LAPACK("linalg_ldl_solve"),
+    LAPACK("linalg_lu"),
+    LAPACK("linalg_lu_factor_ex"),
+    LAPACK("linalg_lu_solve"),
     CALL("linalg_matrix_exp", kLapack, .traits = kDenseOperands),
-    CALL("linalg_qr", kLapack),
-    CALL("linalg_solve_triangular", kLapack),
+    LAPACK("linalg_qr"),
+    LAPACK("linalg_solve_triangular"),
     CALL("lu_unpack", kLapack),
     CALL("ormqr", kLapack),
-    CALL("cholesky_inverse", kLapack),
-    CALL("_cholesky_solve_helper", kLapack),
-    CALL("triangular_solve", kLapack),
+    LAPACK("cholesky_inverse"),
+    LAPACK("_cholesky_solve_helper"),
+    LAPACK("triangular_solve"),
     LIBRARY("_linalg_svd", nullptr, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack, .traits = kChecksValues),
-    CALL("_linalg_eigh", kLapack, .traits = kChecksValues),
+    LAPACK("_linalg_eigh", .traits = kChecksValues),
     CALL("_linalg_eigvals", kLapack, .traits = kChecksValues),
     LIBRARY("linalg_eig", nullptr, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack, .traits = kChecksValues),
-    CALL("cholesky", kLapack, .traits = kChecksValues),
+    LAPACK("cholesky", .traits = kChecksValues),
     LIBRARY("geqrf", infer_geqrf, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack),
     CALL("linalg_cross", kReals | kComplexes),
 };

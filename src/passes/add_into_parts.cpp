@@ -4,7 +4,6 @@
 #include <map>
 
 #include "ir/view.h"
-#include "ops/registry.h"
 #include "passes/passes.h"
 
 namespace torch_xla {
@@ -58,9 +57,8 @@ class Adder {
  private:
   // A part of zeros.
   bool is_part(const Node* node) const {
-    static const Op& zeros = get_op("xla::zeros");
     const Node* base = node && node->op->kind == OpKind::kViewUpdate ? trace_.find_producer(node->operands[0]) : nullptr;
-    return base && base->op == &zeros && shows_each_once(view_geometry(trace_, *node));
+    return base && (base->op->traits & kZeros) && shows_each_once(view_geometry(trace_, *node));
   }
 
   // Nested strides: each is longer than all shorter ones reach.
@@ -84,8 +82,7 @@ class Adder {
 
   // The operand of a sum of two tensors that is a part which nobody else reads; -1: none.
   int find_part(const Node& node) const {
-    static const Op& add = get_op("aten::add.Tensor");
-    if (node.op != &add || node.operands.size() != 2) {
+    if (!(node.op->traits & kAdds) || node.operands.size() != 2) {
       return -1;
     }
     for (int i : {1, 0}) {

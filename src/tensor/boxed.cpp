@@ -6,13 +6,13 @@
 #include "core/errors.h"
 #include "ir/builder.h"
 #include "ops/registry.h"
-#include "ops/rules.h"
 #include "tensor/boxed_call.h"
 #include "tensor/call_row.h"
 #include "tensor/errors.h"
 #include "tensor/fallback.h"
 #include "tensor/generator.h"
 #include "tensor/native_call.h"
+#include "tensor/other_form.h"
 #include "tensor/recorder.h"
 #include "tensor/result_strides.h"
 #include "tensor/rows.h"
@@ -57,7 +57,8 @@ class BoxedRow final : public c10::OperatorKernel {
     }
     try {
       BoxedCall call = take_apart(torch::jit::last(*stack, roles_.size()), roles_, *row_.op);
-      if (std::optional<std::string> obstacle = find_obstacle(call)) {
+      std::optional<OtherForm> other = find_other_form(*row_.op, row_.convention, call);
+      if (std::optional<std::string> obstacle = other ? std::nullopt : find_obstacle(call)) {
         if (row_.op->kind == OpKind::kPointwise && row_.convention == Convention::kInplace) {
           check_apart(call.tensors[0], pointwise_args(call)); // the CPU sees copies, which are
         }
@@ -65,12 +66,11 @@ class BoxedRow final : public c10::OperatorKernel {
         return;
       }
       std::vector<at::Tensor> results;
-      if (std::optional<c10::Scalar> exponent = find_any_exponent(call)) {
-        static const Op& power = get_op("aten::pow.Tensor_Tensor");
-        const PointwiseArg args[] = {call.tensors[0], *exponent};
-        results = record_pointwise(power, call, args, {});
+      if (other) {
+        results = record_pointwise(other->row, call, other->args(), {});
       } else if (row_.op->kind == OpKind::kPointwise) {
-        results = record_pointwise(row_of(call), call, pointwise_args(call), std::move(call.attrs));
+        const Op& row = row_of(call); // by the attributes
+        results = record_pointwise(row, call, pointwise_args(call), std::move(call.attrs));
       } else {
         results = record_node(call);
       }
@@ -172,18 +172,6 @@ class BoxedRow final : public c10::OperatorKernel {
         return {call.outs[0]};
     }
     return {};
-  }
-
-  // Of a power of floats that is no product, root or quotient: as a number of the program, so that another one needs no other program.
-  std::optional<c10::Scalar> find_any_exponent(const BoxedCall& call) const {
-    if (!(row_.op->traits & kLiftedByNumber) || !is_float(to_dtype(call.tensors[0].scalar_type()))) {
-      return std::nullopt;
-    }
-    if (const auto* whole = std::get_if<int64_t>(&call.attrs[0]); whole && !is_simple_power(static_cast<double>(*whole))) {
-      return c10::Scalar(*whole);
-    }
-    const auto* exponent = std::get_if<double>(&call.attrs[0]);
-    return exponent && !is_simple_power(*exponent) ? std::optional<c10::Scalar>(*exponent) : std::nullopt;
   }
 
   std::vector<at::Tensor> record_node(BoxedCall& call) {

@@ -18,8 +18,8 @@ class Trace {
   ValueId add_scalar(DType dtype, uint64_t bits);
   // Appends a node and folds it into the key. Returns the first result.
   ValueId add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& attrs, std::span<const Type> results, int64_t location);
-  // The value of a cell lies in this dense order, which is not row-major: as an output of a program it shall lie so in memory. The first one
-  // of a value counts. Part of the key.
+  // The value of a cell lies in this dense order, which is not row-major: as an output of a program it shall lie so in memory. The first
+  // one of a value counts. Part of the key.
   void note_order(ValueId v, const Dims& strides);
   // Of each of the values what was noted; all empty if nothing was.
   std::vector<Dims> orders_of(const std::vector<ValueId>& values) const;

@@ -155,6 +155,43 @@ compare(run, 8, 4)
     assert compiled == 0
 
 
+def test_powers_of_any_exponent_are_of_one_program(run_python):
+    source = """
+x = torch.rand(60, 40) + 0.1
+def run(device, turn):
+    y = x.to(device).requires_grad_()
+    exponent = 0.33 + turn * 0.61
+    values = [y**exponent, y ** (turn + 4), torch.float_power(y, exponent), exponent**y]
+    values += [y.detach().clone().pow_(-exponent), torch.pow(y.detach(), exponent, out=torch.empty_like(y))]
+    (gradient,) = torch.autograd.grad(sum(v.sum() for v in values[:2]), y)
+    return [*values, gradient, y.bfloat16() ** exponent, torch.arange(9).to(device) ** exponent]
+def rounded(device, turn):
+    return [v.float() if v.dtype != torch.bfloat16 else (v.float() * 0.99).round() for v in run(device, turn)]
+compare(rounded, 8, 2)
+"""
+    compiled, replanned, _ = run_counted(run_python, PARTS + source, XLA_PERSISTENT_CACHE_PATH="")
+    assert (compiled, replanned) == (0, 0)
+
+
+def test_unrolled_loops_of_new_lengths(run_python):
+    """A scan over time and its gradient, which is written step by step, of a new length in each turn."""
+    source = """
+torch.manual_seed(0)
+data = torch.randn(4, 200, 16)
+def run(device, turn):
+    x = data[:, : 20 + 13 * turn].to(device).requires_grad_()
+    state, states = torch.zeros(4, 16).to(device), []
+    for step in range(x.shape[1]):
+        state = x[:, step] * state * 0.3 + x[:, step].sin()
+        states.append(state)
+    loss = torch.stack(states, 1).square().mean()
+    return loss, *torch.autograd.grad(loss, x)
+compare(run, 12, 1)
+"""
+    compiled, replanned, hits = run_counted(run_python, PARTS + source, XLA_PERSISTENT_CACHE_PATH="")
+    assert (compiled + replanned, hits) == (11, 0)
+
+
 def test_the_documents_program(run_python):
     text = (Path(__file__).parents[2] / "docs" / "changing_shapes.md").read_text()
     source, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)  # the other is run in test_bucketing.py

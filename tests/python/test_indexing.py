@@ -9,6 +9,7 @@ from torch import nn
 
 import torch_xla
 import torch_xla.debug.metrics as met
+from torch_xla import _XLAC
 
 PLACES = torch.tensor([2, 0, 1])
 ROWS = torch.tensor([True, False, True, True])
@@ -183,6 +184,36 @@ def test_training_by_indices_of_the_cpu(device, losses):
     expected, actual = losses("cpu"), losses(device)
     assert expected[-1] < expected[0] or losses is rollout_losses
     torch.testing.assert_close(torch.tensor(actual), torch.tensor(expected), rtol=1e-3, atol=1e-3)
+
+
+WRITES = {
+    "number": lambda x: (x > 4, 7.0),
+    "infinity": lambda x: (x > 4, float("-inf")),
+    "rows": lambda x: (x[:, 0] > 4, 7),
+    "columns": lambda x: ((slice(None), x[0] > 1), 7),
+    "element": lambda x: (x > 4, x[1, 1]),
+    "element_of_one_dim": lambda x: (x > 4, x[1, 1:2]),
+    "tensor_of_the_cpu": lambda x: (x > 4, torch.tensor(3.0)),
+    "none_is_true": lambda x: (x > 100, 7),
+    "of_a_row": lambda x: ((1, x[1] > 4), 7),
+}
+
+
+@pytest.mark.parametrize(
+    "lay_out", [lambda x: x, lambda x: x.t(), lambda x: x[1:, ::2]], ids=["whole", "transposed", "part"]
+)
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_numbers_written_by_masks_are_fused(device, write, lay_out):
+    def run(d):
+        base = numbers(d).clone() * 4
+        x = lay_out(base)
+        index, value = write(x)
+        x[index] = value
+        assert d == "cpu" or "index_put" not in _XLAC._pending_graph_text()
+        return base, x.index_put((x > 2,), x[0, 0])
+
+    for expected, actual in zip(run("cpu"), run(device), strict=True):
+        assert torch.equal(actual.cpu(), expected) and actual.stride() == expected.stride()
 
 
 def test_a_mask_of_two_dims_is_written_without_a_temporary_of_its_square(device):

@@ -178,7 +178,9 @@ def test_a_loop_that_reads_at_its_end_does_not_keep_its_batches(device, repeats)
     size, steps = 64 << 20, 30
     for step in range(steps):
         batch = torch.full((4, size // 16), float(step)).to(device)
-        total += batch.mean(1) if repeats else (batch.t()[step:].t() if step % 2 else batch[:, step:].exp().log()).mean(1)
+        total += (
+            batch.mean(1) if repeats else (batch.t()[step:].t() if step % 2 else batch[:, step:].exp().log()).mean(1)
+        )
         del batch
     assert total.tolist() == pytest.approx([sum(range(steps))] * 4, rel=1e-4)
     assert torch.xla.max_memory_allocated() - before < (steps * size) * (0.5 if repeats else 0.9)

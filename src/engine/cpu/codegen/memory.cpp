@@ -1,5 +1,5 @@
-// Loads and stores: stride 1 is a vector load, -1 a reversed one; short strides are loads of all elements between, of which lanes are taken;
-// others are loads and stores of single elements.
+// Loads and stores: stride 1 is a vector load, -1 a reversed one; short strides are loads of all elements between, of which lanes are
+// taken; others are loads and stores of single elements.
 #include "engine/cpu/codegen/memory.h"
 
 #include "engine/cpu/codegen/convert.h"

@@ -7,7 +7,6 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
@@ -60,7 +59,7 @@ at::Tensor full(const Attrs& attrs, const Values& operands) {
 }
 
 at::Tensor zeros(const Attrs& attrs, const Values& /*operands*/) {
-  return at::zeros(ref(std::get<Dims>(attrs[1])), scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0]))));
+  return full(attrs, {c10::IValue(0)});
 }
 
 at::Tensor convert(const Attrs& attrs, const Values& operands) {

@@ -39,7 +39,8 @@ class InterpreterRun {
   // Nodes run in their order, when all parameters are set; those that no output needs may be left out. Throws StepError with ATen's
   // message.
   void compute(size_t node);
-  // Memory of each output in the order that the trace asks for, its own; empty for outputs that are parameters. Called once, after the last node.
+  // Memory of each output in the order that the trace asks for, its own; empty for outputs that are parameters. Called once, after the last
+  // node.
   std::vector<ResultMemory> take_outputs();
 
  private:

@@ -13,8 +13,7 @@ namespace {
 
 class LayoutStage {
  public:
-  explicit LayoutStage(const Graph& in)
-      : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()) {}
+  explicit LayoutStage(const Graph& in) : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()) {}
 
   LaidOutGraph run() {
     const size_t copies = in_.nodes.size() / 8; // about so many are added

@@ -6,7 +6,8 @@
 
 namespace torch_xla::cpu {
 
-// Places lie within their roots, views where their nodes say, outputs are whole and in the order that is asked for, calls read what their kernels can.
+// Places lie within their roots, views where their nodes say, outputs are whole and in the order that is asked for, calls read what their
+// kernels can.
 void verify_layout(const Schedule& schedule, const char* stage);
 // Each node is in one group, behind all that it reads from memory; all of a group fits its domain and its reductions.
 void verify_groups(const Schedule& schedule, const char* stage);
