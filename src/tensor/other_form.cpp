@@ -14,11 +14,12 @@ namespace {
 
 // Where it is no product, root or quotient: the exponent is a number of the program, so that another one needs no other program.
 std::optional<OtherForm> find_power(const Op& row, const BoxedCall& call) {
-  if (!(row.traits & kLiftedByNumber)) {
+  const DType dtype = to_dtype(call.tensors[0].scalar_type());
+  if (!(row.traits & kLiftedByNumber) || is_reduced_float(dtype)) { // which ATen refuses for exponents that do not fit
     return std::nullopt;
   }
   static const Op& power = get_op("aten::pow.Tensor_Tensor");
-  const auto* whole = is_float(to_dtype(call.tensors[0].scalar_type())) ? std::get_if<int64_t>(&call.attrs[0]) : nullptr;
+  const auto* whole = is_float(dtype) ? std::get_if<int64_t>(&call.attrs[0]) : nullptr;
   if (whole && !is_simple_power(static_cast<double>(*whole))) {
     return OtherForm{power, call.tensors[0], {}, {}, *whole};
   }

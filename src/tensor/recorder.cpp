@@ -315,7 +315,8 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   Dims strides = bytes ? from.strides : to_dims(destination.strides());
   if (engine().orders_outputs() && !same_strides(from.dims, strides, from.strides)) { // a copy in another order
     ValueId v = content(from);
-    write(destination, node(kViewOp, {v}, {from.strides, from.strides, int64_t{0}}, type(v)));
+    const Type whole = type(v); // appending moves the graph's own
+    write(destination, node(kViewOp, {v}, {from.strides, from.strides, int64_t{0}}, whole));
     return true;
   }
   if (from.value->buffer()) {

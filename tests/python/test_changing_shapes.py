@@ -164,10 +164,8 @@ def run(device, turn):
     values = [y**exponent, y ** (turn + 4), torch.float_power(y, exponent), exponent**y]
     values += [y.detach().clone().pow_(-exponent), torch.pow(y.detach(), exponent, out=torch.empty_like(y))]
     (gradient,) = torch.autograd.grad(sum(v.sum() for v in values[:2]), y)
-    return [*values, gradient, y.bfloat16() ** exponent, torch.arange(9).to(device) ** exponent]
-def rounded(device, turn):
-    return [v.float() if v.dtype != torch.bfloat16 else (v.float() * 0.99).round() for v in run(device, turn)]
-compare(rounded, 8, 2)
+    return [*values, gradient, torch.arange(9).to(device) ** exponent]
+compare(run, 8, 2)
 """
     compiled, replanned, _ = run_counted(run_python, PARTS + source, XLA_PERSISTENT_CACHE_PATH="")
     assert (compiled, replanned) == (0, 0)
