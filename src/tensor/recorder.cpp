@@ -315,8 +315,7 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   Dims strides = bytes ? from.strides : to_dims(destination.strides());
   if (engine().orders_outputs() && !same_strides(from.dims, strides, from.strides)) { // a copy in another order
     ValueId v = content(from);
-    const Type whole = type(v); // appending moves the graph's own
-    write(destination, node(kViewOp, {v}, {from.strides, from.strides, int64_t{0}}, whole));
+    write(destination, node(kViewOp, {v}, {from.strides, from.strides, int64_t{0}}, Type(type(v)))); // appending moves the graph's own
     return true;
   }
   if (from.value->buffer()) {
