@@ -4,6 +4,7 @@
 #include <map>
 
 #include "ir/view.h"
+#include "passes/graph_copy.h"
 #include "passes/passes.h"
 
 namespace torch_xla {
@@ -15,10 +16,9 @@ struct Written {
   ViewBox box;
 };
 
-class Adder {
+class Adder : private GraphCopy {
  public:
-  explicit Adder(const Graph& trace) : trace_(trace), uses_(trace.values.size()), mapped_(trace.values.size(), kNoValue) {
-    live_ = find_live_nodes(trace);
+  explicit Adder(const Graph& trace) : GraphCopy(trace), live_(find_live_nodes(trace)), uses_(trace.values.size()) {
     for (size_t i = 0; i < trace.nodes.size(); ++i) {
       for (ValueId v : trace.nodes[i].operands) {
         if (live_[i] && v != kNoValue) {
@@ -32,33 +32,24 @@ class Adder {
   }
 
   bool finds_any() const {
-    return std::any_of(trace_.nodes.begin(), trace_.nodes.end(), [&](const Node& node) { return find_part(node) >= 0; });
+    return std::any_of(from_.nodes.begin(), from_.nodes.end(), [&](const Node& node) { return find_part(node) >= 0; });
   }
 
   Graph run() {
-    for (size_t i = 0; i < trace_.parameters.size(); ++i) {
-      mapped_[trace_.parameters[i]] = graph_.add_parameter(trace_.type(trace_.parameters[i]), trace_.parameter_strides[i]);
-    }
-    for (ValueId v : trace_.scalars) {
-      mapped_[v] = graph_.add_scalar(trace_.type(v).dtype);
-    }
-    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
+    add_inputs();
+    for (size_t i = 0; i < from_.nodes.size(); ++i) {
       if (live_[i]) {
-        add_node(trace_.nodes[i]);
+        add_node(from_.nodes[i]);
       }
     }
-    for (ValueId v : trace_.outputs) {
-      graph_.outputs.push_back(mapped_[v]);
-    }
-    graph_.output_strides = trace_.output_strides;
-    return std::move(graph_);
+    return take_graph();
   }
 
  private:
   // A part of zeros.
   bool is_part(const Node* node) const {
-    const Node* base = node && node->op->kind == OpKind::kViewUpdate ? trace_.find_producer(node->operands[0]) : nullptr;
-    return base && (base->op->traits & kZeros) && shows_each_once(view_geometry(trace_, *node));
+    const Node* base = node && node->op->kind == OpKind::kViewUpdate ? from_.find_producer(node->operands[0]) : nullptr;
+    return base && (base->op->traits & kZeros) && shows_each_once(view_geometry(from_, *node));
   }
 
   // Nested strides: each is longer than all shorter ones reach.
@@ -87,8 +78,8 @@ class Adder {
     }
     for (int i : {1, 0}) {
       ValueId v = node.operands[i];
-      bool same = trace_.type(v) == trace_.type(node.result()) && trace_.type(node.operands[1 - i]) == trace_.type(v);
-      if (same && uses_[v] == 1 && is_part(trace_.find_producer(v))) {
+      bool same = from_.type(v) == from_.type(node.result()) && from_.type(node.operands[1 - i]) == from_.type(v);
+      if (same && uses_[v] == 1 && is_part(from_.find_producer(v))) {
         return i;
       }
     }
@@ -97,34 +88,19 @@ class Adder {
 
   void add_node(const Node& node) {
     if (int part = find_part(node); part >= 0) {
-      mapped_[node.result()] = add_into(node, node.operands[1 - part], *trace_.find_producer(node.operands[part]));
+      mapped_[node.result()] = add_into(node, node.operands[1 - part], *from_.find_producer(node.operands[part]));
       return;
     }
-    std::vector<Type> types;
-    for (int32_t i = 0; i < node.num_results; ++i) {
-      types.push_back(trace_.type(node.result(i)));
-    }
-    ValueId first = graph_.add_node(*node.op, map_operands(node), node.attrs, types, node.location);
-    for (int32_t i = 0; i < node.num_results; ++i) {
-      mapped_[node.result(i)] = first + i;
-    }
+    copy(node);
     if (is_part(&node)) {
-      note_written(node.result(), view_geometry(trace_, node), nullptr);
+      note_written(node.result(), view_geometry(from_, node), nullptr);
     }
-  }
-
-  InlineVec<ValueId, 4> map_operands(const Node& node) const {
-    InlineVec<ValueId, 4> operands;
-    for (ValueId v : node.operands) {
-      operands.push_back(v == kNoValue ? kNoValue : mapped_[v]);
-    }
-    return operands;
   }
 
   // `sum` = whole + part, as an update of the whole. Where the whole is zero nothing needs to be added.
   ValueId add_into(const Node& sum, ValueId whole, const Node& part) {
-    ViewGeometry view = view_geometry(trace_, part);
-    const Type type = trace_.type(part.operands[1]);
+    ViewGeometry view = view_geometry(from_, part);
+    const Type type = from_.type(part.operands[1]);
     ValueId update = mapped_[part.operands[1]];
     auto written = written_.find(whole);
     if (written == written_.end() || !note_written(sum.result(), view, &written->second)) {
@@ -135,7 +111,7 @@ class Adder {
     InlineVec<ValueId, 4> operands = map_operands(part);
     operands[0] = mapped_[whole];
     operands[1] = update;
-    return append(*part.op, std::move(operands), part.attrs, trace_.type(whole), sum);
+    return append(*part.op, std::move(operands), part.attrs, from_.type(whole), sum);
   }
 
   ValueId append(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, const Type& type, const Node& from) {
@@ -152,12 +128,9 @@ class Adder {
     return true;
   }
 
-  const Graph& trace_;
   std::vector<bool> live_;
   std::vector<int> uses_; // by value
   std::map<ValueId, Written> written_; // by value of the trace
-  std::vector<ValueId> mapped_; // by value of the trace: the same value in the new graph
-  Graph graph_;
 };
 
 } // namespace

@@ -2,6 +2,7 @@
 #include "core/errors.h"
 #include "ir/builder.h"
 #include "ir/promote.h"
+#include "passes/graph_copy.h"
 #include "passes/passes.h"
 
 namespace torch_xla {
@@ -16,48 +17,23 @@ DType computed_type(const Graph& trace, const Node& node) {
   return gives_bool(node.op->rule) ? promote(trace, {node.operands.data(), node.operands.size()}) : trace.type(node.first_result).dtype;
 }
 
-class Lowering {
+class Lowering : private GraphCopy {
  public:
-  Lowering(const Graph& trace, KeepLibrary keeps)
-      : trace_(trace), keeps_(keeps), builder_(graph_), mapped_(trace.values.size(), kNoValue) {}
+  Lowering(const Graph& trace, KeepLibrary keeps) : GraphCopy(trace), keeps_(keeps), builder_(graph_) {}
 
   Graph run() {
-    graph_.reserve(kGrowth * trace_.nodes.size(), kGrowth * trace_.values.size());
+    graph_.reserve(kGrowth * from_.nodes.size(), kGrowth * from_.values.size());
     add_inputs();
-    std::vector<bool> live = find_live_nodes(trace_);
-    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
+    std::vector<bool> live = find_live_nodes(from_);
+    for (size_t i = 0; i < from_.nodes.size(); ++i) {
       if (live[i]) {
-        lower_node(trace_.nodes[i]);
+        lower_node(from_.nodes[i]);
       }
     }
-    for (ValueId v : trace_.outputs) {
-      graph_.outputs.push_back(get_mapped(v));
-    }
-    graph_.output_strides = trace_.output_strides;
-    return std::move(graph_);
+    return take_graph();
   }
 
  private:
-  void add_inputs() {
-    for (size_t i = 0; i < trace_.parameters.size(); ++i) {
-      ValueId v = trace_.parameters[i];
-      mapped_[v] = graph_.add_parameter(trace_.type(v), trace_.parameter_strides[i]);
-    }
-    for (ValueId v : trace_.scalars) {
-      mapped_[v] = graph_.add_scalar(trace_.type(v).dtype);
-    }
-  }
-  ValueId get_mapped(ValueId v) const {
-    XLA_ASSERT(mapped_[v] != kNoValue, "%", v, " is used, but its row leaves it undefined");
-    return mapped_[v];
-  }
-  Operands map_operands(const Node& node) const {
-    Operands operands;
-    for (ValueId v : node.operands) {
-      operands.push_back(v == kNoValue ? kNoValue : get_mapped(v));
-    }
-    return operands;
-  }
   void lower_node(const Node& node) {
     builder_.set_location(node.location);
     switch (node.op->kind) {
@@ -73,8 +49,8 @@ class Lowering {
   }
   void lower_pointwise(const Node& node) {
     Operands operands = map_operands(node);
-    const Type& result = trace_.type(node.first_result);
-    BodyArgs args(builder_, node, {operands.data(), operands.size()}, computed_type(trace_, node), result);
+    const Type& result = from_.type(node.first_result);
+    BodyArgs args(builder_, node, {operands.data(), operands.size()}, computed_type(from_, node), result);
     Ex value = node.op->body(args).to(result.dtype);
     mapped_[node.first_result] = builder_.broadcast(value.id(), result.dims);
   }
@@ -87,13 +63,6 @@ class Lowering {
       lower_composite(node);
     }
   }
-  std::vector<Type> result_types(const Node& node) const {
-    std::vector<Type> types;
-    for (int32_t i = 0; i < node.num_results; ++i) {
-      types.push_back(trace_.type(node.result(i)));
-    }
-    return types;
-  }
   void lower_composite(const Node& node) {
     Operands operands = map_operands(node);
     std::vector<Type> types = result_types(node);
@@ -104,18 +73,9 @@ class Lowering {
       mapped_[node.result(i)] = context.out()[i];
     }
   }
-  void copy(const Node& node) {
-    ValueId first = graph_.add_node(*node.op, map_operands(node), node.attrs, result_types(node), node.location);
-    for (int32_t i = 0; i < node.num_results; ++i) {
-      mapped_[node.result(i)] = first + i;
-    }
-  }
 
-  const Graph& trace_;
   KeepLibrary keeps_;
-  Graph graph_;
   Builder builder_;
-  std::vector<ValueId> mapped_; // by value of the trace: the same value in the new graph
 };
 
 } // namespace

@@ -123,7 +123,7 @@ class BoxedRow final : public c10::OperatorKernel {
       }
     }
     for (const at::Tensor& t : call.outs) {
-      if (!is_xla_tensor(t) || !is_native(to_dtype(t.scalar_type())) || overlaps_itself(t)) {
+      if (!is_writable_out(t)) {
         return "the out tensor cannot be written natively";
       }
     }

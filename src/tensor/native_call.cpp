@@ -129,6 +129,10 @@ bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::T
 }
 
 // True also for strides that only might make elements meet: ATen takes those.
+bool is_writable_out(const at::Tensor& out) {
+  return is_xla_tensor(out) && is_native(to_dtype(out.scalar_type())) && !overlaps_itself(out);
+}
+
 bool overlaps_itself(const at::Tensor& t) {
   if (t.is_non_overlapping_and_dense() || t.numel() == 0) {
     return false;

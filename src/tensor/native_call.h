@@ -15,6 +15,8 @@ bool has_unit_alpha(const Op& op, std::span<const PointwiseArg> args);
 bool divides_by_data(const Op& op, std::span<const PointwiseArg> args, DType result);
 // Whether the row writes into out: of its result's dtype. Which conversions are allowed differs among ATen's operations: the CPU decides.
 bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::Tensor& out);
+// A tensor of ours of a type that rows compute, in which each element has a place of its own.
+bool is_writable_out(const at::Tensor& out);
 // Several elements share one place, as expand makes them: writes are left to ATen, which refuses most.
 bool overlaps_itself(const at::Tensor& t);
 

@@ -1,12 +1,9 @@
 // Powers of any exponent, and numbers that are written by a mask.
 #include "tensor/other_form.h"
 
-#include <algorithm>
-
 #include "ops/registry.h"
 #include "ops/rules.h"
 #include "tensor/cell.h"
-#include "tensor/device_number.h"
 #include "tensor/native_call.h"
 
 namespace torch_xla {
@@ -27,14 +24,14 @@ std::optional<OtherForm> find_power(const Op& row, const BoxedCall& call) {
   return exponent && !is_simple_power(*exponent) ? std::optional(OtherForm{power, call.tensors[0], {}, {}, *exponent}) : std::nullopt;
 }
 
-// The only index; undefined where there are more.
-at::Tensor find_only_index(const BoxedCall& call) {
-  at::Tensor only;
-  for (auto index = call.tensors.begin() + 1; index < call.tensors.end() - 1; ++index) {
-    if (index->defined() && only.defined()) {
-      return {};
+// The dim of the only index; none where there are more.
+std::optional<int64_t> find_only_index(const BoxedCall& call) {
+  std::optional<int64_t> only;
+  for (size_t i = 1; i + 1 < call.tensors.size(); ++i) {
+    if (call.tensors[i].defined() && only) {
+      return std::nullopt;
     }
-    only = index->defined() ? *index : only;
+    only = call.tensors[i].defined() ? std::optional(static_cast<int64_t>(i) - 1) : only;
   }
   return only;
 }
@@ -48,17 +45,16 @@ std::optional<OtherForm> find_masked_write(const Op& row, Convention convention,
   }
   const at::Tensor& self = call.tensors.front();
   const at::Tensor& value = call.tensors.back();
-  at::Tensor mask = find_only_index(call);
+  const std::optional<int64_t> at = find_only_index(call);
+  at::Tensor mask = at ? call.tensors[static_cast<size_t>(*at) + 1] : at::Tensor();
   if (!mask.defined() || mask.scalar_type() != c10::ScalarType::Bool || mask.dim() == 0 || value.numel() != 1 || value.dim() > 1 ||
       value.scalar_type() != self.scalar_type() || (convention == Convention::kFunctional && !self.is_contiguous())) {
     return std::nullopt;
   }
-  const auto is_mask = [&](const at::Tensor& t) { return t.is_same(mask); };
-  const int64_t at = std::find_if(call.tensors.begin() + 1, call.tensors.end(), is_mask) - call.tensors.begin() - 1;
-  if (at + mask.dim() > self.dim() || mask.sizes() != self.sizes().slice(static_cast<size_t>(at), static_cast<size_t>(mask.dim()))) {
+  if (*at + mask.dim() > self.dim() || mask.sizes() != self.sizes().slice(static_cast<size_t>(*at), static_cast<size_t>(mask.dim()))) {
     return std::nullopt;
   }
-  for (int64_t d = at + mask.dim(); d < self.dim(); ++d) {
+  for (int64_t d = *at + mask.dim(); d < self.dim(); ++d) {
     mask = mask.unsqueeze(-1);
   }
   return OtherForm{get_op("aten::masked_fill.Tensor"), self, mask, value.view(at::IntArrayRef()), {}};
@@ -71,8 +67,8 @@ std::vector<PointwiseArg> OtherForm::args() const {
 }
 
 std::optional<OtherForm> find_other_form(const Op& row, Convention convention, const BoxedCall& call) {
-  if (call.tensors.empty() || !call.tensors[0].defined() || call.tensors[0].numel() == 0 ||
-      (convention == Convention::kInplace && overlaps_itself(call.tensors[0]))) {
+  if (!(row.traits & (kLiftedByNumber | kHostArgument)) || call.tensors.empty() || !call.tensors[0].defined() ||
+      call.tensors[0].numel() == 0 || (convention == Convention::kInplace && overlaps_itself(call.tensors[0]))) {
     return std::nullopt;
   }
   std::optional<OtherForm> power = find_power(row, call);
@@ -81,8 +77,7 @@ std::optional<OtherForm> find_other_form(const Op& row, Convention convention, c
     return std::nullopt;
   }
   for (const at::Tensor& out : call.outs) {
-    if (!is_xla_tensor(out) || !is_native(to_dtype(out.scalar_type())) || overlaps_itself(out) ||
-        !is_native_out(form->row, form->args(), out)) {
+    if (!is_writable_out(out) || !is_native_out(form->row, form->args(), out)) {
       return std::nullopt;
     }
   }

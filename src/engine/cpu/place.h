@@ -15,6 +15,12 @@ struct Place {
   int32_t moved_by = -1; // of a moving view, the position among Graph::scalars of the number that is added to the offset
 };
 
+// The strides in which output i is to lie.
+inline Dims order_of_output(const Graph& graph, size_t i) {
+  Dims strides = graph.strides_of_output(i);
+  return strides.empty() ? contiguous_strides(graph.type(graph.outputs[i]).dims) : strides;
+}
+
 struct LaidOutGraph {
   Graph graph;
   std::vector<Place> places; // by value

@@ -124,9 +124,7 @@ class InterpretedProgram final : public Executable {
         args.outputs.push_back(args.inputs[static_cast<size_t>(value.index)]);
         continue;
       }
-      Dims strides = trace_.strides_of_output(i);
-      strides = strides.empty() ? contiguous_strides(value.type.dims) : strides;
-      args.outputs.push_back(std::make_shared<CpuBuffer>(value.type, std::move(strides), device_, std::move(outputs[i].block)));
+      args.outputs.push_back(std::make_shared<CpuBuffer>(value.type, order_of_output(trace_, i), device_, std::move(outputs[i].block)));
     }
     args.inputs.clear();
   }

@@ -153,11 +153,9 @@ class Planner {
   void add_outputs() {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       ValueId v = graph_.outputs[i];
-      const Type& type = graph_.type(v);
-      Dims strides = graph_.strides_of_output(i);
       ValueId root = laid_out_.places[v].root;
       bool is_input = graph_.values[root].kind == ValueKind::kParameter && root == v;
-      plan_.outputs.push_back({type, strides.empty() ? contiguous_strides(type.dims) : strides, memory_of(root), is_input});
+      plan_.outputs.push_back({graph_.type(v), order_of_output(graph_, i), memory_of(root), is_input});
     }
   }
 

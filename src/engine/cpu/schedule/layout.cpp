@@ -25,7 +25,7 @@ class LayoutStage {
       add(node);
     }
     for (size_t i = 0; i < in_.outputs.size(); ++i) {
-      graph_.outputs.push_back(output_value(map_[in_.outputs[i]], in_.strides_of_output(i)));
+      graph_.outputs.push_back(output_value(map_[in_.outputs[i]], order_of_output(in_, i)));
     }
     graph_.output_strides = in_.output_strides;
     return {std::move(graph_), std::move(places_)};
@@ -65,7 +65,7 @@ class LayoutStage {
     for (size_t i = 0; i < in_.outputs.size(); ++i) {
       ValueId v = in_.outputs[i];
       if (wanted_[v].empty()) {
-        wanted_[v] = order_of_output(v, in_.strides_of_output(i));
+        wanted_[v] = order_of_output(in_, i);
       }
     }
     for (const Node& node : in_.nodes) {
@@ -78,10 +78,6 @@ class LayoutStage {
         wanted_[base] = view.base_strides;
       }
     }
-  }
-
-  Dims order_of_output(ValueId v, const Dims& strides) const {
-    return strides.empty() ? contiguous_strides(in_.type(v).dims) : strides;
   }
 
   void add(const Node& node) {
@@ -290,13 +286,12 @@ class LayoutStage {
     return dims.size() == 4 && dims[1] >= kPooledChannels && same_strides(dims, places_[x].strides, contiguous_strides(dims));
   }
 
-  // In the order `wanted` (empty: row-major). A view that covers the whole of such memory shares it; others get their own, so that no small
-  // slice keeps a large buffer alive.
-  ValueId output_value(ValueId v, const Dims& wanted) {
+  // In the order `strides`. A view that covers the whole of such memory shares it; others get their own, so that no small slice keeps a
+  // large buffer alive.
+  ValueId output_value(ValueId v, const Dims& strides) {
     const Place& place = places_[v];
     const Type type = graph_.type(v);
     const Value& root = graph_.values[place.root];
-    Dims strides = wanted.empty() ? contiguous_strides(type.dims) : wanted;
     bool ordered = place.offset == 0 && place.moved_by < 0 && same_strides(type.dims, place.strides, strides);
     bool whole = type.numel() == root.type.numel() && is_dense(root.type.dims, places_[place.root].strides);
     return ordered && whole && root.kind != ValueKind::kScalar ? v : copy_as(v, strides);

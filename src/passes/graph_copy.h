@@ -1,0 +1,62 @@
+// What passes share that build a graph anew from another one: inputs and nodes as they are, and which value is which.
+#pragma once
+
+#include <vector>
+
+#include "core/errors.h"
+#include "ir/graph.h"
+
+namespace torch_xla {
+
+class GraphCopy {
+ protected:
+  explicit GraphCopy(const Graph& from) : from_(from), mapped_(from.values.size(), kNoValue) {}
+
+  void add_inputs() {
+    for (size_t i = 0; i < from_.parameters.size(); ++i) {
+      ValueId v = from_.parameters[i];
+      mapped_[v] = graph_.add_parameter(from_.type(v), from_.parameter_strides[i]);
+    }
+    for (ValueId v : from_.scalars) {
+      mapped_[v] = graph_.add_scalar(from_.type(v).dtype);
+    }
+  }
+  ValueId get_mapped(ValueId v) const {
+    XLA_ASSERT(mapped_[v] != kNoValue, "%", v, " is used, but its row leaves it undefined");
+    return mapped_[v];
+  }
+  InlineVec<ValueId, 4> map_operands(const Node& node) const {
+    InlineVec<ValueId, 4> operands;
+    for (ValueId v : node.operands) {
+      operands.push_back(v == kNoValue ? kNoValue : get_mapped(v));
+    }
+    return operands;
+  }
+  std::vector<Type> result_types(const Node& node) const {
+    std::vector<Type> types;
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      types.push_back(from_.type(node.result(i)));
+    }
+    return types;
+  }
+  void copy(const Node& node) {
+    ValueId first = graph_.add_node(*node.op, map_operands(node), node.attrs, result_types(node), node.location);
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      mapped_[node.result(i)] = first + i;
+    }
+  }
+  // The new graph; the last call.
+  Graph take_graph() {
+    for (ValueId v : from_.outputs) {
+      graph_.outputs.push_back(get_mapped(v));
+    }
+    graph_.output_strides = from_.output_strides;
+    return std::move(graph_);
+  }
+
+  const Graph& from_;
+  Graph graph_;
+  std::vector<ValueId> mapped_; // by value of from_: the same value in the new graph
+};
+
+} // namespace torch_xla
