@@ -123,6 +123,24 @@ std::optional<ViewGeometry> compose_views(const ViewGeometry& inner, const ViewG
   return ViewGeometry{inner.base_dims, inner.base_strides, outer.dims, std::move(placed->strides), inner.offset + placed->offset, moved_by};
 }
 
+bool shows_each_once(const Dims& dims, const Dims& strides) {
+  std::vector<std::pair<int64_t, int64_t>> steps; // stride, extent
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] > 1) {
+      steps.emplace_back(strides[d], dims[d]);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  int64_t reach = 0; // of the dims with smaller strides
+  for (auto [stride, extent] : steps) {
+    if (stride <= reach) {
+      return false;
+    }
+    reach += stride * (extent - 1);
+  }
+  return true;
+}
+
 std::optional<ViewBox> view_box(const ViewGeometry& view) {
   const Dims apart(view.base_dims.size(), 1); // so that no two dims are joined
   Axes axes = make_axes(view.base_dims, view.base_strides, apart);

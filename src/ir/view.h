@@ -32,6 +32,9 @@ std::optional<ViewGeometry> rebase_view(const ViewGeometry& view, const Dims& ba
 // `outer` looks at the result of `inner`: one view of inner's base. Nothing where none is proven to show the same elements.
 std::optional<ViewGeometry> compose_views(const ViewGeometry& inner, const ViewGeometry& outer);
 
+// No two elements share a place, as far as nested strides tell: each is longer than all shorter ones reach.
+bool shows_each_once(const Dims& dims, const Dims& strides);
+
 // Between which elements of the base's dims a view lies. The dims are those of more than one element, in the order of their strides.
 struct ViewBox {
   Dims first;

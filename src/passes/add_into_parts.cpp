@@ -49,26 +49,11 @@ class Adder : private GraphCopy {
   // A part of zeros.
   bool is_part(const Node* node) const {
     const Node* base = node && node->op->kind == OpKind::kViewUpdate ? from_.find_producer(node->operands[0]) : nullptr;
-    return base && (base->op->traits & kZeros) && shows_each_once(view_geometry(from_, *node));
-  }
-
-  // Nested strides: each is longer than all shorter ones reach.
-  static bool shows_each_once(const ViewGeometry& view) {
-    std::vector<std::pair<int64_t, int64_t>> steps;
-    for (size_t d = 0; d < view.dims.size(); ++d) {
-      if (view.dims[d] > 1) {
-        steps.emplace_back(view.strides[d], view.dims[d]);
-      }
+    if (!base || !(base->op->traits & kZeros)) {
+      return false;
     }
-    std::sort(steps.begin(), steps.end());
-    int64_t reached = 0;
-    for (auto [stride, extent] : steps) {
-      if (stride <= reached) {
-        return false;
-      }
-      reached += stride * (extent - 1);
-    }
-    return true;
+    const ViewGeometry view = view_geometry(from_, *node);
+    return shows_each_once(view.dims, view.strides);
   }
 
   // The operand of a sum of two tensors that is a part which nobody else reads; -1: none.

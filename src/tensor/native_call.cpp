@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/engine.h"
+#include "ir/view.h"
 #include "tensor/promotion.h"
 #include "tensor/recorder.h"
 
@@ -134,24 +135,7 @@ bool is_writable_out(const at::Tensor& out) {
 }
 
 bool overlaps_itself(const at::Tensor& t) {
-  if (t.is_non_overlapping_and_dense() || t.numel() == 0) {
-    return false;
-  }
-  std::vector<std::pair<int64_t, int64_t>> dims; // stride, size
-  for (int64_t d = 0; d < t.dim(); ++d) {
-    if (t.size(d) > 1) {
-      dims.emplace_back(t.stride(d), t.size(d));
-    }
-  }
-  std::sort(dims.begin(), dims.end());
-  int64_t reach = 0; // of the dims with smaller strides
-  for (auto [stride, size] : dims) {
-    if (stride <= reach) {
-      return true;
-    }
-    reach += stride * (size - 1);
-  }
-  return false;
+  return !t.is_non_overlapping_and_dense() && t.numel() > 0 && !shows_each_once(to_dims(t.sizes()), to_dims(t.strides()));
 }
 
 } // namespace torch_xla
