@@ -27,7 +27,12 @@ os.environ.setdefault("XLA_VERIFY", "1")  # the rules of graphs and schedules ar
 def find_difference(kind: Kind, lines: list[str]) -> str | None:
     """What differs between the CPU and the device, or None."""
     expected, actual = play.run(lines, "cpu"), play.run(lines, "xla", torch_xla.sync)
-    return play.find_difference(expected, actual, kind.tolerance, kind.layout)
+    difference = play.find_difference(expected, actual, kind.tolerance, kind.layout)
+    if difference is None:
+        return None
+    nudged = play.run(lines, "cpu", nudged=True)
+    sure = [play.drop_doubtful(results, expected, nudged, kind.tolerance) for results in (expected, actual)]
+    return play.find_difference(*sure, kind.tolerance, kind.layout)
 
 
 def find_difference_from_disk(_kind: Kind, lines: list[str]) -> str | None:
