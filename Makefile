@@ -75,10 +75,11 @@ format: setup ## format all C++ and Python files
 	ruff check --fix --exit-zero .
 	ruff format .
 
-bench: build ## this device beside PyTorch eager, torch.compile and (after make test-libraries) JAX: writes docs/performance.md
+bench: build ## this device beside PyTorch eager, torch.compile and (after make test-libraries) JAX: writes docs/performance.md and docs/growth.md
 	cmake --build --preset release --target record_bench
 	build/release/bench/record_bench
 	python bench/compare.py --busy 0,2 --page docs/performance.md
+	python bench/growth.py --page docs/growth.md
 
 dev: build ## build in place, so that `import torch_xla` in .venv uses this source tree
 	@echo "ready: . .venv/bin/activate"

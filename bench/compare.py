@@ -28,7 +28,7 @@ from pages import load, make_parser, show, WARM_MALLOC
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 from setup_libraries import find_python, is_ready
-from workloads import IN_JAX, WORKLOADS
+from workloads import find, IN_JAX, WORKLOADS
 
 IMPLEMENTATIONS = (*OWN, "eager", "inductor", "jax")
 SAMPLE_S = 0.05  # a sample is as many steps as take about so long, with one wait at their end
@@ -37,23 +37,47 @@ SAMPLE_S = 0.05  # a sample is as many steps as take about so long, with one wai
 # ---- One implementation, in a process of its own ----
 
 
-def _counted_flops(step) -> float:
-    """Floating-point operations of the products and convolutions of a step of eager."""
+def _counted_work(step) -> dict[str, float]:
+    """What a step of eager must do at least.
+
+    "flops": floating-point operations of its products and convolutions. "bytes": of memory that is there before the
+    step and that it reads or writes, each once a way, and of its result.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
     from torch.utils.flop_counter import flop_registry
 
     class Counter(TorchDispatchMode):
-        total = 0.0
+        flops = 0.0
+
+        def __init__(self):
+            super().__init__()
+            self.made: dict[int, torch.UntypedStorage] = {}  # in this step; kept, so that no address comes twice
+            self.moved: dict[tuple[int, bool], int] = {}
+
+        def note(self, operands: object, written: bool) -> None:
+            memories = [t.untyped_storage() for t in tree_leaves(operands) if isinstance(t, torch.Tensor)]
+            there = [memory for memory in memories if memory.data_ptr() not in self.made]
+            self.moved.update({(memory.data_ptr(), written): memory.nbytes() for memory in there})
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **(kwargs or {}))
+            kwargs = kwargs or {}
+            self.note((args, kwargs), written=False)
+            for i, argument in enumerate(func._schema.arguments):
+                if argument.alias_info and argument.alias_info.is_write:
+                    self.note(args[i] if i < len(args) else kwargs.get(argument.name), written=True)
+            there = {pointer for pointer, _ in self.moved}
+            result = func(*args, **kwargs)
+            for t in tree_leaves(result):
+                if isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() not in there:
+                    self.made[t.untyped_storage().data_ptr()] = t.untyped_storage()
             if func.overloadpacket in flop_registry:
-                self.total += flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=result)
+                self.flops += flop_registry[func.overloadpacket](*args, **kwargs, out_val=result)
             return result
 
     with Counter() as counter:
-        step()
-    return counter.total
+        result = step()
+    return {"flops": counter.flops, "bytes": sum(counter.moved.values()) + result.untyped_storage().nbytes()}
 
 
 def _keep_steps_on_the_device() -> None:
@@ -78,11 +102,11 @@ def build(impl: str, workload: str):
 
         if impl == "replay":
             _keep_steps_on_the_device()
-        step = WORKLOADS[workload]("xla", lambda model: model)
+        step = find(workload)("xla", lambda model: model)
         wait = lambda result: xm.wait_device_ops()  # noqa: E731
         return (step, torch_xla.sync, wait) if impl == "xla" else (torch_xla.compile(step, replay=True), nothing, wait)
     wrap = torch.compile if impl == "inductor" else lambda model: model
-    return WORKLOADS[workload]("cpu", wrap), nothing, nothing
+    return find(workload)("cpu", wrap), nothing, nothing
 
 
 def serve(impl: str, workload: str) -> None:
@@ -100,12 +124,23 @@ def serve(impl: str, workload: str) -> None:
         wait(result)
         return result, (time.perf_counter() - start) / count
 
+    def host_ms() -> float:
+        """Of one step with nobody before it: until the caller goes on, while the device runs it."""
+        start = time.perf_counter()
+        result = step()
+        follow()
+        passed = time.perf_counter() - start
+        wait(result)
+        return passed * 1e3
+
     first = run(1)[1]
     result, each = run(2)
     values = np.asarray(result.cpu() if hasattr(result, "cpu") else result, dtype=np.float64).ravel()
     check = float((values * np.linspace(0.5, 1.5, values.size)).mean())
-    flops = _counted_flops(step) if impl == "eager" else 0
-    print(json.dumps({"check": check, "first_s": first, "flops": flops}), flush=True)
+    info = {"check": check, "first_s": first, **(_counted_work(step) if impl == "eager" else {})}
+    if impl in OWN:
+        info["host_ms"] = statistics.median(host_ms() for _ in range(9))
+    print(json.dumps(info), flush=True)
     for line in sys.stdin:
         samples, end = [], time.perf_counter() + float(line)
         while time.perf_counter() < end or not samples:
@@ -216,16 +251,27 @@ def measure(workload: str, options: argparse.Namespace) -> dict[str, dict]:
     }
 
 
-def peak_flops() -> float:
-    """Floating-point operations a second in a large product of float32, the best of some turns."""
+def _best_time(call) -> float:
+    """Seconds of the fastest of some calls."""
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    a, b = torch.randn(2048, 1024), torch.randn(1024, 2048)
     times = []
     for _ in range(8):
         start = time.perf_counter()
-        a @ b
+        call()
         times.append(time.perf_counter() - start)
-    return 2 * 2048 * 1024 * 2048 / min(times)
+    return min(times)
+
+
+def peak_flops() -> float:
+    """Floating-point operations a second in a large product of float32."""
+    a, b = torch.randn(2048, 1024), torch.randn(1024, 2048)
+    return 2 * 2048 * 1024 * 2048 / _best_time(lambda: a @ b)
+
+
+def peak_bytes() -> float:
+    """Bytes a second, read and written, in a sum of large tensors."""
+    a, b, c = torch.ones(3, 1 << 25).unbind()  # 128 MB each, which no cache holds
+    return 3 * a.nbytes / _best_time(lambda: torch.add(a, b, out=c))
 
 
 def read_options() -> argparse.Namespace:
@@ -246,8 +292,13 @@ def read_options() -> argparse.Namespace:
     options = parser.parse_args()
     options.impls, options.workloads = options.impls.split(","), options.workloads.split(",")
     options.busy = [int(count) for count in options.busy.split(",")]
-    if unknown := set(options.impls) - set(IMPLEMENTATIONS) | set(options.workloads) - set(WORKLOADS):
-        parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join([*IMPLEMENTATIONS, *WORKLOADS])}")
+    if unknown := set(options.impls) - set(IMPLEMENTATIONS):
+        parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(IMPLEMENTATIONS)}")
+    try:
+        for workload in options.workloads:
+            find(workload)
+    except ValueError as error:
+        parser.error(str(error))
     if "xla" not in options.impls:
         parser.error("--impls has no xla, which the others are compared with")
     if "jax" in options.impls and not options.jax:
@@ -261,7 +312,7 @@ def main() -> int:
     if options.serve:
         serve(options.serve, options.workloads[0])
         return 0
-    before, options.peak_flops = load(), peak_flops()
+    before, options.peak_flops, options.peak_bytes = load(), peak_flops(), peak_bytes()
     measured = {}
     for workload in options.workloads:
         print(workload, file=sys.stderr, flush=True)

@@ -1,8 +1,9 @@
 """The page of compare.py: what was measured as tables and a plot, and what became slower.
 
 What was measured is, by program and by implementation: `ms`, the median of a step by the number of busy processes;
-`first_s`, the first step; `peak_mb`, the most resident memory; `flops` of a step (eager's); `check`, a weighted sum of
-the result after three steps. Of one that made no first step in time there is `gave_up` alone, a text.
+`first_s`, the first step; `peak_mb`, the most resident memory; `host_ms`, a step until the caller goes on (this
+device's); `flops` and `bytes` of a step (eager's); `check`, a weighted sum of the result after three steps. Of one that
+made no first step in time there is `gave_up` alone, a text.
 """
 
 import argparse
@@ -42,16 +43,25 @@ def peers(options: argparse.Namespace) -> list[str]:
     return [impl for impl in options.impls if impl not in OWN]
 
 
+def limit_ms(eager: dict, options: argparse.Namespace) -> float | None:
+    """What the products and convolutions of a step and the memory that it reads and writes would take alone."""
+    if "flops" not in eager:
+        return None
+    return (eager["flops"] / options.peak_flops + eager["bytes"] / options.peak_bytes) * 1e3
+
+
 def rows(workload: str, results: dict[str, dict], options: argparse.Namespace) -> list[str]:
     """The cells of one program: quiet time, ratios, the limit, first step, memory, remarks."""
     found, remarks = split(results)
     ours, eager = found["xla"], found.get("eager", {})
-    limit = eager.get("flops", 0) / options.peak_flops * 1e3
+    limit = limit_ms(eager, options)
     quiet = ours["ms"][str(options.busy[0])]
-    cells = [WORKLOADS[workload].__doc__.split("\n")[0].rstrip("."), _cell(quiet, ".3g")]
+    title = WORKLOADS[workload].__doc__.split("\n")[0].rstrip(".") if workload in WORKLOADS else workload
+    cells = [title, _cell(quiet, ".3g")]
     for impl in own(options):
         cells += [_cell(ratio(found, peer, options.busy[0], impl)) for peer in peers(options)]
-    cells += [_cell(quiet / limit if limit > 0.01 * quiet else None, ".1f")]
+    cells += [_cell(limit, ".2g"), _cell(quiet / limit if limit else None, ".1f")]
+    cells += [" / ".join(f"{found[impl]['host_ms']:.2g}" for impl in own(options) if impl in found)]
     cells += [" / ".join(f"{found[impl]['first_s']:.2g}" for impl in options.impls if impl in found)]
     cells += [" / ".join(f"{found[impl]['peak_mb']:.0f}" for impl in options.impls if impl in found)]
     apart = {
@@ -82,7 +92,7 @@ def page(measured: dict[str, dict], options: argparse.Namespace, before: float) 
     """The lines of the page."""
     headings = ["program", "xla ms"]
     headings += [f"{impl} x {peer}".removeprefix("xla ") for impl in own(options) for peer in peers(options)]
-    headings += ["x limit"]
+    headings += ["limit ms", "x limit", f"recording ms ({' / '.join(own(options))})"]
     headings += [f"first step s ({' / '.join(options.impls)})", f"peak MB ({' / '.join(options.impls)})", ""]
     lines = [
         "# Performance beside the peers",
@@ -92,8 +102,10 @@ def page(measured: dict[str, dict], options: argparse.Namespace, before: float) 
         "settings of malloc that keep memory. `x eager`: this device's time divided by PyTorch eager's on the CPU",
         "(ResNet-18's in channels-last order); inductor: `torch.compile(model)` on the CPU; jax: the whole step under",
         "one `jax.jit`. `replay`: this device's whole step, recorded once ([how](replay.md)).",
-        "`x limit`: divided by the time that products and convolutions alone would take at the speed of one large",
-        f"product here, {options.peak_flops / 1e9:.0f} GFLOP/s. Written by `bench/compare.py`.",
+        "The limit: what products and convolutions of a step would take at the speed of one large product here,",
+        f"{options.peak_flops / 1e9:.0f} GFLOP/s, and parameters, states, inputs and result at the speed of memory,",
+        f"{options.peak_bytes / 1e9:.1f} GB/s (caches are faster). Recording: until the caller of a step goes on.",
+        "Written by `bench/compare.py`; what grows with sizes is in [growth.md](growth.md).",
         "",
         *table(headings, [rows(name, found, options) for name, found in measured.items()]),
     ]

@@ -1,9 +1,12 @@
-"""The programs that compare.py runs: steps of training and inference in plain PyTorch.
+"""The programs that compare.py and growth.py run: steps of training and inference in plain PyTorch.
 
 Each is a function of a device and of `wrap`, which may compile a model, and gives a function that runs one step and
-returns a tensor. All start from the same numbers: they are made on the CPU after torch.manual_seed(0).
+returns a tensor. All start from the same numbers: they are made on the CPU after torch.manual_seed(0). Some take sizes
+too; find() reads them from a text.
 """
 
+import contextlib
+import functools
 import itertools
 from collections.abc import Callable
 
@@ -34,17 +37,42 @@ def _infer(call: Callable[[], torch.Tensor]) -> Step:
     return step
 
 
+def _cast(device: str, bf16: bool) -> contextlib.AbstractContextManager:
+    """Autocast to bfloat16, or nothing."""
+    return torch.autocast(device, torch.bfloat16) if bf16 else contextlib.nullcontext()
+
+
+def _classify(
+    model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, make_optimizer: Callable, *, train: int, bf16: int
+) -> Step:
+    """A step of training with cross-entropy over the last dim or, without training, the logits."""
+
+    def logits_of(m):
+        with _cast(inputs.device.type, bool(bf16)):
+            return m(inputs)
+
+    def loss_of(m):
+        return F.cross_entropy(logits_of(m).flatten(0, -2).float(), labels.flatten())
+
+    if not train:
+        model.eval()
+        return _infer(lambda: logits_of(model))
+    return _train(model, make_optimizer(model.parameters()), loss_of)
+
+
+_sgd = functools.partial(torch.optim.SGD, momentum=0.9)
+
+
 def _perceptron(*sizes: int) -> nn.Sequential:
     layers = [layer for i, o in itertools.pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
 
 
-def mlp(device: str, wrap: Wrap) -> Step:
+def mlp(device: str, wrap: Wrap, batch=64, layers=3, train=1, bf16=0) -> Step:
     """MLP 784-512-512-10, training, batch 64, SGD with momentum."""
-    model = wrap(_perceptron(784, 512, 512, 10).to(device))
-    x, y = torch.randn(64, 784).to(device), torch.randint(0, 10, (64,)).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    return _train(model, optimizer, lambda m: F.cross_entropy(m(x), y))
+    model = wrap(_perceptron(784, *[512] * (layers - 1), 10).to(device))
+    x, y = torch.randn(batch, 784).to(device), torch.randint(0, 10, (batch,)).to(device)
+    return _classify(model, x, y, functools.partial(_sgd, lr=0.01), train=train, bf16=bf16)
 
 
 class _Residual(nn.Module):
@@ -74,14 +102,28 @@ def _resnet18(classes: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
 
 
+def _images(device: str, batch: int, size: int) -> tuple[torch.Tensor, torch.Tensor, torch.memory_format]:
+    """Images, labels and their order, which is the CPU's best one there."""
+    order = torch.channels_last if device == "cpu" else torch.contiguous_format
+    x = torch.randn(batch, 3, size, size).to(device, memory_format=order)
+    return x, torch.randint(0, 10, (batch,)).to(device), order
+
+
 def resnet18(device: str, wrap: Wrap) -> Step:
     """ResNet-18, training, 16 images of 64 x 64, SGD with momentum (the CPU's in channels-last order)."""
-    order = torch.channels_last if device == "cpu" else torch.contiguous_format
-    model = wrap(_resnet18(10).to(device, memory_format=order))
-    x = torch.randn(16, 3, 64, 64).to(device, memory_format=order)
-    y = torch.randint(0, 10, (16,)).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
-    return _train(model, optimizer, lambda m: F.cross_entropy(m(x), y))
+    model = _resnet18(10)
+    x, y, order = _images(device, 16, 64)
+    model = wrap(model.to(device, memory_format=order))
+    return _classify(model, x, y, functools.partial(_sgd, lr=0.001), train=1, bf16=0)
+
+
+def residual(device: str, wrap: Wrap, batch=16, layers=4, train=1, bf16=0) -> Step:
+    """Residual blocks of 32 channels over images of 32 x 32 (the CPU's in channels-last order), SGD with momentum."""
+    blocks = [_Residual(32, 32, 1) for _ in range(layers)]
+    model = nn.Sequential(nn.Conv2d(3, 32, 3, 1, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+    x, y, order = _images(device, batch, 32)
+    model = wrap(model.to(device, memory_format=order))
+    return _classify(model, x, y, functools.partial(_sgd, lr=0.001), train=train, bf16=bf16)
 
 
 class _Block(nn.Module):
@@ -111,32 +153,24 @@ class _Transformer(nn.Module):
         return self.head(self.norm(self.blocks(x)))
 
 
-def gpt(device: str, wrap: Wrap) -> Step:
+def gpt(device: str, wrap: Wrap, batch=4, length=128, layers=6, width=384, train=1, bf16=0) -> Step:
     """GPT, 6 layers of 384, training, 4 x 128 tokens, AdamW."""
-    model = wrap(_Transformer(1000, 128, 384, 6, causal=True).to(device))
-    tokens = torch.randint(0, 1000, (4, 129)).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    return _train(model, optimizer, lambda m: F.cross_entropy(m(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()))
+    model = wrap(_Transformer(1000, length, width, layers, causal=True).to(device))
+    tokens = torch.randint(0, 1000, (batch, length + 1)).to(device)
+    optimizer = functools.partial(torch.optim.AdamW, lr=1e-4)
+    return _classify(model, tokens[:, :-1], tokens[:, 1:], optimizer, train=train, bf16=bf16)
 
 
 def bert_bf16(device: str, wrap: Wrap) -> Step:
     """Encoder of 4 layers of 256, training under bfloat16 autocast, 8 x 64 tokens, AdamW."""
     model = wrap(_Transformer(1000, 64, 256, 4, causal=False).to(device))
     tokens, labels = torch.randint(0, 1000, (8, 64)).to(device), torch.randint(0, 1000, (8, 64)).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-
-    def loss_of(m):
-        with torch.autocast(device, torch.bfloat16):
-            return F.cross_entropy(m(tokens).flatten(0, 1), labels.flatten())
-
-    return _train(model, optimizer, loss_of)
+    return _classify(model, tokens, labels, functools.partial(torch.optim.AdamW, lr=1e-4), train=1, bf16=1)
 
 
 def decoder_one(device: str, wrap: Wrap) -> Step:
     """GPT of 24 layers of 128, inference, one sequence of 64 tokens."""
-    model = wrap(_Transformer(1000, 64, 128, 24, causal=True).to(device).eval())
-    tokens = torch.randint(0, 1000, (1, 64)).to(device)
-    return _infer(lambda: model(tokens))
+    return gpt(device, wrap, batch=1, length=64, layers=24, width=128, train=0)
 
 
 def lstm(device: str, wrap: Wrap) -> Step:
@@ -191,10 +225,10 @@ def tiny(device: str, wrap: Wrap) -> Step:
     return _infer(lambda: call(x))
 
 
-def adam(device: str, wrap: Wrap) -> Step:
+def adam(device: str, wrap: Wrap, tensors=200) -> Step:
     """Adam over 200 tensors of 64 x 64, as it is by default."""
-    parameters = [nn.Parameter(torch.randn(64, 64).to(device)) for _ in range(200)]
-    gradients = [torch.randn(64, 64).to(device) for _ in range(200)]
+    parameters = [nn.Parameter(torch.randn(64, 64).to(device)) for _ in range(tensors)]
+    gradients = [torch.randn(64, 64).to(device) for _ in range(tensors)]
     optimizer = torch.optim.Adam(parameters, lr=1e-3)
 
     def step():
@@ -234,5 +268,20 @@ PROGRAMS = (
     gradient_penalty,
 )
 WORKLOADS = {program.__name__: program for program in PROGRAMS}
+
+
+def find(text: str) -> Callable[[str, Wrap], Step]:
+    """The program that a text names, with its sizes: "gpt layers=2 batch=64 train=0".
+
+    Raises ValueError if there is no such program.
+    """
+    name, *sizes = text.split()
+    program = {**WORKLOADS, "residual": residual}.get(name)
+    if program is None:
+        raise ValueError(f"{text}: there are {', '.join([*WORKLOADS, 'residual'])}")
+    pairs = [size.split("=") for size in sizes]
+    return functools.partial(program, **{key: int(value) for key, value in pairs})
+
+
 # Those that jax_workloads.py has, too.
 IN_JAX = ("mlp", "chain", "norm_softmax", "tiny", "adam", "gradient_penalty")

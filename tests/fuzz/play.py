@@ -203,7 +203,7 @@ def find_difference(expected: dict, actual: dict, tolerance: float = 1e-5, layou
 def drop_doubtful(results: dict, expected: dict, nudged: dict, tolerance: float) -> dict:
     """The results without tensors that a rounding of the inputs changes by more than the tolerance on the CPU too.
 
-    Such are a norm over values that are nearly equal, and where the smallest of sums lies that are equal but for rounding.
+    Such are a norm over nearly equal values, and where the smallest of sums lies that are equal but for rounding.
     """
 
     def is_doubtful(key: object) -> bool:

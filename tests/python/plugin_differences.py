@@ -114,6 +114,7 @@ DIFFERENCES = {
 WHOLE_ONLY = (
     "test_bench_compare.py",
     "test_bench_dynamic.py",
+    "test_bench_growth.py",
     "test_digits_forms.py",
     "test_foreach.py",
     "test_fsdp.py",

@@ -15,41 +15,68 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 import compare
 import workloads
 
+SIZED = [f"{name} batch=2 layers=2 train={train}" for name in ("mlp", "residual", "gpt length=8") for train in (0, 1)]
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", workloads.WORKLOADS)
+@pytest.mark.parametrize("name", [*workloads.WORKLOADS, *SIZED, "mlp bf16=1"])
 def test_programs_give_eagers_values(device, name):
     results = []
     for where in ("cpu", str(device)):
         torch.manual_seed(0)
-        step = workloads.WORKLOADS[name](where, lambda model: model)
+        step = workloads.find(name)(where, lambda model: model)
         step()
         results.append(step().float().cpu())
         torch_xla.sync()
-    bf16 = name == "bert_bf16"
+    bf16 = "bf16" in name
     torch.testing.assert_close(results[1], results[0], rtol=2e-2 if bf16 else 1e-3, atol=2e-2 if bf16 else 1e-4)
 
 
 def _found(ms: float, **busy: float) -> dict:
-    return {"ms": {"0": ms, **busy}, "first_s": 0.5, "peak_mb": 100.0, "flops": 1e6, "check": 1.0}
+    return {
+        "ms": {"0": ms, **busy},
+        "first_s": 0.5,
+        "peak_mb": 100.0,
+        "flops": 1e6,
+        "bytes": 2e6,
+        "host_ms": 0.5,
+        "check": 1.0,
+    }
 
 
 def _options(**changed) -> argparse.Namespace:
-    values = {"impls": ["xla", "eager", "jax"], "busy": [0, 2], "rounds": 1, "seconds": 1.0, "peak_flops": 1e9}
+    values = {
+        "impls": ["xla", "eager", "jax"],
+        "busy": [0, 2],
+        "rounds": 1,
+        "seconds": 1.0,
+        "peak_flops": 1e9,
+        "peak_bytes": 1e9,
+    }
     return argparse.Namespace(**{**values, "page": None, **changed})
 
 
 def test_the_page_has_the_ratios():
     measured = {"mlp": {"xla": _found(2.0, **{"2": 4.0}), "eager": _found(4.0, **{"2": 40.0})}}
     text = "\n".join(compare.page(measured, _options(), 0.0))
-    assert "| MLP 784-512-512-10, training, batch 64, SGD with momentum | 2 | 0.50 |  | 2.0 |" in text
+    assert "| MLP 784-512-512-10, training, batch 64, SGD with momentum | 2 | 0.50 |  | 3 | 0.7 | 0.5 |" in text
     assert "| mlp | 2.0 | 10.0 |  | 0.10 |" in text
+
+
+def test_the_least_that_a_step_must_do():
+    weight, x = torch.ones(8, 4), torch.ones(16, 4)
+
+    def step():
+        weight.mul_(2)
+        return x @ weight.T + 1
+
+    assert compare._counted_work(step) == {"flops": 2 * 16 * 4 * 8, "bytes": 4 * (2 * 8 * 4 + 16 * 4 + 16 * 8)}
 
 
 def test_what_is_replayed_has_ratios_of_its_own():
     measured = {"mlp": {"xla": _found(2.0), "replay": _found(1.0), "eager": _found(4.0), "jax": _found(2.0)}}
     text = "\n".join(compare.page(measured, _options(impls=["xla", "replay", "eager", "jax"], busy=[0]), 0.0))
-    assert "| program | xla ms | x eager | x jax | replay x eager | replay x jax | x limit |" in text
+    assert "| program | xla ms | x eager | x jax | replay x eager | replay x jax | limit ms | x limit |" in text
     assert "| MLP 784-512-512-10, training, batch 64, SGD with momentum | 2 | 0.50 | 1.00 | 0.25 | 0.50 |" in text
 
 
