@@ -13,7 +13,6 @@ import argparse
 import functools
 import json
 import os
-import resource
 import select
 import statistics
 import subprocess
@@ -40,8 +39,8 @@ SAMPLE_S = 0.05  # a sample is as many steps as take about so long, with one wai
 def _counted_work(step) -> dict[str, float]:
     """What a step of eager must do at least.
 
-    "flops": floating-point operations of its products and convolutions. "bytes": of memory that is there before the
-    step and that it reads or writes, each once a way, and of its result.
+    "flops": floating-point operations of its products, those of recurrent layers too, and convolutions. "bytes": of
+    memory that is there before the step and that it reads or writes, each once a way, and of its result.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
@@ -75,7 +74,7 @@ def _counted_work(step) -> dict[str, float]:
                 self.flops += flop_registry[func.overloadpacket](*args, **kwargs, out_val=result)
             return result
 
-    with Counter() as counter:
+    with Counter() as counter, torch.backends.mkldnn.flags(enabled=False):  # recurrent layers as products
         result = step()
     return {"flops": counter.flops, "bytes": sum(counter.moved.values()) + result.untyped_storage().nbytes()}
 
@@ -109,8 +108,17 @@ def build(impl: str, workload: str):
     return find(workload)("cpu", wrap), nothing, nothing
 
 
+def _peak_mb() -> float:
+    """The most resident memory of this program; getrusage() would count what the process was before it, too."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
 def serve(impl: str, workload: str) -> None:
-    """Prints a line about the first steps, then answers numbers of seconds on stdin by lines of samples in ms."""
+    """Prints a line about the first steps, then answers numbers of seconds on stdin by lines of samples in ms.
+
+    "work" on stdin is answered by a line of _counted_work(), after which memory is no longer as before.
+    """
     import numpy as np
 
     step, follow, wait = build(impl, workload)
@@ -137,17 +145,19 @@ def serve(impl: str, workload: str) -> None:
     result, each = run(2)
     values = np.asarray(result.cpu() if hasattr(result, "cpu") else result, dtype=np.float64).ravel()
     check = float((values * np.linspace(0.5, 1.5, values.size)).mean())
-    info = {"check": check, "first_s": first, **(_counted_work(step) if impl == "eager" else {})}
+    info = {"check": check, "first_s": first}
     if impl in OWN:
         info["host_ms"] = statistics.median(host_ms() for _ in range(9))
     print(json.dumps(info), flush=True)
     for line in sys.stdin:
+        if line == "work\n":
+            print(json.dumps(_counted_work(step)), flush=True)
+            continue
         samples, end = [], time.perf_counter() + float(line)
         while time.perf_counter() < end or not samples:
             each = run(max(1, int(SAMPLE_S / each)))[1]
             samples.append(each * 1e3)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"samples": samples, "peak_mb": peak}), flush=True)
+        print(json.dumps({"samples": samples, "peak_mb": _peak_mb()}), flush=True)
 
 
 class EndedError(Exception):
@@ -183,10 +193,13 @@ class Worker:
             raise EndedError(f"{' '.join(self._process.args[-3:])} ended with {self._process.wait()}; see above")
         return json.loads(line)
 
-    def turn(self, busy: int, seconds: float) -> None:
-        self._process.stdin.write(f"{seconds}\n")
+    def ask(self, line: str) -> dict:
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        answer = self._read()
+        return self._read()
+
+    def turn(self, busy: int, seconds: float) -> None:
+        answer = self.ask(f"{seconds}")
         self.samples.setdefault(busy, []).extend(answer["samples"])
         self.peak_mb = answer["peak_mb"]
 
@@ -239,6 +252,8 @@ def measure(workload: str, options: argparse.Namespace) -> dict[str, dict]:
             for _ in range(options.rounds):
                 for worker in workers.values():
                     worker.turn(busy, options.seconds)
+    if "eager" in workers:
+        workers["eager"].info |= workers["eager"].ask("work")
     for worker in workers.values():
         worker.close()
     return gave_up | {

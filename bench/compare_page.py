@@ -60,7 +60,8 @@ def rows(workload: str, results: dict[str, dict], options: argparse.Namespace) -
     cells = [title, _cell(quiet, ".3g")]
     for impl in own(options):
         cells += [_cell(ratio(found, peer, options.busy[0], impl)) for peer in peers(options)]
-    cells += [_cell(limit, ".2g"), _cell(quiet / limit if limit else None, ".1f")]
+    told = limit if limit and limit > 0.01 * quiet else None  # else the step is bounded by its calls
+    cells += [_cell(told, ".2g"), _cell(told and quiet / told, ".1f")]
     cells += [" / ".join(f"{found[impl]['host_ms']:.2g}" for impl in own(options) if impl in found)]
     cells += [" / ".join(f"{found[impl]['first_s']:.2g}" for impl in options.impls if impl in found)]
     cells += [" / ".join(f"{found[impl]['peak_mb']:.0f}" for impl in options.impls if impl in found)]

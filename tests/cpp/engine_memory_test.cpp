@@ -336,6 +336,29 @@ TEST(EngineMemory, NothingIsLeftAfterRuns) {
   EXPECT_GE(pool.peak_bytes_used(), before + 2 * 160000);
 }
 
+TEST(EngineMemory, LargeTemporariesMakeRoomForOutputs) {
+  cpu::Pool& pool = cpu::Pool::get(0);
+  constexpr int64_t kExtent = 512; // a megabyte
+  constexpr int kCount = 8;
+  Program p;
+  at::Tensor a = at::randn({kExtent, kExtent}) * 0.1;
+  at::Tensor rows = at::zeros({1}, at::kLong);
+  Ex x = p.input(a);
+  const Type square{DType::F32, {kExtent, kExtent}};
+  std::vector<Ex> temporaries, outputs;
+  for (int i = 0; i < kCount; ++i) {
+    temporaries.push_back(p.library("aten::mm", {i ? temporaries.back() : x, x}, {}, {square}));
+  }
+  for (int i = kCount; i-- > 0;) { // each is dead when the next output begins
+    outputs.push_back(p.library("aten::mm", {outputs.empty() ? x : outputs.back(), temporaries[i]}, {}, {square}));
+  }
+  outputs.push_back(p.library("aten::embedding", {outputs.back(), p.input(rows)}, {-1, false, false}, {{DType::F32, {1, kExtent}}}));
+  int64_t before = pool.bytes_used();
+  pool.reset_peaks();
+  p.run(outputs);
+  EXPECT_LE(pool.peak_bytes_used(), before + (kCount + 4) * kExtent * kExtent * 4);
+}
+
 TEST(EnginePool, ReusesAlignedBlocks) {
   cpu::Pool& pool = cpu::Pool::get(0);
   for (size_t size : {0, 1, 64, 65, 512, 513, 1000, 70000, 300000, 1 << 20, (1 << 20) + 1, 5 << 20}) {

@@ -122,11 +122,48 @@ TEST(LibraryMatmul, ProductsOfFewRowsDoNotDependOnThreads) {
   }
 }
 
+TEST(LibraryMatmul, ProductsInPartsAgreeWithAten) {
+  for (auto [m, k, n] : {std::array{130, 70, 150}, {33, 40, 1000}, {1000, 40, 33}, {17, 5, 3}, {1, 4000, 300}, {2, 0, 3}, {0, 2, 2}}) {
+    check_against_aten(multiply_parts, m, k, n);
+  }
+}
+
+TEST(LibraryMatmul, ProductsInPartsDoNotDependOnThreads) {
+  c10::InferenceMode inference;
+  at::Tensor a = at::randn({64, 128});
+  for (const at::Tensor& b : {at::randn({128, 384}), at::randn({384, 128}).t()}) {
+    at::Tensor parallel = at::empty({64, 384});
+    multiply_parts({a, b}, {parallel});
+    at::Tensor alone = at::empty({64, 384});
+    OneThread one_thread;
+    multiply_parts({a, b}, {alone});
+    EXPECT_TRUE(at::equal(alone, parallel));
+  }
+}
+
+bool is_true_of(bool (*predicate)(const CallSpec& call), const char* text) {
+  LaidOutGraph laid_out = lay_out(parse_graph(text, find_op));
+  return predicate(make_call_spec(laid_out, laid_out.graph.nodes.back(), true));
+}
+
+TEST(LibraryMatmul, PrefersPartsOfFloat32ProductsThatAreLongEnough) {
+  const char* fitting = "graph(%0: f32[64,128], %1: f32[128,384]) {\n  %2: f32[64,384] = aten::mm(%0, %1)\n  return %2\n}\n";
+#if defined(__x86_64__)
+  EXPECT_EQ(is_true_of(prefers_parts, fitting), !__builtin_cpu_is("intel"));
+#else
+  EXPECT_FALSE(is_true_of(prefers_parts, fitting));
+#endif
+  for (const char* never :
+       {"graph(%0: f32[64,128], %1: f32[128,128]) {\n  %2: f32[64,128] = aten::mm(%0, %1)\n  return %2\n}\n",
+        "graph(%0: f64[64,128], %1: f64[128,384]) {\n  %2: f64[64,384] = aten::mm(%0, %1)\n  return %2\n}\n",
+        "graph(%0: f32[384], %1: f32[64,128], %2: f32[128,384]) {\n  %3: f32[64,384] = aten::addmm(%0, %1, %2) {2, 1}\n  return "
+        "%3\n}\n"}) {
+    EXPECT_FALSE(is_true_of(prefers_parts, never)) << never;
+  }
+}
+
 TEST(LibraryMatmul, PrefersLargeFloat32Products) {
-  auto prefers = [](const char* text) {
-    LaidOutGraph laid_out = lay_out(parse_graph(text, find_op));
-    return prefers_onednn(make_call_spec(laid_out, laid_out.graph.nodes.back(), true));
-  };
+  auto prefers = [](const char* text) { return is_true_of(prefers_onednn, text); };
   bool large = prefers("graph(%0: f32[256,256], %1: f32[256,256]) {\n  %2: f32[256,256] = aten::mm(%0, %1)\n  return %2\n}\n");
   const char* sum =
       "graph(%0: f32[256], %1: f32[256,256], %2: f32[256,256]) {\n  %3: f32[256,256] = aten::addmm(%0, %1, %2) {1, 1}\n  return %3\n}\n";

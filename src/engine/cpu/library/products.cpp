@@ -2,8 +2,11 @@
 #include "engine/cpu/library/products.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/mm.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <array>
@@ -130,6 +133,12 @@ bool prefers_onednn(const CallSpec& call) {
       is_among_the_first(a, call.operands.back().type);
 }
 
+bool prefers_parts(const CallSpec& call) {
+  static const bool is_fitting_processor = is_foreign_processor();
+  return is_fitting_processor && is_plain_sum(call) && call.operands.back().type.dtype == DType::F32 &&
+      num_products(call) > kMaxShortProducts;
+}
+
 bool is_small_product(const CallSpec& call) {
   return is_plain_sum(call) && call.operands.back().type.dtype == DType::F32 && num_products(call) <= kMaxSmallProducts;
 }
@@ -192,6 +201,28 @@ void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vect
     out.copy_(operands[0].expand_as(out));
   }
   at::native::mkldnn_matmul(operands[operands.size() - 2], operands.back(), out, sums ? 1 : 0, 1);
+}
+
+void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  const at::Tensor& a = operands[operands.size() - 2];
+  const at::Tensor& b = operands.back();
+  const int64_t products = a.size(0) * a.size(1) * b.size(1);
+  const int64_t dim = a.size(0) > b.size(1) ? 0 : 1; // of the result: the longer one is cut
+  const int64_t extent = outs[0].size(dim);
+  const int64_t parts = std::clamp<int64_t>(products / kProductsPerThread, 1, at::get_num_threads());
+  const int64_t piece = (extent + parts * kPartUnit - 1) / (parts * kPartUnit) * kPartUnit;
+  at::parallel_for(0, (extent + piece - 1) / piece, 1, [&](int64_t begin, int64_t end) {
+    c10::InferenceMode inference; // the calls' tensors were made in it
+    auto part_of = [&](const at::Tensor& t) { return t.slice(dim, begin * piece, std::min(extent, end * piece)); };
+    at::Tensor out = part_of(outs[0]);
+    const at::Tensor rows = dim == 0 ? part_of(a) : a;
+    const at::Tensor columns = dim == 1 ? part_of(b) : b;
+    if (operands.size() == 3) {
+      at::addmm_out(out, part_of(operands[0].expand_as(outs[0])), rows, columns);
+    } else {
+      at::mm_out(out, rows, columns);
+    }
+  });
 }
 
 void multiply_groups(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {

@@ -1,4 +1,5 @@
-// Products that are not computed by ATen's kernel of the row: by oneDNN where it is faster, small ones, those of few rows or of groups.
+// Products that are not computed by ATen's kernel of the row: by oneDNN where it is faster, in parts, small ones, those of few rows or
+// groups.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +29,11 @@ void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vecto
 // The same for mv, whose operands are a matrix and a vector.
 bool has_vector(const CallSpec& call);
 void multiply_vector(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
+
+// True for a call of mm or addmm (beta and alpha 1) that MKL shares out badly among threads.
+bool prefers_parts(const CallSpec& call);
+// As multiply_by_onednn(): ATen's product of some rows or columns on each thread of the team.
+void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
 // True for a call of mm or addmm that ATen computes on one thread as fast as on more.
 bool is_short_product(const CallSpec& call);

@@ -18,6 +18,7 @@ CallKernel choose_product(const CallSpec& call) {
   return is_small_product(call) ? multiply_small
       : has_few_rows(call)      ? multiply_few_rows
       : prefers_onednn(call)    ? multiply_by_onednn
+      : prefers_parts(call)     ? multiply_parts
                                 : nullptr;
 }
 

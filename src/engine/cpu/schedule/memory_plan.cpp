@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/cpu/cost.h"
 #include "ir/strides.h"
 
 namespace torch_xla::cpu {
@@ -140,13 +141,19 @@ class MemoryPlanner {
     return donors;
   }
 
-  // What lives beyond the run gets a block of its own: it would keep the whole arena alive.
+  // A run takes all memory of the steps behind the last one that can fail at once: they would be in use together.
+  bool has_own_block(const Memory& memory) const {
+    return memory.bytes >= kOwnBlockBytes && memory.donors.empty() && memory.first <= plan_.last_fallible;
+  }
+
+  // What lives beyond the run gets a block of its own: it would keep the whole arena alive. So do large temporaries, whose memory serves
+  // outputs and what calls allocate once they are dead.
   void finish() {
     plan_.taken.resize(steps_.size());
     plan_.released.resize(steps_.size());
     for (size_t m = 0; m < plan_.memories.size(); ++m) {
       Memory& memory = plan_.memories[m];
-      if (memory.home == Memory::Home::kArena && memory.is_output) {
+      if (memory.home == Memory::Home::kArena && (memory.is_output || has_own_block(memory))) {
         memory.home = Memory::Home::kBlock;
       }
       if (memory.home == Memory::Home::kBlock || !memory.donors.empty()) {

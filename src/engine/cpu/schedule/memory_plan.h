@@ -11,8 +11,8 @@ namespace torch_xla::cpu {
 struct Memory {
   enum class Home : uint8_t {
     kParameter, // of the caller
-    kArena, // one block for all temporaries of a run
-    kBlock, // a block of its own: part of an output
+    kArena, // one block for all small temporaries of a run
+    kBlock, // a block of its own: part of an output, or a large temporary
     kAdopted, // what a library call allocated
   };
   Home home = Home::kArena;
