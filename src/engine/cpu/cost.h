@@ -238,8 +238,8 @@ constexpr int64_t kOneThreadElements = 32 * 1024;
 
 // ---- Memory ----
 
-// From here on a temporary has a block of its own, from which its memory goes on to outputs: a GPT's training step had 250 MB in use at most
-// instead of 297, and took as long (measured).
+// From here on a temporary has a block of its own, from which its memory goes on to outputs: a GPT's training step had 250 MB in use at
+// most instead of 297, and took as long (measured).
 constexpr int64_t kOwnBlockBytes = int64_t{1} << 20;
 
 // Up to here a block of memory is copied as such: ATen's copy takes about a microsecond to begin.
