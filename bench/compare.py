@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import torch
@@ -74,8 +75,10 @@ def _counted_work(step) -> dict[str, float]:
                 self.flops += flop_registry[func.overloadpacket](*args, **kwargs, out_val=result)
             return result
 
-    with Counter() as counter, torch.backends.mkldnn.flags(enabled=False):  # recurrent layers as products
-        result = step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the flags that are left as they are
+        with Counter() as counter, torch.backends.mkldnn.flags(enabled=False):  # recurrent layers as products
+            result = step()
     return {"flops": counter.flops, "bytes": sum(counter.moved.values()) + result.untyped_storage().nbytes()}
 
 
