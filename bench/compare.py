@@ -146,7 +146,8 @@ def serve(impl: str, workload: str) -> None:
 
     first = run(1)[1]
     result, each = run(2)
-    values = np.asarray(result.cpu() if hasattr(result, "cpu") else result, dtype=np.float64).ravel()
+    result = result.double().cpu() if isinstance(result, torch.Tensor) else result
+    values = np.asarray(result, dtype=np.float64).ravel()
     check = float((values * np.linspace(0.5, 1.5, values.size)).mean())
     info = {"check": check, "first_s": first}
     if impl in OWN:

@@ -178,6 +178,8 @@ def main() -> int:
     for i, program in enumerate(programs):
         print(f"{i + 1} of {len(programs)}: {program}", file=sys.stderr, flush=True)
         measured[program] = compare.measure(program, options)
+        if "gave_up" in measured[program]["xla"]:
+            sys.exit(f"{program}: {measured[program]['xla']['gave_up']}; see above")
     show(page(measured, options, before), options.page)
     if options.page and "series" in options.only:
         plot(measured, options)
