@@ -129,11 +129,11 @@ bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::T
   return is_xla_tensor(out) && to_dtype(out.scalar_type()) == result_dtype(op, args) && !overlaps_itself(out);
 }
 
-// True also for strides that only might make elements meet: ATen takes those.
 bool is_writable_out(const at::Tensor& out) {
   return is_xla_tensor(out) && is_native(to_dtype(out.scalar_type())) && !overlaps_itself(out);
 }
 
+// True also for strides that only might make elements meet: ATen takes those.
 bool overlaps_itself(const at::Tensor& t) {
   return !t.is_non_overlapping_and_dense() && t.numel() > 0 && !shows_each_once(to_dims(t.sizes()), to_dims(t.strides()));
 }

@@ -106,20 +106,25 @@ TEST(LibraryMatmul, ProductsByAVectorAgreeWithAten) {
   }
 }
 
+// [m, k] by [k, n]: one thread gives what all give, to the last bit.
+void check_without_threads(Multiply multiply, int64_t m, int64_t k, int64_t n) {
+  c10::InferenceMode inference;
+  at::Tensor a = at::randn({m, k});
+  for (const at::Tensor& b : {at::randn({k, n}), at::randn({n, k}).t()}) {
+    at::Tensor parallel = at::empty({m, n});
+    multiply({a, b}, {parallel});
+    at::Tensor alone = at::empty({m, n});
+    OneThread one_thread;
+    multiply({a, b}, {alone});
+    EXPECT_TRUE(at::equal(alone, parallel));
+  }
+}
+
 TEST(LibraryMatmul, ProductsOfFewRowsDoNotDependOnThreads) {
   if (!can_multiply_rows()) {
     GTEST_SKIP() << "there is no code for this processor";
   }
-  c10::InferenceMode inference;
-  at::Tensor a = at::randn({3, 1000});
-  for (const at::Tensor& b : {at::randn({1000, 1234}), at::randn({1234, 1000}).t()}) {
-    at::Tensor parallel = at::empty({3, 1234});
-    multiply_few_rows({a, b}, {parallel});
-    at::Tensor alone = at::empty({3, 1234});
-    OneThread one_thread;
-    multiply_few_rows({a, b}, {alone});
-    EXPECT_TRUE(at::equal(alone, parallel));
-  }
+  check_without_threads(multiply_few_rows, 3, 1000, 1234);
 }
 
 TEST(LibraryMatmul, ProductsInPartsAgreeWithAten) {
@@ -129,16 +134,7 @@ TEST(LibraryMatmul, ProductsInPartsAgreeWithAten) {
 }
 
 TEST(LibraryMatmul, ProductsInPartsDoNotDependOnThreads) {
-  c10::InferenceMode inference;
-  at::Tensor a = at::randn({64, 128});
-  for (const at::Tensor& b : {at::randn({128, 384}), at::randn({384, 128}).t()}) {
-    at::Tensor parallel = at::empty({64, 384});
-    multiply_parts({a, b}, {parallel});
-    at::Tensor alone = at::empty({64, 384});
-    OneThread one_thread;
-    multiply_parts({a, b}, {alone});
-    EXPECT_TRUE(at::equal(alone, parallel));
-  }
+  check_without_threads(multiply_parts, 64, 128, 384);
 }
 
 bool is_true_of(bool (*predicate)(const CallSpec& call), const char* text) {
