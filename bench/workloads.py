@@ -109,12 +109,12 @@ def _images(device: str, batch: int, size: int) -> tuple[torch.Tensor, torch.Ten
     return x, torch.randint(0, 10, (batch,)).to(device), order
 
 
-def resnet18(device: str, wrap: Wrap) -> Step:
+def resnet18(device: str, wrap: Wrap, batch=16, size=64, train=1, bf16=0) -> Step:
     """ResNet-18, training, 16 images of 64 x 64, SGD with momentum (the CPU's in channels-last order)."""
     model = _resnet18(10)
-    x, y, order = _images(device, 16, 64)
+    x, y, order = _images(device, batch, size)
     model = wrap(model.to(device, memory_format=order))
-    return _classify(model, x, y, functools.partial(_sgd, lr=0.001), train=1, bf16=0)
+    return _classify(model, x, y, functools.partial(_sgd, lr=0.001), train=train, bf16=bf16)
 
 
 def residual(device: str, wrap: Wrap, batch=16, layers=4, train=1, bf16=0) -> Step:

@@ -242,6 +242,11 @@ constexpr int64_t kOneThreadElements = 32 * 1024;
 // most instead of 297, and took as long (measured).
 constexpr int64_t kOwnBlockBytes = int64_t{1} << 20;
 
+// Bytes of parameters from which on it pays to keep what a kernel makes of them: to look for it takes as long as to read some KB.
+constexpr int64_t kLeastKeptBytes = 16 * 1024;
+// Of the machine's memory, the part up to which such results are kept: one in so many.
+constexpr int64_t kKeptPart = 8;
+
 // Up to here a block of memory is copied as such: ATen's copy takes about a microsecond to begin.
 constexpr size_t kSmallCopyBytes = 32 * 1024;
 

@@ -6,10 +6,14 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <utility>
+
 namespace torch_xla::cpu {
 namespace {
 
 thread_local Pool* redirected = nullptr;
+thread_local void* placed = nullptr; // for a tensor of so many bytes
+thread_local size_t placed_bytes = 0;
 c10::Allocator* before_us = nullptr;
 
 void release_to_pool(void* data) {
@@ -30,6 +34,10 @@ class RedirectAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (!redirected) {
       return before_us->allocate(bytes);
+    }
+    if (placed && bytes == placed_bytes) {
+      void* data = std::exchange(placed, nullptr);
+      return {data, data, [](void*) {}, c10::Device(c10::DeviceType::CPU)};
     }
     void* data = bytes ? redirected->allocate(bytes) : nullptr;
     return {data, data, &release_to_pool, c10::Device(c10::DeviceType::CPU)};
@@ -58,6 +66,15 @@ PoolRedirect::PoolRedirect(Pool& pool) : before_(redirected) {
 
 PoolRedirect::~PoolRedirect() {
   redirected = before_;
+}
+
+Placement::Placement(void* data, size_t bytes) {
+  placed = data;
+  placed_bytes = bytes;
+}
+
+Placement::~Placement() {
+  placed = nullptr;
 }
 
 } // namespace torch_xla::cpu

@@ -17,4 +17,13 @@ class PoolRedirect {
   Pool* before_;
 };
 
+// While one lives in a redirect, the first tensor of so many bytes that this thread makes lies at the address, which outlives the tensor.
+class Placement {
+ public:
+  Placement(void* data, size_t bytes);
+  ~Placement();
+  Placement(const Placement&) = delete;
+  Placement& operator=(const Placement&) = delete;
+};
+
 } // namespace torch_xla::cpu

@@ -15,6 +15,7 @@
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/aten_allocator.h"
+#include "engine/cpu/library/step_error.h"
 #include "engine/cpu/library/substitutes.h"
 #include "engine/cpu/threads/team.h"
 #include "engine/engine.h"
@@ -22,10 +23,6 @@
 
 namespace torch_xla::cpu {
 namespace {
-
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
 
 c10::OperatorHandle get_schema(const c10::OperatorName& name) {
   auto handle = c10::Dispatcher::singleton().findSchema(name);
@@ -86,34 +83,6 @@ Choice choose(const CallSpec& spec) {
 
 } // namespace
 
-void rethrow_as_step_error(const std::string& name, int32_t location) {
-  auto fail = [&](ErrorKind kind, const std::string& what) { throw StepError(kind, str(name, ": ", first_line(what)), location); };
-  try {
-    throw;
-  } catch (const UserError& e) { // of the pool
-    fail(e.kind(), e.what());
-  } catch (const c10::OutOfMemoryError& e) {
-    fail(ErrorKind::OutOfMemory, e.what_without_backtrace());
-  } catch (const std::bad_alloc& e) {
-    fail(ErrorKind::OutOfMemory, e.what());
-  } catch (const c10::IndexError& e) {
-    fail(ErrorKind::Index, e.what_without_backtrace());
-  } catch (const c10::ValueError& e) {
-    fail(ErrorKind::Value, e.what_without_backtrace());
-  } catch (const c10::TypeError& e) {
-    fail(ErrorKind::Type, e.what_without_backtrace());
-  } catch (const c10::NotImplementedError& e) {
-    fail(ErrorKind::NotImplemented, e.what_without_backtrace());
-  } catch (const c10::LinAlgError& e) {
-    fail(ErrorKind::LinAlg, e.what_without_backtrace());
-  } catch (const c10::Error& e) {
-    fail(ErrorKind::Runtime, e.what_without_backtrace());
-  } catch (const std::exception& e) {
-    fail(ErrorKind::Runtime, e.what());
-  }
-  throw InternalError("unknown exception in " + name);
-}
-
 CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
   auto tensor = [&](ValueId v) { return CallSpec::Tensor{laid_out.graph.type(v), laid_out.places[v].strides}; };
   CallSpec spec;
@@ -158,9 +127,12 @@ struct LibraryCall::Impl {
   bool is_short = false; // runs on one thread
   bool trains = false; // Substitute::trains
   int generator = -1; // the argument that is one; seed and offset are the last operands
+  const Packing* packing = nullptr; // none where no operand is packed
+  Hash128 packing_key;
 
   explicit Impl(const CallSpec& spec);
-  void call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo) const;
+  void call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo, const at::Tensor* packed) const;
+  void compute_packed(torch::jit::Stack& args, const at::Tensor& packed) const;
   void write_part(torch::jit::Stack& args, std::vector<Undo>* undo) const;
   void take_result(Pool& pool, const c10::IValue& value, const CallSpec::Tensor& result, ResultMemory& memory) const;
   bool is_operand_memory(const at::Tensor& t) const;
@@ -183,6 +155,10 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
   for (size_t i = 0; i < outs.size() && !choice.writes_part; ++i) {
     stack.emplace_back(outs[i]);
   }
+  if (choice.substitute.packing && choice.substitute.packing->fits(spec, stack)) {
+    packing = choice.substitute.packing;
+    packing_key = key_of_packing(spec);
+  }
 }
 
 // Where ATen refuses to read the part it will refuse to write it, in its own words, but may have written some of it by then.
@@ -201,9 +177,26 @@ void LibraryCall::Impl::write_part(torch::jit::Stack& args, std::vector<Undo>* u
   choice.op.callBoxed(args);
 }
 
-void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo) const {
+// Where the result has planned memory, oneDNN's operator is to allocate it there.
+void LibraryCall::Impl::compute_packed(torch::jit::Stack& args, const at::Tensor& packed) const {
+  std::optional<Placement> placement;
+  if (choice.writes_into) {
+    placement.emplace(outs[0].data_ptr(), outs[0].nbytes());
+  }
+  at::Tensor result = packing->compute(args, packed);
+  if (choice.writes_into && result.const_data_ptr() != outs[0].const_data_ptr()) {
+    outs[0].copy_(result);
+  }
+  args = {std::move(result)};
+}
+
+void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo, const at::Tensor* packed) const {
   c10::InferenceMode inference;
   PoolRedirect redirect(pool);
+  if (packed) {
+    compute_packed(args, *packed);
+    return;
+  }
   if (choice.kernel) {
     choice.kernel(operands, outs);
     return;
@@ -267,7 +260,8 @@ bool LibraryCall::writes_into() const {
   return !impl_->outs.empty();
 }
 
-void LibraryCall::run(Pool& pool, std::span<void* const> operands, std::span<ResultMemory> results, std::vector<Undo>* undo) {
+void LibraryCall::run(
+    Pool& pool, std::span<void* const> operands, std::span<ResultMemory> results, std::vector<Undo>* undo, const PackedRef& packed) {
   for (size_t i = 0; i < operands.size(); ++i) {
     if (impl_->operands[i].defined()) {
       set_address(impl_->operands[i], operands[i]);
@@ -278,14 +272,34 @@ void LibraryCall::run(Pool& pool, std::span<void* const> operands, std::span<Res
   }
   try {
     torch::jit::Stack args = impl_->stack;
-    impl_->call(pool, args, undo);
+    impl_->call(pool, args, undo, packed.get());
     for (size_t i = 0; i < impl_->results.size() && !writes_into(); ++i) {
       if (impl_->results[i].type.dtype != DType::Undefined) {
         impl_->take_result(pool, args.at(i), impl_->results[i], results[i]);
       }
     }
-  } catch (const InternalError&) {
-    throw;
+  } catch (...) {
+    rethrow_as_step_error(impl_->name, impl_->location);
+  }
+}
+
+int32_t LibraryCall::packable() const {
+  return impl_->packing ? impl_->packing->operand(impl_->operands.size()) : -1;
+}
+
+const Hash128& LibraryCall::packing() const {
+  return impl_->packing_key;
+}
+
+int64_t LibraryCall::packed_bytes() const {
+  return static_cast<int64_t>(impl_->operands[static_cast<size_t>(packable())].nbytes());
+}
+
+PackedRef LibraryCall::pack(void* operand) const {
+  set_address(impl_->operands[static_cast<size_t>(packable())], operand);
+  try {
+    c10::InferenceMode inference;
+    return std::make_shared<at::Tensor>(impl_->packing->pack(impl_->stack));
   } catch (...) {
     rethrow_as_step_error(impl_->name, impl_->location);
   }

@@ -44,6 +44,9 @@ bool prefers_one_thread(const Node& node);
 // What decides on that beside the node: switches of PyTorch's.
 std::string call_settings();
 
+// An operand as the call reads it fastest: oneDNN's own order.
+using PackedRef = std::shared_ptr<at::Tensor>;
+
 // Not thread-safe: the operands' tensors are made once and get new addresses at each run.
 class LibraryCall {
  public:
@@ -56,16 +59,26 @@ class LibraryCall {
   bool writes_into() const;
   // Addresses of element 0, parallel to the node's operands; ignored for None. Results are parallel to the node's; undefined ones stay
   // empty. What ATen allocates comes from the pool. Throws StepError with ATen's message. What takes back a part that is written is added
-  // to `undo`, if that is wanted.
-  void run(Pool& pool, std::span<void* const> operands, std::span<ResultMemory> results, std::vector<Undo>* undo = nullptr);
+  // to `undo`, if that is wanted. `packed`, if not null: the packable operand.
+  void run(
+      Pool& pool,
+      std::span<void* const> operands,
+      std::span<ResultMemory> results,
+      std::vector<Undo>* undo = nullptr,
+      const PackedRef& packed = nullptr);
+
+  // The operand that the call computes with faster once it is packed, to the same bits; -1: none.
+  int32_t packable() const;
+  // Of the order that it is packed in, and of its own.
+  const Hash128& packing() const;
+  int64_t packed_bytes() const;
+  // Of the operand at this address. Throws StepError as run().
+  PackedRef pack(void* operand) const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// Throws the error in flight, which ATen raised in a kernel of the row, as StepError of the class that it has in Python.
-[[noreturn]] void rethrow_as_step_error(const std::string& row, int32_t location);
 
 // Strided copy of equal element types by ATen.
 void copy_strided(DType dtype, const Dims& dims, void* to, const Dims& to_strides, const void* from, const Dims& from_strides);

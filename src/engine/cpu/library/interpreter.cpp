@@ -18,6 +18,7 @@
 #include "core/errors.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/args.h"
+#include "engine/cpu/library/step_error.h"
 #include "engine/cpu/library/substitutes.h"
 #include "engine/cpu/threads/team.h"
 #include "ir/strides.h"
@@ -307,8 +308,6 @@ void InterpreterRun::compute(size_t i) {
       default:
         call(node, *interpreter_.forms_[i]);
     }
-  } catch (const InternalError&) {
-    throw;
   } catch (...) {
     rethrow_as_step_error(node.op->name, node.location);
   }

@@ -65,11 +65,6 @@ bool is_readable_matrix(const CallSpec::Tensor& t) {
       (has_long_pieces(dims[0], t.strides[0]) || has_long_pieces(dims[1], t.strides[1]));
 }
 
-// mm, or addmm with beta and alpha 1.
-bool is_plain_sum(const CallSpec& call) {
-  return call.operands.size() == 2 || (call.attrs.size() == 2 && is_one(call.attrs[0]) && is_one(call.attrs[1]));
-}
-
 int64_t num_products(const CallSpec& call) {
   const Dims& a = call.operands[call.operands.size() - 2].type.dims;
   return a[0] * a[1] * call.operands.back().type.dims[1];
@@ -121,6 +116,10 @@ bool can_multiply_by_onednn() {
 #else
   return true;
 #endif
+}
+
+bool is_plain_sum(const CallSpec& call) {
+  return call.operands.size() == 2 || (call.attrs.size() == 2 && is_one(call.attrs[0]) && is_one(call.attrs[1]));
 }
 
 bool prefers_onednn(const CallSpec& call) {

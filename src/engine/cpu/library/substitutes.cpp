@@ -56,9 +56,10 @@ bool has_short_steps(const CallSpec& call) {
 }
 
 constexpr Substitute kSubstitutes[] = {
-    {.row = "aten::mm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product},
-    {.row = "aten::addmm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product},
+    {.row = "aten::mm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product, .packing = &kPackedMatrix},
+    {.row = "aten::addmm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product, .packing = &kPackedMatrix},
     {.row = "aten::mv", .choose = choose_vector, .is_faster_only = true},
+    {.row = "aten::convolution", .packing = &kPackedWeight},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/cpu/library/call.h"
+#include "engine/cpu/library/packed.h"
 #include "engine/cpu/library/parts.h"
 
 namespace torch_xla::cpu {
@@ -25,6 +26,7 @@ struct Substitute {
   // The result is operand 0 but for some elements: ATen's operation in place computes it. What these held is saved by this.
   Undo (*save_part)(const torch::jit::Stack& arguments) = nullptr;
   bool (*is_short)(const CallSpec& call) = nullptr; // whether its parallel regions are too short to be worth their barriers: one thread
+  const Packing* packing = nullptr; // of one of its operands
   bool one_thread = false; // the kernel opens many short parallel regions: several calls are faster beside each other, on a thread each
 };
 

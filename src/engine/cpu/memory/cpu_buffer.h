@@ -1,9 +1,11 @@
 // Buffers of the CPU engine: a shared block of memory and where the value lies in it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
+#include "engine/cpu/memory/kept_results.h"
 #include "engine/cpu/memory/pool.h"
 #include "engine/engine.h"
 
@@ -21,6 +23,9 @@ class Block {
   Block& operator=(const Block&) = delete;
   void* data() const {
     return data_;
+  }
+  bool is_of_pool() const {
+    return pool_ != nullptr;
   }
 
  private:
@@ -43,9 +48,30 @@ class CpuBuffer final : public EngineBuffer {
   const BlockRef& block() const {
     return block_;
   }
+  // No other buffer of the process has it, or had it before.
+  uint64_t number() const {
+    return number_;
+  }
+  // Whether it holds the same for as long as it lives: somebody else's memory may be written by them.
+  bool is_constant() const {
+    return block_->is_of_pool();
+  }
+  // What is made of it; for the runs of its device, one at a time.
+  KeptResults& kept_results() {
+    return kept_results_;
+  }
 
  private:
+  static inline std::atomic<uint64_t> count_{0};
+
   BlockRef block_;
+  const uint64_t number_ = count_.fetch_add(1, std::memory_order_relaxed);
+  KeptResults kept_results_;
 };
+using CpuBufferRef = std::shared_ptr<CpuBuffer>;
+
+inline CpuBuffer& cpu_buffer(const EngineBufferRef& buffer) {
+  return static_cast<CpuBuffer&>(*buffer);
+}
 
 } // namespace torch_xla::cpu

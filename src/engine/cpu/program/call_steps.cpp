@@ -45,13 +45,17 @@ void CpuExecutable::take_results(int32_t index) {
   }
 }
 
-void CpuExecutable::run_library(int32_t index, const RunOptions& options) {
+void CpuExecutable::run_library(int32_t index, const RunArgs& run) {
   prepare_call(index);
   CallArgs& args = call_args_[index];
   int32_t loop = plan_.calls[index].loop;
   const int32_t result = plan_.calls[index].results.empty() ? -1 : plan_.calls[index].results[0];
   std::vector<Undo>* undo = result >= 0 && saves_[result] && !committed_ ? &undo_ : nullptr;
-  loop < 0 ? calls_[index]->run(pool_, args.operands, args.results, undo) : loops_[loop].run(pool_, args.operands, args.results, options);
+  if (loop < 0) {
+    calls_[index]->run(pool_, args.operands, args.results, undo, find_packed(index, run));
+  } else {
+    loops_[loop].run(pool_, args.operands, args.results, run.options);
+  }
   take_results(index);
 }
 

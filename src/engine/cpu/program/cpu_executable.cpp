@@ -24,10 +24,6 @@ observer::Phase phase_of(StepKind kind) {
   }
 }
 
-CpuBuffer& cpu_buffer(const EngineBufferRef& buffer) {
-  return static_cast<CpuBuffer&>(*buffer);
-}
-
 // Of a program that has not run yet. A loop may take any number of turns.
 bool looks_short(const Plan& plan, const std::vector<Loop>& loops) {
   int64_t bytes = 0;
@@ -55,6 +51,9 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
   saves_.resize(plan_.memory.memories.size());
   donatable_.resize(plan_.num_parameters);
   call_args_.resize(plan_.calls.size());
+  kept_.resize(plan_.memory.memories.size());
+  last_results_.resize(plan_.kernels.size());
+  last_packs_.resize(plan_.calls.size());
   if (looks_short(plan_, loops_)) {
     last_run_ns = 0;
   }
@@ -138,11 +137,11 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
   span.set_node(step.location);
   switch (step.kind) {
     case StepKind::kKernel:
-      run_kernel(kernels_[step.index], plan_.kernels[step.index], args);
+      plan_.kernels[step.index].keeps ? run_keeping(step.index, args) : run_kernel(kernels_[step.index], plan_.kernels[step.index], args);
       break;
     case StepKind::kLibrary:
       span.set_bytes(plan_.calls[step.index].meeting_bytes);
-      run_library(step.index, args.options);
+      run_library(step.index, args);
       break;
     case StepKind::kUpdate:
       run_update(plan_.updates[step.index]);
@@ -318,6 +317,7 @@ void CpuExecutable::end_run() {
   for (BlockRef& block : blocks_) {
     block.reset();
   }
+  kept_.assign(kept_.size(), nullptr);
   arena_.reset();
   undo_.clear();
   committed_ = false;

@@ -44,7 +44,13 @@ class CpuExecutable final : public Executable {
   void commit(int32_t step, RunArgs& args);
   void restore_inputs(RunArgs& args);
   void run_kernel(const Kernel& kernel, const KernelStep& step, const RunArgs& args);
-  void run_library(int32_t index, const RunOptions& options);
+  CpuBuffer* constant_in(int32_t memory, const RunArgs& args) const;
+  Hash128 key_of_results(const KernelStep& step, const RunArgs& args) const;
+  void keep_results(const KernelStep& step, const Hash128& key, CpuBuffer& owner);
+  void take_kept(const KernelStep& step, const std::vector<CpuBufferRef>& results);
+  void run_keeping(int32_t index, const RunArgs& args);
+  PackedRef find_packed(int32_t index, const RunArgs& args);
+  void run_library(int32_t index, const RunArgs& args);
   void prepare_call(int32_t index);
   void take_results(int32_t index);
   void start_transfer(const StepRef& step, const RunOptions& options);
@@ -70,6 +76,9 @@ class CpuExecutable final : public Executable {
   std::vector<char*> base_; // by memory
   const uint64_t* numbers_ = nullptr; // the run's scalars
   std::vector<BlockRef> blocks_; // by memory: what the run owns
+  std::vector<CpuBufferRef> kept_; // by memory: what lies there as a buffer, where it is kept
+  std::vector<Hash128> last_results_; // by kernel whose results can be kept: the key of the last run's
+  std::vector<Hash128> last_packs_; // by call whose operand can be packed: likewise
   std::vector<bool> donatable_; // by parameter
   bool committed_ = false; // memory of RunArgs::restored is being written: from here on the run does not fail
   std::vector<Undo> undo_; // of what has been written over in such memory before that, the last one last

@@ -28,6 +28,7 @@ struct KernelStep {
   std::vector<uint64_t> arguments; // of the code, behind the scalars
   int64_t units = 0;
   int64_t grain = 0; // units that are worth a thread
+  bool keeps = false; // its results are Memory::kept
 };
 
 struct LibraryStep {

@@ -6,7 +6,7 @@ namespace torch_xla::cpu {
 
 template <typename Archive>
 void fields(Archive& archive, Memory& m) {
-  archive(m.home, m.bytes, m.offset, m.parameter, m.first, m.last, m.is_output, m.donors, m.undoable);
+  archive(m.home, m.bytes, m.offset, m.parameter, m.first, m.last, m.is_output, m.donors, m.kept, m.undoable);
 }
 template <typename Archive>
 void fields(Archive& archive, MemoryPlan& plan) {
@@ -22,7 +22,7 @@ void fields(Archive& archive, KernelNumbers& numbers) {
 }
 template <typename Archive>
 void fields(Archive& archive, KernelStep& step) {
-  archive(step.code, step.numbers, step.buffers, step.scalars, step.arguments, step.units, step.grain);
+  archive(step.code, step.numbers, step.buffers, step.scalars, step.arguments, step.units, step.grain, step.keeps);
 }
 template <typename Archive>
 void fields(Archive& archive, CallSpec::Tensor& tensor) {

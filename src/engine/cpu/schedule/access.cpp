@@ -33,12 +33,32 @@ void add_in_place(const BuiltKernel& kernel, StepAccess& access) {
   }
 }
 
-StepAccess kernel_access(const BuiltKernel& kernel) {
+// No number of the run says where they lie.
+bool reads_parameters_only(const Graph& graph, const BuiltKernel& kernel) {
+  return std::all_of(kernel.operands.begin(), kernel.operands.end(), [&graph](const KernelOperand& operand) {
+    return operand.moved_by < 0 && (operand.written || graph.values[operand.root].kind == ValueKind::kParameter);
+  });
+}
+
+bool converts_only(const KernelSpec& spec) {
+  return std::all_of(spec.body.begin(), spec.body.end(), [](const Instr& instr) {
+    return instr.prim == Prim::kLoad || instr.prim == Prim::kConvert || instr.prim == Prim::kStore;
+  });
+}
+
+bool writes_output(const LaidOutGraph& laid_out, const StepAccess& access) {
+  return std::any_of(laid_out.graph.outputs.begin(), laid_out.graph.outputs.end(), [&](ValueId v) {
+    return std::find(access.writes.begin(), access.writes.end(), laid_out.places[v].root) != access.writes.end();
+  });
+}
+
+StepAccess kernel_access(const LaidOutGraph& laid_out, const BuiltKernel& kernel) {
   StepAccess access;
   for (const KernelOperand& operand : kernel.operands) {
     add_once(operand.written ? access.writes : access.reads, operand.root);
   }
   add_in_place(kernel, access);
+  access.converts = converts_only(kernel.spec) && reads_parameters_only(laid_out.graph, kernel) && !writes_output(laid_out, access);
   return access;
 }
 
@@ -122,7 +142,7 @@ std::vector<StepAccess> find_accesses(
   for (size_t s = 0; s < steps.size(); ++s) {
     switch (steps[s].kind) {
       case StepKind::kKernel:
-        accesses.push_back(kernel_access(kernels[s]));
+        accesses.push_back(kernel_access(laid_out, kernels[s]));
         break;
       case StepKind::kLibrary:
       case StepKind::kStart:

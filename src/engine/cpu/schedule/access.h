@@ -21,6 +21,7 @@ struct StepAccess {
   bool can_fail = false; // by what its operands hold, or for want of memory
   bool is_update = false; // in place, it writes a part of the memory only
   bool can_be_undone = false; // in place, what it writes over can be taken back: an update, or a call that writes a part
+  bool converts = false; // a kernel that gives parameters another dtype or order, for the program itself only
   int32_t until = -1; // the step to whose end it reads and writes: itself; of kStart its kWait; of calls beside each other the last
 };
 

@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/schedule/image_order.h"
 #include "engine/cpu/schedule/library_strides.h"
 #include "ir/view.h"
 
@@ -13,7 +14,8 @@ namespace {
 
 class LayoutStage {
  public:
-  explicit LayoutStage(const Graph& in) : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()) {}
+  explicit LayoutStage(const Graph& in)
+      : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()), channels_last_(prefers_channels_last(in)) {}
 
   LaidOutGraph run() {
     const size_t copies = in_.nodes.size() / 8; // about so many are added
@@ -121,6 +123,10 @@ class LayoutStage {
   ValueId copy_as(ValueId v, const Dims& strides) {
     Type type = graph_.type(v);
     return append(prim_op(Prim::kConvert), {v}, {}, type, strides);
+  }
+
+  ValueId in_order(ValueId v, const Dims& strides) {
+    return same_strides(graph_.type(v).dims, places_[v].strides, strides) ? v : copy_as(v, strides);
   }
 
   // Scalars of the program have no memory: kernels get them in registers.
@@ -249,6 +255,9 @@ class LayoutStage {
     for (ValueId& v : operands) {
       v = v == kNoValue ? kNoValue : as_read(*node.op, in_memory(v));
     }
+    if (channels_last_ && is_image_convolution(in_, node)) {
+      operands[0] = in_order(operands[0], channels_last_strides(graph_.type(operands[0]).dims));
+    }
     bool reorders = gains_from_channels_last(node, operands);
     if (reorders) {
       operands[0] = copy_as(operands[0], channels_last_strides(graph_.type(operands[0]).dims));
@@ -302,6 +311,7 @@ class LayoutStage {
   std::vector<Place> places_; // by value of graph_
   std::vector<ValueId> map_; // by value of in_
   std::vector<Dims> wanted_; // by value of in_; empty: no wish
+  const bool channels_last_; // convolutions read images in this order
   int32_t location_ = -1;
 };
 

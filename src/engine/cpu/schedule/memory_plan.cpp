@@ -89,7 +89,8 @@ class MemoryPlanner {
         memory.home = access.adopts ? Memory::Home::kAdopted : Memory::Home::kArena;
         memory.bytes = bytes_of(v);
         memory.first = step;
-        memory.donors = find_donors(step, v, taken_over);
+        memory.kept = is_kept(access);
+        memory.donors = memory.kept ? std::vector<int32_t>() : find_donors(step, v, taken_over);
         memory.undoable = access.can_be_undone;
         add_memory(v, std::move(memory));
       }
@@ -98,6 +99,14 @@ class MemoryPlanner {
       memory.last = std::max(access.until, in_use_until_[v]);
       memory.is_output = memory.is_output || is_output_[v];
     }
+  }
+
+  // To read it takes no longer than to make it anew.
+  bool is_kept(const StepAccess& access) const {
+    auto add = [this](int64_t bytes, ValueId v) { return bytes + bytes_of(v); };
+    const int64_t read = std::accumulate(access.reads.begin(), access.reads.end(), int64_t{0}, add);
+    return access.converts && read >= kLeastKeptBytes &&
+        std::accumulate(access.writes.begin(), access.writes.end(), int64_t{0}, add) <= read;
   }
 
   // Nobody reads it afterwards, or while the step runs beside others.
@@ -120,7 +129,7 @@ class MemoryPlanner {
   }
 
   bool can_take(int32_t step, ValueId from, ValueId to, const std::vector<ValueId>& taken_over) const {
-    return dies_at(step, from) && bytes_of(from) == bytes_of(to) &&
+    return dies_at(step, from) && bytes_of(from) == bytes_of(to) && !plan_.memories[plan_.memory_of[from]].kept &&
         std::find(taken_over.begin(), taken_over.end(), from) == taken_over.end();
   }
 
@@ -153,7 +162,7 @@ class MemoryPlanner {
     plan_.released.resize(steps_.size());
     for (size_t m = 0; m < plan_.memories.size(); ++m) {
       Memory& memory = plan_.memories[m];
-      if (memory.home == Memory::Home::kArena && (memory.is_output || has_own_block(memory))) {
+      if (memory.home == Memory::Home::kArena && (memory.is_output || memory.kept || has_own_block(memory))) {
         memory.home = Memory::Home::kBlock;
       }
       if (memory.home == Memory::Home::kBlock || !memory.donors.empty()) {

@@ -25,6 +25,7 @@ struct Memory {
   // kBlock, kArena: memories of parameters that this one may take over at run time: the first that is donated and that nothing else has
   // taken.
   std::vector<int32_t> donors;
+  bool kept = false; // kBlock: a parameter in another dtype or order, which later runs over the same one take as it is
   bool undoable = false; // up to last_fallible only steps write it that can be taken back
 };
 

@@ -134,6 +134,7 @@ class MemoryVerifier : private Verifier {
       check_donors(v, step);
     }
     holds_[m] = v;
+    check(!memory(m).kept || s_.accesses[step].converts, "writes %", v, " to memory ", m, ", which is kept for later runs");
     last_write_[m] = step;
     complete_[m] = s_.accesses[step].until;
     use(m, step);

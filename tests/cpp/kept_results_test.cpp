@@ -1,0 +1,173 @@
+// What programs keep of weights that do not change: when, for how long, and that no bit of a result depends on it.
+#include "engine/cpu/memory/kept_results.h"
+#include "core/metrics.h"
+#include "engine/cpu/library/products.h"
+#include "engine_harness.h"
+
+namespace torch_xla::testing {
+namespace {
+
+// Times that something kept was taken.
+int64_t taken() {
+  int64_t count = 0;
+  metrics::find_counter("KeptResult", &count);
+  return count;
+}
+
+// A program that casts its weight before a product.
+class EngineKeptResults : public ::testing::Test {
+ protected:
+  static constexpr int64_t kSize = 128;
+
+  EngineKeptResults() {
+    Ex x = p_.input(x_);
+    Ex product = p_.library("aten::mm", {x, p_.input(weight_).to(DType::BF16)}, {}, {{DType::BF16, {kSize, kSize}}});
+    executable_ = p_.compile({product});
+  }
+  at::Tensor run(const EngineBufferRef& weight, bool donate = false) {
+    RunArgs args;
+    args.inputs = {upload(x_), weight};
+    args.donated = {false, donate};
+    executable_->run(args);
+    return download(args.outputs[0]);
+  }
+  at::Tensor x_ = at::randn({kSize, kSize}).to(at::kBFloat16);
+  at::Tensor weight_ = at::randn({kSize, kSize});
+  Program p_;
+  std::shared_ptr<Executable> executable_;
+};
+
+TEST_F(EngineKeptResults, FromTheSecondRunOverTheSameBuffer) {
+  EngineBufferRef weight = upload(weight_);
+  const int64_t before = taken();
+  const at::Tensor first = run(weight);
+  EXPECT_TRUE(at::allclose(first, x_.mm(weight_.to(at::kBFloat16)), 1e-2, 1e-1));
+  // The third run takes what the second has cast and packs it, the fourth takes that too, where the processor has oneDNN's product.
+  for (int64_t hits : {0, 1, cpu::can_multiply_by_onednn() ? 3 : 2}) {
+    EXPECT_TRUE(run(weight).equal(first));
+    EXPECT_EQ(taken() - before, hits);
+  }
+  const at::Tensor other = at::randn({kSize, kSize});
+  EXPECT_TRUE(at::allclose(run(upload(other)), x_.mm(other.to(at::kBFloat16)), 1e-2, 1e-1));
+  EXPECT_TRUE(run(weight, /*donate=*/true).equal(first));
+}
+
+// The memory of somebody else may be written at any time.
+TEST_F(EngineKeptResults, NotOfAdoptedMemory) {
+  at::Tensor data = weight_.clone();
+  EngineBufferRef weight = cpu_engine().adopt(0, type_of(data), dims_of(data.strides()), data.data_ptr(), {});
+  const int64_t before = taken();
+  for (int i = 0; i < 3; ++i) {
+    run(weight);
+  }
+  data.zero_();
+  EXPECT_TRUE(run(weight).eq(0).all().item<bool>());
+  EXPECT_EQ(taken(), before);
+}
+
+// What is kept goes with the buffer that it was made of.
+TEST_F(EngineKeptResults, UntilTheBufferGoes) {
+  EngineBufferRef weight = upload(weight_);
+  run(weight);
+  const int64_t before = cpu_engine().memory_info(0).bytes_used;
+  run(weight);
+  EXPECT_GE(cpu_engine().memory_info(0).bytes_used - before, kSize * kSize * 2);
+  weight.reset();
+  EXPECT_LT(cpu_engine().memory_info(0).bytes_used, before);
+}
+
+// Runs over the same buffers give the same bits, the packed ones among them.
+class EnginePacked : public ::testing::Test {
+ protected:
+  void check(const std::vector<at::Tensor>& inputs, const char* row, Attrs attrs, const at::Tensor& expected) {
+    Program p;
+    std::vector<Ex> operands;
+    RunArgs args;
+    for (const at::Tensor& t : inputs) {
+      operands.push_back(p.input(t));
+      args.inputs.push_back(upload(t));
+    }
+    args.donated.resize(inputs.size());
+    auto executable = p.compile({p.library(row, operands, std::move(attrs), {type_of(expected)})});
+    const int64_t before = taken();
+    std::vector<at::Tensor> results;
+    for (int run = 0; run < 4; ++run) {
+      RunArgs once = args;
+      executable->run(once);
+      results.push_back(download(once.outputs[0]));
+      EXPECT_TRUE(results.back().equal(results[0])) << row << " run " << run;
+    }
+    EXPECT_TRUE(at::allclose(results[0], expected, 2e-2, 1e-1)) << row;
+    // The second run packs, the third one and the fourth take it.
+    EXPECT_EQ(taken() - before, cpu::can_multiply_by_onednn() ? 2 : 0) << row;
+  }
+
+  static inline const std::vector<int64_t> kOne{1, 1}, kZero{0, 0};
+};
+
+TEST_F(EnginePacked, Products) {
+  const at::Tensor a = at::randn({24, 96}).to(at::kBFloat16);
+  const at::Tensor b = at::randn({112, 96}).to(at::kBFloat16).t();
+  const at::Tensor bias = at::randn({112}).to(at::kBFloat16);
+  check({a, b}, "aten::mm", {}, at::mm(a, b));
+  check({a, b.contiguous()}, "aten::mm", {}, at::mm(a, b));
+  check({bias, a, b}, "aten::addmm", {1.0, 1.0}, at::addmm(bias, a, b));
+  check({bias, a.narrow(0, 0, 1), b}, "aten::addmm", {1.0, 1.0}, at::addmm(bias, a.narrow(0, 0, 1), b));
+}
+
+TEST_F(EnginePacked, Convolutions) {
+  for (at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = at::randn({2, 32, 12, 12}).to(dtype).contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor bias = at::randn({64}).to(dtype);
+    for (int64_t groups : {1, 2}) {
+      const at::Tensor weight = at::randn({64, 32 / groups, 3, 3}).to(dtype);
+      const at::Tensor expected = at::convolution(x, weight, bias, kOne, kOne, kOne, false, kZero, groups);
+      check({x, weight, bias}, "aten::convolution", {kOne, kOne, kOne, false, kZero, groups}, expected);
+    }
+  }
+}
+
+// Of one image, which ATen computes by a product: a weight in the order of the images is all that is kept.
+TEST_F(EnginePacked, ConvolutionOfOneImage) {
+  const at::Tensor x = at::randn({1, 32, 8, 8}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor weight = at::randn({32, 32, 3, 3});
+  const at::Tensor expected = at::conv2d(x, weight, {}, kOne, kOne);
+  check({x, weight, at::zeros({32})}, "aten::convolution", {kOne, kOne, kOne, false, kZero, int64_t{1}}, expected);
+}
+
+// Sums that are scaled, to which a matrix is added.
+TEST(EnginePackedNot, OtherProducts) {
+  const at::Tensor a = at::randn({24, 96}).to(at::kBFloat16);
+  const at::Tensor b = at::randn({96, 112}).to(at::kBFloat16);
+  const int64_t before = taken();
+  for (int turn = 0; turn < 3; ++turn) {
+    Program p;
+    Ex sum = p.library("aten::addmm", {p.input(at::mm(a, b)), p.input(a), p.input(b)}, {1.0, 2.0}, {{DType::BF16, {24, 112}}});
+    p.run({sum});
+  }
+  EXPECT_EQ(taken(), before);
+}
+
+TEST(KeptResults, TheLatestFew) {
+  cpu::KeptResults kept;
+  auto key = [](uint64_t number) {
+    Hash128 hash;
+    hash.add(number);
+    return hash;
+  };
+  for (uint64_t i = 0; i < 10; ++i) {
+    kept.add(key(i), std::make_shared<uint64_t>(i), 8);
+    ASSERT_TRUE(kept.find<uint64_t>(key(i)));
+    EXPECT_EQ(*kept.find<uint64_t>(key(i)), i);
+  }
+  EXPECT_FALSE(kept.find<uint64_t>(key(0)));
+  EXPECT_TRUE(kept.find<uint64_t>(key(8)));
+}
+
+TEST(KeptResults, NoMoreThanAPartOfTheMemory) {
+  EXPECT_TRUE(cpu::KeptResults::has_room(1));
+  EXPECT_FALSE(cpu::KeptResults::has_room(int64_t{1} << 50));
+}
+
+} // namespace
+} // namespace torch_xla::testing
