@@ -157,7 +157,7 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
   }
   if (choice.substitute.packing && choice.substitute.packing->fits(spec, stack)) {
     packing = choice.substitute.packing;
-    packing_key = key_of_packing(spec);
+    packing_key = packing->key(spec);
   }
 }
 

@@ -27,6 +27,13 @@ bool is_row_major(const CallSpec::Tensor& t) {
   return same_strides(t.type.dims, t.strides, contiguous_strides(t.type.dims));
 }
 
+void add(Hash128& hash, const CallSpec::Tensor& t) {
+  hash.add(static_cast<uint64_t>(t.type.dtype));
+  for (const Dims* numbers : {&t.type.dims, &t.strides}) {
+    hash.add_bytes(numbers->begin(), numbers->size() * sizeof(int64_t));
+  }
+}
+
 // ---- Products ----
 
 int32_t last_operand(size_t num_operands) {
@@ -61,10 +68,11 @@ struct Product {
         b(arguments[sums ? 2 : 1].toTensor()) {}
 };
 
+// For any number of rows: oneDNN takes the same order for all but one.
 at::Tensor pack_matrix(const torch::jit::Stack& arguments) {
+  constexpr int64_t kRows = 64;
   static const auto reorder = find<at::Tensor(const at::Tensor&, std::optional<int64_t>)>("mkldnn::_reorder_linear_weight");
-  const Product product(arguments);
-  return reorder.call(product.b.t(), product.a.size(0));
+  return reorder.call(Product(arguments).b.t(), kRows);
 }
 
 at::Tensor multiply_packed(const torch::jit::Stack& arguments, const at::Tensor& packed) {
@@ -73,6 +81,12 @@ at::Tensor multiply_packed(const torch::jit::Stack& arguments, const at::Tensor&
       "mkldnn::_linear_pointwise");
   const Product product(arguments);
   return multiply.call(product.a, packed, product.bias, "none", Numbers(), "");
+}
+
+Hash128 key_of_matrix(const CallSpec& call) {
+  Hash128 hash;
+  add(hash, call.operands.back());
+  return hash;
 }
 
 // ---- Convolutions ----
@@ -162,23 +176,20 @@ at::Tensor convolve_packed(const torch::jit::Stack& arguments, const at::Tensor&
   return convolve.call(c.input, packed, c.bias, c.padding, c.stride, c.dilation, c.groups, "none", Numbers(), "");
 }
 
-} // namespace
-
-const Packing kPackedMatrix{last_operand, fits_matrix, pack_matrix, multiply_packed};
-const Packing kPackedWeight{second_operand, fits_weight, pack_weight, convolve_packed};
-
-Hash128 key_of_packing(const CallSpec& call) {
+// The order depends on the images' sizes too.
+Hash128 key_of_weight(const CallSpec& call) {
   Hash128 hash;
-  hash.add_bytes(call.name.data(), call.name.size());
   for (const Attr& attr : call.attrs) {
     hash_attr(attr, hash);
   }
-  for (const CallSpec::Tensor& t : call.operands) {
-    hash.add(static_cast<uint64_t>(t.type.dtype));
-    hash.add_bytes(t.type.dims.begin(), t.type.dims.size() * sizeof(int64_t));
-    hash.add_bytes(t.strides.begin(), t.strides.size() * sizeof(int64_t));
-  }
+  add(hash, call.operands[0]);
+  add(hash, call.operands[1]);
   return hash;
 }
+
+} // namespace
+
+const Packing kPackedMatrix{last_operand, fits_matrix, pack_matrix, multiply_packed, key_of_matrix};
+const Packing kPackedWeight{second_operand, fits_weight, pack_weight, convolve_packed, key_of_weight};
 
 } // namespace torch_xla::cpu

@@ -15,14 +15,12 @@ struct Packing {
   bool (*fits)(const CallSpec& call, const torch::jit::Stack& arguments); // whether oneDNN computes the call, and takes the operand packed
   at::Tensor (*pack)(const torch::jit::Stack& arguments);
   at::Tensor (*compute)(const torch::jit::Stack& arguments, const at::Tensor& packed);
+  Hash128 (*key)(const CallSpec& call); // of all that the packed operand depends on but its numbers
 };
 
 // mm and addmm (beta and alpha 1): the last operand.
 extern const Packing kPackedMatrix;
 // convolution, of two dims: the weight.
 extern const Packing kPackedWeight;
-
-// Of all that the packed operand depends on but its numbers.
-Hash128 key_of_packing(const CallSpec& call);
 
 } // namespace torch_xla::cpu

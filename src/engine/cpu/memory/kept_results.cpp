@@ -10,7 +10,7 @@
 namespace torch_xla::cpu {
 namespace {
 
-// Of one value: a weight is read in few ways, by products of few numbers of rows.
+// Of one value: a weight is read in few ways, but where images of many sizes are.
 constexpr size_t kMostOfValue = 4;
 
 std::atomic<int64_t> bytes_kept{0}; // of all values
@@ -33,9 +33,9 @@ class KeptResults::Count {
   const int64_t bytes_;
 };
 
-bool KeptResults::has_room(int64_t bytes) {
+bool KeptResults::has_room(int64_t bytes) const {
   static const int64_t most = host_memory() / kKeptPart;
-  return bytes_kept + bytes <= most;
+  return kept_.size() < kMostOfValue && bytes_kept + bytes <= most;
 }
 
 std::shared_ptr<void> KeptResults::find_any(const Hash128& key) const {
@@ -44,9 +44,6 @@ std::shared_ptr<void> KeptResults::find_any(const Hash128& key) const {
 }
 
 void KeptResults::add(const Hash128& key, std::shared_ptr<void> result, int64_t bytes) {
-  if (kept_.size() == kMostOfValue) {
-    kept_.erase(kept_.begin());
-  }
   kept_.push_back({key, std::move(result), std::make_shared<Count>(bytes)});
 }
 

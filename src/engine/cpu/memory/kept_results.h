@@ -9,12 +9,11 @@
 
 namespace torch_xla::cpu {
 
-// That of one value, which goes when the value goes. Not thread-safe but for has_room().
+// That of one value, which goes when the value goes. Not thread-safe.
 class KeptResults {
  public:
-  // Whether so many bytes may be kept: of all values no more than a part of the machine's memory is.
-  static bool has_room(int64_t bytes);
-
+  // Whether so many bytes may be added: few results are kept of one value, and of all values no more than a part of the machine's memory.
+  bool has_room(int64_t bytes) const;
   // `key`: of the way in which it is made, and of all that it is made of. What add() got, or null; of the type that the key stands for.
   template <typename T>
   std::shared_ptr<T> find(const Hash128& key) const {
@@ -32,7 +31,7 @@ class KeptResults {
   };
   std::shared_ptr<void> find_any(const Hash128& key) const;
 
-  std::vector<Kept> kept_; // the latest last
+  std::vector<Kept> kept_;
 };
 
 } // namespace torch_xla::cpu

@@ -49,7 +49,7 @@ void CpuExecutable::keep_results(const KernelStep& step, const Hash128& key, Cpu
       bytes += memory.bytes;
     }
   }
-  if (KeptResults::has_room(bytes)) {
+  if (owner.kept_results().has_room(bytes)) {
     owner.kept_results().add(key, std::move(results), bytes);
   }
 }
@@ -102,7 +102,7 @@ PackedRef CpuExecutable::find_packed(int32_t index, const RunArgs& args) {
   PackedRef packed = owner->kept_results().find<at::Tensor>(key);
   if (packed) {
     add_taken();
-  } else if (std::exchange(last_packs_[index], key) == key && KeptResults::has_room(call.packed_bytes())) {
+  } else if (std::exchange(last_packs_[index], key) == key && owner->kept_results().has_room(call.packed_bytes())) {
     packed = call.pack(address(ref));
     owner->kept_results().add(key, packed, call.packed_bytes());
   }
