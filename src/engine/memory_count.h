@@ -5,6 +5,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
+
+#include "core/control_group.h"
 
 namespace torch_xla {
 
@@ -38,9 +41,14 @@ class PeakCount {
   std::atomic<int64_t> peak_{0};
 };
 
-// All memory of the machine, in bytes: the limit of devices that have the host's.
+// All memory of the machine, in bytes, or what the control group leaves of it: the limit of devices that have the host's.
 inline int64_t host_memory() {
-  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  static const int64_t bytes = [] {
+    const int64_t machine = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+    const std::optional<double> limit = control_group::read_memory_limit();
+    return limit && *limit < static_cast<double>(machine) ? static_cast<int64_t>(*limit) : machine;
+  }();
+  return bytes;
 }
 
 } // namespace torch_xla

@@ -1,14 +1,11 @@
 // The processors that a run may use, and how its threads wait for each other while others want them.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -18,55 +15,6 @@
 
 namespace torch_xla::cpu {
 namespace {
-
-class Quota : public testing::Test {
- protected:
-  Quota() : root_(std::filesystem::temp_directory_path() / ("xla_quota_" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(root_);
-  }
-  ~Quota() override {
-    std::filesystem::remove_all(root_);
-  }
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
-  std::optional<double> read() {
-    return read_quota(root_.string(), (root_ / "membership").string());
-  }
-  std::filesystem::path root_;
-};
-
-TEST_F(Quota, NoGroupSetsNone) {
-  EXPECT_EQ(read(), std::nullopt);
-  write("membership", "0::/a\nnonsense\n");
-  EXPECT_EQ(read(), std::nullopt);
-  write("a/cpu.max", "max 100000\n");
-  EXPECT_EQ(read(), std::nullopt);
-}
-
-TEST_F(Quota, TheLeastOnTheWayToTheRootOfVersion2) {
-  write("membership", "0::/a/b\n");
-  write("a/b/cpu.max", "400000 100000\n");
-  EXPECT_EQ(read(), 4);
-  write("a/cpu.max", "150000 100000\n");
-  EXPECT_EQ(read(), 1.5);
-  write("cpu.max", "50000 100000\n");
-  EXPECT_EQ(read(), 0.5);
-}
-
-TEST_F(Quota, TheProcessorsControllerOfVersion1) {
-  write("membership", "5:cpuset:/x\n4:cpu,cpuacct:/docker/c\n0::/\n");
-  write("cpuset/x/cpu.cfs_quota_us", "1000\n");
-  write("cpuset/x/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(read(), std::nullopt);
-  write("cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
-  write("cpu,cpuacct/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(read(), std::nullopt);
-  write("cpu,cpuacct/docker/c/cpu.cfs_quota_us", "300000\n");
-  write("cpu,cpuacct/docker/c/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(read(), 3);
-}
 
 TEST(Processors, TimesOfTheAllowedOnes) {
   const std::string text =

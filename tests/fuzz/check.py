@@ -30,8 +30,8 @@ def find_difference(kind: Kind, lines: list[str]) -> str | None:
     difference = play.find_difference(expected, actual, kind.tolerance, kind.layout)
     if difference is None:
         return None
-    nudged = play.run(lines, "cpu", nudged=True)
-    sure = [play.drop_doubtful(results, expected, nudged, kind.tolerance) for results in (expected, actual)]
+    others = [play.run(lines, "cpu", change=change) for change in (play.nudge, play.widen)]
+    sure = [play.drop_doubtful(results, expected, others, kind.tolerance) for results in (expected, actual)]
     return play.find_difference(*sure, kind.tolerance, kind.layout)
 
 

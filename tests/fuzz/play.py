@@ -40,8 +40,16 @@ def nudge(t: torch.Tensor, seed: int) -> torch.Tensor:
     return nudged.to(t.dtype).requires_grad_(t.requires_grad)
 
 
-def make_scope(device: str, sync: Callable[[], None] = lambda: None, nudged: bool = False) -> dict:
-    """Names that a program uses. Nudged: inputs are by a rounding away from what the program says."""
+def widen(t: torch.Tensor, _seed: int) -> torch.Tensor:
+    """The same numbers as float64, where they are float32."""
+    return t.detach().double().requires_grad_(t.requires_grad) if t.dtype == torch.float32 else t
+
+
+Change = Callable[[torch.Tensor, int], torch.Tensor]
+
+
+def make_scope(device: str, sync: Callable[[], None] = lambda: None, change: Change | None = None) -> dict:
+    """Names that a program uses. `change` gives another input, and a parameter's numbers, in place of the program's."""
     scope = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "sync": sync, "device": device}
 
     def backward() -> None:
@@ -51,7 +59,13 @@ def make_scope(device: str, sync: Callable[[], None] = lambda: None, nudged: boo
 
     def make(seed: int, *args: object) -> torch.Tensor:
         made = make_input(seed, *args, device)
-        return nudge(made, seed + 1) if nudged else made
+        return change(made, seed + 1) if change else made
+
+    def make_parameters(seed: int, *args: object) -> torch.nn.Module:
+        module = make_module(seed, *args, device)
+        for t in [*module.parameters(), *module.buffers()] if change else []:
+            t.data = change(t.data, seed + 1)
+        return module
 
     def together(*programs: list[str]) -> list[dict]:
         """Plays programs at the same time, a thread each."""
@@ -65,7 +79,7 @@ def make_scope(device: str, sync: Callable[[], None] = lambda: None, nudged: boo
         return results
 
     scope["make_input"] = make
-    scope["make_module"] = lambda *args: make_module(*args, device)
+    scope["make_module"] = make_parameters
     scope["make_index"] = lambda *args, on=device: make_index(*args, on)
     scope["index"] = lambda values: torch.tensor(values, device=device)
     scope["backward"] = backward
@@ -101,9 +115,9 @@ def observe(results: dict, name: str, look: Callable[[], tuple]) -> None:
         results[name] = (type(error), str(error))
 
 
-def run(lines: list[str], device: str, sync: Callable[[], None] = lambda: None, nudged: bool = False) -> dict:
+def run(lines: list[str], device: str, sync: Callable[[], None] = lambda: None, change: Change | None = None) -> dict:
     """Plays a program. Returns its tensors and gradients by name and its exceptions by line number."""
-    scope = make_scope(device, sync, nudged)
+    scope = make_scope(device, sync, change)
     results: dict = {}
     default = torch.get_default_dtype()
     for number, line in enumerate(lines):
@@ -200,18 +214,19 @@ def find_difference(expected: dict, actual: dict, tolerance: float = 1e-5, layou
     return None
 
 
-def drop_doubtful(results: dict, expected: dict, nudged: dict, tolerance: float) -> dict:
-    """The results without tensors that a rounding of the inputs changes by more than the tolerance on the CPU too.
+def drop_doubtful(results: dict, expected: dict, others: list[dict], tolerance: float) -> dict:
+    """The results without tensors that differ by more than the tolerance in other runs on the CPU, too.
 
-    Such are a norm over nearly equal values, and where the smallest of sums lies that are equal but for rounding.
+    Where a rounding of the inputs or of what is computed changes so much: in a norm over nearly equal values, or where
+    the smallest of sums lies that are equal but for rounding.
     """
 
-    def is_doubtful(key: object) -> bool:
-        a, b = expected.get(key, (None,))[0], nudged.get(key, (None,))[0]
+    def is_doubtful(key: object, other: dict) -> bool:
+        a, b = expected.get(key, (None,))[0], other.get(key, (None,))[0]
         both = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape
         return both and not is_close(a, b, tolerance)
 
-    return {key: result for key, result in results.items() if not is_doubtful(key)}
+    return {key: result for key, result in results.items() if not any(is_doubtful(key, other) for other in others)}
 
 
 def shrink(lines: list[str], fails: Callable[[list[str]], bool]) -> list[str]:

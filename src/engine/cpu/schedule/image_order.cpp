@@ -1,6 +1,7 @@
 // Counts what would gain from channels-last images, and what would have to copy them.
 #include "engine/cpu/schedule/image_order.h"
 
+#include <algorithm>
 #include <variant>
 
 #include "engine/cpu/schedule/library_strides.h"
@@ -39,16 +40,13 @@ bool is_image_convolution(const Graph& graph, const Node& node) {
 }
 
 bool prefers_channels_last(const Graph& graph) {
-  size_t convolutions = 0;
-  size_t copies = 0;
-  for (const Node& node : graph.nodes) {
-    if (is_gradient(*node.op)) {
-      return false;
-    }
-    convolutions += is_image_convolution(graph, node);
-    copies += needs_row_major(graph, node);
+  auto count = [&graph](auto fits) { return std::count_if(graph.nodes.begin(), graph.nodes.end(), fits); };
+  if (count([](const Node& node) { return is_gradient(*node.op); }) > 0) {
+    return false;
   }
-  return 2 * convolutions > 3 * copies; // a copy takes more than what a convolution gains
+  const auto convolutions = count([&graph](const Node& node) { return is_image_convolution(graph, node); });
+  // A copy takes more than what a convolution gains.
+  return convolutions > 0 && 2 * convolutions > 3 * count([&graph](const Node& node) { return needs_row_major(graph, node); });
 }
 
 } // namespace torch_xla::cpu

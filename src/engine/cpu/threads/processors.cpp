@@ -1,4 +1,4 @@
-// Reads the files of Linux that tell of processors and control groups, and compares two readings.
+// Reads the file of Linux that tells of processors, and compares two readings.
 #include "engine/cpu/threads/processors.h"
 
 #include <sched.h>
@@ -21,44 +21,6 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-// "max 100000" or "50000 100000": microseconds of each period.
-std::optional<double> quota_of_v2(const std::string& folder) {
-  std::istringstream in(read_file(folder + "/cpu.max"));
-  double quota = 0;
-  double period = 0;
-  return in >> quota >> period && quota > 0 && period > 0 ? std::make_optional(quota / period) : std::nullopt;
-}
-
-std::optional<double> quota_of_v1(const std::string& folder) {
-  std::istringstream quota_in(read_file(folder + "/cpu.cfs_quota_us")); // -1: no limit
-  std::istringstream period_in(read_file(folder + "/cpu.cfs_period_us"));
-  double quota = 0;
-  double period = 0;
-  return quota_in >> quota && period_in >> period && quota > 0 && period > 0 ? std::make_optional(quota / period) : std::nullopt;
-}
-
-// The least quota of a group and those around it. A container may show its own group as the root, whatever path it is said to have.
-template <typename Read>
-std::optional<double> least_quota(const std::string& root, std::string path, const Read& read) {
-  std::optional<double> least = read(root);
-  for (; path.size() > 1; path.resize(path.rfind('/'))) {
-    if (std::optional<double> quota = read(root + path)) {
-      least = std::min(least.value_or(*quota), *quota);
-    }
-  }
-  return least;
-}
-
-bool has_cpu_controller(const std::string& controllers) {
-  std::istringstream in(controllers);
-  for (std::string name; std::getline(in, name, ',');) {
-    if (name == "cpu") {
-      return true;
-    }
-  }
-  return false;
-}
-
 double seconds_of(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
@@ -79,30 +41,6 @@ std::vector<int> allowed_processors() {
 }
 
 } // namespace
-
-std::optional<double> read_quota(const std::string& root, const std::string& membership) {
-  std::istringstream lines(read_file(membership));
-  std::optional<double> least;
-  for (std::string line; std::getline(lines, line);) { // "0::/path" of v2, "4:cpu,cpuacct:/path" of v1
-    size_t first = line.find(':');
-    size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) {
-      continue;
-    }
-    std::string controllers = line.substr(first + 1, second - first - 1);
-    std::string path = line.substr(second + 1);
-    std::optional<double> quota;
-    if (controllers.empty()) {
-      quota = least_quota(root, path, quota_of_v2);
-    } else if (has_cpu_controller(controllers)) {
-      quota = least_quota(root + "/" + controllers, path, quota_of_v1);
-    }
-    if (quota) {
-      least = std::min(least.value_or(*quota), *quota);
-    }
-  }
-  return least;
-}
 
 ProcessorTimes read_times(const std::string& text, const std::vector<int>& processors, double ticks_per_second) {
   ProcessorTimes times;

@@ -1,4 +1,4 @@
-// The processors that this process may use: how much of them its control group allows, and how busy other processes keep them.
+// How busy other processes keep the processors that this process may use.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,6 @@
 #include <vector>
 
 namespace torch_xla::cpu {
-
-// How many processors' time the control group allows (cgroup v2's cpu.max, v1's cpu.cfs_quota_us; the least on the way to the root), or
-// nothing where it sets no limit. `membership` is a file like /proc/self/cgroup, `root` where the hierarchy is mounted.
-std::optional<double> read_quota(const std::string& root = "/sys/fs/cgroup", const std::string& membership = "/proc/self/cgroup");
 
 // The time that processors have been idle and that the system has told in all since it started, in seconds.
 struct ProcessorTimes {

@@ -16,6 +16,7 @@
 #include <system_error>
 #include <thread>
 
+#include "core/control_group.h"
 #include "core/metrics.h"
 #include "engine/cpu/threads/processors.h"
 
@@ -153,7 +154,7 @@ void look_sometimes(int threads) {
 
 // Of the control group.
 int most_threads() {
-  std::optional<double> quota = read_quota();
+  std::optional<double> quota = control_group::read_quota();
   return quota ? std::max(1, static_cast<int>(std::lround(*quota))) : std::numeric_limits<int>::max();
 }
 
