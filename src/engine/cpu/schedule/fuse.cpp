@@ -88,8 +88,33 @@ class StepWriter {
   }
 
   // Instead of read from the memory that its own group would store it to.
-  bool is_computed_again(ValueId v, int64_t elements) const {
-    return graph_.find_producer(v) && (enabled_ ? recompute_.is_cheap_in(v, elements) : recompute_.is_free(v));
+  bool is_computed_again(ValueId v, const Step& step) const {
+    return graph_.find_producer(v) &&
+        (enabled_ ? recompute_.is_cheap_in(v, num_elements(step.domain), differs_in_vectors(v, step)) : recompute_.is_free(v));
+  }
+
+  // Whether the value differs between neighbours of the step's innermost loop. In a row kernel what is small is taken for one of its rows'.
+  bool differs_in_vectors(ValueId v, const Step& step) const {
+    if (step.form == KernelForm::kColumn) {
+      return graph_.type(v).numel() > 1; // of columns
+    }
+    return step.form == KernelForm::kPointwise && extent_along(innermost(step.stores.front()), v) > 1;
+  }
+
+  // The dim whose neighbours lie side by side, counted from the last one on.
+  size_t innermost(ValueId v) const {
+    const Dims& dims = graph_.type(v).dims;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (places_[v].strides[d] == 1 && dims[d] > 1) {
+        return dims.size() - d;
+      }
+    }
+    return 1;
+  }
+
+  int64_t extent_along(size_t dim, ValueId v) const {
+    const Dims& dims = graph_.type(v).dims;
+    return dim > dims.size() ? 1 : dims[dims.size() - dim];
   }
 
   Prim prim_of(ValueId v) const {
@@ -103,7 +128,6 @@ class StepWriter {
     step.reduced = group.reduced;
     step.form = !group.reduced ? KernelForm::kPointwise : group.column ? KernelForm::kColumn : KernelForm::kRow;
     step.stores = stores;
-    int64_t elements = num_elements(group.domain);
     std::priority_queue<ValueId> open(stores.begin(), stores.end());
     while (!open.empty()) {
       ValueId v = open.top(); // operands have smaller ids: what was put in several times comes out in one go
@@ -113,7 +137,7 @@ class StepWriter {
       }
       step.body.push_back(v);
       for (ValueId operand : graph_.find_producer(v)->operands) {
-        if (groups_.of_value[operand] == index || is_computed_again(operand, elements)) {
+        if (groups_.of_value[operand] == index || is_computed_again(operand, step)) {
           open.push(operand);
         } else if (graph_.values[operand].kind != ValueKind::kScalar) {
           need(operand);

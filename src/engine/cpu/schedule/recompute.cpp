@@ -46,12 +46,13 @@ Recompute::Item Recompute::make_pointwise(const Graph& graph, const Node& node) 
 }
 
 // A small value may take more, as the kernel computes it for few of its elements.
-bool Recompute::is_cheap_in(ValueId v, int64_t elements) const {
+bool Recompute::is_cheap_in(ValueId v, int64_t elements, bool in_vectors) const {
   const Item& item = items_[v];
   if (item.free || !item.pointwise) {
     return item.free;
   }
-  bool small = item.elements * kSmallShare <= elements;
+  const bool takes_long = in_vectors && item.cost * elements > kManyRepeated;
+  bool small = item.elements * kSmallShare <= elements && !takes_long;
   return item.cost <= (small ? kCheapForSmall : kCheap) && item.loads <= (small ? kSmallLoads : kCheapLoads);
 }
 

@@ -16,8 +16,9 @@ class Recompute {
   bool is_free(ValueId v) const {
     return items_[v].free;
   }
-  // Worth computing again in a kernel over `elements` elements.
-  bool is_cheap_in(ValueId v, int64_t elements) const;
+  // Worth computing again in a kernel over `elements` elements. `in_vectors`: it differs between those of a vector, so that the kernel
+  // computes it for each element, however small it is.
+  bool is_cheap_in(ValueId v, int64_t elements, bool in_vectors) const;
 
  private:
   struct Item {
