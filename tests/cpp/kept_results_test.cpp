@@ -1,7 +1,14 @@
 // What programs keep of weights that do not change: when, for how long, and that no bit of a result depends on it.
-#include "engine/cpu/memory/kept_results.h"
+#include <sys/resource.h>
+
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+
 #include "core/metrics.h"
 #include "engine/cpu/library/products.h"
+#include "engine/cpu/memory/kept_results.h"
 #include "engine_harness.h"
 
 namespace torch_xla::testing {
@@ -133,6 +140,61 @@ TEST_F(EnginePacked, ConvolutionOfOneImage) {
   const at::Tensor weight = at::randn({32, 32, 3, 3});
   const at::Tensor expected = at::conv2d(x, weight, {}, kOne, kOne);
   check({x, weight, at::zeros({32})}, "aten::convolution", {kOne, kOne, kOne, false, kZero, int64_t{1}}, expected);
+}
+
+// While one lives, the process finds no room for anything larger than what it has freed.
+class NoMoreMemory {
+ public:
+  NoMoreMemory() {
+    getrlimit(RLIMIT_AS, &before_);
+    setrlimit(RLIMIT_AS, std::array{rlimit{bytes_mapped(), before_.rlim_max}}.data());
+  }
+  ~NoMoreMemory() {
+    setrlimit(RLIMIT_AS, &before_);
+  }
+  NoMoreMemory(const NoMoreMemory&) = delete;
+  NoMoreMemory& operator=(const NoMoreMemory&) = delete;
+
+  static rlim_t bytes_mapped() {
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  }
+
+ private:
+  rlimit before_{};
+};
+
+// A run that has written over its inputs already must not fail because a weight cannot be packed.
+TEST(EnginePackedNot, WithoutRoom) {
+  if (!cpu::can_multiply_by_onednn() || NoMoreMemory::bytes_mapped() > rlim_t{1} << 40) {
+    GTEST_SKIP() << "oneDNN packs nothing on this processor, or a sanitizer has mapped all addresses";
+  }
+  constexpr int64_t kLarge = 4096; // 32 MB, more than malloc keeps of what was freed
+  const at::Tensor a = at::ones({4, kLarge}, at::kBFloat16);
+  const at::Tensor b = at::ones({kLarge, kLarge}, at::kBFloat16);
+  Program p;
+  auto executable = p.compile({p.library("aten::mm", {p.input(a), p.input(b)}, {}, {{DType::BF16, {4, kLarge}}})});
+  RunArgs args;
+  args.inputs = {upload(a), upload(b)};
+  args.donated.resize(2);
+  const int64_t before = taken();
+  auto run = [&] {
+    RunArgs once = args;
+    executable->run(once);
+    EXPECT_TRUE(download(once.outputs[0]).eq(kLarge).all().item<bool>());
+  };
+  run();
+  {
+    NoMoreMemory limit;
+    EXPECT_ANY_THROW(at::empty({kLarge, kLarge}, at::kBFloat16));
+    run();
+    run();
+  }
+  EXPECT_EQ(taken(), before);
+  run(); // packs
+  run();
+  EXPECT_EQ(taken(), before + 1);
 }
 
 // Sums that are scaled, to which a matrix is added.

@@ -13,6 +13,15 @@ void add_taken() {
   taken.add();
 }
 
+// Null where it fails, as for want of memory: the call computes as well without, and the run may be past the step up to which it may fail.
+PackedRef try_pack(const LibraryCall& call, void* operand) {
+  try {
+    return call.pack(operand);
+  } catch (const UserError&) {
+    return nullptr;
+  }
+}
+
 } // namespace
 
 // The buffer that lies in the memory, if it holds the same for as long as it lives: an input, or what was kept of one.
@@ -103,8 +112,10 @@ PackedRef CpuExecutable::find_packed(int32_t index, const RunArgs& args) {
   if (packed) {
     add_taken();
   } else if (std::exchange(last_packs_[index], key) == key && owner->kept_results().has_room(call.packed_bytes())) {
-    packed = call.pack(address(ref));
-    owner->kept_results().add(key, packed, call.packed_bytes());
+    packed = try_pack(call, address(ref));
+    if (packed) {
+      owner->kept_results().add(key, packed, call.packed_bytes());
+    }
   }
   return packed;
 }
