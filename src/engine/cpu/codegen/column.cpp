@@ -28,26 +28,41 @@ class ColumnEmitter : public Emitter {
     Value* whole_end = ir_.CreateAnd(inner_extent(), i64(-kColumnBlock));
     bool is_known = llvm::isa<llvm::Constant>(whole_end);
     if (is_known && inner_ % kColumnBlock == 0) {
-      emit_whole_block(first);
+      emit_vectors(first, kColumnBlock);
+    } else if (is_known && inner_ < kColumnBlock && inner_ % wide_.width == 0) {
+      emit_vectors(first, inner_);
     } else if (inner_ < kColumnBlock) {
       emit_partial_block(first);
     } else {
       Value* whole = ir_.CreateICmpULT(first, whole_end);
-      emit_if(ir_, whole, [&] { emit_whole_block(first); });
+      emit_if(ir_, whole, [&] { emit_vectors(first, kColumnBlock); });
       emit_if(ir_, ir_.CreateNot(whole), [&] { emit_partial_block(first); });
     }
   }
 
-  void emit_whole_block(Value* first) {
-    int vectors = static_cast<int>(kColumnBlock / wide_.width);
-    const Sweep& sweep = stages_.sweeps[0];
-    if (sweep.values.size() + sweep.reduces.size() <= kSmallBody && vectors * sweep.reduces.size() <= kMaxAccumulators) {
+  // Whole ones, of so many elements together.
+  void emit_vectors(Value* first, int64_t elements) {
+    const int vectors = static_cast<int>(elements / wide_.width);
+    const int together = vectors_together(vectors);
+    if (together == vectors) {
       return emit_group(first, vectors, nullptr);
     }
-    emit_loop(ir_, first, ir_.CreateAdd(first, i64(kColumnBlock)), wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
-      emit_group(index, 1, nullptr);
+    emit_loop(ir_, first, ir_.CreateAdd(first, i64(elements)), together * wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
+      emit_group(index, together, nullptr);
       return Carried();
     });
+  }
+
+  // Neighbouring vectors that are computed in one pass over the mid loops, so that memory is read in longer pieces: a divisor of `vectors`.
+  int vectors_together(int vectors) const {
+    const Sweep& sweep = stages_.sweeps[0];
+    auto fits = [&](size_t count) {
+      return count * (sweep.values.size() + sweep.reduces.size()) <= kMaxColumnBody && count * sweep.reduces.size() <= kMaxAccumulators;
+    };
+    while (vectors > 1 && !fits(static_cast<size_t>(vectors))) {
+      vectors = vectors % 2 ? 1 : vectors / 2;
+    }
+    return vectors;
   }
 
   void emit_partial_block(Value* first) {

@@ -5,12 +5,14 @@
 
 #include "core/errors.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/schedule/reduction.h"
 
 namespace torch_xla::cpu {
 namespace {
 
 class Grouping {
   using Readers = InlineVec<int, 4>;
+  static constexpr int kAView = -1; // among readers
 
  public:
   Grouping(const LaidOutGraph& laid_out, const Recompute& recompute, bool enabled)
@@ -36,6 +38,7 @@ class Grouping {
     const Node& node = graph_.nodes[index];
     if (node.op->kind == OpKind::kView) {
       ready_[node.result()] = after(node.operands[0]);
+      readers_[node.operands[0]].push_back(kAView);
       return;
     }
     if (enabled_ && node.op->kind == OpKind::kPrim) {
@@ -75,6 +78,11 @@ class Grouping {
       ready_[v] = group.kind == StepKind::kKernel ? index : index + 1;
       group.values.push_back(v);
     }
+    for (ValueId operand : node.operands) {
+      if (operand != kNoValue) {
+        readers_[operand].push_back(index);
+      }
+    }
     if (group.kind != StepKind::kKernel) {
       return;
     }
@@ -88,7 +96,6 @@ class Grouping {
       group.expensive = group.expensive || (element && kernel_cost(node.op->prim) >= kExpensive);
     }
     for (ValueId operand : node.operands) {
-      readers_[operand].push_back(index);
       if (groups_.of_value[operand] != index && !recompute_.is_free(operand)) {
         group.earliest = std::max(group.earliest, ready_[operand]);
       }
@@ -114,6 +121,9 @@ class Grouping {
       if (before >= 0 && can_merge(groups_.list[before], before, groups_.list[last])) {
         merge(before, last);
         again = true;
+      } else if (before >= 0 && can_wait(groups_.list[before], before, groups_.list[last], last)) {
+        merge(last, before);
+        again = true;
       }
     }
   }
@@ -132,7 +142,28 @@ class Grouping {
     return (!into.reduced || apart) && (!rows.reduced || !expensive || row_fits(rows));
   }
 
-  // The later group's place in the order stays, without values; its readers now read the earlier one.
+  // Whether the earlier group `from` can move into the later one instead: nobody has read it, and what runs between the two is short, as
+  // the sums that the later one waits for, so that what `from` reads need not live much longer.
+  bool can_wait(const Group& from, int from_index, const Group& into, int into_index) const {
+    bool kernels = into.kind == StepKind::kKernel && from.kind == StepKind::kKernel;
+    if (!kernels || into.domain != from.domain || into.reduced || from.reduced || into.values.size() + from.values.size() > kMaxValues) {
+      return false;
+    }
+    const int64_t most = num_elements(from.domain) / kSmallShare;
+    for (int index = from_index + 1; index < into_index; ++index) {
+      const Group& between = groups_.list[index];
+      if (!between.values.empty() && (between.kind != StepKind::kKernel || num_elements(between.domain) > most)) {
+        return false;
+      }
+    }
+    return std::none_of(from.values.begin(), from.values.end(), [&](ValueId v) { return is_read(v, from_index); });
+  }
+
+  bool is_read(ValueId v, int group) const {
+    return std::any_of(readers_[v].begin(), readers_[v].end(), [group](int reader) { return reader != group; });
+  }
+
+  // The place of the group `from` in the order stays, without values; its readers now read the other one.
   void merge(int into_index, int from_index) {
     Group& into = groups_.list[into_index];
     Group& from = groups_.list[from_index];
@@ -174,19 +205,9 @@ class Grouping {
     return mask;
   }
 
-  // The reduction leaves the dimension that is innermost in memory: then neighbours in memory belong to different results, so that vectors
-  // run over the results and not over what is reduced.
   bool is_column(const Node& node, size_t rank, uint32_t reduced) const {
     const Dims& dims = graph_.type(node.operands[0]).dims;
-    const Dims& strides = places_[node.operands[0]].strides;
-    int innermost = -1;
-    for (size_t d = 0; d < dims.size(); ++d) {
-      bool moves = dims[d] > 1 && strides[d] > 0;
-      if (moves && (innermost < 0 || strides[d] <= strides[innermost])) {
-        innermost = static_cast<int>(d);
-      }
-    }
-    return innermost >= 0 && !(reduced >> (innermost + rank - dims.size()) & 1);
+    return reduces_columns(dims, places_[node.operands[0]].strides, reduced >> (rank - dims.size()));
   }
 
   // Of the group itself: results of other groups' reductions are loaded as any value.
@@ -283,7 +304,7 @@ class Grouping {
   Groups groups_;
   std::vector<int> ready_; // by value: the first group that may use it, without or with memory
   std::vector<bool> after_reduce_; // by value: depends on a reduction of its own group
-  std::vector<Readers> readers_; // by value: groups that use it, ascending by time of entry
+  std::vector<Readers> readers_; // by value: groups and views that use it, ascending by time of entry
 };
 
 } // namespace

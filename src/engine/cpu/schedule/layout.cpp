@@ -7,6 +7,7 @@
 #include "engine/cpu/cost.h"
 #include "engine/cpu/schedule/image_order.h"
 #include "engine/cpu/schedule/library_strides.h"
+#include "engine/cpu/schedule/reduction.h"
 #include "ir/view.h"
 
 namespace torch_xla::cpu {
@@ -166,11 +167,16 @@ class LayoutStage {
     if (over.empty()) {
       return copy_as(x, places_[x].strides);
     }
-    int64_t kept = num_elements(in_.type(node.result()).dims);
-    if (type.numel() <= kLargeReduction * std::max<int64_t>(kept, 1) || kept >= kManyResults) {
-      return reduce(node, x, over);
+    const Dims last = find_second_level(type.dims, places_[x].strides, over);
+    if (!last.empty()) {
+      Dims first(over.data() + last.size(), over.size() - last.size());
+      return reduce(node, reduce(node, x, first), last);
     }
-    return reduce_in_two_levels(node, x, over, type.numel() / kept);
+    if (const int64_t pieces = find_pieces(type.dims, over)) {
+      ValueId flat = reshape(x, {pieces, type.numel() / pieces});
+      return reshape(reduce(node, reduce(node, flat, {1}), {0}), in_.type(node.result()).dims);
+    }
+    return reduce(node, x, over);
   }
 
   ValueId reduce(const Node& node, ValueId x, const Dims& over) {
@@ -180,31 +186,6 @@ class LayoutStage {
     }
     Dims strides = contiguous_strides(type.dims);
     return append(*node.op, {x}, {over}, type, std::move(strides));
-  }
-
-  // Rows first, so that threads share the work; then the few results. The leading dims are the rows, as the others lie together in memory.
-  // Without leading dims that fit, memory is cut in pieces.
-  ValueId reduce_in_two_levels(const Node& node, ValueId x, const Dims& over, int64_t count) {
-    const Dims dims = graph_.type(x).dims;
-    Dims last;
-    int64_t rows = 1;
-    for (size_t i = 0; i + 1 < over.size() && rows < kEnoughRows; ++i) {
-      last.push_back(over[i]);
-      rows *= dims[over[i]];
-    }
-    if (rows >= kFewestRows && count / rows >= kShortestRow) {
-      Dims first(over.data() + last.size(), over.size() - last.size());
-      return reduce(node, reduce(node, x, first), last);
-    }
-    int64_t pieces = kPieces;
-    while (count % pieces) {
-      pieces /= 2;
-    }
-    if (count != num_elements(dims) || pieces < kFewestRows) {
-      return reduce(node, x, over);
-    }
-    ValueId flat = reshape(x, {pieces, count / pieces});
-    return reshape(reduce(node, reduce(node, flat, {1}), {0}), in_.type(node.result()).dims);
   }
 
   ValueId reshape(ValueId x, const Dims& dims) {

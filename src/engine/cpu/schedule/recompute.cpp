@@ -33,12 +33,15 @@ Recompute::Item Recompute::make_item(const Graph& graph, ValueId v) const {
 
 Recompute::Item Recompute::make_pointwise(const Graph& graph, const Node& node) const {
   Item item{.free = graph.type(node.result()).dims.empty(), .pointwise = true, .cost = kernel_cost(node.op->prim)};
+  const int64_t elements = graph.type(node.result()).numel();
   for (ValueId operand : node.operands) {
     const Item& from = items_[operand];
     // A number made from indices is no constant: it costs its operations for each element.
     item.free = item.free && from.free && graph.type(operand).dims.empty();
-    item.loads += from.free ? 0 : from.loads;
-    item.cost += from.cost;
+    // What is small is read from the first-level cache or computed outside the inner loop.
+    const bool small = from.elements * kSmallShare <= elements;
+    item.loads += from.free || small ? 0 : from.loads;
+    item.cost += small ? 0 : from.cost;
   }
   item.cost = std::min(item.cost, kManyOperations);
   item.loads = std::min(item.loads, kManyOperations);
