@@ -3,8 +3,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
+#include <vector>
 
 #include "core/metrics.h"
 #include "engine/cpu/library/products.h"
@@ -142,14 +145,18 @@ TEST_F(EnginePacked, ConvolutionOfOneImage) {
   check({x, weight, at::zeros({32})}, "aten::convolution", {kOne, kOne, kOne, false, kZero, int64_t{1}}, expected);
 }
 
-// While one lives, the process finds no room for anything larger than what it has freed.
+// While one lives, the process finds no room for anything of `bytes` or more.
 class NoMoreMemory {
  public:
-  NoMoreMemory() {
+  explicit NoMoreMemory(size_t bytes) {
     getrlimit(RLIMIT_AS, &before_);
     setrlimit(RLIMIT_AS, std::array{rlimit{bytes_mapped(), before_.rlim_max}}.data());
+    while (void* freed = std::malloc(bytes / 2)) { // what malloc kept
+      taken_.push_back(freed);
+    }
   }
   ~NoMoreMemory() {
+    std::for_each(taken_.begin(), taken_.end(), std::free);
     setrlimit(RLIMIT_AS, &before_);
   }
   NoMoreMemory(const NoMoreMemory&) = delete;
@@ -163,6 +170,7 @@ class NoMoreMemory {
 
  private:
   rlimit before_{};
+  std::vector<void*> taken_;
 };
 
 // A run that has written over its inputs already must not fail because a weight cannot be packed.
@@ -170,7 +178,7 @@ TEST(EnginePackedNot, WithoutRoom) {
   if (!cpu::can_multiply_by_onednn() || NoMoreMemory::bytes_mapped() > rlim_t{1} << 40) {
     GTEST_SKIP() << "oneDNN packs nothing on this processor, or a sanitizer has mapped all addresses";
   }
-  constexpr int64_t kLarge = 4096; // 32 MB, more than malloc keeps of what was freed
+  constexpr int64_t kLarge = 4096; // 32 MB
   const at::Tensor a = at::ones({4, kLarge}, at::kBFloat16);
   const at::Tensor b = at::ones({kLarge, kLarge}, at::kBFloat16);
   Program p;
@@ -186,7 +194,7 @@ TEST(EnginePackedNot, WithoutRoom) {
   };
   run();
   {
-    NoMoreMemory limit;
+    NoMoreMemory limit(kLarge * kLarge * 2);
     EXPECT_ANY_THROW(at::empty({kLarge, kLarge}, at::kBFloat16));
     run();
     run();

@@ -10,11 +10,7 @@
 namespace torch_xla::cpu {
 namespace {
 
-bool is_convolution(const Op& op) {
-  return op.layout == ResultLayout::kConvolution && op.order_of == 0;
-}
-
-// Of a convolution, whose own result's gradient stands before its input.
+// A gradient has the result's gradient before the input.
 bool is_gradient(const Op& op) {
   return op.layout == ResultLayout::kConvolution && op.order_of > 0;
 }
@@ -28,25 +24,55 @@ bool needs_row_major(const Graph& graph, const Node& node) {
   return view.base_dims.size() == 4 && !rebase_view(view, channels_last_strides(view.base_dims));
 }
 
-} // namespace
-
-bool is_image_convolution(const Graph& graph, const Node& node) {
-  constexpr size_t kTransposed = 3;
-  if (!is_convolution(*node.op) || std::get<bool>(node.attrs[kTransposed])) {
-    return false;
-  }
-  const Type& type = graph.type(node.operands[0]);
-  return type.dims.size() == 4 && (type.dtype == DType::F32 || type.dtype == DType::BF16);
+// Whether another program gives or takes it, in the order of its tensor.
+bool is_shared(const Graph& graph, ValueId v) {
+  return graph.values[v].kind == ValueKind::kParameter || std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end();
 }
 
-bool prefers_channels_last(const Graph& graph) {
-  auto count = [&graph](auto fits) { return std::count_if(graph.nodes.begin(), graph.nodes.end(), fits); };
-  if (count([](const Node& node) { return is_gradient(*node.op); }) > 0) {
-    return false;
+int64_t count_shared_images(const Graph& graph, const Node& node, const ImageConvolution& convolution) {
+  int64_t count = is_shared(graph, node.result());
+  for (size_t i = 0; i < convolution.num_images; ++i) {
+    count += is_shared(graph, node.operands[i]);
   }
-  const auto convolutions = count([&graph](const Node& node) { return is_image_convolution(graph, node); });
-  // A copy takes more than what a convolution gains.
-  return convolutions > 0 && 2 * convolutions > 3 * count([&graph](const Node& node) { return needs_row_major(graph, node); });
+  return count;
+}
+
+} // namespace
+
+std::optional<ImageConvolution> ImageConvolution::find(const Graph& graph, const Node& node) {
+  if (node.op->layout != ResultLayout::kConvolution) {
+    return std::nullopt;
+  }
+  const bool gradient = is_gradient(*node.op);
+  const bool transposed = std::get<bool>(node.attrs[gradient ? 4 : 3]);
+  const Type& input = graph.type(node.operands[gradient ? 1 : 0]);
+  if (transposed || input.dims.size() != 4 || (input.dtype != DType::F32 && input.dtype != DType::BF16)) {
+    return std::nullopt;
+  }
+  const Type& result = gradient ? graph.type(node.operands[0]) : graph.type(node.result());
+  return ImageConvolution{gradient ? 2U : 1U, gradient ? 2U : 1U, input.numel() + result.numel()};
+}
+
+ImageOrders::ImageOrders(const Graph& graph) {
+  int64_t convolutions = 0;
+  int64_t copies = 0;
+  for (const Node& node : graph.nodes) {
+    if (auto convolution = ImageConvolution::find(graph, node)) {
+      ++convolutions;
+      copies += count_shared_images(graph, node, *convolution);
+      gradients_ |= is_gradient(*node.op);
+    } else {
+      copies += needs_row_major(graph, node);
+    }
+  }
+  any_ = 2 * convolutions > 3 * copies; // a copy takes more than what a convolution gains
+}
+
+ImageOrder ImageOrders::find(const ImageConvolution& convolution, int64_t weight_elements) const {
+  if (!any_) {
+    return ImageOrder::kAsGiven;
+  }
+  return gradients_ && weight_elements > convolution.image_elements ? ImageOrder::kRowMajor : ImageOrder::kChannelsLast;
 }
 
 } // namespace torch_xla::cpu

@@ -1,15 +1,35 @@
-// The order in which a program's convolutions read images.
+// The order in which a program's convolutions, and their gradients, read images.
 #pragma once
+
+#include <optional>
 
 #include "ir/graph.h"
 
 namespace torch_xla::cpu {
 
-// A convolution of images, float32 or bfloat16, that is not transposed.
-bool is_image_convolution(const Graph& graph, const Node& node);
+enum class ImageOrder : uint8_t { kAsGiven, kRowMajor, kChannelsLast };
 
-// Whether these shall read channels-last images, and so give them. In a program without gradients of any they are faster then, or no
-// slower, unless most of their results would have to be copied; where there are gradients it depends on sizes.
-bool prefers_channels_last(const Graph& graph);
+// The operands of a convolution of images, float32 or bfloat16, that is not transposed, or of the gradient of one.
+struct ImageConvolution {
+  static std::optional<ImageConvolution> find(const Graph& graph, const Node& node);
+
+  size_t num_images; // the first operands
+  size_t weight; // operand
+  int64_t image_elements; // of the convolution's input and result
+};
+
+// What a program's convolutions shall read, and so give. Channels-last images are faster, or no slower, but for gradients where weights are
+// larger than images, as those are then copied; unless most images would have to be copied, as for views of groups of channels, or because
+// they come from other programs or go to them.
+class ImageOrders {
+ public:
+  explicit ImageOrders(const Graph& graph);
+
+  ImageOrder find(const ImageConvolution& convolution, int64_t weight_elements) const;
+
+ private:
+  bool any_ = false;
+  bool gradients_ = false;
+};
 
 } // namespace torch_xla::cpu

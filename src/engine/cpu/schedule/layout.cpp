@@ -15,8 +15,7 @@ namespace {
 
 class LayoutStage {
  public:
-  explicit LayoutStage(const Graph& in)
-      : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()), channels_last_(prefers_channels_last(in)) {}
+  explicit LayoutStage(const Graph& in) : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()), image_orders_(in) {}
 
   LaidOutGraph run() {
     const size_t copies = in_.nodes.size() / 8; // about so many are added
@@ -236,8 +235,8 @@ class LayoutStage {
     for (ValueId& v : operands) {
       v = v == kNoValue ? kNoValue : as_read(*node.op, in_memory(v));
     }
-    if (channels_last_ && is_image_convolution(in_, node)) {
-      operands[0] = in_order(operands[0], channels_last_strides(graph_.type(operands[0]).dims));
+    if (auto convolution = ImageConvolution::find(in_, node)) {
+      order_images(*convolution, operands);
     }
     bool reorders = gains_from_channels_last(node, operands);
     if (reorders) {
@@ -252,6 +251,21 @@ class LayoutStage {
     for (int32_t i = 0; i < node.num_results && reorders; ++i) {
       ValueId v = first + i;
       map_[node.result(i)] = copy_as(v, contiguous_strides(graph_.type(v).dims));
+    }
+  }
+
+  // A weight in channels-last order has ATen read images so.
+  void order_images(const ImageConvolution& convolution, InlineVec<ValueId, 4>& operands) {
+    const ValueId weight = operands[convolution.weight];
+    const Type& type = graph_.type(weight);
+    const ImageOrder order = image_orders_.find(convolution, type.numel());
+    if (order == ImageOrder::kAsGiven ||
+        (order == ImageOrder::kRowMajor && !same_strides(type.dims, places_[weight].strides, contiguous_strides(type.dims)))) {
+      return;
+    }
+    for (size_t i = 0; i < convolution.num_images; ++i) {
+      const Dims& dims = graph_.type(operands[i]).dims;
+      operands[i] = in_order(operands[i], order == ImageOrder::kRowMajor ? contiguous_strides(dims) : channels_last_strides(dims));
     }
   }
 
@@ -292,7 +306,7 @@ class LayoutStage {
   std::vector<Place> places_; // by value of graph_
   std::vector<ValueId> map_; // by value of in_
   std::vector<Dims> wanted_; // by value of in_; empty: no wish
-  const bool channels_last_; // convolutions read images in this order
+  const ImageOrders image_orders_;
   int32_t location_ = -1;
 };
 

@@ -1,0 +1,103 @@
+// Reductions over columns: how they are cut for threads, that all widths of columns agree with ATen, and what is fused around them.
+#include "engine/cpu/schedule/reduction.h"
+
+#include "engine_harness.h"
+
+namespace torch_xla::testing {
+namespace {
+
+using cpu::find_pieces;
+using cpu::find_second_level;
+
+const Dims kRowMajor = contiguous_strides({64, 32, 32, 32});
+const Dims kChannelsLast{32768, 1, 1024, 32};
+
+TEST(Reduction, FewColumnsAreSummedImageByImage) {
+  EXPECT_EQ(find_second_level({64, 32, 32, 32}, kChannelsLast, {0, 2, 3}), (Dims{0}));
+  EXPECT_EQ(find_second_level({64, 32, 32, 32}, kRowMajor, {0, 2, 3}), (Dims{})) << "32 rows are units enough";
+}
+
+TEST(Reduction, ByTheNextDimWhereThereAreFewImages) {
+  EXPECT_EQ(find_second_level({2, 32, 128, 128}, {524288, 1, 4096, 32}, {0, 2, 3}), (Dims{0, 2}));
+  EXPECT_EQ(find_second_level({1, 32, 128, 128}, {524288, 1, 4096, 32}, {2, 3}), (Dims{2}));
+}
+
+TEST(Reduction, AtOnceWhereThatIsShortOrHasBlocksEnough) {
+  EXPECT_EQ(find_second_level({4, 32, 16, 16}, {8192, 1, 512, 32}, {0, 2, 3}), (Dims{})) << "32,768 elements";
+  EXPECT_EQ(find_second_level({64, 512, 16, 16}, {131072, 1, 8192, 512}, {0, 2, 3}), (Dims{})) << "eight blocks of columns";
+  EXPECT_EQ(find_second_level({65536, 32}, {32, 1}, {0}), (Dims{})) << "one dim only";
+  EXPECT_EQ(find_second_level({4096, 32, 4, 4}, {512, 1, 128, 32}, {0, 2, 3}), (Dims{})) << "each image would be too short";
+}
+
+TEST(Reduction, OfAllOfTheMemoryInPieces) {
+  EXPECT_EQ(find_pieces({1 << 20}, {0}), 64);
+  EXPECT_EQ(find_pieces({1 << 16}, {0}), 0) << "short";
+  EXPECT_EQ(find_pieces({1 << 20, 4}, {0}), 0) << "four results";
+  EXPECT_EQ(find_pieces({0}, {0}), 0);
+}
+
+at::Tensor images(int64_t channels, at::ScalarType dtype) {
+  return at::randn({16, channels, 24, 24}).to(dtype).contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+// But for the result.
+void expect_no_image_stored(Program& p, Ex result) {
+  const std::string text = p.compile({result})->text();
+  const std::string before = "arena of ";
+  EXPECT_LT(std::stoll(text.substr(text.find(before) + before.size())), 16 * 32 * 24 * 24 * 4) << text;
+}
+
+// Whole vectors and parts of them, several together and one by one; one sum and more than a block holds.
+TEST(EngineColumns, OfAnyWidth) {
+  for (int64_t channels : {3, 8, 16, 24, 32, 48, 64, 80, 128}) {
+    Program p;
+    const at::Tensor a = images(channels, at::kFloat);
+    const Ex x = p.input(a);
+    Ex powers = x;
+    at::Tensor expected = a;
+    std::vector<Ex> sums;
+    std::vector<at::Tensor> results;
+    for (int i = 0; i < 6; ++i) {
+      sums.push_back(powers.reduce(Prim::kReduceSum, {0, 2, 3}));
+      results.push_back(expected.sum({0, 2, 3}, /*keepdim=*/true));
+      powers = powers * x * 0.5;
+      expected = expected * a * 0.5;
+    }
+    sums.push_back(x.reduce(Prim::kReduceMax, {0, 2, 3}));
+    results.push_back(a.amax({0, 2, 3}, /*keepdim=*/true));
+    p.check(sums, results, 1e-3);
+  }
+}
+
+// Normalization of channels-last images: after the sums the images are read once more, in one kernel, though they come in two levels.
+TEST(EngineColumns, WhatFollowsTwoSumsIsOneKernel) {
+  Program p;
+  const at::Tensor a = images(32, at::kFloat);
+  const at::Tensor b = images(32, at::kFloat);
+  const Ex x = p.input(a);
+  const Ex y = p.input(b);
+  const Dims over{0, 2, 3};
+  const double part = 1.0 / (16 * 24 * 24);
+  const Ex scaled = x * ((x * y).reduce(Prim::kReduceSum, over) * part);
+  const Ex result = y - y.reduce(Prim::kReduceSum, over) * part - scaled;
+  const at::Tensor mean = b.mean({0, 2, 3}, /*keepdim=*/true);
+  p.check({result}, {b - mean - a * (a * b).mean({0, 2, 3}, /*keepdim=*/true)}, 1e-4);
+  EXPECT_EQ(count_steps(*p.compile({result})), 4U) << "sums of both, over images and over the batch, and one kernel";
+  expect_no_image_stored(p, result);
+}
+
+// x - mean: a value of one large operand is computed again for the second kernel rather than stored by the first.
+TEST(EngineColumns, ValuesOfOneLargeOperandAreNotStored) {
+  Program p;
+  const at::Tensor a = images(32, at::kFloat);
+  const Ex x = p.input(a);
+  const Dims over{0, 2, 3};
+  const Ex centered = x - x.reduce(Prim::kReduceSum, over) * (1.0 / (16 * 24 * 24));
+  const Ex result = centered - (centered * centered * centered).reduce(Prim::kReduceSum, over);
+  const at::Tensor expected = a - a.mean({0, 2, 3}, /*keepdim=*/true);
+  p.check({result}, {expected - expected.pow(3).sum({0, 2, 3}, /*keepdim=*/true)}, 1e-2);
+  expect_no_image_stored(p, result);
+}
+
+} // namespace
+} // namespace torch_xla::testing
