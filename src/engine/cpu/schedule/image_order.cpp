@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "engine/cpu/cost.h"
 #include "engine/cpu/schedule/library_strides.h"
 #include "ir/view.h"
 
@@ -72,7 +73,7 @@ ImageOrder ImageOrders::find(const ImageConvolution& convolution, int64_t weight
   if (!any_) {
     return ImageOrder::kAsGiven;
   }
-  return gradients_ && weight_elements > convolution.image_elements ? ImageOrder::kRowMajor : ImageOrder::kChannelsLast;
+  return gradients_ && weight_elements > convolution.image_elements / kWeightShare ? ImageOrder::kRowMajor : ImageOrder::kChannelsLast;
 }
 
 } // namespace torch_xla::cpu

@@ -18,9 +18,9 @@ struct ImageConvolution {
   int64_t image_elements; // of the convolution's input and result
 };
 
-// What a program's convolutions shall read, and so give. Channels-last images are faster, or no slower, but for gradients where weights are
-// larger than images, as those are then copied; unless most images would have to be copied, as for views of groups of channels, or because
-// they come from other programs or go to them.
+// What a program's convolutions shall read, and so give. Channels-last images are faster, or no slower, but in training where weights are
+// large beside them (kWeightShare); unless most images would have to be copied, as for views of groups of channels, or because they come from
+// other programs or go to them.
 class ImageOrders {
  public:
   explicit ImageOrders(const Graph& graph);
