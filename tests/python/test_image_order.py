@@ -1,4 +1,4 @@
-"""Convolutional networks train as on the CPU in whatever order the device computes images, and leave the same strides."""
+"""Convolutional networks train as on the CPU, in whatever order images are computed, and leave the same strides."""
 
 import copy
 
