@@ -26,31 +26,37 @@ class ColumnEmitter : public Emitter {
  private:
   void emit_block(Value* first) {
     Value* whole_end = ir_.CreateAnd(inner_extent(), i64(-kColumnBlock));
-    bool is_known = llvm::isa<llvm::Constant>(whole_end);
+    const bool is_known = llvm::isa<llvm::Constant>(whole_end);
+    auto emit_rest = [&] { is_known ? emit_vectors(first, inner_ % kColumnBlock) : emit_partial_block(first); };
     if (is_known && inner_ % kColumnBlock == 0) {
       emit_vectors(first, kColumnBlock);
-    } else if (is_known && inner_ < kColumnBlock && inner_ % wide_.width == 0) {
-      emit_vectors(first, inner_);
     } else if (inner_ < kColumnBlock) {
-      emit_partial_block(first);
+      emit_rest();
     } else {
       Value* whole = ir_.CreateICmpULT(first, whole_end);
       emit_if(ir_, whole, [&] { emit_vectors(first, kColumnBlock); });
-      emit_if(ir_, ir_.CreateNot(whole), [&] { emit_partial_block(first); });
+      emit_if(ir_, ir_.CreateNot(whole), emit_rest);
     }
   }
 
-  // Whole ones, of so many elements together.
+  // Of so many elements together, the last of which may be a part.
   void emit_vectors(Value* first, int64_t elements) {
-    const int vectors = static_cast<int>(elements / wide_.width);
-    const int together = vectors_together(vectors);
-    if (together == vectors) {
-      return emit_group(first, vectors, nullptr);
+    const int64_t rest = elements % wide_.width;
+    const int whole = static_cast<int>(elements / wide_.width);
+    const int vectors = whole + (rest ? 1 : 0);
+    Value* mask = rest ? wide_.first_lanes(i64(rest)) : nullptr;
+    if (vectors_together(vectors) == vectors) {
+      return emit_group(first, vectors, mask);
     }
-    emit_loop(ir_, first, ir_.CreateAdd(first, i64(elements)), together * wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
+    const int together = vectors_together(whole);
+    Value* whole_end = ir_.CreateAdd(first, i64(whole * wide_.width));
+    emit_loop(ir_, first, whole_end, together * wide_.width, {}, [&](Value* index, llvm::ArrayRef<Value*>) {
       emit_group(index, together, nullptr);
       return Carried();
     });
+    if (rest) {
+      emit_group(whole_end, 1, mask);
+    }
   }
 
   // Neighbouring vectors that are computed in one pass over the mid loops, so that memory is read in longer pieces: a divisor of `vectors`.
@@ -72,7 +78,7 @@ class ColumnEmitter : public Emitter {
     });
   }
 
-  // `vectors` neighbouring vectors from inner index `first` on.
+  // `vectors` neighbouring vectors from inner index `first` on. `mask`, if not null: the lanes of the last one that exist.
   void emit_group(Value* first, int vectors, Value* mask) {
     Accumulators acc{stages_.sweeps[0].reduces, vectors};
     Carried totals =
@@ -81,7 +87,7 @@ class ColumnEmitter : public Emitter {
       return;
     }
     for (int n = 0; n < vectors; ++n) {
-      Position p = position(first, n, mask);
+      Position p = position(first, n, n + 1 < vectors ? nullptr : mask);
       for (size_t r = 0; r < acc.reduces.size(); ++r) {
         values_[acc.reduces[r]] = totals[r * vectors + n];
       }
@@ -97,7 +103,7 @@ class ColumnEmitter : public Emitter {
     emit_stores(sweep.mid_stores, {one, nullptr, nullptr});
     Carried next(carried.begin(), carried.end());
     for (int n = 0; n < acc.copies; ++n) {
-      Position p = position(first, n, mask);
+      Position p = position(first, n, n + 1 < acc.copies ? nullptr : mask);
       emit_values(sweep.values, p);
       for (size_t r = 0; r < acc.reduces.size(); ++r) {
         size_t slot = r * acc.copies + n;
