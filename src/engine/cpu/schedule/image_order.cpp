@@ -1,4 +1,4 @@
-// Weighs the images that convolutions would read channels-last against those that would have to be copied.
+// Counts what would gain from channels-last images, and what would have to copy them.
 #include "engine/cpu/schedule/image_order.h"
 
 #include <algorithm>
@@ -30,14 +30,12 @@ bool is_shared(const Graph& graph, ValueId v) {
   return graph.values[v].kind == ValueKind::kParameter || std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end();
 }
 
-// Elements of the images that are.
-int64_t shared_elements(const Graph& graph, const Node& node, const ImageConvolution& convolution) {
-  auto elements_of = [&graph](ValueId v) { return is_shared(graph, v) ? graph.type(v).numel() : 0; };
-  int64_t elements = elements_of(node.result());
+int64_t count_shared_images(const Graph& graph, const Node& node, const ImageConvolution& convolution) {
+  int64_t count = is_shared(graph, node.result());
   for (size_t i = 0; i < convolution.num_images; ++i) {
-    elements += elements_of(node.operands[i]);
+    count += is_shared(graph, node.operands[i]);
   }
-  return elements;
+  return count;
 }
 
 } // namespace
@@ -57,18 +55,20 @@ std::optional<ImageConvolution> ImageConvolution::find(const Graph& graph, const
 }
 
 ImageOrders::ImageOrders(const Graph& graph) {
-  int64_t read = 0; // elements
-  int64_t copied = 0;
+  int64_t convolutions = 0;
+  int64_t copies = 0;
+  int64_t batches = 0; // images that come in; of inference the smallest, as they have few channels
   for (const Node& node : graph.nodes) {
     if (auto convolution = ImageConvolution::find(graph, node)) {
-      read += convolution->image_elements;
-      copied += shared_elements(graph, node, *convolution);
+      ++convolutions;
+      copies += count_shared_images(graph, node, *convolution);
+      batches += !is_gradient(*node.op) && graph.values[node.operands[0]].kind == ValueKind::kParameter;
       gradients_ |= is_gradient(*node.op);
-    } else if (needs_row_major(graph, node)) {
-      copied += graph.type(node.operands[0]).numel();
+    } else {
+      copies += needs_row_major(graph, node);
     }
   }
-  any_ = copied < read / kCopiedShare;
+  any_ = 2 * convolutions > 3 * (copies - (gradients_ ? 0 : batches)); // a copy takes more than what a convolution gains
 }
 
 ImageOrder ImageOrders::find(const ImageConvolution& convolution, int64_t weight_elements) const {

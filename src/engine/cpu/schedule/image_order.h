@@ -19,8 +19,8 @@ struct ImageConvolution {
 };
 
 // What a program's convolutions shall read, and so give. Channels-last images are faster, or no slower, but in training where weights are
-// large beside them (kWeightShare); unless too many images would have to be copied (kCopiedShare), as for views of groups of channels, or
-// because they come from other programs or go to them.
+// large beside them (kWeightShare); unless most images would have to be copied, as for views of groups of channels, or because they come
+// from other programs or go to them.
 class ImageOrders {
  public:
   explicit ImageOrders(const Graph& graph);
