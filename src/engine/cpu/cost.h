@@ -194,9 +194,9 @@ constexpr int64_t kPieces = 64;
 // Channels from which ATen's max pooling is given channels-last memory: it is vectorized over channels only, and 16 are a vector. 0.2 ms
 // against 4 ms for 16 x 64 x 32 x 32 (measured), which pays for two copies.
 constexpr int64_t kPooledChannels = 16;
-// Share of its images' elements that a convolution's weight may come to for channels-last images in training, as it is copied for each call.
-// A convolution and its gradients by row-major time (measured): 0.85 to 0.95 where weights are small, 0.95 to 0.98 where they have half as
-// many elements, 1.0 to 1.16 from the same number on, 1.4 to 2 at 5 to 36 times as many.
+// Share of its images' elements that a convolution's weight may come to for channels-last images in training, as it is copied for each
+// call. A convolution and its gradients by row-major time (measured): 0.85 to 0.95 where weights are small, 0.95 to 0.98 where they have
+// half as many elements, 1.0 to 1.16 from the same number on, 1.4 to 2 at 5 to 36 times as many.
 constexpr int64_t kWeightShare = 2;
 // Multiplications of a product below which oneDNN saves less than the code costs that it makes for each new shape (kMostProductShapes).
 // 71 x 256 x 256 takes it as long as MKL, 77 x 256 x 1024 saves 40 us.
