@@ -61,7 +61,7 @@ class ImageOrderTest : public ::testing::Test {
     std::set<std::vector<int64_t>> orders;
     for (const Node& node : laid_out.graph.nodes) {
       auto convolution = ImageConvolution::find(laid_out.graph, node);
-      for (size_t i = 0; convolution && i < convolution->num_images; ++i) {
+      for (size_t i = 0; convolution && i < convolution->weight; ++i) {
         orders.insert(laid_out.places[node.operands[i]].strides.vec());
       }
     }

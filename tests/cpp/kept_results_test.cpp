@@ -1,6 +1,5 @@
 // What programs keep of weights that do not change: when, for how long, and that no bit of a result depends on it.
 #include <sys/resource.h>
-
 #include <unistd.h>
 
 #include <algorithm>

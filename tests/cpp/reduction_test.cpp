@@ -6,8 +6,13 @@
 namespace torch_xla::testing {
 namespace {
 
-using cpu::find_pieces;
-using cpu::find_second_level;
+Dims find_second_level(const Dims& dims, const Dims& strides, const Dims& over) {
+  return cpu::cut_reduction(dims, strides, over).last;
+}
+
+int64_t find_pieces(const Dims& dims, const Dims& over) {
+  return cpu::cut_reduction(dims, contiguous_strides(dims), over).pieces;
+}
 
 const Dims kRowMajor = contiguous_strides({64, 32, 32, 32});
 const Dims kChannelsLast{32768, 1, 1024, 32};

@@ -87,7 +87,7 @@ class ColumnEmitter : public Emitter {
       return;
     }
     for (int n = 0; n < vectors; ++n) {
-      Position p = position(first, n, n + 1 < vectors ? nullptr : mask);
+      Position p = position(first, n, vectors, mask);
       for (size_t r = 0; r < acc.reduces.size(); ++r) {
         values_[acc.reduces[r]] = totals[r * vectors + n];
       }
@@ -103,7 +103,7 @@ class ColumnEmitter : public Emitter {
     emit_stores(sweep.mid_stores, {one, nullptr, nullptr});
     Carried next(carried.begin(), carried.end());
     for (int n = 0; n < acc.copies; ++n) {
-      Position p = position(first, n, n + 1 < acc.copies ? nullptr : mask);
+      Position p = position(first, n, acc.copies, mask);
       emit_values(sweep.values, p);
       for (size_t r = 0; r < acc.reduces.size(); ++r) {
         size_t slot = r * acc.copies + n;
@@ -114,8 +114,9 @@ class ColumnEmitter : public Emitter {
     return next;
   }
 
-  Position position(Value* first, int n, Value* mask) {
-    return {wide_, ir_.CreateAdd(first, i64(n * wide_.width)), mask};
+  // Of vector n of so many; the mask is the last one's.
+  Position position(Value* first, int n, int vectors, Value* mask) {
+    return {wide_, ir_.CreateAdd(first, i64(n * wide_.width)), n + 1 < vectors ? nullptr : mask};
   }
 };
 

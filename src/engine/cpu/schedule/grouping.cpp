@@ -128,11 +128,16 @@ class Grouping {
     }
   }
 
+  // Kernels over one domain, of no more values than one may have.
+  static bool fit_together(const Group& a, const Group& b) {
+    const bool kernels = a.kind == StepKind::kKernel && b.kind == StepKind::kKernel;
+    return kernels && a.domain == b.domain && a.values.size() + b.values.size() <= kMaxValues;
+  }
+
   // Nothing that `from` reads may be stored at `into` or later. At most one of the two reduces: a group's reductions are checked against
   // each other when they join, not here.
   static bool can_merge(const Group& into, int into_index, const Group& from) {
-    bool kernels = into.kind == StepKind::kKernel && from.kind == StepKind::kKernel;
-    if (!kernels || into.domain != from.domain || from.earliest > into_index || into.values.size() + from.values.size() > kMaxValues) {
+    if (!fit_together(into, from) || from.earliest > into_index) {
       return false;
     }
     // Values of `from` were not checked against the reductions of `into`.
@@ -145,8 +150,7 @@ class Grouping {
   // Whether the earlier group `from` can move into the later one instead: nobody has read it, and what runs between the two is short, as
   // the sums that the later one waits for, so that what `from` reads need not live much longer.
   bool can_wait(const Group& from, int from_index, const Group& into, int into_index) const {
-    bool kernels = into.kind == StepKind::kKernel && from.kind == StepKind::kKernel;
-    if (!kernels || into.domain != from.domain || into.reduced || from.reduced || into.values.size() + from.values.size() > kMaxValues) {
+    if (!fit_together(into, from) || into.reduced || from.reduced) {
       return false;
     }
     const int64_t most = num_elements(from.domain) / kSmallShare;

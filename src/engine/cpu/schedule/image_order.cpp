@@ -11,9 +11,9 @@
 namespace torch_xla::cpu {
 namespace {
 
-// A gradient has the result's gradient before the input.
+// Of a convolution: it has the result's gradient before the input.
 bool is_gradient(const Op& op) {
-  return op.layout == ResultLayout::kConvolution && op.order_of > 0;
+  return op.order_of > 0;
 }
 
 // A view of row-major images for which those in channels-last order would have to be copied: of groups of channels, say.
@@ -32,7 +32,7 @@ bool is_shared(const Graph& graph, ValueId v) {
 
 int64_t count_shared_images(const Graph& graph, const Node& node, const ImageConvolution& convolution) {
   int64_t count = is_shared(graph, node.result());
-  for (size_t i = 0; i < convolution.num_images; ++i) {
+  for (size_t i = 0; i < convolution.weight; ++i) {
     count += is_shared(graph, node.operands[i]);
   }
   return count;
@@ -46,12 +46,13 @@ std::optional<ImageConvolution> ImageConvolution::find(const Graph& graph, const
   }
   const bool gradient = is_gradient(*node.op);
   const bool transposed = std::get<bool>(node.attrs[gradient ? 4 : 3]);
-  const Type& input = graph.type(node.operands[gradient ? 1 : 0]);
+  const auto place = static_cast<size_t>(node.op->order_of);
+  const Type& input = graph.type(node.operands[place]);
   if (transposed || input.dims.size() != 4 || (input.dtype != DType::F32 && input.dtype != DType::BF16)) {
     return std::nullopt;
   }
   const Type& result = gradient ? graph.type(node.operands[0]) : graph.type(node.result());
-  return ImageConvolution{gradient ? 2U : 1U, gradient ? 2U : 1U, input.numel() + result.numel()};
+  return ImageConvolution{place + 1, input.numel() + result.numel()};
 }
 
 ImageOrders::ImageOrders(const Graph& graph) {
@@ -64,10 +65,12 @@ ImageOrders::ImageOrders(const Graph& graph) {
       copies += count_shared_images(graph, node, *convolution);
       batches += !is_gradient(*node.op) && graph.values[node.operands[0]].kind == ValueKind::kParameter;
       gradients_ |= is_gradient(*node.op);
-    } else {
-      copies += needs_row_major(graph, node);
     }
   }
+  if (convolutions == 0) { // most programs: their views need not be looked at
+    return;
+  }
+  copies += std::count_if(graph.nodes.begin(), graph.nodes.end(), [&graph](const Node& node) { return needs_row_major(graph, node); });
   any_ = 2 * convolutions > 3 * (copies - (gradients_ ? 0 : batches)); // a copy takes more than what a convolution gains
 }
 

@@ -13,8 +13,7 @@ enum class ImageOrder : uint8_t { kAsGiven, kRowMajor, kChannelsLast };
 struct ImageConvolution {
   static std::optional<ImageConvolution> find(const Graph& graph, const Node& node);
 
-  size_t num_images; // the first operands
-  size_t weight; // operand
+  size_t weight; // the operand behind the images
   int64_t image_elements; // of the convolution's input and result
 };
 

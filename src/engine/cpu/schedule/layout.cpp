@@ -166,13 +166,13 @@ class LayoutStage {
     if (over.empty()) {
       return copy_as(x, places_[x].strides);
     }
-    const Dims last = find_second_level(type.dims, places_[x].strides, over);
-    if (!last.empty()) {
-      Dims first(over.data() + last.size(), over.size() - last.size());
-      return reduce(node, reduce(node, x, first), last);
+    const ReductionCut cut = cut_reduction(type.dims, places_[x].strides, over);
+    if (!cut.last.empty()) {
+      Dims first(over.data() + cut.last.size(), over.size() - cut.last.size());
+      return reduce(node, reduce(node, x, first), cut.last);
     }
-    if (const int64_t pieces = find_pieces(type.dims, over)) {
-      ValueId flat = reshape(x, {pieces, type.numel() / pieces});
+    if (cut.pieces) {
+      ValueId flat = reshape(x, {cut.pieces, type.numel() / cut.pieces});
       return reshape(reduce(node, reduce(node, flat, {1}), {0}), in_.type(node.result()).dims);
     }
     return reduce(node, x, over);
@@ -263,7 +263,7 @@ class LayoutStage {
         (order == ImageOrder::kRowMajor && !same_strides(type.dims, places_[weight].strides, contiguous_strides(type.dims)))) {
       return;
     }
-    for (size_t i = 0; i < convolution.num_images; ++i) {
+    for (size_t i = 0; i < convolution.weight; ++i) {
       const Dims& dims = graph_.type(operands[i]).dims;
       operands[i] = in_order(operands[i], order == ImageOrder::kRowMajor ? contiguous_strides(dims) : channels_last_strides(dims));
     }

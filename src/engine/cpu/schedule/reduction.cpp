@@ -27,8 +27,23 @@ Extent measure(const Dims& dims, const Dims& strides, const Dims& over) {
   return {columns ? (kept + kColumnBlock - 1) / kColumnBlock : kept, reduced, columns};
 }
 
-bool is_cut(const Dims& dims, const Extent& e) {
-  return e.units < kManyResults && num_elements(dims) > kLargeReduction * std::max<int64_t>(e.units, 1);
+Dims find_last(const Dims& dims, const Dims& over, const Extent& e) {
+  Dims last;
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < over.size() && rows < kEnoughRows; ++i) {
+    last.push_back(over[i]);
+    rows *= dims[over[i]];
+  }
+  const bool fits = rows >= kFewestRows && e.reduced / rows >= (e.columns ? kShortestColumn : kShortestRow);
+  return fits ? last : Dims();
+}
+
+int64_t find_pieces(int64_t count) {
+  int64_t pieces = kPieces;
+  while (count % pieces) {
+    pieces /= 2;
+  }
+  return pieces < kFewestRows ? 0 : pieces;
 }
 
 } // namespace
@@ -44,32 +59,17 @@ bool reduces_columns(const Dims& dims, const Dims& strides, uint32_t reduced) {
   return innermost >= 0 && !(reduced >> innermost & 1);
 }
 
-Dims find_second_level(const Dims& dims, const Dims& strides, const Dims& over) {
+ReductionCut cut_reduction(const Dims& dims, const Dims& strides, const Dims& over) {
+  const int64_t count = num_elements(dims);
   const Extent e = measure(dims, strides, over);
-  if (!is_cut(dims, e)) {
+  if (e.units >= kManyResults || count <= kLargeReduction * std::max<int64_t>(e.units, 1)) {
     return {};
   }
-  Dims last;
-  int64_t rows = 1;
-  for (size_t i = 0; i + 1 < over.size() && rows < kEnoughRows; ++i) {
-    last.push_back(over[i]);
-    rows *= dims[over[i]];
+  ReductionCut cut{.last = find_last(dims, over, e)};
+  if (cut.last.empty() && e.reduced == count) {
+    cut.pieces = find_pieces(count);
   }
-  const bool fits = rows >= kFewestRows && e.reduced / rows >= (e.columns ? kShortestColumn : kShortestRow);
-  return fits ? last : Dims();
-}
-
-int64_t find_pieces(const Dims& dims, const Dims& over) {
-  const int64_t count = num_elements(dims);
-  const Extent e = measure(dims, contiguous_strides(dims), over);
-  if (e.reduced != count || !is_cut(dims, e)) {
-    return 0;
-  }
-  int64_t pieces = kPieces;
-  while (count % pieces) {
-    pieces /= 2;
-  }
-  return pieces < kFewestRows ? 0 : pieces;
+  return cut;
 }
 
 } // namespace torch_xla::cpu

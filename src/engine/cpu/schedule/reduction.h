@@ -11,11 +11,15 @@ namespace torch_xla::cpu {
 // over the results ("columns") and not over what is reduced. `reduced`: a set of bits by dimension.
 bool reduces_columns(const Dims& dims, const Dims& strides, uint32_t reduced);
 
-// The dims of `over`, which is sorted, that a second reduction is to run over, of what the first one leaves: the first ones, as the others
-// lie together in memory. Empty: all are reduced at once.
-Dims find_second_level(const Dims& dims, const Dims& strides, const Dims& over);
+// How a reduction is cut in two levels; as one where both members are empty.
+struct ReductionCut {
+  // Of the dims that are reduced: those of the second level. The first ones, as the others lie together in memory.
+  Dims last;
+  // Where all of the memory is reduced and no dims make rows for threads: the pieces of equal size that each are summed first.
+  int64_t pieces = 0;
+};
 
-// Pieces of equal size to cut dense memory into, each summed by itself, where all of it is reduced and no dims make such rows; 0: none.
-int64_t find_pieces(const Dims& dims, const Dims& over);
+// `over` is sorted.
+ReductionCut cut_reduction(const Dims& dims, const Dims& strides, const Dims& over);
 
 } // namespace torch_xla::cpu
