@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "engine/cpu/codegen/external.h"
+#include "engine/cpu/codegen/trigonometry.h"
 
 namespace torch_xla::cpu {
 
@@ -14,7 +15,6 @@ constexpr double kLn2 = 0.693147180559945309;
 constexpr double kLn2Hi = 0.693145751953125; // 16 significant bits: n * kLn2Hi is exact
 constexpr double kLn2Lo = 1.42860682030941723e-6;
 constexpr double kLog2E = 1.44269504088896340736;
-constexpr double kRound = 12582912.0; // 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits
 constexpr double kInf = __builtin_inf();
 
 // x = n * ln 2 + r, |r| <= ln 2 / 2.
@@ -270,6 +270,13 @@ Value* emit_float(const Vec& v, Prim prim, Value* x) {
       return emit_sinh(v, x);
     case Prim::kCosh:
       return emit_cosh(v, x);
+    case Prim::kSin:
+    case Prim::kCos:
+    case Prim::kTan:
+    case Prim::kAsin:
+    case Prim::kAcos:
+    case Prim::kAtan:
+      return emit_trigonometry(v, prim, x);
     default:
       return call_external(v, prim, DType::F32, {x});
   }

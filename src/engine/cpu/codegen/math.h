@@ -6,6 +6,9 @@
 
 namespace torch_xla::cpu {
 
+// 1.5 * 2^23: adding it to a float below 2^22 rounds that to an integer, which is then in the sum's low bits.
+constexpr double kRound = 12582912.0;
+
 // Value of a unary floating-point primitive from kExp to kLogistic (see ir/prim.h), in float or double.
 Value* emit_math(const Vec& v, Prim prim, DType dtype, Value* x);
 
