@@ -1,4 +1,4 @@
-// Orders and scans: argmax, max with indices, median, sort, topk, cumsum. Calls of ATen's kernels.
+// Orders and scans: median, sort, topk, cumsum. Calls of ATen's kernels.
 #include "core/errors.h"
 #include "ops/row.h"
 #include "ops/rules.h"
@@ -14,29 +14,11 @@ void require_ordered(const InferContext& c) {
   }
 }
 
-void require_elements(const InferContext& c) {
-  if (c.operand(0).numel() == 0) {
-    fall_back("an order of nothing");
-  }
-}
-
-// Extents after reducing the dim in attribute Dim (None: all), whose keepdim follows it.
+// Extents after reducing the dim in attribute Dim, whose keepdim follows it.
 template <size_t Dim>
 Dims reduced(const InferContext& c) {
   Dims dims = c.operand(0).dims;
   return reduced_dims(dims, wrap_dims(c.get_dims(Dim), dims.size()), c.get_bool(Dim + 1));
-}
-
-constexpr char kArgmax[] = "argmax";
-constexpr char kArgmin[] = "argmin";
-
-template <const char* Name>
-void infer_arg(InferContext& c) {
-  require_ordered(c);
-  XLA_CHECK_KIND(
-      Index, c.operand(0).numel() > 0 || !c.is_none(0), Name, "(): Expected reduction dim to be specified for input.numel() == 0.");
-  require_elements(c);
-  c.add_result(DType::I64, reduced<0>(c));
 }
 
 // Values and their indices along a dim.
@@ -106,10 +88,6 @@ void infer_log_scan(InferContext& c) {
 }
 
 constinit const Op kRows[] = {
-    LIBRARY("argmax", infer_arg<kArgmax>, .traits = kReadsWhileWriting | kMovesElements),
-    LIBRARY("argmin", infer_arg<kArgmin>, .traits = kReadsWhileWriting | kMovesElements),
-    LIBRARY("max.dim", infer_values_indices<0>, .traits = kReadsWhileWriting | kMovesElements),
-    LIBRARY("min.dim", infer_values_indices<0>, .traits = kReadsWhileWriting | kMovesElements),
     LIBRARY("median.dim", infer_ordered<0>, .traits = kReadsWhileWriting | kDenseOperands),
     LIBRARY("nanmedian.dim", infer_ordered<0>, .traits = kReadsWhileWriting | kDenseOperands),
     LIBRARY("mode", infer_values_indices<0>, .traits = kReadsWhileWriting),

@@ -125,6 +125,63 @@ void expand_aminmax(ExpandContext& c) {
   c.set(1, reduce_max(c.computed(0), reduced(c, kDims)));
 }
 
+// ---- Extrema with their positions ----
+
+constexpr char kArgmax[] = "argmax";
+constexpr char kArgmin[] = "argmin";
+
+template <const char* Name>
+void infer_arg(InferContext& c) {
+  if (c.operand(0).dtype == DType::Bool) {
+    fall_back("an order of bools"); // which ATen refuses
+  }
+  XLA_CHECK_KIND(
+      Index, c.operand(0).numel() > 0 || !c.is_none(0), Name, "(): Expected reduction dim to be specified for input.numel() == 0.");
+  require_elements(c);
+  add_reduced(c, kDims, DType::I64);
+}
+
+void infer_extremum_with_position(InferContext& c) {
+  require_elements(c);
+  add_reduced(c, kDims, c.operand(0).dtype);
+  add_reduced(c, kDims, DType::I64);
+}
+
+struct Extremum {
+  Ex value;
+  Ex position; // the first one, also of NaNs, which no other element is equal to
+};
+
+template <Ex (*Reduce)(Ex, const Dims&)>
+Extremum find_extremum(Ex x, int64_t dim) {
+  Ex value = Reduce(x, {dim});
+  Ex is_it = is_float(x.dtype()) ? (x == value) | is_nan(x) : x == value;
+  const Dims dims = x.type().dims;
+  const DType index = dims[dim] <= INT32_MAX ? DType::I32 : DType::I64;
+  Ex position = {&x.b(), x.b().iota(dims, dim, index)};
+  return {value, reduce_min(select(is_it, position, static_cast<double>(dims[dim])), {dim}).to(DType::I64)};
+}
+
+// Without a dim, of all elements in row-major order.
+template <Ex (*Reduce)(Ex, const Dims&)>
+Extremum find_extremum(ExpandContext& c) {
+  Ex x = c.computed(0);
+  const bool has_dim = !c.is_none(0) && !x.type().dims.empty();
+  return has_dim ? find_extremum<Reduce>(x, reduced(c, kDims)[0]) : find_extremum<Reduce>(x.reshape({x.type().numel()}), 0);
+}
+
+template <Ex (*Reduce)(Ex, const Dims&)>
+void expand_arg(ExpandContext& c) {
+  c.set(0, find_extremum<Reduce>(c).position);
+}
+
+template <Ex (*Reduce)(Ex, const Dims&)>
+void expand_extremum_with_position(ExpandContext& c) {
+  Extremum found = find_extremum<Reduce>(c);
+  c.set(0, found.value);
+  c.set(1, found.position);
+}
+
 // ---- any, all ----
 
 template <const Layout& L>
@@ -239,6 +296,10 @@ constinit const Op kRows[] = {
     COMPOSITE("max", (infer_extremum<kFull, kMax>), (expand_extremum<kFull, reduce_max>)),
     COMPOSITE("min", (infer_extremum<kFull, kMin>), (expand_extremum<kFull, reduce_min>)),
     COMPOSITE("aminmax", infer_aminmax, expand_aminmax),
+    COMPOSITE("argmax", infer_arg<kArgmax>, expand_arg<reduce_max>),
+    COMPOSITE("argmin", infer_arg<kArgmin>, expand_arg<reduce_min>),
+    COMPOSITE("max.dim", infer_extremum_with_position, expand_extremum_with_position<reduce_max>),
+    COMPOSITE("min.dim", infer_extremum_with_position, expand_extremum_with_position<reduce_min>),
     COMPOSITE("any", infer_logical<kFull>, (expand_logical<kFull, Prim::kReduceOr>), .traits = kComplex),
     COMPOSITE("any.dim", infer_logical<kDims>, (expand_logical<kDims, Prim::kReduceOr>), .traits = kComplex),
     COMPOSITE("any.dims", infer_logical<kDims>, (expand_logical<kDims, Prim::kReduceOr>), .traits = kComplex),

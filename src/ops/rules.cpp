@@ -121,6 +121,12 @@ void require_float(const InferContext& context, size_t i) {
   }
 }
 
+void require_elements(const InferContext& context) {
+  if (context.operand(0).numel() == 0) {
+    fall_back("an order of nothing");
+  }
+}
+
 void require_fit(const InferContext& context, size_t i) {
   DType dtype = context.operand(0).dtype;
   auto* real = std::get_if<double>(&context.attr(i));

@@ -39,6 +39,8 @@ int64_t pick(const Dims& list, size_t i, int64_t otherwise);
 // Both operands' dtype; falls back where they differ, as promotion is for pointwise rows.
 DType same_dtype(const InferContext& context, size_t a, size_t b);
 void require_float(const InferContext& context, size_t i);
+// Of operand 0, of which one element is looked for.
+void require_elements(const InferContext& context);
 // Attribute `i`, a number that ATen converts to the type of operand 0, fits there.
 void require_fit(const InferContext& context, size_t i);
 void require_rank(const InferContext& context, size_t i, size_t rank, const char* message);

@@ -12,7 +12,7 @@ std::span<const Op> unary_ops(); // pointwise, one tensor operand
 std::span<const Op> binary_ops(); // pointwise, two or more operands, comparisons, where, lerp, addcmul
 std::span<const Op> activation_ops(); // relu, gelu, ... and their backward forms
 std::span<const Op> reduce_ops(); // sum, mean, amax, any, var, norms
-std::span<const Op> order_ops(); // argmax, max with indices, sort, topk, cumsum
+std::span<const Op> order_ops(); // median, sort, topk, cumsum
 std::span<const Op> softmax_ops(); // softmax, log_softmax, forward and backward
 std::span<const Op> norm_ops(); // layer_norm, batch_norm, group_norm, forward and backward
 std::span<const Op> loss_ops(); // nll_loss, mse_loss, ...

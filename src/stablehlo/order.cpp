@@ -120,20 +120,6 @@ Hlos extremum(const Hlo& x, size_t dim, bool largest) {
   return reduce({x, index}, {worst, highest(text, DType::I64)}, {static_cast<int64_t>(dim)}, better(largest));
 }
 
-template <bool Largest>
-void write_arg(Call& c) {
-  Hlo x = c.is_none(0) ? flatten(c[0]) : vector_of(c[0]);
-  c.set(0, extremum(x, c.is_none(0) ? 0 : c.get_dim(0, x.rank()), Largest)[1]);
-}
-
-template <bool Largest>
-void write_extremum(Call& c) {
-  Hlo x = vector_of(c[0]);
-  Hlos best = extremum(x, c.get_dim(0, x.rank()), Largest);
-  c.set(0, best[0]);
-  c.set(1, best[1]);
-}
-
 // The most frequent element, of several the smallest; its last index.
 void write_mode(Call& c) {
   Hlo x = vector_of(c[0]);
@@ -200,10 +186,6 @@ void write_running_extremum(Call& c) {
 }
 
 constexpr Writer kWriters[] = {
-    {"aten::argmax", write_arg<true>},
-    {"aten::argmin", write_arg<false>},
-    {"aten::max.dim", write_extremum<true>},
-    {"aten::min.dim", write_extremum<false>},
     {"aten::median.dim", write_median_dim<false>},
     {"aten::nanmedian.dim", write_median_dim<true>},
     {"aten::median", write_median<false>},

@@ -52,6 +52,15 @@ void expect_no_image_stored(Program& p, Ex result) {
   EXPECT_LT(std::stoll(text.substr(text.find(before) + before.size())), 16 * 32 * 24 * 24 * 4) << text;
 }
 
+TEST(EngineRows, LeadingExtentsOfOneChangeNothing) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{100}, {1, 100}, {1, 1, 100}}) {
+    Program p;
+    const Ex x = p.input(at::randn(sizes));
+    const std::string text = p.compile({x.reduce(Prim::kReduceMax, {static_cast<int64_t>(sizes.size()) - 1})})->text();
+    EXPECT_NE(text.find("row outer[] mid[] inner 100"), std::string::npos) << text;
+  }
+}
+
 // Whole vectors and parts of them, several together and one by one; one sum and more than a block holds.
 TEST(EngineColumns, OfAnyWidth) {
   for (int64_t channels : {3, 8, 16, 24, 32, 48, 64, 80, 128}) {

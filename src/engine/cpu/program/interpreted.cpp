@@ -1,7 +1,9 @@
 // Which traces are run node by node, and how.
 #include "engine/cpu/program/interpreted.h"
 
+#include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "core/env.h"
 #include "core/errors.h"
@@ -14,16 +16,28 @@
 namespace torch_xla::cpu {
 namespace {
 
-// What the nodes compute; that of views is their operands'.
-int64_t bytes_computed(const Graph& trace) {
+int64_t nbytes(const Graph& trace, ValueId value) {
+  const bool is_none = value == kNoValue || trace.type(value).dtype == DType::Undefined;
+  return is_none ? 0 : trace.type(value).nbytes();
+}
+
+// Its results, or of what kernels compute, as sums, its largest operand. What views give is their operands'.
+int64_t bytes_computed(const Graph& trace, const Node& node) {
   int64_t bytes = 0;
-  for (const Node& node : trace.nodes) {
-    for (int32_t i = 0; i < (node.op->kind == OpKind::kView ? 0 : node.num_results); ++i) {
-      const Type& type = trace.type(node.result(i));
-      bytes += type.dtype == DType::Undefined ? 0 : type.nbytes();
+  for (int32_t i = 0; i < (node.op->kind == OpKind::kView ? 0 : node.num_results); ++i) {
+    bytes += nbytes(trace, node.result(i));
+  }
+  if (node.op->kind == OpKind::kComposite) {
+    for (ValueId operand : node.operands) {
+      bytes = std::max(bytes, nbytes(trace, operand));
     }
   }
   return bytes;
+}
+
+int64_t bytes_computed(const Graph& trace) {
+  return std::accumulate(
+      trace.nodes.begin(), trace.nodes.end(), int64_t{0}, [&](int64_t sum, const Node& node) { return sum + bytes_computed(trace, node); });
 }
 
 // Of a program that has not run yet.

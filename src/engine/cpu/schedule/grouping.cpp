@@ -211,7 +211,9 @@ class Grouping {
 
   bool is_column(const Node& node, size_t rank, uint32_t reduced) const {
     const Dims& dims = graph_.type(node.operands[0]).dims;
-    return reduces_columns(dims, places_[node.operands[0]].strides, reduced >> (rank - dims.size()));
+    const size_t own_rank = dims.size(); // above the domain's where leading extents are 1
+    const uint32_t own = own_rank > rank ? reduced << (own_rank - rank) : reduced >> (rank - own_rank);
+    return reduces_columns(dims, places_[node.operands[0]].strides, own);
   }
 
   // Of the group itself: results of other groups' reductions are loaded as any value.
