@@ -74,6 +74,27 @@ TEST_F(EngineKeptResults, NotOfAdoptedMemory) {
   EXPECT_EQ(taken(), before);
 }
 
+// A kernel that reads it beside what the run computes makes nothing that is kept.
+TEST(EngineKept, IsReadByKernelsToo) {
+  const at::Tensor x = at::randn({8, 48, 32}), a = at::randn({32, 48}), b = at::randn({48, 48});
+  Program p;
+  const Ex narrow = p.input(x).to(DType::BF16);
+  const Ex moved{&narrow.b(), narrow.b().permute(narrow.id(), {0, 2, 1})};
+  const Ex product = p.library("aten::mm", {p.input(a), p.input(b)}, {}, {{DType::F32, {32, 48}}});
+  auto executable = p.compile({moved.to(DType::F32) * product});
+  const at::Tensor expected = x.to(at::kBFloat16).permute({0, 2, 1}).to(at::kFloat) * a.mm(b);
+  const std::vector<EngineBufferRef> inputs = {upload(x), upload(a), upload(b)};
+  const int64_t before = taken();
+  for (int i = 0; i < 3; ++i) {
+    RunArgs args;
+    args.inputs = inputs;
+    args.donated.assign(inputs.size(), false);
+    executable->run(args);
+    EXPECT_TRUE(at::allclose(download(args.outputs[0]), expected, 1e-5, 1e-5));
+  }
+  EXPECT_GT(taken(), before);
+}
+
 // What is kept goes with the buffer that it was made of.
 TEST_F(EngineKeptResults, UntilTheBufferGoes) {
   EngineBufferRef weight = upload(weight_);

@@ -105,7 +105,7 @@ class Planner {
     step.arguments = kernel.chosen.arguments;
     for (const KernelOperand& operand : built.operands) {
       step.buffers.push_back(reference(operand.value));
-      step.keeps = step.keeps || schedule_.plan.memories[step.buffers.back().memory].kept;
+      step.keeps = step.keeps || (operand.written && schedule_.plan.memories[step.buffers.back().memory].kept);
     }
     step.scalars = built.scalars;
     step.units = built.spec.units();
