@@ -173,26 +173,33 @@ Value* emit_logistic(const Vec& v, DType dtype, Value* x) {
   return ir.CreateFDiv(numerator, ir.CreateFAdd(e, one));
 }
 
-// erf(x) for |x| < 0.92: x + x * P(x^2).
-Value* small_erf(const Vec& v, Value* x) {
-  Value* p = v.poly(
-      v.ir.CreateFMul(x, x),
-      {-0.0005976615357212722, 0.004990418907254934, -0.0267647597938776, 0.1128176599740982, -0.37612488865852356, 0.12837915122509003});
-  return v.fma(x, p, x);
-}
-
-// t >= 0.92, to the accuracy that erf has near 1: erfc(t) = exp(-Q(t)).
+// With t = |x|: 1 - exp(-Q(t)), where e^-q - 1 is accurate for small q.
 Value* emit_erf(const Vec& v, Value* x) {
   auto& ir = v.ir;
   Value* t = v.at_most(v.abs(x), v.f32(4.05));
   Value* q = v.poly(
       t,
       ir.CreateFMul(t, t),
-      {-0.00021398495300672948, 0.003214955562725663, -0.022889964282512665, 0.10526183992624283, 0.6357182860374451, 0.128514364361763});
+      {-9.3881299108034e-06,
+       0.000118862277304288,
+       -0.0006373653886839747,
+       0.0016756780678406358,
+       -0.00016950475401245058,
+       -0.019147822633385658,
+       0.10277630388736725,
+       0.6366195678710938,
+       0.12837916612625122});
   Reduced reduced = reduce_exp_roughly(v, ir.CreateFNeg(v.fma(t, q, t)));
   Value* power = power_of_two(v, reduced.bits);
-  Value* large = v.fma(ir.CreateFNeg(short_expm1(v, reduced.r)), power, ir.CreateFSub(v.f32(1), power));
-  return ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.921875)), small_erf(v, x), v.with_sign(large, x));
+  return v.with_sign(v.fma(ir.CreateFNeg(short_expm1(v, reduced.r)), power, ir.CreateFSub(v.f32(1), power)), x);
+}
+
+// erf(x) for |x| < 0.5: x + x * P(x^2).
+Value* small_erf(const Vec& v, Value* x) {
+  Value* p = v.poly(
+      v.ir.CreateFMul(x, x),
+      {-0.0005976615357212722, 0.004990418907254934, -0.0267647597938776, 0.1128176599740982, -0.37612488865852356, 0.12837915122509003});
+  return v.fma(x, p, x);
 }
 
 // With t = |x| >= 0.5 and q = (t - 2) / (t + 2): erfc(t) = e^-t^2 * P(q) / (1 + 2 t), erfc(-t) = 2 - erfc(t). t^2 is taken exactly.
