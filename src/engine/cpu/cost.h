@@ -240,8 +240,8 @@ constexpr int64_t kSmallProgramBytes = 128 * 1024;
 constexpr size_t kShortInterpretedNodes = 64;
 
 // Bytes that an operation computes, on average, up to which a trace may be run operation by operation at first: ATen writes so much in some
-// 20 us, while the code of an operation takes LLVM half a millisecond. Where there is code planning takes about 5 us. What is only read, as
-// the weights of a decoder, does not count: a compiled program reads as much.
+// 20 us, while the code of an operation takes LLVM half a millisecond. Where there is code planning takes about 5 us. What library calls
+// only read, as the weights of a decoder, does not count: a compiled program reads as much.
 constexpr int64_t kInterpretedBytes = 128 * 1024;
 constexpr int64_t kOftenInterpretedBytes = 48 * 1024;
 // Elements of operands and results up to which such an operation takes one thread. Two are hardly faster, and where the recorder keeps one
