@@ -125,6 +125,8 @@ struct Op {
   // Meta kernel.
   void (*infer)(InferContext& context) = nullptr;
   void (*expand)(ExpandContext& context) = nullptr; // kComposite; optional for kLibrary
+  // kLibrary: whether the expansion computes a call faster than ATen's CPU kernel. Null: no call.
+  bool (*expands)(const InferContext& context) = nullptr;
 
   ResultLayout layout = ResultLayout::kRowMajor; // kComposite, kLibrary: of eager's results
   int order_of = 0; // of ResultLayout::kOfOperand, kFormatOfOperand and kConvolution

@@ -99,9 +99,9 @@ inline Ex reduce_min(Ex x, const Dims& dims) {
   return x.reduce(x.dtype() == DType::Bool ? Prim::kReduceAnd : Prim::kReduceMin, dims);
 }
 
-// [B, n, k] x [B, k, m], by the library. Of 16-bit floats it gives the sums in float32.
-inline Ex batch_product(Ex a, Ex b) {
-  bool widens = is_reduced_float(a.dtype());
+// [B, n, k] x [B, k, m], by the library. Of 16-bit floats it gives the sums in float32, but where they are to be rounded.
+inline Ex batch_product(Ex a, Ex b, bool rounds = false) {
+  bool widens = is_reduced_float(a.dtype()) && !rounds;
   Type result{widens ? DType::F32 : a.dtype(), {a.type().dims[0], a.type().dims[1], b.type().dims[2]}};
   ValueId operands[] = {a.id(), b.id()};
   Attrs attrs = widens ? Attrs{static_cast<int64_t>(result.dtype)} : Attrs{};

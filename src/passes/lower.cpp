@@ -55,13 +55,16 @@ class Lowering : private GraphCopy {
     mapped_[node.first_result] = builder_.broadcast(value.id(), result.dims);
   }
   void lower_library(const Node& node) {
-    if (keeps_(*node.op)) {
+    if (keeps_(*node.op) && !expands(node)) {
       copy(node);
     } else if (node.op->body) { // what ATen's kernel alone refuses is told by no primitive
       lower_pointwise(node);
     } else {
       lower_composite(node);
     }
+  }
+  bool expands(const Node& node) const {
+    return node.op->expands && node.op->expands(InferContext(from_, {node.operands.data(), node.operands.size()}, node.attrs));
   }
   void lower_composite(const Node& node) {
     Operands operands = map_operands(node);

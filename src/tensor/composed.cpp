@@ -16,6 +16,7 @@
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/scatter.h>
 #include <ATen/ops/tensordot.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -194,6 +195,15 @@ Tensor embedding_bag_backward(
       grad, indices, known, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx);
 }
 
+// For each element of the source the gradient of the place that it went to. ATen counts the places, for which it waits for the mask.
+Tensor masked_scatter_backward(const Tensor& grad, const Tensor& mask, SymInts sizes) {
+  const c10::IntArrayRef shape = C10_AS_INTARRAYREF_SLOW(sizes);
+  const int64_t count = c10::multiply_integers(shape);
+  const Tensor taken = mask.to(at::kBool).expand_as(grad).reshape(-1);
+  const Tensor element = at::where(taken, taken.cumsum(0).sub(1).clamp_max(count), count); // `count`: none
+  return at::zeros({count + 1}, grad.options()).scatter_(0, element, grad.reshape(-1)).narrow(0, 0, count).view(shape);
+}
+
 // No fused kernel is to be chosen: the device's own attention comes before this question (attention.cpp).
 int64_t choose_attention(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&, double, bool, std::optional<double>, bool) {
   return 0; // sdp::SDPBackend::math
@@ -296,6 +306,7 @@ void register_composed(torch::Library& m) {
   m.impl("bincount", TORCH_FN(bincount));
   m.impl("dequantize.self", TORCH_FN(dequantize));
   m.impl("equal", TORCH_FN(equal));
+  m.impl("masked_scatter_backward", TORCH_FN(masked_scatter_backward));
   m.impl("rrelu_with_noise", TORCH_FN(rrelu_with_noise));
   m.impl("rrelu_with_noise_", TORCH_FN(rrelu_with_noise_));
   m.impl("slow_conv3d_forward", TORCH_FN(convolve));

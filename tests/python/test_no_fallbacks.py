@@ -455,6 +455,22 @@ LAYERS = {
 }
 
 
+@pytest.mark.parametrize("spare", [0, 3])
+def test_images_among_tokens(spare):
+    """A vision language model puts features of images in the places of their tokens; features may be left over."""
+    torch.manual_seed(0)
+    is_image = torch.rand(2, 12) < 0.5
+    features = torch.randn(int(is_image.sum()) + spare, 8)
+
+    def program(tokens, features, is_image):
+        tokens, features = tokens.clone().requires_grad_(), features.clone().requires_grad_()
+        merged = tokens.masked_scatter(is_image[..., None], features)
+        merged.square().sum().backward()
+        return [merged.detach(), tokens.grad, features.grad]
+
+    compare(program, torch.randn(2, 12, 8), features, is_image)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_message_passing(name):
     def program(x, edges, weight, score, graph):

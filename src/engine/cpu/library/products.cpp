@@ -156,6 +156,15 @@ bool is_short_product(const CallSpec& call) {
   return num_products(call) <= kMaxShortProducts && numbers <= kMaxShortNumbers;
 }
 
+bool is_widened(const CallSpec& call) {
+  return call.results[0].type.dtype != call.operands[0].type.dtype;
+}
+
+void multiply_widened(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  at::Tensor out = outs[0];
+  at::bmm_out(out, operands[0].to(at::kFloat), operands[1].to(at::kFloat));
+}
+
 void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
   const Matrix a(operands[operands.size() - 2]), b(operands.back());
   const std::optional<Matrix> bias = operands.size() == 3 ? std::optional<Matrix>(operands[0]) : std::nullopt;

@@ -40,6 +40,11 @@ void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<a
 // True for a call of mm or addmm that ATen computes on one thread as fast as on more.
 bool is_short_product(const CallSpec& call);
 
+// True for a call of bmm of 16-bit floats that gives the sums in float32.
+bool is_widened(const CallSpec& call);
+// ATen's product in float32.
+void multiply_widened(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
+
 // Operands of _grouped_mm: a, b, offsets or undefined; in any memory order, which ATen's refuses. Rows and columns beyond the last offset
 // become 0. `out` is row-major.
 void multiply_groups(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);

@@ -22,6 +22,10 @@ CallKernel choose_product(const CallSpec& call) {
                                 : nullptr;
 }
 
+CallKernel choose_batch_product(const CallSpec& call) {
+  return is_widened(call) ? multiply_widened : nullptr;
+}
+
 CallKernel choose_vector(const CallSpec& call) {
   return has_vector(call) ? multiply_vector : nullptr;
 }
@@ -58,6 +62,7 @@ bool has_short_steps(const CallSpec& call) {
 constexpr Substitute kSubstitutes[] = {
     {.row = "aten::mm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product, .packing = &kPackedMatrix},
     {.row = "aten::addmm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product, .packing = &kPackedMatrix},
+    {.row = "aten::bmm", .choose = choose_batch_product},
     {.row = "aten::mv", .choose = choose_vector, .is_faster_only = true},
     {.row = "aten::convolution", .packing = &kPackedWeight},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
