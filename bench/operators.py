@@ -35,12 +35,18 @@ LIMIT = 1.1
 SMALL = 25e-6  # seconds of eager's
 SMALL_CALL = "a small call: recording it and its step of the program take about 3 us"
 
+MKL = "eager calls MKL's vector function"
+
 # What bounds the outliers, by the beginnings of the operators' names.
 REASONS = {
     "__getitem__": "the list of indices becomes a tensor of the device at each call",
+    "erfc": MKL,
+    "log10": MKL,
     "nn.functional.bilinear": "130 products of one row each: what a step of a program costs",
+    "nn.functional.gelu": "eager calls oneDNN's kernel, which takes its polynomials from tables",
     "nn.functional.fractional_max_pool": "PyTorch's sample seeds all generators at each call, the device's too",
     "normal": "drawn by Philox, so that the elements do not depend on threads; eager's generator is cheaper",
+    "tan": MKL,
     "transpose_copy": "a small transposition, which eager's copy does by blocks",
     "unbind_copy": "16,385 results of one element each: what a tensor costs",
 }
