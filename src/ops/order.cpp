@@ -7,28 +7,6 @@
 namespace torch_xla {
 namespace {
 
-// ATen's kernels refuse Bool.
-void require_ordered(const InferContext& c) {
-  if (c.operand(0).dtype == DType::Bool) {
-    fall_back("an order of bools");
-  }
-}
-
-// Extents after reducing the dim in attribute Dim, whose keepdim follows it.
-template <size_t Dim>
-Dims reduced(const InferContext& c) {
-  Dims dims = c.operand(0).dims;
-  return reduced_dims(dims, wrap_dims(c.get_dims(Dim), dims.size()), c.get_bool(Dim + 1));
-}
-
-// Values and their indices along a dim.
-template <size_t Dim>
-void infer_values_indices(InferContext& c) {
-  require_elements(c);
-  c.add_result(c.operand(0).dtype, reduced<Dim>(c));
-  c.add_result(DType::I64, reduced<Dim>(c));
-}
-
 template <size_t Dim>
 void infer_ordered(InferContext& c) {
   require_ordered(c);

@@ -132,18 +132,10 @@ constexpr char kArgmin[] = "argmin";
 
 template <const char* Name>
 void infer_arg(InferContext& c) {
-  if (c.operand(0).dtype == DType::Bool) {
-    fall_back("an order of bools"); // which ATen refuses
-  }
+  require_ordered(c);
   XLA_CHECK_KIND(
       Index, c.operand(0).numel() > 0 || !c.is_none(0), Name, "(): Expected reduction dim to be specified for input.numel() == 0.");
   require_elements(c);
-  add_reduced(c, kDims, DType::I64);
-}
-
-void infer_extremum_with_position(InferContext& c) {
-  require_elements(c);
-  add_reduced(c, kDims, c.operand(0).dtype);
   add_reduced(c, kDims, DType::I64);
 }
 
@@ -298,8 +290,8 @@ constinit const Op kRows[] = {
     COMPOSITE("aminmax", infer_aminmax, expand_aminmax),
     COMPOSITE("argmax", infer_arg<kArgmax>, expand_arg<reduce_max>),
     COMPOSITE("argmin", infer_arg<kArgmin>, expand_arg<reduce_min>),
-    COMPOSITE("max.dim", infer_extremum_with_position, expand_extremum_with_position<reduce_max>),
-    COMPOSITE("min.dim", infer_extremum_with_position, expand_extremum_with_position<reduce_min>),
+    COMPOSITE("max.dim", infer_values_indices<0>, expand_extremum_with_position<reduce_max>),
+    COMPOSITE("min.dim", infer_values_indices<0>, expand_extremum_with_position<reduce_min>),
     COMPOSITE("any", infer_logical<kFull>, (expand_logical<kFull, Prim::kReduceOr>), .traits = kComplex),
     COMPOSITE("any.dim", infer_logical<kDims>, (expand_logical<kDims, Prim::kReduceOr>), .traits = kComplex),
     COMPOSITE("any.dims", infer_logical<kDims>, (expand_logical<kDims, Prim::kReduceOr>), .traits = kComplex),

@@ -127,6 +127,12 @@ void require_elements(const InferContext& context) {
   }
 }
 
+void require_ordered(const InferContext& context) {
+  if (context.operand(0).dtype == DType::Bool) {
+    fall_back("an order of bools");
+  }
+}
+
 void require_fit(const InferContext& context, size_t i) {
   DType dtype = context.operand(0).dtype;
   auto* real = std::get_if<double>(&context.attr(i));

@@ -41,6 +41,8 @@ DType same_dtype(const InferContext& context, size_t a, size_t b);
 void require_float(const InferContext& context, size_t i);
 // Of operand 0, of which one element is looked for.
 void require_elements(const InferContext& context);
+// ATen's kernels that order elements refuse Bool.
+void require_ordered(const InferContext& context);
 // Attribute `i`, a number that ATen converts to the type of operand 0, fits there.
 void require_fit(const InferContext& context, size_t i);
 void require_rank(const InferContext& context, size_t i, size_t rank, const char* message);
@@ -55,6 +57,15 @@ template <size_t I>
 void like_float_operand(InferContext& c) {
   require_float(c, I);
   like_operand<I>(c);
+}
+// Elements of operand 0 and their indices along the dim in attribute Dim, whose keepdim follows it.
+template <size_t Dim>
+void infer_values_indices(InferContext& c) {
+  require_elements(c);
+  const Type type = c.operand(0);
+  const Dims dims = reduced_dims(type.dims, wrap_dims(c.get_dims(Dim), type.dims.size()), c.get_bool(Dim + 1));
+  c.add_result(type.dtype, dims);
+  c.add_result(DType::I64, dims);
 }
 
 // ---- Advanced indexing: operands self, indices (None for a whole dim), ...; attribute 0: how many indices ----

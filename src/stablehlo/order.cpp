@@ -98,26 +98,18 @@ void write_median(Call& c) {
   c.set(0, median<IgnoreNan>(flatten(c[0]), 0).values);
 }
 
-// ---- Extrema with indices ----
+// ---- The most frequent element ----
 
-// Of equal elements, and of NaNs, the first.
-Combine better(bool largest) {
-  return [largest](const Hlos& a, const Hlos& b) {
+// Where the largest of integers are, the first of them.
+Hlo first_largest(const Hlo& x, size_t dim) {
+  Text& text = x.text();
+  auto better = [](const Hlos& a, const Hlos& b) {
     Hlo is_first = b[1] < a[1];
-    Hlo b_wins = (largest ? b[0] > a[0] : b[0] < a[0]) | ((a[0] == b[0]) & is_first);
-    if (is_float(a[0].dtype())) {
-      Hlo a_nan = is_nan(a[0]);
-      b_wins = (b_wins & !a_nan) | (is_nan(b[0]) & ((!a_nan) | is_first));
-    }
+    Hlo b_wins = (b[0] > a[0]) | ((a[0] == b[0]) & is_first);
     return Hlos{select(b_wins, b[0], a[0]), select(b_wins, b[1], a[1])};
   };
-}
-
-Hlos extremum(const Hlo& x, size_t dim, bool largest) {
-  Text& text = x.text();
   Hlo index = iota(text, x.dims(), dim, DType::I64);
-  Hlo worst = largest ? lowest(text, x.dtype()) : highest(text, x.dtype());
-  return reduce({x, index}, {worst, highest(text, DType::I64)}, {static_cast<int64_t>(dim)}, better(largest));
+  return reduce({x, index}, {lowest(text, x.dtype()), highest(text, DType::I64)}, {static_cast<int64_t>(dim)}, better)[1];
 }
 
 // The most frequent element, of several the smallest; its last index.
@@ -133,7 +125,7 @@ void write_mode(Call& c) {
   row.back() = x.dim(last);
   Hlo counts = reduce_sum(convert(reshape(x, column) == reshape(x, row), DType::I64), {static_cast<int64_t>(last) + 1});
   // Equal elements are neighbours and have equal counts: the first of the highest counts starts the run.
-  Hlo start = reshape(extremum(counts, last, true)[1], with(x.dims(), last, 1));
+  Hlo start = reshape(first_largest(counts, last), with(x.dims(), last, 1));
   Hlo end = start + take_along(counts, start, last) - 1;
   c.set(0, take_along(x, end, last));
   c.set(1, take_along(move_dim(sorted.indices, dim, last), end, last));

@@ -287,12 +287,17 @@ Value* emit_float(const Vec& v, Prim prim, Value* x) {
     case Prim::kCosh:
       return emit_cosh(v, x);
     case Prim::kSin:
+      return emit_sin(v, x);
     case Prim::kCos:
+      return emit_cos(v, x);
     case Prim::kTan:
+      return emit_tan(v, x);
     case Prim::kAsin:
+      return emit_asin(v, x);
     case Prim::kAcos:
+      return emit_acos(v, x);
     case Prim::kAtan:
-      return emit_trigonometry(v, prim, x);
+      return emit_atan(v, x);
     default:
       return call_external(v, prim, DType::F32, {x});
   }

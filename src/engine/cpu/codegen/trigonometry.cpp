@@ -1,7 +1,6 @@
 // Our own minimax fits; a result near a binade's end is kept below 1.5 ulp by carrying what its largest term's rounding left.
 #include "engine/cpu/codegen/trigonometry.h"
 
-#include "core/errors.h"
 #include "engine/cpu/codegen/external.h"
 #include "engine/cpu/codegen/loops.h"
 #include "engine/cpu/codegen/math.h"
@@ -26,9 +25,10 @@ struct Quadrant {
 // The first difference is exact, as it has no bits below those of pi's first float and of x. Of the second, `low` has what rounding takes.
 Quadrant find_quadrant(const Vec& v, Value* x) {
   auto& ir = v.ir;
-  Value* shifted = v.fma(v.abs(x), v.f32(kTwoByPi), v.f32(kRound));
+  Value* t = v.abs(x);
+  Value* shifted = v.fma(t, v.f32(kTwoByPi), v.f32(kRound));
   Value* n = ir.CreateFSub(shifted, v.f32(kRound));
-  Value* first = v.fma(n, v.f32(-kPiHi / 2), v.abs(x));
+  Value* first = v.fma(n, v.f32(-kPiHi / 2), t);
   Value* second = ir.CreateFMul(n, v.f32(kPiLo / 2));
   Value* r = ir.CreateFSub(first, second);
   Value* of_product = v.fma(n, v.f32(kPiLo / 2), ir.CreateFNeg(second));
@@ -54,40 +54,6 @@ Value* emit_wave(const Vec& v, const Quadrant& q, Value* bits) {
   Value* c = v.poly(q.square, {2.443008816044312e-05, -0.0013887297827750444, 0.04166664555668831, -0.5});
   Value* cosine = v.fma(q.square, c, v.f32(1));
   return with_flipped_sign(v, ir.CreateSelect(is_odd(v, bits), cosine, sine), ir.CreateShl(bits, v.i32(30)));
-}
-
-Value* emit_sin(const Vec& v, Value* x) {
-  Quadrant q = find_quadrant(v, x);
-  return with_flipped_sign(v, emit_wave(v, q, q.bits), v.bits(x, DType::I32));
-}
-
-Value* emit_cos(const Vec& v, Value* x) {
-  Quadrant q = find_quadrant(v, x);
-  return emit_wave(v, q, v.ir.CreateAdd(q.bits, v.i32(1)));
-}
-
-// In odd quadrants -1 / tan(r), by one step of Newton's, as the quotient of a rounded tangent has two errors.
-Value* emit_tan(const Vec& v, Value* x) {
-  auto& ir = v.ir;
-  Quadrant q = find_quadrant(v, x);
-  Value* p = v.poly(
-      q.square,
-      ir.CreateFMul(q.square, q.square),
-      {0.004481462761759758,
-       -0.00011859156802529469,
-       0.010995431803166866,
-       0.021222641691565514,
-       0.05407097563147545,
-       0.1333257108926773,
-       0.3333335220813751});
-  Value* slope = v.fma(q.square, v.f32(1.6), v.f32(1));
-  Value* rest = v.fma(ir.CreateFMul(q.r, q.square), p, ir.CreateFMul(q.low, slope));
-  Value* even = ir.CreateFAdd(q.r, rest);
-  Value* even_low = ir.CreateFAdd(ir.CreateFSub(q.r, even), rest);
-  Value* quotient = ir.CreateFDiv(v.f32(-1), even);
-  Value* error = v.fma(quotient, even_low, v.fma(quotient, even, v.f32(1)));
-  Value* odd = v.fma(quotient, error, quotient);
-  return with_flipped_sign(v, ir.CreateSelect(is_odd(v, q.bits), odd, even), v.bits(x, DType::I32));
 }
 
 // The vector's large elements by another library, which knows pi to more places.
@@ -124,11 +90,10 @@ Value* sum_angle(const Vec& v, const Angle& a, Value* s, Value* square, Value* p
   return ir.CreateFAdd(sum, v.fma(rest, a.factor, ir.CreateFAdd(low, a.start_lo)));
 }
 
-// The arc sine of s: of x where |x| <= 1/2, else of sqrt((1 - |x|) / 2), by which acos |x| is twice as large.
-Value* sum_arc(const Vec& v, Value* x, Value* small, Value* is_large, const Angle& a) {
+// The arc sine of s: of `small`, which is t or -t, where t <= 1/2, else of sqrt((1 - t) / 2), by which acos t is twice as large.
+Value* sum_arc(const Vec& v, Value* t, Value* small, Value* is_large, const Angle& a) {
   auto& ir = v.ir;
-  Value* t = v.abs(x);
-  Value* square = ir.CreateSelect(is_large, v.fma(t, v.f32(-0.5), v.f32(0.5)), ir.CreateFMul(x, x));
+  Value* square = ir.CreateSelect(is_large, v.fma(t, v.f32(-0.5), v.f32(0.5)), ir.CreateFMul(t, t));
   Value* root = ir.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, square);
   Value* p = v.poly(
       square,
@@ -137,16 +102,54 @@ Value* sum_arc(const Vec& v, Value* x, Value* small, Value* is_large, const Angl
   return sum_angle(v, a, ir.CreateSelect(is_large, root, small), square, p);
 }
 
+} // namespace
+
+Value* emit_sin(const Vec& v, Value* x) {
+  Quadrant q = find_quadrant(v, x);
+  return with_large(v, Prim::kSin, x, with_flipped_sign(v, emit_wave(v, q, q.bits), v.bits(x, DType::I32)));
+}
+
+Value* emit_cos(const Vec& v, Value* x) {
+  Quadrant q = find_quadrant(v, x);
+  return with_large(v, Prim::kCos, x, emit_wave(v, q, v.ir.CreateAdd(q.bits, v.i32(1))));
+}
+
+// In odd quadrants -1 / tan(r), by one step of Newton's, as the quotient of a rounded tangent has two errors.
+Value* emit_tan(const Vec& v, Value* x) {
+  auto& ir = v.ir;
+  Quadrant q = find_quadrant(v, x);
+  Value* p = v.poly(
+      q.square,
+      ir.CreateFMul(q.square, q.square),
+      {0.004481462761759758,
+       -0.00011859156802529469,
+       0.010995431803166866,
+       0.021222641691565514,
+       0.05407097563147545,
+       0.1333257108926773,
+       0.3333335220813751});
+  Value* slope = v.fma(q.square, v.f32(1.6), v.f32(1));
+  Value* rest = v.fma(ir.CreateFMul(q.r, q.square), p, ir.CreateFMul(q.low, slope));
+  Value* even = ir.CreateFAdd(q.r, rest);
+  Value* even_low = ir.CreateFAdd(ir.CreateFSub(q.r, even), rest);
+  Value* quotient = ir.CreateFDiv(v.f32(-1), even);
+  Value* error = v.fma(quotient, even_low, v.fma(quotient, even, v.f32(1)));
+  Value* odd = v.fma(quotient, error, quotient);
+  Value* result = with_flipped_sign(v, ir.CreateSelect(is_odd(v, q.bits), odd, even), v.bits(x, DType::I32));
+  return with_large(v, Prim::kTan, x, result);
+}
+
 Value* emit_asin(const Vec& v, Value* x) {
   Value* t = v.abs(x);
   Value* large = v.ir.CreateFCmpOGT(t, v.f32(0.5));
-  return v.with_sign(sum_arc(v, x, t, large, choose(v, large, angle(v, 0.5, -2), angle(v, 0, 1))), x);
+  return v.with_sign(sum_arc(v, t, t, large, choose(v, large, angle(v, 0.5, -2), angle(v, 0, 1))), x);
 }
 
 Value* emit_acos(const Vec& v, Value* x) {
-  Value* large = v.ir.CreateFCmpOGT(v.abs(x), v.f32(0.5));
+  Value* t = v.abs(x);
+  Value* large = v.ir.CreateFCmpOGT(t, v.f32(0.5));
   Angle of_large = choose(v, v.ir.CreateFCmpOLT(x, v.f32(0)), angle(v, 1, -2), angle(v, 0, 2));
-  return sum_arc(v, x, x, large, choose(v, large, of_large, angle(v, 0.5, -1)));
+  return sum_arc(v, t, x, large, choose(v, large, of_large, angle(v, 0.5, -1)));
 }
 
 Value* emit_atan(const Vec& v, Value* x) {
@@ -168,27 +171,6 @@ Value* emit_atan(const Vec& v, Value* x) {
        0.1999853104352951,
        -0.33333298563957214});
   return v.with_sign(sum_angle(v, choose(v, large, angle(v, 0.5, -1), angle(v, 0, 1)), s, square, p), x);
-}
-
-} // namespace
-
-Value* emit_trigonometry(const Vec& v, Prim prim, Value* x) {
-  switch (prim) {
-    case Prim::kSin:
-      return with_large(v, prim, x, emit_sin(v, x));
-    case Prim::kCos:
-      return with_large(v, prim, x, emit_cos(v, x));
-    case Prim::kTan:
-      return with_large(v, prim, x, emit_tan(v, x));
-    case Prim::kAsin:
-      return emit_asin(v, x);
-    case Prim::kAcos:
-      return emit_acos(v, x);
-    case Prim::kAtan:
-      return emit_atan(v, x);
-    default:
-      throw InternalError(str("code generation: ", prim_name(prim), " is no trigonometric function"));
-  }
 }
 
 } // namespace torch_xla::cpu

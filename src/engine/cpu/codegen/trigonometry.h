@@ -2,11 +2,14 @@
 #pragma once
 
 #include "engine/cpu/codegen/vec.h"
-#include "ir/prim.h"
 
 namespace torch_xla::cpu {
 
-// One of kSin, kCos, kTan, kAsin, kAcos and kAtan.
-Value* emit_trigonometry(const Vec& v, Prim prim, Value* x);
+Value* emit_sin(const Vec& v, Value* x);
+Value* emit_cos(const Vec& v, Value* x);
+Value* emit_tan(const Vec& v, Value* x);
+Value* emit_asin(const Vec& v, Value* x);
+Value* emit_acos(const Vec& v, Value* x);
+Value* emit_atan(const Vec& v, Value* x);
 
 } // namespace torch_xla::cpu

@@ -197,7 +197,7 @@ class Grouping {
 
   void add_reduction(Group& group, const Node& node) {
     group.reduced = reduced_mask(node, group.domain.size());
-    group.column = is_column(node, group.domain.size(), group.reduced);
+    group.column = is_column(node);
   }
 
   uint32_t reduced_mask(const Node& node, size_t rank) const {
@@ -209,11 +209,9 @@ class Grouping {
     return mask;
   }
 
-  bool is_column(const Node& node, size_t rank, uint32_t reduced) const {
-    const Dims& dims = graph_.type(node.operands[0]).dims;
-    const size_t own_rank = dims.size(); // above the domain's where leading extents are 1
-    const uint32_t own = own_rank > rank ? reduced << (own_rank - rank) : reduced >> (rank - own_rank);
-    return reduces_columns(dims, places_[node.operands[0]].strides, own);
+  bool is_column(const Node& node) const {
+    const ValueId x = node.operands[0];
+    return reduces_columns(graph_.type(x).dims, places_[x].strides, std::get<Dims>(node.attrs[0]));
   }
 
   // Of the group itself: results of other groups' reductions are loaded as any value.
@@ -271,7 +269,7 @@ class Grouping {
     }
     if (group.reduced) {
       uint32_t reduced = reduced_mask(node, group.domain.size());
-      bool same = reduced == group.reduced && is_column(node, group.domain.size(), reduced) == group.column;
+      bool same = reduced == group.reduced && is_column(node) == group.column;
       return same && !(group.column && uses_reduction(node, index)) && row_is_held(group, uses_reduction(node, index));
     }
     return true;

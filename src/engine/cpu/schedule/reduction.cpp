@@ -16,14 +16,12 @@ struct Extent {
 };
 
 Extent measure(const Dims& dims, const Dims& strides, const Dims& over) {
-  uint32_t bits = 0;
   int64_t reduced = 1;
   for (int64_t d : over) {
-    bits |= 1U << static_cast<unsigned>(d);
     reduced *= dims[d];
   }
   const int64_t kept = reduced ? num_elements(dims) / reduced : 0;
-  const bool columns = reduces_columns(dims, strides, bits);
+  const bool columns = reduces_columns(dims, strides, over);
   return {columns ? (kept + kColumnBlock - 1) / kColumnBlock : kept, reduced, columns};
 }
 
@@ -48,7 +46,7 @@ int64_t find_pieces(int64_t count) {
 
 } // namespace
 
-bool reduces_columns(const Dims& dims, const Dims& strides, uint32_t reduced) {
+bool reduces_columns(const Dims& dims, const Dims& strides, const Dims& over) {
   int innermost = -1;
   for (size_t d = 0; d < dims.size(); ++d) {
     bool moves = dims[d] > 1 && strides[d] > 0;
@@ -56,7 +54,7 @@ bool reduces_columns(const Dims& dims, const Dims& strides, uint32_t reduced) {
       innermost = static_cast<int>(d);
     }
   }
-  return innermost >= 0 && !(reduced >> innermost & 1);
+  return innermost >= 0 && std::find(over.begin(), over.end(), innermost) == over.end();
 }
 
 ReductionCut cut_reduction(const Dims& dims, const Dims& strides, const Dims& over) {

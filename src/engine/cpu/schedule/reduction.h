@@ -8,8 +8,8 @@
 namespace torch_xla::cpu {
 
 // Whether it leaves the dimension that is innermost in memory: then neighbours in memory belong to different results, so that vectors run
-// over the results ("columns") and not over what is reduced. `reduced`: a set of bits by dimension.
-bool reduces_columns(const Dims& dims, const Dims& strides, uint32_t reduced);
+// over the results ("columns") and not over what is reduced.
+bool reduces_columns(const Dims& dims, const Dims& strides, const Dims& over);
 
 // How a reduction is cut in two levels; as one where both members are empty.
 struct ReductionCut {
