@@ -97,7 +97,7 @@ def test_out(op, dtype, whole):
         for name, make in OUTS.items():
             outs = on_both(lambda device: run(device, make=make))  # noqa: B023
             compared = [selected(op, sample, out) for out in outs]
-            with or_as_exact(*outs, dtype, lambda: call_exactly(op, sample)[0]):  # noqa: B023
+            with or_as_exact(op, *outs, dtype, lambda: call_exactly(op, sample)[0]):  # noqa: B023
                 assert_agree(*compared, computed, what=f"out={name}", values=has_eager_values(op, sample))
 
 
@@ -113,7 +113,7 @@ def test_in_place(op, dtype, whole):
             return moved
 
         results = on_both(run)
-        with or_as_exact(*results, dtype, lambda: call_exactly(op, sample)[0]):  # noqa: B023
+        with or_as_exact(op, *results, dtype, lambda: call_exactly(op, sample)[0]):  # noqa: B023
             assert_agree(*results, dtype, values=has_eager_values(op, sample))
 
 
