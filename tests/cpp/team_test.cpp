@@ -1,6 +1,7 @@
 // The processors that a run may use, and how its threads wait for each other while others want them.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <atomic>
 #include <chrono>
@@ -34,6 +35,34 @@ TEST(Processors, OwnWorkIsNoForeignLoad) {
     EXPECT_GE(*others, 0);
     EXPECT_LE(*others, static_cast<double>(std::thread::hardware_concurrency()) + 0.5);
   }
+}
+
+// In how many ranges a team does work.
+int64_t count_ranges(int64_t worth) {
+  std::atomic<int64_t> ranges{0};
+  share_out(8, 1, worth, [&](int64_t begin, int64_t end) {
+    EXPECT_LT(begin, end);
+    EXPECT_TRUE(!is_alone() || worth > kMaxWorthAlone || at::get_num_threads() == 1);
+    ++ranges;
+  });
+  return ranges;
+}
+
+TEST(Team, DoesNotWaitForASecondProcessorThatOthersUse) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  const double all = omp_get_num_procs();
+  let_teams_sleep(true, 2, all - 1);
+  EXPECT_TRUE(is_alone());
+  EXPECT_EQ(count_ranges(kMaxWorthAlone), 1);
+  EXPECT_EQ(count_ranges(kMaxWorthAlone + 1), 2);
+  EXPECT_EQ(at::get_num_threads(), 2);
+  let_teams_sleep(false, 2);
+  let_teams_sleep(true, 3, all - 1);
+  EXPECT_FALSE(is_alone()); // with three threads
+  let_teams_sleep(false, 3);
+  EXPECT_EQ(count_ranges(1), 2);
+  at::set_num_threads(threads);
 }
 
 double process_cpu_ms() {

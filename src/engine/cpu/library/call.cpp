@@ -125,6 +125,7 @@ struct LibraryCall::Impl {
   std::vector<at::Tensor> outs; // empty: the functional form is called
   torch::jit::Stack stack; // template
   bool is_short = false; // runs on one thread
+  bool is_short_alone = false; // Substitute::is_short_alone
   bool trains = false; // Substitute::trains
   int generator = -1; // the argument that is one; seed and offset are the last operands
   const Packing* packing = nullptr; // none where no operand is packed
@@ -151,6 +152,7 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
   stack = make_stack(choice.op.schema(), spec.attrs, {operands.begin(), operands.end()});
   generator = find_generator(choice.op.schema());
   is_short = choice.substitute.is_short && choice.substitute.is_short(spec);
+  is_short_alone = choice.substitute.is_short_alone && choice.substitute.is_short_alone(spec);
   trains = choice.substitute.trains && choice.substitute.trains(spec);
   for (size_t i = 0; i < outs.size() && !choice.writes_part; ++i) {
     stack.emplace_back(outs[i]);
@@ -205,7 +207,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     choice.substitute.check(args);
   }
   std::optional<OneThread> one_thread;
-  if (is_short) {
+  if (is_short || (is_short_alone && is_alone())) {
     one_thread.emplace();
   }
   c10::AutoGradMode grad_mode(trains);

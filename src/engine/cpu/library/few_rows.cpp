@@ -1,13 +1,12 @@
 // The matrix is read once, in the order of memory, while a few rows at once are summed in registers. What it takes is the time to read it.
 #include "engine/cpu/library/few_rows.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "core/errors.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/threads/team.h"
 
 namespace torch_xla::cpu {
 
@@ -184,7 +183,8 @@ void add_row_product(const RowProduct& product) {
   auto add = has_avx512() ? add_by_avx512 : add_by_avx2;
   const int64_t numbers = std::max<int64_t>(1, product.inner * kUnit);
   const int64_t grain = std::max<int64_t>(1, kMaxShortNumbers / 2 / numbers);
-  at::parallel_for(0, (product.columns + kUnit - 1) / kUnit, grain, [&](int64_t begin, int64_t end) {
+  const int64_t units = (product.columns + kUnit - 1) / kUnit;
+  share_out(units, grain, units / grain, [&](int64_t begin, int64_t end) {
     add(product, begin * kUnit, std::min(product.columns, end * kUnit));
   });
 }

@@ -17,6 +17,7 @@
 #include "core/hash.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/few_rows.h"
+#include "engine/cpu/threads/team.h"
 
 namespace at::native {
 // In libtorch_cpu, but in no header that torch installs: result = beta * result + alpha * a b.
@@ -133,9 +134,12 @@ bool prefers_onednn(const CallSpec& call) {
 }
 
 bool prefers_parts(const CallSpec& call) {
-  static const bool is_fitting_processor = is_foreign_processor();
-  return is_fitting_processor && is_plain_sum(call) && call.operands.back().type.dtype == DType::F32 &&
-      num_products(call) > kMaxShortProducts;
+#if defined(__x86_64__)
+  constexpr bool has_mkl = true;
+#else
+  constexpr bool has_mkl = false;
+#endif
+  return has_mkl && is_plain_sum(call) && call.operands.back().type.dtype == DType::F32 && num_products(call) > kMaxShortProducts;
 }
 
 bool is_small_product(const CallSpec& call) {
@@ -219,9 +223,8 @@ void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<a
   const int64_t extent = outs[0].size(dim);
   const int64_t parts = std::clamp<int64_t>(products / kProductsPerThread, 1, at::get_num_threads());
   const int64_t piece = (extent + parts * kPartUnit - 1) / (parts * kPartUnit) * kPartUnit;
-  at::parallel_for(0, (extent + piece - 1) / piece, 1, [&](int64_t begin, int64_t end) {
-    c10::InferenceMode inference; // the calls' tensors were made in it
-    auto part_of = [&](const at::Tensor& t) { return t.slice(dim, begin * piece, std::min(extent, end * piece)); };
+  auto multiply_part = [&](int64_t part) {
+    auto part_of = [&](const at::Tensor& t) { return t.slice(dim, part * piece, std::min(extent, (part + 1) * piece)); };
     at::Tensor out = part_of(outs[0]);
     const at::Tensor rows = dim == 0 ? part_of(a) : a;
     const at::Tensor columns = dim == 1 ? part_of(b) : b;
@@ -229,6 +232,16 @@ void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<a
       at::addmm_out(out, part_of(operands[0].expand_as(outs[0])), rows, columns);
     } else {
       at::mm_out(out, rows, columns);
+    }
+  };
+  if (extent <= piece) { // MKL may cut the sums, which would not be the same on one thread
+    multiply_part(0);
+    return;
+  }
+  share_out((extent + piece - 1) / piece, 1, products / kProductsPerThread, [&](int64_t begin, int64_t end) {
+    c10::InferenceMode inference; // the calls' tensors were made in it
+    for (int64_t part = begin; part < end; ++part) {
+      multiply_part(part);
     }
   });
 }

@@ -32,7 +32,7 @@ void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vecto
 bool has_vector(const CallSpec& call);
 void multiply_vector(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
-// True for a call of mm or addmm (beta and alpha 1) that MKL shares out badly among threads.
+// True for a call of mm or addmm (beta and alpha 1) that MKL shares out among threads no better, or badly.
 bool prefers_parts(const CallSpec& call);
 // As multiply_by_onednn(): ATen's product of some rows or columns on each thread of the team.
 void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);

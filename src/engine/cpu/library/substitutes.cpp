@@ -59,12 +59,20 @@ bool has_short_steps(const CallSpec& call) {
   return 2 * call.operands[0].type.dims[1] * weights[0] * weights[1] <= kMaxShortFlops;
 }
 
+// Flash attention computes each block of queries by itself. Operands: query, key, value of [N, H, L or S, E].
+bool is_short_attention(const CallSpec& call) {
+  const Dims& query = call.operands[0].type.dims;
+  const int64_t products = 2 * num_elements(query) * call.operands[1].type.dims[2];
+  return products / kProductsPerThread <= kMaxWorthAlone;
+}
+
 constexpr Substitute kSubstitutes[] = {
     {.row = "aten::mm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product, .packing = &kPackedMatrix},
     {.row = "aten::addmm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product, .packing = &kPackedMatrix},
     {.row = "aten::bmm", .choose = choose_batch_product},
     {.row = "aten::mv", .choose = choose_vector, .is_faster_only = true},
     {.row = "aten::convolution", .packing = &kPackedWeight},
+    {.row = "aten::_scaled_dot_product_flash_attention_for_cpu", .is_short_alone = is_short_attention},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},

@@ -26,6 +26,8 @@ struct Substitute {
   // The result is operand 0 but for some elements: ATen's operation in place computes it. What these held is saved by this.
   Undo (*save_part)(const torch::jit::Stack& arguments) = nullptr;
   bool (*is_short)(const CallSpec& call) = nullptr; // whether its parallel regions are too short to be worth their barriers: one thread
+  // Whether it has little work, and the same values on any number of threads: a run that is alone (threads/team.h) takes one.
+  bool (*is_short_alone)(const CallSpec& call) = nullptr;
   const Packing* packing = nullptr; // of one of its operands
   bool one_thread = false; // the kernel opens many short parallel regions: several calls are faster beside each other, on a thread each
 };

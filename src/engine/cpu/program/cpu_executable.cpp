@@ -1,8 +1,6 @@
 // Running a compiled program: taking memory, the three kinds of step, outputs.
 #include "engine/cpu/program/cpu_executable.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 
 #include "core/errors.h"
@@ -268,7 +266,9 @@ void CpuExecutable::run_kernel(const Kernel& kernel, const KernelStep& step, con
     kernel(pointers_.data(), scalars_.data(), 0, step.units);
     return;
   }
-  at::parallel_for(0, step.units, step.grain, [&](int64_t begin, int64_t end) { kernel(pointers_.data(), scalars_.data(), begin, end); });
+  share_out(step.units, step.grain, step.units / step.grain, [&](int64_t begin, int64_t end) {
+    kernel(pointers_.data(), scalars_.data(), begin, end);
+  });
 }
 
 void CpuExecutable::run_update(const UpdateStep& step) {

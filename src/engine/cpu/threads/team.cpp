@@ -101,6 +101,7 @@ struct Waiting {
   std::atomic<int64_t> last_run_ns{0};
   std::atomic<bool> was_idle{false}; // since the last look
   std::atomic<bool> sleeps{false};
+  std::atomic<bool> is_alone{false};
 };
 
 Waiting& waiting() {
@@ -109,7 +110,8 @@ Waiting& waiting() {
 }
 
 // The caller holds the lock.
-void set_sleep(Waiting& w, bool sleep, int threads) {
+void set_sleep(Waiting& w, bool sleep, int threads, double others) {
+  w.is_alone = sleep && threads == 2 && omp_get_num_procs() - others < 2 - kQuiet;
   if (sleep == w.sleeps) {
     return;
   }
@@ -147,7 +149,7 @@ void look_sometimes(int threads) {
     return;
   }
   try {
-    set_sleep(w, busy, threads);
+    set_sleep(w, busy, threads, others.value_or(0));
   } catch (const std::system_error&) { // no thread left to be had: the run does not need it
   }
 }
@@ -191,13 +193,17 @@ void watch_processors() {
   waiting().load.look();
 }
 
+bool is_alone() {
+  return waiting().is_alone.load(std::memory_order_relaxed);
+}
+
 bool teams_sleep() {
   return waiting().sleeps;
 }
 
-void let_teams_sleep(bool sleep, int threads) {
+void let_teams_sleep(bool sleep, int threads, double others) {
   std::lock_guard<std::mutex> lock(waiting().mutex);
-  set_sleep(waiting(), sleep, threads);
+  set_sleep(waiting(), sleep, threads, others);
 }
 
 } // namespace torch_xla::cpu

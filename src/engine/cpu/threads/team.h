@@ -1,6 +1,12 @@
 // The team of threads that a run computes with: how many they are, and how they wait for each other.
 #pragma once
 
+#include <ATen/Parallel.h>
+
+#include <cstdint>
+
+#include "engine/cpu/cost.h"
+
 namespace torch_xla::cpu {
 
 // Gives the calling thread a team of `threads` threads (0: ATen's choice) for the parallel regions that it opens, fewer where the control
@@ -31,13 +37,29 @@ class OneThread {
   int mkl_threads_;
 };
 
+// Whether a run that has a team of two is left one processor by others at most. Any thread.
+bool is_alone();
+
+// Shares out [0, n) in ranges of at least `grain` among the calling thread's team, which calls work(begin, end) for each. `worth`: for how
+// many threads there is work, each with a dozen microseconds. A run that is alone does what is not worth waiting for by work(0, n), whose
+// own parallel regions have one thread then. Values must not depend on where ranges end.
+template <typename Work>
+void share_out(int64_t n, int64_t grain, int64_t worth, const Work& work) {
+  if (worth <= kMaxWorthAlone && is_alone()) {
+    OneThread one_thread;
+    work(0, n);
+    return;
+  }
+  at::parallel_for(0, n, grain, work);
+}
+
 // Begins to look, so that the first run knows already how busy others have kept the processors since. Any thread.
 void watch_processors();
 
 // Whether teams sleep while they wait now.
 bool teams_sleep();
 
-// As use_team() decides it; for tests.
-void let_teams_sleep(bool sleep, int threads);
+// As use_team() decides it, for a number of processors that others keep busy; for tests.
+void let_teams_sleep(bool sleep, int threads, double others = 0);
 
 } // namespace torch_xla::cpu
