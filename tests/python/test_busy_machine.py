@@ -20,13 +20,18 @@ def times_looked():
 
 def compute():
     y = (x @ x).relu().softmax(-1) @ x
-    return y.cpu()
+    short = (x[:100] @ x[:, :256]).tanh()
+    heads = y[:64].view(1, 64, 8, 64).transpose(1, 2)
+    attention = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+    return torch.cat([y.flatten(), short.flatten(), attention.flatten(), x.sum(0), (x * x).sum().view(1)]).cpu()
 
 time.sleep(0.1)  # since the import
 expected = compute()
 first = times_looked()
 ends = time.monotonic() + 60
 while times_looked() == 0 and time.monotonic() < ends:
+    assert torch.equal(compute(), expected)
+for _ in range(3):
     assert torch.equal(compute(), expected)
 print("busy", first, times_looked())
 """

@@ -7,15 +7,23 @@
 #include "engine/cpu/cost.h"
 #include "engine/cpu/schedule/image_order.h"
 #include "engine/cpu/schedule/library_strides.h"
+#include "engine/cpu/schedule/pieces.h"
+#include "engine/cpu/schedule/placed_graph.h"
 #include "engine/cpu/schedule/reduction.h"
 #include "ir/view.h"
 
 namespace torch_xla::cpu {
 namespace {
 
-class LayoutStage {
+class LayoutStage : private PlacedGraph {
  public:
-  explicit LayoutStage(const Graph& in) : in_(in), map_(in.values.size(), kNoValue), wanted_(in.values.size()), image_orders_(in) {}
+  explicit LayoutStage(const Graph& in)
+      : in_(in),
+        map_(in.values.size(), kNoValue),
+        wanted_(in.values.size()),
+        pieces_(in),
+        cut_(in.values.size(), kNoValue),
+        image_orders_(in) {}
 
   LaidOutGraph run() {
     const size_t copies = in_.nodes.size() / 8; // about so many are added
@@ -90,7 +98,11 @@ class LayoutStage {
     location_ = node.location;
     switch (node.op->kind) {
       case OpKind::kPrim:
-        map_[node.result()] = is_reduce(node.op->prim) ? add_reduce(node, operands[0]) : add_pointwise(node, std::move(operands));
+        if (is_reduce(node.op->prim)) {
+          map_[node.result()] = add_reduce(node, operands[0]);
+        } else {
+          add_pointwise(node, std::move(operands));
+        }
         break;
       case OpKind::kView:
         map_[node.result()] = add_view(geometry(node), in_memory(operands[0]));
@@ -113,50 +125,54 @@ class LayoutStage {
     return view;
   }
 
-  ValueId append(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, const Type& type, Dims strides) {
-    ValueId v = graph_.add_node(op, std::move(operands), std::move(attrs), std::span<const Type>(&type, 1), location_);
-    places_.push_back({v, 0, std::move(strides)});
-    return v;
-  }
-
-  // The same value stored in another order.
-  ValueId copy_as(ValueId v, const Dims& strides) {
-    Type type = graph_.type(v);
-    return append(prim_op(Prim::kConvert), {v}, {}, type, strides);
-  }
-
-  ValueId in_order(ValueId v, const Dims& strides) {
-    return same_strides(graph_.type(v).dims, places_[v].strides, strides) ? v : copy_as(v, strides);
-  }
-
-  // Scalars of the program have no memory: kernels get them in registers.
-  ValueId in_memory(ValueId v) {
-    return graph_.values[v].kind == ValueKind::kScalar ? copy_as(v, {}) : v;
-  }
-
   // A result that only kernels read may lie in any order; that of its operands lets both sides walk memory forwards.
-  ValueId add_pointwise(const Node& node, InlineVec<ValueId, 4> operands) {
+  void add_pointwise(const Node& node, InlineVec<ValueId, 4> operands) {
     ValueId old = node.result();
     const Type& type = in_.type(old);
+    if (const ReductionCut* cut = pieces_.find_cut(old)) {
+      cut_[old] = add_in_pieces(node, *cut);
+      map_[old] = pieces_.is_view(old) ? reshape(cut_[old], type.dims) : kNoValue;
+    }
+    if (!pieces_.is_whole(old)) {
+      return;
+    }
     Dims strides = wanted_[old].empty() ? order_of_operands(type.dims, operands) : wanted_[old];
-    return append(*node.op, std::move(operands), node.attrs, type, std::move(strides));
+    map_[old] = append(*node.op, std::move(operands), node.attrs, type, std::move(strides));
   }
 
-  // Of the first one of the result's dims: channels-last stays so between convolutions. Broadcast operands have no order to give.
-  Dims order_of_operands(const Dims& dims, const InlineVec<ValueId, 4>& operands) const {
-    for (ValueId v : operands) {
-      const Type& type = graph_.type(v);
-      if (type.dims == dims && type.dims.size() > 1 && is_dense(dims, places_[v].strides)) {
-        return places_[v].strides;
-      }
+  ValueId add_in_pieces(const Node& node, const ReductionCut& cut) {
+    const Type& whole = in_.type(node.result());
+    InlineVec<ValueId, 4> operands;
+    for (ValueId v : node.operands) {
+      operands.push_back(in_pieces(v, whole.dims, cut));
     }
-    return contiguous_strides(dims);
+    Dims strides = order_of_operands(cut.pieces, operands);
+    return append(*node.op, std::move(operands), node.attrs, {whole.dtype, cut.pieces}, std::move(strides));
+  }
+
+  // An operand, which may be broadcast, of a node whose result has the dims `whole`.
+  ValueId in_pieces(ValueId old, const Dims& whole, const ReductionCut& cut) {
+    const Dims& dims = in_.type(old).dims;
+    if (cut_[old] != kNoValue && dims == whole && graph_.type(cut_[old]).dims == cut.pieces) {
+      return cut_[old];
+    }
+    if (dims.size() < whole.size() || dims[0] != whole[0]) {
+      return map_[old];
+    }
+    Dims pieces(cut.pieces.data(), cut.pieces.size() - whole.size() + 1);
+    for (size_t d = 1; d < dims.size(); ++d) {
+      pieces.push_back(dims[d]);
+    }
+    return reshape(in_memory(map_[old]), pieces);
   }
 
   // Over extents of 1 nothing is reduced, which a kernel without reductions shows to the stages after this one.
   ValueId add_reduce(const Node& node, ValueId x) {
     Dims over;
-    const Type type = graph_.type(x);
+    const Type type = in_.type(node.operands[0]);
+    if (cut_[node.operands[0]] != kNoValue && std::get<Dims>(node.attrs.at(0)) == Dims{0}) {
+      return reduce_pieces(node, cut_[node.operands[0]], pieces_.find_cut(node.operands[0])->rest);
+    }
     for (int64_t d : std::get<Dims>(node.attrs.at(0))) {
       if (type.dims[d] != 1) {
         over.push_back(d);
@@ -171,9 +187,8 @@ class LayoutStage {
       Dims first(over.data() + cut.last.size(), over.size() - cut.last.size());
       return reduce(node, reduce(node, x, first), cut.last);
     }
-    if (cut.pieces) {
-      ValueId flat = reshape(x, {cut.pieces, type.numel() / cut.pieces});
-      return reshape(reduce(node, reduce(node, flat, {1}), {0}), in_.type(node.result()).dims);
+    if (!cut.pieces.empty()) {
+      return reduce_pieces(node, reshape(x, cut.pieces), cut.rest);
     }
     return reduce(node, x, over);
   }
@@ -187,27 +202,8 @@ class LayoutStage {
     return append(*node.op, {x}, {over}, type, std::move(strides));
   }
 
-  ValueId reshape(ValueId x, const Dims& dims) {
-    Dims from = graph_.type(x).dims;
-    return add_view({from, contiguous_strides(from), dims, contiguous_strides(dims), 0}, x);
-  }
-
-  // In terms of x's own memory, or of a copy in the order that the view is meant in.
-  ValueId add_view(const ViewGeometry& view, ValueId x) {
-    auto placed = rebase_view(view, places_[x].strides);
-    const bool moves_twice = view.moved_by != kNoValue && places_[x].moved_by >= 0;
-    if (!placed || moves_twice) {
-      x = copy_as(x, view.base_strides);
-      placed = view;
-    }
-    Place place{places_[x].root, places_[x].offset + placed->offset, placed->strides, places_[x].moved_by};
-    if (view.moved_by != kNoValue) {
-      place.moved_by = graph_.values[view.moved_by].index;
-    }
-    const Type type{graph_.type(x).dtype, view.dims};
-    ValueId v = append(kViewOp, view_operands(*placed, x), view_attrs(*placed), type, {});
-    places_[v] = std::move(place);
-    return v;
+  ValueId reduce_pieces(const Node& node, ValueId pieces, const Dims& rest) {
+    return reshape(reduce(node, reduce(node, pieces, {1}), rest), in_.type(node.result()).dims);
   }
 
   // The base is a whole memory, which the update may then be written into.
@@ -302,12 +298,11 @@ class LayoutStage {
   }
 
   const Graph& in_;
-  Graph graph_;
-  std::vector<Place> places_; // by value of graph_
   std::vector<ValueId> map_; // by value of in_
   std::vector<Dims> wanted_; // by value of in_; empty: no wish
+  const ValuesInPieces pieces_;
+  std::vector<ValueId> cut_; // by value of in_: the same in pieces, or none
   const ImageOrders image_orders_;
-  int32_t location_ = -1;
 };
 
 } // namespace

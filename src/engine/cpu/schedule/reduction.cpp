@@ -36,12 +36,34 @@ Dims find_last(const Dims& dims, const Dims& over, const Extent& e) {
   return fits ? last : Dims();
 }
 
-int64_t find_pieces(int64_t count) {
-  int64_t pieces = kPieces;
-  while (count % pieces) {
-    pieces /= 2;
+// Rows of so many columns that fill vectors together.
+int64_t find_rows(int64_t extent, int64_t columns) {
+  int64_t rows = 1;
+  while (rows * columns < kColumnBlock && extent % (2 * rows) == 0) {
+    rows *= 2;
   }
-  return pieces < kFewestRows ? 0 : pieces;
+  return rows;
+}
+
+// Of a dim of this extent; `columns` are the extents behind it.
+ReductionCut cut_in_pieces(int64_t extent, const Dims& columns) {
+  const int64_t rows = columns.empty() ? 1 : find_rows(extent, num_elements(columns));
+  int64_t pieces = kPieces;
+  while (extent / rows % pieces || extent / rows / pieces < kShortestColumn) {
+    pieces /= 2;
+    if (pieces < kFewestRows) {
+      return {};
+    }
+  }
+  ReductionCut cut{.last = {}, .pieces = {pieces, extent / rows / pieces}, .rest = {0}};
+  if (rows > 1) {
+    cut.pieces.push_back(rows);
+    cut.rest.push_back(2);
+  }
+  for (int64_t columns_of_dim : columns) {
+    cut.pieces.push_back(columns_of_dim);
+  }
+  return cut;
 }
 
 } // namespace
@@ -63,11 +85,15 @@ ReductionCut cut_reduction(const Dims& dims, const Dims& strides, const Dims& ov
   if (e.units >= kManyResults || count <= kLargeReduction * std::max<int64_t>(e.units, 1)) {
     return {};
   }
-  ReductionCut cut{.last = find_last(dims, over, e)};
-  if (cut.last.empty() && e.reduced == count) {
-    cut.pieces = find_pieces(count);
+  if (Dims last = find_last(dims, over, e); !last.empty()) {
+    return {.last = last, .pieces = {}, .rest = {}};
   }
-  return cut;
+  if (e.reduced == count) {
+    return cut_in_pieces(count, {});
+  }
+  const auto first = static_cast<size_t>(over[0]);
+  const bool is_first = over.size() == 1 && std::all_of(dims.begin(), dims.begin() + first, [](int64_t extent) { return extent == 1; });
+  return is_first && e.columns ? cut_in_pieces(dims[first], Dims(dims.data() + first + 1, dims.size() - first - 1)) : ReductionCut();
 }
 
 } // namespace torch_xla::cpu

@@ -11,12 +11,14 @@ namespace torch_xla::cpu {
 // over the results ("columns") and not over what is reduced.
 bool reduces_columns(const Dims& dims, const Dims& strides, const Dims& over);
 
-// How a reduction is cut in two levels; as one where both members are empty.
+// How a reduction is cut in two levels; as one where all members are empty.
 struct ReductionCut {
   // Of the dims that are reduced: those of the second level. The first ones, as the others lie together in memory.
   Dims last;
-  // Where all of the memory is reduced and no dims make rows for threads: the pieces of equal size that each are summed first.
-  int64_t pieces = 0;
+  // Where no dims make rows for threads, but all of the memory is reduced, or only a first dim: the dims of the operand in pieces of equal
+  // size. Its dim 1 is reduced first, then `rest`: the pieces, and rows that lie beside each other, with which narrow columns fill vectors.
+  Dims pieces;
+  Dims rest;
 };
 
 // `over` is sorted.

@@ -1,0 +1,31 @@
+// A graph under construction whose values have places in memory.
+#pragma once
+
+#include <vector>
+
+#include "engine/cpu/place.h"
+#include "ir/view.h"
+
+namespace torch_xla::cpu {
+
+class PlacedGraph {
+ protected:
+  // A node of one result, which lies in memory of its own in this order.
+  ValueId append(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, const Type& type, Dims strides);
+  // The same value stored in another order.
+  ValueId copy_as(ValueId v, const Dims& strides);
+  ValueId in_order(ValueId v, const Dims& strides);
+  // Scalars of the program have no memory: kernels get them in registers.
+  ValueId in_memory(ValueId v);
+  // In terms of x's own memory, or of a copy in the order that the view is meant in.
+  ValueId add_view(const ViewGeometry& view, ValueId x);
+  ValueId reshape(ValueId x, const Dims& dims);
+  // Of the first operand of a result's dims: channels-last stays so between convolutions. Broadcast operands have no order to give.
+  Dims order_of_operands(const Dims& dims, const InlineVec<ValueId, 4>& operands) const;
+
+  Graph graph_;
+  std::vector<Place> places_; // by value of graph_
+  int32_t location_ = -1; // of the nodes that are added
+};
+
+} // namespace torch_xla::cpu
