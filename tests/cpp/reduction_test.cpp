@@ -38,6 +38,7 @@ TEST(Reduction, OfAllOfTheMemoryInPieces) {
   EXPECT_EQ(find_pieces({1 << 20}, {0}), (Dims{64, 1 << 14}));
   EXPECT_EQ(find_pieces({3, 1 << 20}, {0, 1}), (Dims{64, 49152}));
   EXPECT_EQ(find_pieces({1 << 16}, {0}), (Dims{})) << "short";
+  EXPECT_EQ(find_pieces({99999}, {0}), (Dims{41, 2439}));
   EXPECT_EQ(find_pieces({100003}, {0}), (Dims{})) << "prime";
   EXPECT_EQ(find_pieces({0}, {0}), (Dims{}));
 }

@@ -190,7 +190,7 @@ constexpr int64_t kEnoughRows = 16;
 constexpr int64_t kFewestRows = 4;
 constexpr int64_t kShortestRow = 256;
 constexpr int64_t kShortestColumn = 64;
-// Pieces that memory is cut into where no leading dims make such rows; halved until they divide it.
+// Pieces that memory is cut into where no leading dims make such rows; as many of these as divide it.
 constexpr int64_t kPieces = 64;
 
 // ---- Library calls ----

@@ -36,24 +36,30 @@ Dims find_last(const Dims& dims, const Dims& over, const Extent& e) {
   return fits ? last : Dims();
 }
 
+// The first divisor on the way from one number to another, or 0.
+int64_t find_divisor(int64_t extent, int64_t from, int64_t to) {
+  const int64_t step = from <= to ? 1 : -1;
+  for (int64_t divisor = from; divisor != to + step; divisor += step) {
+    if (extent % divisor == 0) {
+      return divisor;
+    }
+  }
+  return 0;
+}
+
 // Rows of so many columns that fill vectors together.
 int64_t find_rows(int64_t extent, int64_t columns) {
-  int64_t rows = 1;
-  while (rows * columns < kColumnBlock && extent % (2 * rows) == 0) {
-    rows *= 2;
-  }
-  return rows;
+  const int64_t enough = (kColumnBlock + columns - 1) / columns;
+  const int64_t rows = find_divisor(extent, enough, 2 * enough);
+  return rows ? rows : find_divisor(extent, enough, 1);
 }
 
 // Of a dim of this extent; `columns` are the extents behind it.
 ReductionCut cut_in_pieces(int64_t extent, const Dims& columns) {
   const int64_t rows = columns.empty() ? 1 : find_rows(extent, num_elements(columns));
-  int64_t pieces = kPieces;
-  while (extent / rows % pieces || extent / rows / pieces < kShortestColumn) {
-    pieces /= 2;
-    if (pieces < kFewestRows) {
-      return {};
-    }
+  const int64_t pieces = find_divisor(extent / rows, std::clamp<int64_t>(extent / rows / kShortestColumn, 1, kPieces), kFewestRows);
+  if (pieces < kFewestRows) {
+    return {};
   }
   ReductionCut cut{.last = {}, .pieces = {pieces, extent / rows / pieces}, .rest = {0}};
   if (rows > 1) {
