@@ -45,7 +45,7 @@ const Function kFunctions[] = {
     {"cosh", Prim::kCosh, std::cosh, 2, 2.5},
     {"erf", Prim::kErf, std::erf, 2, 1.5},
     {"erfc", Prim::kErfc, std::erfc, 4, 5},
-    {"logistic", Prim::kLogistic, logistic, 2.5, 2.5},
+    {"logistic", Prim::kLogistic, logistic, 2, 2},
 };
 
 template <typename T>

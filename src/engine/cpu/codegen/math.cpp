@@ -163,14 +163,16 @@ Value* emit_tanh(const Vec& v, Value* x) {
   return v.with_sign(ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.625)), small, large), x);
 }
 
-// 1 / (1 + e^-x), or e^x / (1 + e^x) for negative x: e^-|x| never overflows, and small results are as accurate as it is.
+// With e = e^-|x|, which never overflows, and w = e / (1 + e): 1 - w, or for negative x e - e * w, which is as accurate as e is: what the
+// sum and the quotient have lost counts for little beside it.
 Value* emit_logistic(const Vec& v, DType dtype, Value* x) {
   auto& ir = v.ir;
   Value* t = ir.CreateFNeg(v.abs(x));
   Value* e = dtype == DType::F32 ? exp_bounded(v, v.at_least(t, v.f32(-104))) : call_external(v, Prim::kExp, dtype, {t});
   Value* one = v.like(x, 1);
-  Value* numerator = ir.CreateSelect(ir.CreateFCmpOLT(x, v.like(x, 0)), e, one);
-  return ir.CreateFDiv(numerator, ir.CreateFAdd(e, one));
+  Value* w = ir.CreateFDiv(e, ir.CreateFAdd(e, one));
+  Value* limit = ir.CreateSelect(ir.CreateFCmpOLT(x, v.like(x, 0)), e, one);
+  return v.fma(ir.CreateFNeg(limit), w, limit);
 }
 
 // With t = |x|: 1 - exp(-Q(t)), where e^-q - 1 is accurate for small q.
