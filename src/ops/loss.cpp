@@ -240,10 +240,10 @@ constinit const Op kRows[] = {
     COMPOSITE("huber_loss", infer_loss<false>, expand_loss<huber>, .layout = ResultLayout::kOfOperands),
     COMPOSITE("huber_loss_backward", infer_loss_backward, expand_loss_backward<huber_slope>),
     // A library call, because ATen checks that the input lies between 0 and 1.
-    LIBRARY("binary_cross_entropy", infer_bce, .expand = expand_bce, .layout = ResultLayout::kOfOperand),
+    LIBRARY("binary_cross_entropy", infer_bce, .expand = expand_bce, .layout = ResultLayout::kOfOperand, .traits = kChecksValues),
     COMPOSITE("binary_cross_entropy_backward", infer_bce_backward, expand_bce_backward, .layout = ResultLayout::kOfOperand, .order_of = 1),
-    LIBRARY("nll_loss_forward", infer_nll, .expand = expand_nll),
-    LIBRARY("nll_loss2d_forward", infer_nll, .expand = expand_nll),
+    LIBRARY("nll_loss_forward", infer_nll, .expand = expand_nll, .traits = kChecksValues),
+    LIBRARY("nll_loss2d_forward", infer_nll, .expand = expand_nll, .traits = kChecksValues),
     COMPOSITE("nll_loss_backward", infer_nll_backward, expand_nll_backward),
     COMPOSITE("nll_loss2d_backward", infer_nll_backward, expand_nll_backward),
     CALL("multi_margin_loss", kFloats, .traits = kChecksValues),

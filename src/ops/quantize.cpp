@@ -16,9 +16,9 @@ void infer_rounded(InferContext& c) {
 constinit const Op kRows[] = {
     SHAPED_CALL("fake_quantize_per_tensor_affine_cachemask", infer_rounded, kFloats),
     SHAPED_CALL("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", infer_rounded, kFloats),
-    SHAPED_CALL("fake_quantize_per_channel_affine_cachemask", infer_rounded, kFloats),
+    SHAPED_CALL("fake_quantize_per_channel_affine_cachemask", infer_rounded, kFloats, .traits = kChecksValues),
     SHAPED_CALL("_fake_quantize_learnable_per_tensor_affine", like_float_operand<0>, kFloats),
-    SHAPED_CALL("_fake_quantize_learnable_per_channel_affine", like_float_operand<0>, kFloats),
+    SHAPED_CALL("_fake_quantize_learnable_per_channel_affine", like_float_operand<0>, kFloats, .traits = kChecksValues),
     CALL("_weight_int8pack_mm", kAllFloats, .traits = kDenseOperands),
     CALL("_weight_int4pack_mm_for_cpu", kAllFloats, .traits = kDenseOperands),
     CALL("_convert_weight_to_int4pack_for_cpu", kIntegers, .traits = kDenseOperands),

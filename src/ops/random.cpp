@@ -250,7 +250,7 @@ constinit const Op kRows[] = {
     SHAPED_CALL("_standard_gamma_grad", like_operand<0>, kFloats),
     SHAPED_CALL("_dirichlet_grad", like_operand<0>, kFloats),
     // Gives back operand 1; the run fails where operand 0 is false.
-    LIBRARY("_functional_assert_async.msg", like_operand<1>),
+    LIBRARY("_functional_assert_async.msg", like_operand<1>, .traits = kChecksValues),
 };
 
 } // namespace

@@ -156,6 +156,75 @@ def test_an_update_in_place_before_a_failed_check_is_kept(device):
 
 
 @pytest.mark.checks_values
+def _index(number, place):
+    return torch.tensor([number], device=place)
+
+
+# Calls that raise for what is in their operands: of x, five times 2.5, and the device.
+DATA_ERRORS = {
+    "class": lambda x, d: F.cross_entropy(torch.ones(2, 5, device=d), torch.tensor([7, 1], device=d)),
+    "class of a pixel": lambda x, d: F.nll_loss(torch.ones(2, 5, 3, 3, device=d), torch.full((2, 3, 3), 9, device=d)),
+    "class beside margins": lambda x, d: F.multi_margin_loss(x[None], _index(9, d)),
+    "labels": lambda x, d: F.multilabel_margin_loss(x, torch.tensor([9, 0, 0, 0, 0], device=d)),
+    "binary cross entropy": lambda x, d: F.binary_cross_entropy(x, x),
+    "bernoulli": lambda x, d: torch.bernoulli(x),
+    "bernoulli_": lambda x, d: torch.empty(5, device=d).bernoulli_(x),
+    "poisson": lambda x, d: torch.poisson(-x),
+    "normal": lambda x, d: torch.normal(x, -x),
+    "multinomial": lambda x, d: torch.multinomial(-x, 1),
+    "gather": lambda x, d: x.gather(0, _index(9, d)),
+    "index": lambda x, d: x[_index(9, d)],
+    "index_add": lambda x, d: x.index_add(0, _index(9, d), x[:1]),
+    "scatter": lambda x, d: x.scatter(0, _index(9, d), x[:1]),
+    "put": lambda x, d: x.put(_index(9, d), x[:1]),
+    "take": lambda x, d: x.take(_index(9, d)),
+    "masked_scatter": lambda x, d: x.masked_scatter(x > 0, x[:1]),
+    "embedding": lambda x, d: F.embedding(_index(9, d), x[None]),
+    "embedding_bag": lambda x, d: F.embedding_bag(_index(9, d)[None], x[None]),
+    "unpool": lambda x, d: F.max_unpool2d(torch.ones(1, 1, 2, 2, device=d), torch.full((1, 1, 2, 2), 99, device=d), 2),
+    "one_hot": lambda x, d: F.one_hot(_index(-1, d)),
+    "divide": lambda x, d: torch.ones(2, dtype=torch.long, device=d) // torch.zeros(2, dtype=torch.long, device=d),
+    "remainder": lambda x, d: torch.ones(2, dtype=torch.long, device=d) % torch.zeros(2, dtype=torch.long, device=d),
+    "segment_reduce": lambda x, d: torch.segment_reduce(x, "sum", lengths=_index(9, d)),
+    "fake_quantize": lambda x, d: torch.fake_quantize_per_channel_affine(
+        x[:, None], x, torch.full((5,), 300, dtype=torch.int32, device=d), 0, 0, 255
+    ),
+    "cholesky": lambda x, d: torch.linalg.cholesky(-torch.eye(3, device=d)),
+    "cholesky_ex": lambda x, d: torch.linalg.cholesky_ex(-torch.eye(3, device=d), check_errors=True)[0],
+    "cholesky_inverse": lambda x, d: torch.cholesky_inverse(torch.zeros(2, 2, device=d)),
+    "inv": lambda x, d: torch.linalg.inv(torch.zeros(2, 2, device=d)),
+    "inv_ex": lambda x, d: torch.linalg.inv_ex(torch.zeros(2, 2, device=d), check_errors=True)[0],
+    "solve": lambda x, d: torch.linalg.solve(torch.zeros(2, 2, device=d), x[:2]),
+    "solve_ex": lambda x, d: torch.linalg.solve_ex(torch.zeros(2, 2, device=d), x[:2], check_errors=True)[0],
+    "ldl_factor_ex": lambda x, d: torch.linalg.ldl_factor_ex(torch.zeros(2, 2, device=d), check_errors=True)[0],
+    "ldl_solve": lambda x, d: torch.linalg.ldl_solve(
+        torch.zeros(2, 2, device=d), torch.tensor([9, 9], dtype=torch.int32, device=d), x[:2, None]
+    ),
+    "lu_solve": lambda x, d: torch.linalg.lu_solve(
+        torch.zeros(2, 2, device=d), torch.tensor([1, 9], dtype=torch.int32, device=d), x[:2, None]
+    ),
+    "lu_unpack": lambda x, d: torch.lu_unpack(
+        torch.eye(2, device=d), torch.tensor([1, 9], dtype=torch.int32, device=d)
+    )[0],
+}
+
+
+@pytest.mark.checks_values
+@pytest.mark.parametrize("name", DATA_ERRORS)
+def test_what_came_before_an_error_of_data_has_happened(device, name):
+    outcomes = []
+    for place in ("cpu", device):
+        x = torch.ones(5, device=place)
+        torch_xla.sync()
+        x.mul_(0.5)
+        early = x.clone()
+        x.add_(2)
+        with pytest.raises(Exception) as told:
+            DATA_ERRORS[name](x, place).cpu()
+        outcomes.append((told.type, early.tolist(), x.tolist()))
+    assert outcomes[1] == outcomes[0]
+
+
 def test_tensors_that_share_a_value_keep_their_own(device):
     a, b = torch.zeros(3, device=device), torch.ones(3, device=device)
     torch_xla.sync(wait=True)
