@@ -78,12 +78,13 @@ bool keeps_sign(std::span<const double> numbers, const Attrs& attrs) {
   return !attr_bool(attrs[0]) || numbers[0] >= 0;
 }
 
+// Comparisons of gradients are such that NaN has that of ATen's vectors: of elements one by one ATen takes the other branch.
 Ex elu_backward(const BodyArgs& a) {
   Ex g = a[0];
   Ex lower = a[1] * a[2];
   Ex x = a[4];
   Ex negative = attr_bool(a.attr(0)) ? g * a[3] * (x + lower) : g * a[3] * lower * exp(x * a[3]);
-  return select(x <= 0.0, negative, g * a[2]);
+  return select(x > 0.0, g * a[2], negative);
 }
 
 // Between 0 and 6.
@@ -92,7 +93,7 @@ Ex relu6(Ex x) {
 }
 
 Ex hardswish_backward(Ex g, Ex x) {
-  return select(x <= -3.0, 0.0, select(x < 3.0, g * (x / 3.0 + 0.5), g));
+  return select(x <= -3.0, 0.0, select(x >= 3.0, g, g * (x / 3.0 + 0.5)));
 }
 
 Ex logit_backward(const BodyArgs& a) {
@@ -220,12 +221,12 @@ constinit const Op kRows[] = {
     BACKWARD("mish_backward", a[0] * mish_slope(a[1])),
     BACKWARD("hardswish_backward", hardswish_backward(a[0], a[1])),
     BACKWARD("hardsigmoid_backward", select((a[1] > -3.0) & (a[1] < 3.0), a[0] / 6.0, 0.0)),
-    BACKWARD("hardtanh_backward", select((a[1] <= a[2]) | (a[1] >= a[3]), 0.0, a[0])),
+    BACKWARD("hardtanh_backward", select((a[1] > a[2]) & (a[1] < a[3]), a[0], 0.0)),
     BACKWARD("leaky_relu_backward", select(a[1] > 0.0, a[0], a[0] * a[2]), .takes = keeps_sign),
     BACKWARD("elu_backward", elu_backward(a), .takes = keeps_sign),
     BACKWARD("softplus_backward", softplus_backward(a[0], a[1], a[2], a[3])),
-    BACKWARD("hardshrink_backward", select((a[1] >= -a.rounded(2)) & (a[1] <= a.rounded(2)), 0.0, a[0])),
-    BACKWARD("softshrink_backward", select((a[1] >= -a[2]) & (a[1] <= a[2]), 0.0, a[0])),
+    BACKWARD("hardshrink_backward", select((a[1] < -a.rounded(2)) | (a[1] > a.rounded(2)), a[0], 0.0)),
+    BACKWARD("softshrink_backward", select((a[1] < -a[2]) | (a[1] > a[2]), a[0], 0.0)),
     BACKWARD("log_sigmoid_backward", log_sigmoid_backward(a[0], a[1], a[2])),
     BACKWARD("logit_backward", logit_backward(a)),
     POINTWISE("native_dropout_backward", kPromoteFloat, kNoTraits, a[0] * a[1] * attr_double(a.attr(0), 1)), // mask is 0 or 1

@@ -186,6 +186,7 @@ DATA_ERRORS = {
     "divide": lambda x, d: torch.ones(2, dtype=torch.long, device=d) // torch.zeros(2, dtype=torch.long, device=d),
     "remainder": lambda x, d: torch.ones(2, dtype=torch.long, device=d) % torch.zeros(2, dtype=torch.long, device=d),
     "segment_reduce": lambda x, d: torch.segment_reduce(x, "sum", lengths=_index(9, d)),
+    "histogram": lambda x, d: torch.histogram(x / 0 * 0, 4)[0],
     "fake_quantize": lambda x, d: torch.fake_quantize_per_channel_affine(
         x[:, None], x, torch.full((5,), 300, dtype=torch.int32, device=d), 0, 0, 255
     ),

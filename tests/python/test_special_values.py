@@ -438,3 +438,18 @@ def test_a_tangent_that_is_not_there_adds_nothing_to_infinity(device, function):
 
     assert torch._efficientzerotensor(2, device=device)._is_zerotensor()
     torch.testing.assert_close(tangent(device).cpu(), tangent("cpu"), equal_nan=True)
+
+
+ACTIVATIONS = (
+    "hardtanh relu6 hardshrink softshrink elu selu celu hardswish hardsigmoid leaky_relu silu mish gelu softplus relu"
+)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS.split())
+def test_gradients_at_nan_are_those_of_atens_vectors(device, name):
+    results = []
+    for place in ("cpu", device):
+        x = torch.full((64,), NAN, device=place).requires_grad_()
+        getattr(functional, name)(x).sum().backward()
+        results.append(x.grad.cpu())
+    torch.testing.assert_close(results[1], results[0], equal_nan=True)
