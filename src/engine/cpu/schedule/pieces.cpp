@@ -1,7 +1,7 @@
 // One backward walk: who reads a value is known before the value's own node comes.
 #include "engine/cpu/schedule/pieces.h"
 
-#include <algorithm>
+#include <optional>
 
 #include "engine/cpu/schedule/recompute.h"
 #include "ir/op.h"
@@ -21,7 +21,7 @@ bool is_pointwise(const Node& node) {
 } // namespace
 
 ValuesInPieces::ValuesInPieces(const Graph& graph) : uses_(graph.values.size()) {
-  const Recompute recompute(graph);
+  std::optional<Recompute> recompute; // few programs want it
   for (ValueId v : graph.outputs) {
     use(v, -1);
   }
@@ -31,9 +31,13 @@ ValuesInPieces::ValuesInPieces(const Graph& graph) : uses_(graph.values.size()) 
     for (int32_t i = 0; i < node->num_results && !is_pointwise(*node); ++i) {
       uses_[node->result(i)] = {.cut = -1, .is_whole = true};
     }
-    if (Use& made = uses_[result]; made.is_whole && made.cut >= 0 && !recompute.is_cheap_in(result, type.numel(), false)) {
-      made.is_view = type.dims.size() == 1;
-      made.cut = made.is_view ? made.cut : -1;
+    if (Use& made = uses_[result]; made.is_whole && made.cut >= 0) {
+      if (!recompute) {
+        recompute.emplace(graph);
+      }
+      const bool is_stored = !recompute->is_cheap_in(result, type.numel(), false);
+      made.is_view = is_stored && type.dims.size() == 1;
+      made.cut = is_stored && !made.is_view ? -1 : made.cut;
     }
     for (ValueId v : node->operands) {
       if (v != kNoValue) {
