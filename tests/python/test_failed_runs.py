@@ -155,7 +155,6 @@ def test_an_update_in_place_before_a_failed_check_is_kept(device):
     assert memory[torch.tensor([1, 0], device=device)].tolist() == [[8, 8, 8], [0, 1, 5]]
 
 
-@pytest.mark.checks_values
 def _index(number, place):
     return torch.tensor([number], device=place)
 
@@ -226,6 +225,7 @@ def test_what_came_before_an_error_of_data_has_happened(device, name):
     assert outcomes[1] == outcomes[0]
 
 
+@pytest.mark.checks_values
 def test_tensors_that_share_a_value_keep_their_own(device):
     a, b = torch.zeros(3, device=device), torch.ones(3, device=device)
     torch_xla.sync(wait=True)
