@@ -400,6 +400,19 @@ TEST(EnginePool, HoldsLittleMoreThanTheMostThatWasInUse) {
   EXPECT_LE(pool.bytes_reserved(), pool.peak_bytes_used() * 5 / 4 + (66 << 20));
 }
 
+// Blocks that are no multiple of what the system is asked for.
+TEST(EnginePool, LeavesNothingBetweenBlocks) {
+  cpu::Pool& pool = cpu::Pool::get(0);
+  pool.empty_cache();
+  int64_t unused = pool.bytes_reserved() - pool.bytes_used();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 40; ++i) {
+    blocks.push_back(pool.allocate((2 << 20) + (1 << 18)));
+  }
+  EXPECT_LE(pool.bytes_reserved() - pool.bytes_used(), unused + (4 << 20)); // the last chunk's rest, and that of one range of addresses
+  std::for_each(blocks.begin(), blocks.end(), [&](void* block) { pool.release(block); });
+}
+
 TEST(EnginePool, PeaksStartAgain) {
   cpu::Pool& pool = cpu::Pool::get(0);
   pool.release(pool.allocate(64 << 20));

@@ -12,11 +12,16 @@ namespace torch_xla::cpu {
 namespace {
 
 constexpr size_t kChunk = size_t{2} << 20; // what the system is asked for is a multiple of it
+constexpr size_t kReserve = size_t{128} << 20; // addresses at a time
 constexpr size_t kWorthAsking = size_t{64} << 20; // from here on the system's free memory is looked up: 50 us
 
-// Addresses at a multiple of kPage; null where the system refuses.
-char* map_pages(size_t bytes) {
-  void* range = mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+constexpr size_t whole_chunks(size_t bytes) {
+  return (bytes + kChunk - 1) / kChunk * kChunk;
+}
+
+// Addresses at a multiple of kPage, without memory; null where the system refuses.
+char* map_addresses(size_t bytes) {
+  void* range = mmap(nullptr, bytes + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (range == MAP_FAILED) {
     return nullptr;
   }
@@ -103,15 +108,47 @@ void PageHeap::put(char* data, size_t bytes) {
   insert(data, bytes);
 }
 
-bool PageHeap::grow(size_t bytes) {
-  size_t chunks = (bytes + kChunk - 1) / kChunk * kChunk;
-  char* data = has_room(chunks) ? map_pages(chunks) : nullptr;
+// Bytes of the free run that ends there.
+size_t PageHeap::free_before(const char* end) const {
+  auto next = runs_.lower_bound(const_cast<char*>(end));
+  if (next == runs_.begin()) {
+    return 0;
+  }
+  const auto& [data, bytes] = *std::prev(next);
+  return data + bytes == end ? bytes : 0;
+}
+
+// At least so many addresses; what was left of the last ones is given up.
+bool PageHeap::reserve(size_t bytes) {
+  size_t size = std::max(bytes, kReserve);
+  char* data = map_addresses(size);
+  if (!data) {
+    size = bytes;
+    data = map_addresses(size);
+  }
   if (!data) {
     return false;
   }
-  mapped_.fetch_add(chunks, std::memory_order_relaxed);
+  if (reserved_ != reserved_end_) {
+    munmap(reserved_, static_cast<size_t>(reserved_end_ - reserved_));
+  }
+  reserved_ = data;
+  reserved_end_ = data + size;
+  return true;
+}
+
+bool PageHeap::grow(size_t bytes) {
+  size_t more = whole_chunks(bytes - std::min(bytes, free_before(reserved_)));
+  bool fits = more <= static_cast<size_t>(reserved_end_ - reserved_);
+  if (!fits) {
+    more = whole_chunks(bytes);
+  }
+  if (!has_room(more) || (!fits && !reserve(more)) || mprotect(reserved_, more, PROT_READ | PROT_WRITE) != 0) {
+    return false;
+  }
+  mapped_.fetch_add(more, std::memory_order_relaxed);
   peak_mapped_.store(std::max(peak_mapped(), mapped()), std::memory_order_relaxed);
-  put(data, chunks);
+  put(std::exchange(reserved_, reserved_ + more), more);
   return true;
 }
 
@@ -119,7 +156,7 @@ void PageHeap::give_back(size_t bytes) {
   while (bytes && !by_size_.empty()) {
     auto [size, data] = *by_size_.rbegin();
     erase(runs_.find(data));
-    size_t given = std::min(size, (bytes + kChunk - 1) / kChunk * kChunk);
+    size_t given = std::min(size, whole_chunks(bytes));
     if (given < size) {
       insert(data, size - given);
     }

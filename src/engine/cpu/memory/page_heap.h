@@ -44,7 +44,8 @@ class PageHeap {
   // The smallest free run that is large enough, or its part; null if there is none.
   char* take(size_t bytes);
   void put(char* data, size_t bytes);
-  // Gets at least `bytes` in one run from the system. False where the system refuses it, or would have to end a process to give it.
+  // Makes one run of at least `bytes`, of the last free one and more from the system. False where the system refuses it, or would have to
+  // end a process to give it.
   bool grow(size_t bytes);
   // Gives free runs back to the system, the largest first, until `bytes` are given or none is left.
   void give_back(size_t bytes);
@@ -66,9 +67,14 @@ class PageHeap {
 
   void insert(char* data, size_t bytes);
   void erase(Runs::iterator run);
+  size_t free_before(const char* end) const;
+  bool reserve(size_t bytes);
 
   Runs runs_; // free, by address; no two touch
   std::set<std::pair<size_t, char*>> by_size_; // the same
+  // Addresses without memory: the heap grows by their first pages, so that what it gets lies together and no run is left between.
+  char* reserved_ = nullptr;
+  char* reserved_end_ = nullptr;
   std::atomic<size_t> mapped_{0};
   std::atomic<size_t> peak_mapped_{0};
 };
