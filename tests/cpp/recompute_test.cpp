@@ -28,5 +28,22 @@ TEST(Recompute, NotForEachElementOfLargeImages) {
   EXPECT_EQ(count_steps({1, 64, 4, 4}, {1024, 1, 256, 64}), 1);
 }
 
+// Two updates whose momenta start at zero, as an optimizer's first: what both take from zeros is no reason to compute them together.
+TEST(Recompute, OfTheSameNumberForAllElements) {
+  const Type type{DType::F32, {1 << 16}};
+  Graph graph;
+  Builder builder(graph);
+  const Ex faded = Ex(&builder, builder.broadcast(builder.constant(0, DType::F32), type.dims)) * 0.9;
+  std::vector<Ex> momenta;
+  for (int i = 0; i < 2; ++i) {
+    momenta.push_back(faded + Ex(&builder, graph.add_parameter(type)) * 0.1);
+    graph.outputs.push_back(momenta.back().id());
+  }
+  for (Ex momentum : momenta) {
+    graph.outputs.push_back((Ex(&builder, graph.add_parameter(type)) - momentum).id());
+  }
+  EXPECT_EQ(make_schedule(graph, 0, /*fusion=*/true).steps.size(), 2);
+}
+
 } // namespace
 } // namespace torch_xla::cpu

@@ -18,7 +18,8 @@ Recompute::Recompute(const Graph& graph) {
 Recompute::Item Recompute::make_item(const Graph& graph, ValueId v) const {
   const Node* node = graph.find_producer(v);
   if (!node) {
-    return {.free = graph.values[v].kind == ValueKind::kScalar, .loads = 1};
+    const bool scalar = graph.values[v].kind == ValueKind::kScalar;
+    return {.free = scalar, .uniform = scalar, .loads = 1};
   }
   Prim prim = node->op->prim;
   // A reduction reads many elements for one; random bits cost more than any load.
@@ -26,23 +27,23 @@ Recompute::Item Recompute::make_item(const Graph& graph, ValueId v) const {
     return {.loads = 1};
   }
   if (prim == Prim::kConstant || prim == Prim::kIota) {
-    return {.free = true, .pointwise = true};
+    return {.free = true, .uniform = prim == Prim::kConstant, .pointwise = true};
   }
   return make_pointwise(graph, *node);
 }
 
 Recompute::Item Recompute::make_pointwise(const Graph& graph, const Node& node) const {
-  Item item{.free = graph.type(node.result()).dims.empty(), .pointwise = true, .cost = kernel_cost(node.op->prim)};
+  Item item{.uniform = true, .pointwise = true, .cost = kernel_cost(node.op->prim)};
   const int64_t elements = graph.type(node.result()).numel();
   for (ValueId operand : node.operands) {
     const Item& from = items_[operand];
-    // A number made from indices is no constant: it costs its operations for each element.
-    item.free = item.free && from.free && graph.type(operand).dims.empty();
+    item.uniform = item.uniform && from.uniform;
     // What is small is read from the first-level cache or computed outside the inner loop.
     const bool small = from.elements * kSmallShare <= elements;
     item.loads += from.free || small ? 0 : from.loads;
     item.cost += small ? 0 : from.cost;
   }
+  item.free = item.uniform;
   item.cost = std::min(item.cost, kManyOperations);
   item.loads = std::min(item.loads, kManyOperations);
   return item;

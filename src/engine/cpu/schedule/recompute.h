@@ -23,6 +23,7 @@ class Recompute {
  private:
   struct Item {
     bool free = false;
+    bool uniform = false; // the same number for all elements, without a load
     bool pointwise = false; // may be computed again at all
     int cost = 0; // of the tree over stored values
     int loads = 0;
