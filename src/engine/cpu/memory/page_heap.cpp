@@ -109,8 +109,8 @@ void PageHeap::put(char* data, size_t bytes) {
 }
 
 // Bytes of the free run that ends there.
-size_t PageHeap::free_before(const char* end) const {
-  auto next = runs_.lower_bound(const_cast<char*>(end));
+size_t PageHeap::free_before(char* end) const {
+  auto next = runs_.lower_bound(end);
   if (next == runs_.begin()) {
     return 0;
   }

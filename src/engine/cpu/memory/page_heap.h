@@ -67,7 +67,7 @@ class PageHeap {
 
   void insert(char* data, size_t bytes);
   void erase(Runs::iterator run);
-  size_t free_before(const char* end) const;
+  size_t free_before(char* end) const;
   bool reserve(size_t bytes);
 
   Runs runs_; // free, by address; no two touch
