@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/cpu/schedule/pipeline.h"
+#include "engine/cpu/schedule/recompute.h"
 #include "ir/builder.h"
 
 namespace torch_xla::cpu {
@@ -43,6 +44,20 @@ TEST(Recompute, OfTheSameNumberForAllElements) {
     graph.outputs.push_back((Ex(&builder, graph.add_parameter(type)) - momentum).id());
   }
   EXPECT_EQ(make_schedule(graph, 0, /*fusion=*/true).steps.size(), 2);
+}
+
+// Each of the kernels that a chain is cut into would compute it from its beginning.
+TEST(Recompute, NotOfLongChainsOfTheSameNumber) {
+  Graph graph;
+  Builder builder(graph);
+  Ex number(&builder, builder.broadcast(builder.constant(0, DType::F32), {1 << 20}));
+  const ValueId first = (number * 0.9).id();
+  for (int i = 0; i < 100; ++i) {
+    number = (number + 0.5).unary(Prim::kTanh);
+  }
+  const Recompute recompute(graph);
+  EXPECT_TRUE(recompute.is_free(first));
+  EXPECT_FALSE(recompute.is_free(number.id()));
 }
 
 } // namespace

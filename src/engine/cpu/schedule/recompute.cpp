@@ -6,6 +6,14 @@
 #include "engine/cpu/cost.h"
 
 namespace torch_xla::cpu {
+namespace {
+
+bool is_iota(const Graph& graph, ValueId v) {
+  const Node* node = graph.find_producer(v);
+  return node && node->op->kind == OpKind::kPrim && node->op->prim == Prim::kIota;
+}
+
+} // namespace
 
 Recompute::Recompute(const Graph& graph) {
   items_.reserve(graph.values.size());
@@ -18,8 +26,7 @@ Recompute::Recompute(const Graph& graph) {
 Recompute::Item Recompute::make_item(const Graph& graph, ValueId v) const {
   const Node* node = graph.find_producer(v);
   if (!node) {
-    const bool scalar = graph.values[v].kind == ValueKind::kScalar;
-    return {.free = scalar, .uniform = scalar, .loads = 1};
+    return {.free = graph.values[v].kind == ValueKind::kScalar, .loads = 1};
   }
   Prim prim = node->op->prim;
   // A reduction reads many elements for one; random bits cost more than any load.
@@ -27,23 +34,26 @@ Recompute::Item Recompute::make_item(const Graph& graph, ValueId v) const {
     return {.loads = 1};
   }
   if (prim == Prim::kConstant || prim == Prim::kIota) {
-    return {.free = true, .uniform = prim == Prim::kConstant, .pointwise = true};
+    return {.free = true, .pointwise = true};
   }
   return make_pointwise(graph, *node);
 }
 
 Recompute::Item Recompute::make_pointwise(const Graph& graph, const Node& node) const {
-  Item item{.uniform = true, .pointwise = true, .cost = kernel_cost(node.op->prim)};
-  const int64_t elements = graph.type(node.result()).numel();
+  Item item{.free = true, .pointwise = true, .cost = kernel_cost(node.op->prim)};
+  const Type& type = graph.type(node.result());
+  const int64_t elements = type.numel();
   for (ValueId operand : node.operands) {
     const Item& from = items_[operand];
-    item.uniform = item.uniform && from.uniform;
+    // A number made from indices is no constant: it costs its operations for each element.
+    item.free = item.free && from.free && !is_iota(graph, operand);
     // What is small is read from the first-level cache or computed outside the inner loop.
     const bool small = from.elements * kSmallShare <= elements;
     item.loads += from.free || small ? 0 : from.loads;
     item.cost += small ? 0 : from.cost;
   }
-  item.free = item.uniform;
+  // A long chain of such numbers would be computed again, all of it, by each kernel that it is cut into.
+  item.free = item.free && (type.dims.empty() || item.cost <= kCheap);
   item.cost = std::min(item.cost, kManyOperations);
   item.loads = std::min(item.loads, kManyOperations);
   return item;

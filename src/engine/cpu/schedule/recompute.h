@@ -12,7 +12,7 @@ class Recompute {
   Recompute() = default; // of no graph
   explicit Recompute(const Graph& graph);
 
-  // Made of constants, scalars and indices only: never worth storing for other kernels.
+  // An index, or by few operations, or as a single number, made of constants and scalars only: never worth storing for other kernels.
   bool is_free(ValueId v) const {
     return items_[v].free;
   }
@@ -23,7 +23,6 @@ class Recompute {
  private:
   struct Item {
     bool free = false;
-    bool uniform = false; // the same number for all elements, without a load
     bool pointwise = false; // may be computed again at all
     int cost = 0; // of the tree over stored values
     int loads = 0;
