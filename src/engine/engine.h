@@ -192,6 +192,10 @@ class Engine {
   virtual bool moves_views() const {
     return false;
   }
+  // Whether a program should have few numbers: those that are equal in all of its runs are one.
+  virtual bool shares_numbers() const {
+    return false;
+  }
   // Whether outputs lie as Graph::output_strides says. Else they are as if it were empty.
   virtual bool orders_outputs() const {
     return false;

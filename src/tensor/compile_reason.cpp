@@ -61,7 +61,18 @@ void find_alive_value(
 
 const char* kind_text(Kind kind) {
   constexpr const char* kTexts[] = {
-      "first", "unlike", "alive values", "operation", "shape", "dtype", "constant", "operands", "memory order", "new device", "settings"};
+      "first",
+      "unlike",
+      "alive values",
+      "numbers",
+      "operation",
+      "shape",
+      "dtype",
+      "constant",
+      "operands",
+      "memory order",
+      "new device",
+      "settings"};
   return kTexts[static_cast<size_t>(kind)];
 }
 
@@ -94,7 +105,11 @@ CompileReason CompileHistory::find(
   const Remembered* nearest = find_nearest(device, trace);
   bool known = nearest && nearest->key == trace.key();
   reason.nodes_before = nearest ? nearest->graph.nodes.size() : 0;
-  if (!entry.programs.empty()) {
+  if (!entry.programs.empty() && has_outputs(entry.programs.back(), alive)) {
+    reason.kind = Kind::kNumbers;
+    reason.what = "the trace is known, but Python numbers that were equal in all of its runs differ";
+    reason.line = trace.locations().back();
+  } else if (!entry.programs.empty()) {
     find_alive_value(trace, entry, alive, known ? nearest->lines : std::vector<int64_t>(), reason);
   } else if (known) {
     explain_known(trace, nearest->lines, nearest->device, reason);
@@ -129,7 +144,7 @@ const CompileHistory::Remembered* CompileHistory::find_nearest(int device, const
 
 void CompileHistory::add(const Trace& trace, const CompileReason& reason) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (reason.kind != Kind::kAliveValues) {
+  if (reason.kind != Kind::kAliveValues && reason.kind != Kind::kNumbers) {
     remember(reason.device, trace);
   }
   reasons_.push_back(reason);

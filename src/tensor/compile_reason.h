@@ -17,6 +17,7 @@ struct CompileReason {
     kFirst, // nothing was compiled before
     kUnlike, // no operation in common with what is remembered
     kAliveValues, // the trace is known, but a tensor lives at its end that did not
+    kNumbers, // the trace is known, but numbers differ that have been equal
     kOperation, // another operation, one more or one less
     kShape, // of an operand or result
     kDtype, // of an operand, a number too, or result

@@ -189,6 +189,15 @@ bool may_run(Program& program, SyncCause cause) {
   return !program.executable->is_interpreted() || (!is_settled(cause) && program.runs_left-- > 0);
 }
 
+// The numbers that a program for the trace takes as one: those that have been equal in all runs of the entry's programs.
+NumberGroups find_groups(const ProgramEntry& entry, const Trace& trace) {
+  if (!engine().shares_numbers()) {
+    return {};
+  }
+  return entry.programs.empty() ? NumberGroups::of_equal(trace.graph(), trace.scalar_bits())
+                                : entry.programs.back().groups.refined(trace.graph(), trace.scalar_bits());
+}
+
 } // namespace
 
 FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause) {
@@ -198,12 +207,12 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   CompileSettings settings = read_compile_settings();
   key.add(settings.hash());
   ProgramEntry& entry = program_cache(device).entry(key, trace.offsets());
-  std::vector<uint64_t> numbers = entry.offsets.numbers(trace.offsets());
+  std::vector<uint64_t> offsets = entry.offsets.numbers(trace.offsets());
   Making making = is_settled(cause) ? Making::kCompiled : Making::kAny;
-  if (Program* program = find_program(entry, alive)) {
+  if (Program* program = find_program(entry, alive, trace.scalar_bits())) {
     hits.add();
     if (may_run(*program, cause)) {
-      return {*program, std::move(numbers)};
+      return {*program, std::move(offsets)};
     }
     making = Making::kPromoted;
     std::erase_if(entry.programs, [](const Program& other) { return other.executable->is_interpreted(); });
@@ -214,12 +223,14 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
     entry.wanted[i] |= alive[i];
   }
   Graph graph = trace.graph();
+  NumberGroups groups = find_groups(entry, trace);
+  groups.apply(graph);
   entry.offsets.apply(graph);
   graph.outputs = list_values(entry.wanted);
   if (engine().orders_outputs()) {
     graph.output_strides = trace.orders_of(graph.outputs);
   }
-  Program program{nullptr, graph.outputs, graph.output_strides, entry.wanted};
+  Program program{nullptr, graph.outputs, graph.output_strides, entry.wanted, std::move(groups)};
   const Wanted wanted{trace, graph, structure_of(graph), cause, making};
   find_or_make_executable(wanted, compile_options(device, trace, std::move(settings)), find_reason, program);
   program.runs_left = runs_of(graph);
@@ -228,7 +239,7 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
     program_cache(device).make_room_for_interpreted(key);
   }
   entry.programs.push_back(std::move(program));
-  return {entry.programs.back(), std::move(numbers)};
+  return {entry.programs.back(), std::move(offsets)};
 }
 
 std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {

@@ -14,7 +14,7 @@ namespace torch_xla {
 
 struct FoundProgram {
   const Program& program; // valid until the next call for the device
-  std::vector<uint64_t> numbers; // of the moving views, behind the trace's
+  std::vector<uint64_t> offsets; // of the moving views: numbers behind the trace's
 };
 // A program whose outputs include the alive values. Throws the error of a failed compile. The caller holds the device's recording lock.
 FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause);

@@ -60,13 +60,17 @@ void ProgramCache::make_room_for_interpreted(const Hash128& key) {
   }
 }
 
-Program* find_program(ProgramEntry& entry, const ValueBits& wanted) {
+bool has_outputs(const Program& program, const ValueBits& wanted) {
+  uint64_t missing = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    missing |= wanted[i] & ~program.output_bits[i];
+  }
+  return !missing;
+}
+
+Program* find_program(ProgramEntry& entry, const ValueBits& wanted, const std::vector<uint64_t>& numbers) {
   for (Program& program : entry.programs) {
-    uint64_t missing = 0;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      missing |= wanted[i] & ~program.output_bits[i];
-    }
-    if (!missing) {
+    if (has_outputs(program, wanted) && program.groups.hold(numbers)) {
       return &program;
     }
   }

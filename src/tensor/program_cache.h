@@ -9,6 +9,7 @@
 
 #include "core/hash.h"
 #include "engine/engine.h"
+#include "tensor/number_groups.h"
 #include "tensor/offset_pattern.h"
 
 namespace torch_xla {
@@ -25,6 +26,7 @@ struct Program {
   std::vector<ValueId> outputs; // ascending
   std::vector<Dims> output_strides; // as Graph's
   ValueBits output_bits;
+  NumberGroups groups; // of the trace's numbers
   int64_t runs_left = 0; // of a program that is interpreted: before it is compiled
 };
 
@@ -60,7 +62,9 @@ class ProgramCache {
   std::deque<Hash128> interpreted_; // the keys that such programs were made for, the latest last
 };
 
-// The program of the entry whose outputs include all wanted values, or null.
-Program* find_program(ProgramEntry& entry, const ValueBits& wanted);
+// The program of the entry whose outputs include all wanted values, for numbers of the trace; or null.
+Program* find_program(ProgramEntry& entry, const ValueBits& wanted, const std::vector<uint64_t>& numbers);
+// Whether the program's outputs include all wanted values.
+bool has_outputs(const Program& program, const ValueBits& wanted);
 
 } // namespace torch_xla

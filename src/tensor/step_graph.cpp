@@ -147,7 +147,7 @@ StepGraph::Step StepGraph::take_step() {
   if (!step.outputs.empty() || step.has_collectives) {
     FoundProgram found = find_or_compile(device_, trace, bits_of(step.graph, step.outputs), SyncCause::kReplay);
     step.program = found.program;
-    step.offsets = std::move(found.numbers);
+    step.offsets = std::move(found.offsets);
     step.places = find_places(step.program, step.outputs);
   }
   return step;
@@ -187,9 +187,14 @@ void StepGraph::reset() {
   step_.reset();
 }
 
-// Queues the program; false where an input is not as the program takes it.
+// Queues the program; false where an input or a number is not as the program takes it.
 bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
   const Step& step = *step_;
+  std::vector<uint64_t> bits;
+  std::transform(numbers.begin(), numbers.end(), std::back_inserter(bits), [](const Number& number) { return number.bits; });
+  if (!step.program.groups.hold(bits)) {
+    return false;
+  }
   std::vector<InputValue> inputs;
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     std::optional<InputValue> value = find_value(step.inputs[i], step.graph, i);
@@ -218,9 +223,7 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
       give_value(step.outputs[place].whole, run.outputs[i], run.replaced);
     }
   }
-  for (const Number& number : numbers) {
-    run.scalars.push_back(number.bits);
-  }
+  run.scalars = step.program.groups.take(std::move(bits));
   run.scalars.insert(run.scalars.end(), step.offsets.begin(), step.offsets.end());
   run.donated = find_donated_once(run.inputs);
   run.restored = find_restored(run);

@@ -119,8 +119,8 @@ uint64_t enqueue(int device, Trace& trace, const FoundProgram& found, const Valu
   Run run = new_run(found.program);
   run.operation = operation_of(trace.graph());
   run.outputs = make_outputs(trace, found.program.outputs, found.program.output_strides, alive);
-  run.scalars = std::move(trace.scalars());
-  run.scalars.insert(run.scalars.end(), found.numbers.begin(), found.numbers.end());
+  run.scalars = found.program.groups.take(std::move(trace.scalars()));
+  run.scalars.insert(run.scalars.end(), found.offsets.begin(), found.offsets.end());
   run.inputs = std::move(trace.inputs());
   run.donated = find_donated(run.inputs);
   run.replaced = std::move(trace.replaced());

@@ -1,5 +1,6 @@
 """Why a program was compiled: the record that every compile leaves, and what XLA_DEBUG=1 prints of it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,19 @@ def test_other_tensors_alive(device, reasons):
     assert reason["kind"] == "alive values"
     assert "aten::logit" in reason["what"] and "f32[20,3]" in reason["what"]
     assert reason["line"].endswith("program") and reason["line_before"] == reason["line"]
+
+
+def test_numbers_that_were_equal(device, reasons):
+    """Only plugins have programs that take equal numbers as one."""
+    x = torch.ones(23, 3, device=device)
+    program = lambda a, b: x.mul(a).add(b).mul(a)  # noqa: E731
+    run(lambda: None, lambda: program(2.5, 2.5))
+    assert reasons(lambda: program(3.5, 3.5)) == []
+    result = []
+    kinds = [reason["kind"] for reason in reasons(lambda: result.append(program(2.5, 7.5)))]
+    assert kinds == ([] if os.environ.get("PJRT_DEVICE", "CPU") == "CPU" else ["numbers"])
+    assert (result[0].cpu() == (2.5 + 7.5) * 2.5).all()
+    assert reasons(lambda: program(4.5, 5.5)) == [] == reasons(lambda: program(6.5, 6.5))
 
 
 def test_another_precision(device, reasons):

@@ -96,9 +96,6 @@ void PjrtExecutable::collect_arguments(const RunArgs& args) {
       kept_.push_back(static_cast<int64_t>(i));
     }
   }
-  if (uploaded_.size() > 2 * scalars_.size()) {
-    uploaded_.clear();
-  }
   for (size_t i = 0; i < args.scalars.size(); ++i) {
     arguments_.push_back(scalar_buffer(i, args.scalars[i]));
   }
@@ -106,16 +103,11 @@ void PjrtExecutable::collect_arguments(const RunArgs& args) {
 
 c::Buffer* PjrtExecutable::scalar_buffer(size_t i, uint64_t bits) {
   Scalar& scalar = scalars_[i];
-  if (!scalar.buffer || scalar.bits != bits) {
-    DType dtype = signature_.scalars[i];
-    std::shared_ptr<BufferHandle>& buffer = uploaded_[{dtype, bits}];
-    if (!buffer) {
-      // The low bytes are the number of a narrower type, too.
-      buffer = std::make_shared<BufferHandle>(client().upload(count_.device(), {dtype, {}}, {}, &bits));
-    }
-    scalar = {bits, buffer};
+  if (!scalar.buffer.get() || scalar.bits != bits) {
+    // The low bytes are the number of a narrower type, too.
+    scalar = {bits, client().upload(count_.device(), {signature_.scalars[i], {}}, {}, &bits)};
   }
-  return scalar.buffer->get();
+  return scalar.buffer.get();
 }
 
 c::Event* PjrtExecutable::execute(std::vector<BufferHandle>& results) {

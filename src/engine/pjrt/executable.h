@@ -1,7 +1,6 @@
 // A program of a PJRT plugin.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -48,10 +47,10 @@ class PjrtExecutable final : public Executable {
   }
 
  private:
-  // A number of the last run and its 0-d buffer: most numbers are the same in all runs, and many in one run are equal.
+  // A number of the last run and its 0-d buffer: most numbers are the same in all runs.
   struct Scalar {
     uint64_t bits = 0;
-    std::shared_ptr<BufferHandle> buffer;
+    BufferHandle buffer;
   };
 
   const Client& client() const {
@@ -74,7 +73,6 @@ class PjrtExecutable final : public Executable {
   int64_t code_bytes_ = -1;
   std::mutex mutex_; // one start at a time; guards all below
   std::vector<Scalar> scalars_;
-  std::map<std::pair<DType, uint64_t>, std::shared_ptr<BufferHandle>> uploaded_; // numbers of this run and of some before
   std::vector<c::Buffer*> arguments_;
   std::vector<int64_t> kept_; // aliased parameters that this run must not give away
 };

@@ -44,6 +44,10 @@ class PjrtEngine final : public Engine {
     return false;
   }
 
+  bool shares_numbers() const override {
+    return true;
+  }
+
   bool takes_custom_options() const override {
     return true;
   }
