@@ -371,11 +371,30 @@ TEST(EnginePool, ReusesAlignedBlocks) {
     std::memset(a, 1, size);
     std::memset(b, 2, size);
     pool.release(a);
-    EXPECT_EQ(pool.allocate(size), a);
-    pool.release(a);
+    int64_t reserved = pool.bytes_reserved();
+    void* again = pool.allocate(size);
+    EXPECT_EQ(pool.bytes_reserved(), reserved);
+    pool.release(again);
     pool.release(b);
     EXPECT_EQ(pool.bytes_used(), before);
   }
+  pool.empty_cache();
+}
+
+// What is freed is one run again, whatever its blocks were.
+TEST(EnginePool, LargeBlocksAreCutFromAnyOthers) {
+  cpu::Pool& pool = cpu::Pool::get(0);
+  pool.empty_cache();
+  int64_t before = pool.bytes_reserved();
+  constexpr size_t kTogether = size_t{60} << 20;
+  for (size_t count : {1, 8, 3, 50, 2, 11}) {
+    std::vector<void*> blocks(count);
+    for (size_t i = 0; i < count; ++i) { // freed in an order that is not that of their addresses
+      blocks[i * 7 % count] = pool.allocate(kTogether / count);
+    }
+    std::for_each(blocks.begin(), blocks.end(), [&](void* block) { pool.release(block); });
+  }
+  EXPECT_LE(pool.bytes_reserved() - before, static_cast<int64_t>(kTogether + kTogether / 8));
   pool.empty_cache();
 }
 

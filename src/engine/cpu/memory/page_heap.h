@@ -43,6 +43,9 @@ class PageHeap {
  public:
   // The smallest free run that is large enough, or its part; null if there is none.
   char* take(size_t bytes);
+  bool has_run(size_t bytes) const {
+    return by_size_.lower_bound({bytes, nullptr}) != by_size_.end();
+  }
   void put(char* data, size_t bytes);
   // Makes one run of at least `bytes`, of the last free one and more from the system. False where the system refuses it, or would have to
   // end a process to give it.

@@ -37,12 +37,9 @@ constexpr size_t class_size(int index) {
   return size;
 }
 
-// The classes above 512 KB are those whose sizes are whole pages.
-constexpr int kFirstLarge = class_of(8 * kPage) + 1;
-
-// From 64 KB for 1024 blocks to 2 MB for four.
+// From 64 KB for 1024 blocks to 1 MB for two.
 size_t slab_bytes(int index) {
-  size_t pages = std::clamp(class_size(index) * 64 / kPage, size_t{1}, size_t{32});
+  size_t pages = std::clamp(class_size(index) * 16 / kPage, size_t{1}, size_t{16});
   return pages * kPage;
 }
 
@@ -70,16 +67,14 @@ Pool* Pool::find(const void* data) {
 
 Pool::Pool(int device) : device_(device) {
   static_assert(kMaxDevices * kClasses < 1 << 16); // the number of a page
+  static_assert(kSmallClasses == class_of(8 * kPage) + 1); // steps of 64 KB from there on
   process::note_use();
 }
 
 void* Pool::allocate(size_t size) {
   process::check();
   int index = class_of(size);
-  char* data = index < kClasses ? take_free(index) : nullptr;
-  if (!data && index < kClasses) {
-    data = refill(index);
-  }
+  char* data = index < kSmallClasses ? take_small(index) : take_large(index);
   if (!data) {
     refuse(size);
   }
@@ -89,15 +84,20 @@ void* Pool::allocate(size_t size) {
   return data;
 }
 
+char* Pool::take_small(int index) {
+  char* data = take_free(index);
+  return data ? data : refill(index);
+}
+
 // A free block of the class, or, of a size where memory counts, of one of the next larger classes: up to half as much again.
 char* Pool::take_free(int index) {
-  int last = class_size(index) >= kShared ? std::min(index + 4, kClasses - 1) : index;
+  int last = class_size(index) >= kShared ? std::min(index + 4, kSmallClasses - 1) : index;
   for (int i = index; i <= last; ++i) {
-    SizeClass& size_class = classes_[i];
-    std::lock_guard<std::mutex> lock(size_class.mutex);
-    if (!size_class.free.empty()) {
-      char* data = size_class.free.back();
-      size_class.free.pop_back();
+    SmallClass& small_class = classes_[i];
+    std::lock_guard<std::mutex> lock(small_class.mutex);
+    if (!small_class.free.empty()) {
+      char* data = small_class.free.back();
+      small_class.free.pop_back();
       return data;
     }
   }
@@ -107,44 +107,49 @@ char* Pool::take_free(int index) {
 char* Pool::refill(int index) {
   std::lock_guard<std::mutex> heap_lock(heap_mutex_);
   size_t size = class_size(index);
-  bool large = index >= kFirstLarge;
-  size_t bytes = large ? size : slab_bytes(index);
-  char* data = take_pages(bytes);
-  if (!data) {
-    return nullptr;
-  }
-  page_map().set(data, bytes, static_cast<uint16_t>(device_ * kClasses + index + 1));
-  if (!large) {
-    SizeClass& size_class = classes_[index];
-    std::lock_guard<std::mutex> lock(size_class.mutex);
-    size_class.slabs.push_back(data);
+  size_t bytes = slab_bytes(index);
+  char* slab = take_pages(bytes, index);
+  if (slab) {
+    SmallClass& small_class = classes_[index];
+    std::lock_guard<std::mutex> lock(small_class.mutex);
+    small_class.slabs.push_back(slab);
     for (size_t i = bytes / size - 1; i > 0; --i) { // the lowest addresses are taken first: untouched pages stay so
-      size_class.free.push_back(data + i * size);
+      small_class.free.push_back(slab + i * size);
     }
+  }
+  return slab;
+}
+
+char* Pool::take_large(int index) {
+  std::lock_guard<std::mutex> lock(heap_mutex_);
+  return index < kClasses ? take_pages(class_size(index), index) : nullptr;
+}
+
+// Pages for the class; null where the system has no more. The caller holds heap_mutex_.
+char* Pool::take_pages(size_t bytes, int index) {
+  char* data = heap_.take(bytes);
+  if (!data && find_room(bytes)) {
+    data = heap_.take(bytes);
+  }
+  if (data) {
+    page_map().set(data, bytes, static_cast<uint16_t>(device_ * kClasses + index + 1));
   }
   return data;
 }
 
-// Null where the system has no more. The first touch of fresh pages costs more than looking for free ones in all classes. The caller holds
-// heap_mutex_.
-char* Pool::take_pages(size_t bytes) {
-  if (char* data = heap_.take(bytes)) {
-    return data;
-  }
-  collect_large();
-  if (char* data = heap_.take(bytes)) {
-    return data;
-  }
+// Makes a free run of that size; false where the system has no more. The first touch of fresh pages costs more than looking for free ones
+// in all slabs. The caller holds heap_mutex_.
+bool Pool::find_room(size_t bytes) {
   collect_slabs();
-  if (char* data = heap_.take(bytes)) {
-    return data;
+  if (heap_.has_run(bytes)) {
+    return true;
   }
   make_room(bytes);
-  if (!heap_.grow(bytes)) {
-    heap_.give_back(heap_.mapped());
-    heap_.grow(bytes);
+  if (heap_.grow(bytes)) {
+    return true;
   }
-  return heap_.take(bytes);
+  heap_.give_back(heap_.mapped());
+  return heap_.grow(bytes);
 }
 
 // Keeps the pool below its bound when `bytes` more come, by free runs. The caller holds heap_mutex_.
@@ -156,21 +161,9 @@ void Pool::make_room(size_t bytes) {
   }
 }
 
-// The free blocks of the large classes become free runs. The caller holds heap_mutex_.
-void Pool::collect_large() {
-  for (int index = kFirstLarge; index < kClasses; ++index) {
-    SizeClass& size_class = classes_[index];
-    std::lock_guard<std::mutex> lock(size_class.mutex);
-    for (char* data : size_class.free) {
-      heap_.put(data, class_size(index));
-    }
-    size_class.free.clear();
-  }
-}
-
 // The slabs without a block in use become free runs. The caller holds heap_mutex_.
 void Pool::collect_slabs() {
-  for (int index = 0; index < kFirstLarge; ++index) {
+  for (int index = 0; index < kSmallClasses; ++index) {
     std::lock_guard<std::mutex> lock(classes_[index].mutex);
     if (!classes_[index].free.empty()) {
       collect_slabs(index);
@@ -207,9 +200,14 @@ void Pool::release(void* data) {
   auto bytes = static_cast<int64_t>(class_size(index));
   bytes_.subtract(bytes);
   report(data, -bytes);
-  SizeClass& size_class = classes_[index];
-  std::lock_guard<std::mutex> lock(size_class.mutex);
-  size_class.free.push_back(static_cast<char*>(data));
+  if (index >= kSmallClasses) {
+    std::lock_guard<std::mutex> lock(heap_mutex_);
+    heap_.put(static_cast<char*>(data), static_cast<size_t>(bytes));
+    return;
+  }
+  SmallClass& small_class = classes_[index];
+  std::lock_guard<std::mutex> lock(small_class.mutex);
+  small_class.free.push_back(static_cast<char*>(data));
 }
 
 void Pool::report(const void* data, int64_t bytes) const {
@@ -228,7 +226,6 @@ void Pool::reset_peaks() {
 
 void Pool::empty_cache() {
   std::lock_guard<std::mutex> lock(heap_mutex_);
-  collect_large();
   collect_slabs();
   heap_.give_back(heap_.mapped());
 }

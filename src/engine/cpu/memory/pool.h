@@ -12,11 +12,12 @@
 
 namespace torch_xla::cpu {
 
-// Blocks are of size classes and 64-byte aligned. A freed block waits for the next one of its class; when a class has none, the free blocks
-// of all others are joined and cut anew. What the pool holds stays below 5/4 of the most that was ever in use, and 64 MB: beyond that, free
-// memory goes back to the system before more is asked for.
+// Blocks are of size classes and 64-byte aligned. A small block that is freed waits for the next one of its class. A large one is joined
+// with the free pages beside it at once, and the next one is cut from where it fits best: programs keep tens of large blocks of as many
+// sizes, so that memory kept by size would lie idle. What the pool holds stays below 5/4 of the most that was ever in use, and 64 MB:
+// beyond that, free memory goes back to the system before more is asked for.
 //
-// Thread-safe: one short lock per size class, taken inside heap_mutex_. In a forked child release() does nothing and
+// Thread-safe: one short lock per small class, taken inside heap_mutex_. In a forked child release() does nothing and
 // allocate() throws, as another thread may have held a lock then.
 class Pool {
  public:
@@ -48,17 +49,20 @@ class Pool {
   }
 
  private:
-  struct SizeClass {
+  struct SmallClass {
     std::mutex mutex;
     std::vector<char*> free; // the last one freed is the first one taken; guarded by mutex
-    std::vector<char*> slabs; // that its blocks are cut from, where it is a small class; guarded by mutex
+    std::vector<char*> slabs; // that its blocks are cut from; guarded by mutex
   };
   static constexpr int kClasses = 8 * 40;
+  static constexpr int kSmallClasses = 8 * 11; // up to 512 KB; the sizes of those above are whole pages
 
+  char* take_small(int index);
+  char* take_large(int index);
   char* take_free(int index);
   char* refill(int index);
-  char* take_pages(size_t bytes);
-  void collect_large();
+  char* take_pages(size_t bytes, int index);
+  bool find_room(size_t bytes);
   void collect_slabs();
   void collect_slabs(int index);
   void make_room(size_t bytes);
@@ -70,7 +74,7 @@ class Pool {
   const int device_;
   std::mutex heap_mutex_; // guards heap_, but its counts, and highest_
   PageHeap heap_; // the number of a taken page is that of the pool and its blocks' class, and one
-  std::array<SizeClass, kClasses> classes_;
+  std::array<SmallClass, kSmallClasses> classes_;
   PeakCount bytes_;
   int64_t highest_ = 0; // of its peaks before reset_peaks(); guarded by heap_mutex_
 };
