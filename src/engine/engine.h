@@ -120,8 +120,8 @@ class Executable {
   // Steps in the order in which they run, for dumps: empty where CompileOptions did not ask for it.
   virtual std::string text() const = 0;
 
-  // How long the last run took, before the first one how long it may take: the executor's, to tell short programs.
-  std::atomic<int64_t> last_run_ns{INT64_MAX};
+  // How long a run takes, before the first one how long it may take: the executor's, to tell short programs.
+  std::atomic<int64_t> usual_run_ns{INT64_MAX};
 };
 
 struct EngineMemoryInfo {

@@ -43,6 +43,7 @@ enum class PrimClass : uint8_t {
   _(kCosh, "cosh", kFunction)                   \
   _(kErf, "erf", kFunction)                     \
   _(kErfc, "erfc", kFunction)                   \
+  _(kGelu, "gelu", kFunction)                   \
   _(kLogistic, "logistic", kFunction)           \
   _(kCeil, "ceil", kSimple)                     \
   _(kFloor, "floor", kSimple)                   \

@@ -32,7 +32,7 @@ Ex tanh_of_gelu(Ex x) {
 
 Ex gelu(const BodyArgs& a) {
   Ex x = a[0];
-  return x * 0.5 * ((is_tanh(a) ? tanh_of_gelu(x) : erf(x * kSqrtHalf)) + 1.0);
+  return is_tanh(a) ? x * 0.5 * (tanh_of_gelu(x) + 1.0) : x.unary(Prim::kGelu);
 }
 
 Ex gelu_tanh_slope(Ex x) {

@@ -26,6 +26,13 @@ constexpr size_t kMaxStarted = 2;
 
 // A program that took less than this is short: no time for a team of threads, and none that an interrupt would have to end.
 constexpr int64_t kShortNs = 100'000;
+// The same where nobody waits for it: what waking the device's thread takes of the one that hands over, and then of both, as they share the
+// processors.
+constexpr int64_t kShorterThanWakingNs = 50'000;
+
+// So many short programs in a row have another thread take the processors over from the device's, whose team ends then: back and forth
+// costs more than any short program takes.
+constexpr int kShortsInARow = 16;
 
 // A device's thread that has had nothing to run for so long leaves the processors to others. Not at once: the threads of a new team often
 // share a processor for the first milliseconds, until the system moves one. A decoder with 2 ms between its steps took 3 times as long so.
@@ -76,13 +83,15 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-thread_local int waiting_for = -1; // the device, in an Executor::Waiting
+thread_local int running_for = -1; // the device, in an Executor::ShortRuns
+thread_local int64_t longest_ns = 0; // of the runs that the thread takes for it
 thread_local bool owns_first = false; // the device's first run is this thread's to run
 
-// The caller holds the lock.
-bool is_callers(const Queue& q, const Run& run) {
-  bool is_short = run.executable->last_run_ns.load(std::memory_order_relaxed) < kShortNs && !run.executable->is_asynchronous();
-  return waiting_for == q.device && q.runs.empty() && is_short && !run.waits_for_others;
+// Whether the calling thread is to run the program itself. The caller holds the lock.
+bool is_callers(Queue& q, const Run& run) {
+  bool is_short = run.executable->usual_run_ns.load(std::memory_order_relaxed) < longest_ns && !run.executable->is_asynchronous();
+  q.num_short = is_short && running_for == q.device ? q.num_short + 1 : 0;
+  return q.num_short > (q.holds_processors ? kShortsInARow : 0) && q.runs.empty() && !run.waits_for_others;
 }
 
 void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
@@ -93,10 +102,13 @@ void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Waits until the device's thread has something to do. After a while without, it leaves the processors to others.
+// Waits until the device's thread has something to do. After a while without, or where another thread runs programs now, it leaves the
+// processors to others.
 void wait_for_work(Queue& q, std::unique_lock<std::mutex>& lock) {
   auto has_work = [&q] { return q.caller == std::thread::id() && (queues().stop || !q.runs.empty()); };
-  if (!q.work.wait_for(lock, kIdle, has_work)) {
+  bool is_called = q.work.wait_for(lock, kIdle, [&] { return q.gives_way || has_work(); });
+  if (!is_called || q.gives_way) {
+    q.holds_processors = q.gives_way = false;
     lock.unlock();
     engine().leave_processors();
     lock.lock();
@@ -111,6 +123,7 @@ void thread_main(int device) {
   for (;;) {
     wait_for_work(q, lock);
     if (may_start_another(q)) {
+      q.holds_processors = true;
       start_another(q, lock);
     } else if (q.num_started > 0) {
       end_first(q, lock);
@@ -227,12 +240,13 @@ Executor& Executor::get(int device) {
   return (*executors)[static_cast<size_t>(device)];
 }
 
-Executor::Waiting::Waiting(int device) : device_(device) {
-  waiting_for = device;
+Executor::ShortRuns::ShortRuns(int device, bool waits) : device_(device) {
+  running_for = device;
+  longest_ns = waits ? kShortNs : kShorterThanWakingNs;
 }
 
-Executor::Waiting::~Waiting() {
-  waiting_for = -1;
+Executor::ShortRuns::~ShortRuns() {
+  running_for = -1;
   if (!std::exchange(owns_first, false)) {
     return; // without the lock, which a forked child may not take
   }
@@ -249,6 +263,10 @@ uint64_t Executor::enqueue(Run run) {
   if (is_callers(q, run)) {
     q.caller = std::this_thread::get_id();
     owns_first = true;
+    q.gives_way = q.holds_processors;
+    if (q.gives_way) {
+      q.work.notify_one();
+    }
   } else {
     lock.unlock();
     engine().leave_processors();

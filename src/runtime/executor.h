@@ -42,14 +42,15 @@ class Executor {
   // The device's. Its thread starts with its first run; leaked on purpose; after fork the child gets an error on use.
   static Executor& get(int device);
 
-  // A thread that will wait for what it enqueues while this lives: a short program with nobody before it runs on the thread itself, when
-  // the scope ends, instead of being handed over and back. Opened without the recording lock.
-  class Waiting {
+  // A short program that the thread enqueues while this lives, with nobody before it, runs on the thread itself, when the scope ends,
+  // instead of being handed over: one that is short beside waking another thread, and, where the thread `waits` for it, beside being handed
+  // back, too. Opened without the recording lock.
+  class ShortRuns {
    public:
-    explicit Waiting(int device);
-    ~Waiting();
-    Waiting(const Waiting&) = delete;
-    Waiting& operator=(const Waiting&) = delete;
+    ShortRuns(int device, bool waits);
+    ~ShortRuns();
+    ShortRuns(const ShortRuns&) = delete;
+    ShortRuns& operator=(const ShortRuns&) = delete;
 
    private:
     const int device_;

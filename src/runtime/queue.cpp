@@ -1,6 +1,7 @@
 // One run from its start to its end: arguments, outputs, and what a failed run gives back.
 #include "runtime/queue.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -91,6 +92,13 @@ void fail(Queue& q, Run& run, const std::exception_ptr& error) {
   run.replaced.clear(); // the tensors keep it
 }
 
+// A single run that took long, as others had the processor, does not make a program a long one.
+void note_run(Executable& executable, int64_t ns) {
+  constexpr int64_t kLeastNs = 10'000;
+  int64_t usual = std::max(executable.usual_run_ns.load(std::memory_order_relaxed), kLeastNs);
+  executable.usual_run_ns.store(usual == INT64_MAX ? ns : std::min(ns, usual + usual / 4), std::memory_order_relaxed);
+}
+
 void report(observer::Phase phase, const Queue& q, const Run& run, int64_t start_ns, int64_t end_ns) {
   observer::report(
       {.phase = phase, .name = run.operation, .start_ns = start_ns, .end_ns = end_ns, .device = q.device, .run = run.options.number});
@@ -148,7 +156,7 @@ void end_run(Queue& q, QueuedRun& queued) {
     fail(q, run, describe(run, std::current_exception()));
   }
   const int64_t end_ns = metrics::now_ns();
-  run.executable->last_run_ns.store(end_ns - queued.start_ns, std::memory_order_relaxed);
+  note_run(*run.executable, end_ns - queued.start_ns);
   report(observer::Phase::kRun, q, run, queued.start_ns, end_ns);
 }
 

@@ -37,6 +37,9 @@ struct Queue {
   std::exception_ptr first_error; // that nobody has been told
   std::condition_variable work; // the thread waits here
   bool has_thread = false;
+  bool holds_processors = false; // its thread has run something since it last left the processors to others
+  bool gives_way = false; // its thread is to leave them now
+  int num_short = 0; // programs in a row that were short for the thread that enqueued them
   bool was_cancelled = false; // by an interrupt that has not been settled
 };
 

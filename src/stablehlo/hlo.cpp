@@ -91,6 +91,11 @@ Hlo clamp(Hlo x, double low, double high) {
   return min(max(x, constant_like(x, low)), constant_like(x, high));
 }
 
+Hlo gelu(Hlo x) {
+  constexpr double kSqrtHalf = 0.707106781186547524401;
+  return x * 0.5 * (unary("chlo.erf", x * kSqrtHalf) + 1);
+}
+
 Hlo lowest(Text& text, DType t) {
   if (is_float(t)) {
     return text.constant(-kInfinity, {t, {}});

@@ -63,6 +63,7 @@ inline Hlo min(Hlo a, Hlo b) {
   return binary("minimum", a, b);
 }
 Hlo clamp(Hlo x, double low, double high);
+Hlo gelu(Hlo x); // x times the normal distribution's share below x
 // The extremes of a type, infinities for floats; 0-d.
 Hlo lowest(Text& text, DType dtype);
 Hlo highest(Text& text, DType dtype);

@@ -66,8 +66,7 @@ void write_addr(Call& c) {
 // Attribute 2: gelu, else relu.
 void write_addmm_activation(Call& c) {
   Hlo x = sum<matrix_product>(c);
-  constexpr double kSqrtHalf = 0.707106781186547524401;
-  c.set(0, c.get_bool(2) ? x * 0.5 * (unary("chlo.erf", x * kSqrtHalf) + 1) : max(x, constant_like(x, 0)));
+  c.set(0, c.get_bool(2) ? gelu(x) : max(x, constant_like(x, 0)));
 }
 
 constexpr Writer kWriters[] = {

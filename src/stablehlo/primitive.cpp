@@ -62,6 +62,7 @@ constexpr UnaryRow kUnary[] = {
     {Prim::kCosh, "chlo.cosh"},
     {Prim::kErf, "chlo.erf"},
     {Prim::kErfc, "chlo.erfc"},
+    {Prim::kGelu, nullptr, gelu},
     {Prim::kLogistic, "logistic"},
     {Prim::kCeil, "ceil", nullptr, identity},
     {Prim::kFloor, "floor", nullptr, identity},

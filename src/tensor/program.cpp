@@ -70,7 +70,7 @@ class KnownStructures {
     Known& known = known_[structure];
     known.interpreted += program->is_interpreted() ? static_cast<int64_t>(operations) : 0;
     if (std::shared_ptr<Executable> before = known.latest.lock()) {
-      program->last_run_ns = std::min(program->last_run_ns.load(), before->last_run_ns.load());
+      program->usual_run_ns = std::min(program->usual_run_ns.load(), before->usual_run_ns.load());
     }
     known.latest = program;
   }

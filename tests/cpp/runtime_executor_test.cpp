@@ -70,34 +70,72 @@ std::shared_ptr<Executable> make_noting_program(std::vector<std::thread::id>& th
   });
 }
 
+// Its thread leaves the processors to others then.
+void let_device_rest() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+
 TEST(Executor, AShortProgramRunsOnTheThreadThatWaitsForIt) {
   std::vector<std::thread::id> threads;
   auto program = make_noting_program(threads);
-  auto run_waiting = [&](bool waits_for_others) {
+  auto run_here = [&](bool waits, bool waits_for_others = false) {
     auto run = make_run(program, {});
     run.waits_for_others = waits_for_others;
     BufferRef output = run.outputs[0];
     {
-      Executor::Waiting waiting(0);
+      const Executor::ShortRuns short_runs(0, waits);
       Executor::get(0).enqueue(std::move(run));
     }
     output->wait();
     return threads.back() == std::this_thread::get_id();
   };
-  EXPECT_FALSE(run_waiting(false)) << "how long it takes is not known yet";
-  program->last_run_ns = 1000;
-  EXPECT_TRUE(run_waiting(false));
-  program->last_run_ns = 1000;
-  EXPECT_FALSE(run_waiting(true));
-  program->last_run_ns = 1'000'000;
-  EXPECT_FALSE(run_waiting(false));
+  EXPECT_FALSE(run_here(true)) << "how long it takes is not known yet";
+  program->usual_run_ns = 1000;
+  EXPECT_FALSE(run_here(true)) << "the device's thread has the processors";
+  for (int i = 0; i < 20; ++i) {
+    run_here(true);
+  }
+  EXPECT_TRUE(run_here(true)) << "after many short ones";
+  EXPECT_TRUE(run_here(false));
+  program->usual_run_ns = 70'000;
+  EXPECT_TRUE(run_here(true));
+  program->usual_run_ns = 70'000;
+  EXPECT_FALSE(run_here(false)) << "waking another thread takes less";
+  let_device_rest();
+  program->usual_run_ns = 1000;
+  EXPECT_TRUE(run_here(true));
+  EXPECT_FALSE(run_here(true, /*waits_for_others=*/true));
+  let_device_rest();
+  program->usual_run_ns = 1'000'000;
+  EXPECT_FALSE(run_here(true));
   EXPECT_TRUE(Executor::get(0).idle());
+}
+
+TEST(Executor, OneLongRunDoesNotMakeAShortProgramLong) {
+  auto pause = std::chrono::milliseconds(3);
+  auto program = std::make_shared<FunctionProgram>([&](RunArgs& args) {
+    std::this_thread::sleep_for(pause);
+    fill(args);
+  });
+  program->usual_run_ns = 20'000;
+  auto run = [&] {
+    Executor::get(0).enqueue(make_run(program, {}));
+    Executor::get(0).drain();
+    return program->usual_run_ns.load();
+  };
+  EXPECT_EQ(run(), 25'000);
+  for (int i = 0; i < 30; ++i) {
+    run();
+  }
+  EXPECT_GE(run(), 3'000'000) << "it has become a long one";
+  pause = std::chrono::milliseconds(0);
+  EXPECT_LT(run(), 3'000'000);
 }
 
 TEST(Executor, WhatComesBehindTheCallersRunWaitsForIt) {
   std::vector<std::thread::id> threads;
   auto program = make_noting_program(threads);
-  program->last_run_ns = 1000;
+  program->usual_run_ns = 1000;
   std::vector<int> order;
   BufferRef other;
   auto first = std::make_shared<FunctionProgram>([&](RunArgs& args) {
@@ -105,11 +143,12 @@ TEST(Executor, WhatComesBehindTheCallersRunWaitsForIt) {
     order.push_back(1);
     fill(args);
   });
-  first->last_run_ns = 1000;
+  first->usual_run_ns = 1000;
   auto run = make_run(first, {});
   BufferRef output = run.outputs[0];
   {
-    Executor::Waiting waiting(0);
+    let_device_rest();
+    const Executor::ShortRuns short_runs(0, /*waits=*/true);
     Executor::get(0).enqueue(std::move(run));
     std::thread([&] {
       other = enqueue({}, [&](RunArgs& args) {
@@ -126,11 +165,12 @@ TEST(Executor, WhatComesBehindTheCallersRunWaitsForIt) {
 
 TEST(Executor, TheCallersRunTellsItsError) {
   auto program = std::make_shared<FunctionProgram>([](RunArgs&) { throw UserError(ErrorKind::Runtime, "no"); });
-  program->last_run_ns = 1000;
+  program->usual_run_ns = 1000;
   auto run = make_run(program, {});
   BufferRef output = run.outputs[0];
   {
-    Executor::Waiting waiting(0);
+    let_device_rest();
+    const Executor::ShortRuns short_runs(0, /*waits=*/true);
     Executor::get(0).enqueue(std::move(run));
   }
   EXPECT_THROW(output->wait(), UserError);

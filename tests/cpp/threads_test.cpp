@@ -131,7 +131,7 @@ void give_short_runs(const std::shared_ptr<Counted>& counted, int rounds) {
     run.executable = counted;
     run.outputs = {std::make_shared<Buffer>(Type{DType::I32, {}}, Dims())};
     {
-      Executor::Waiting waiting(0);
+      const Executor::ShortRuns short_runs(0, /*waits=*/true);
       Executor::get(0).enqueue(std::move(run));
     }
     Executor::get(0).wait_for_room();
@@ -140,7 +140,7 @@ void give_short_runs(const std::shared_ptr<Counted>& counted, int rounds) {
 
 TEST(Threads, ShortRunsOfManyRunOnce) {
   auto counted = std::make_shared<Counted>();
-  counted->last_run_ns = 0;
+  counted->usual_run_ns = 0;
   on_threads(8, [&](int) { give_short_runs(counted, 30000); });
   Executor::get(0).drain();
   EXPECT_EQ(counted->count, 8 * 30000);

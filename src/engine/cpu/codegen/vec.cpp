@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <llvm/Analysis/VectorUtils.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include "core/errors.h"
 
@@ -153,6 +154,15 @@ Value* Vec::by_parts(int part_width, llvm::ArrayRef<Value*> args, PartBody body)
     results.push_back(body(part, part_args));
   }
   return llvm::concatenateVectors(ir, results);
+}
+
+Value* Vec::look_up(llvm::ArrayRef<float> table, Value* number) const {
+  llvm::Constant* entries = llvm::ConstantDataVector::get(ir.getContext(), table);
+  if (width == 16) {
+    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {}, {entries, number});
+  }
+  XLA_ASSERT(width == 1, "code generation: a table for ", width, " lanes");
+  return ir.CreateExtractElement(entries, ir.CreateAnd(number, i32(15)));
 }
 
 } // namespace torch_xla::cpu

@@ -65,6 +65,8 @@ class Vec {
   Value* poly(Value* x, std::initializer_list<double> coefficients) const;
   // The same in pairs of powers, by x's square: half as many operations wait for each other.
   Value* poly(Value* x, Value* square, std::initializer_list<double> coefficients) const;
+  // table[i], where i is the low four bits of a lane's number; with AVX-512.
+  Value* look_up(llvm::ArrayRef<float> table, Value* number) const;
   // What `body` gives for each `part_width` lanes of the arguments, as one vector again.
   using PartBody = llvm::function_ref<Value*(const Vec& part, llvm::ArrayRef<Value*> args)>;
   Value* by_parts(int part_width, llvm::ArrayRef<Value*> args, PartBody body) const;

@@ -53,7 +53,7 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
   last_results_.resize(plan_.kernels.size());
   last_packs_.resize(plan_.calls.size());
   if (looks_short(plan_, loops_)) {
-    last_run_ns = 0;
+    usual_run_ns = 0;
   }
 }
 

@@ -57,7 +57,7 @@ class InterpretedProgram final : public Executable {
   InterpretedProgram(const Graph& trace, int device)
       : trace_(trace), interpreter_(trace_), live_(find_live_nodes(trace_)), device_(device), pool_(Pool::get(device)) {
     if (looks_short(trace)) {
-      last_run_ns = 0;
+      usual_run_ns = 0;
     }
     for (size_t i = 0; i < trace_.nodes.size(); ++i) {
       checks_values_ = checks_values_ || (live_[i] && (trace_.nodes[i].op->traits & kChecksValues));
