@@ -43,11 +43,6 @@ constexpr auto kSettleLimit = std::chrono::seconds(1);
 constexpr auto kExitLimit = std::chrono::seconds(60);
 
 // The caller holds the lock.
-bool are_empty(const std::vector<int>& devices) {
-  return std::all_of(devices.begin(), devices.end(), [](int device) { return queue(device).runs.empty(); });
-}
-
-// The caller holds the lock.
 bool may_start_another(const Queue& q) {
   if (queues().stop || q.num_started == q.runs.size()) {
     return false;
@@ -83,14 +78,17 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-thread_local int running_for = -1; // the device, in an Executor::ShortRuns
-thread_local int64_t longest_ns = 0; // of the runs that the thread takes for it
+// In an Executor::ShortRuns: the device, and how long a run may be.
+thread_local struct {
+  int device;
+  int64_t longest_ns;
+} running{-1, 0};
 thread_local bool owns_first = false; // the device's first run is this thread's to run
 
 // Whether the calling thread is to run the program itself. The caller holds the lock.
 bool is_callers(Queue& q, const Run& run) {
-  bool is_short = run.executable->usual_run_ns.load(std::memory_order_relaxed) < longest_ns && !run.executable->is_asynchronous();
-  q.num_short = is_short && running_for == q.device ? q.num_short + 1 : 0;
+  bool is_short = run.executable->usual_run_ns.load(std::memory_order_relaxed) < running.longest_ns && !run.executable->is_asynchronous();
+  q.num_short = is_short && running.device == q.device ? q.num_short + 1 : 0;
   return q.num_short > (q.holds_processors ? kShortsInARow : 0) && q.runs.empty() && !run.waits_for_others;
 }
 
@@ -106,8 +104,7 @@ void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
 // processors to others.
 void wait_for_work(Queue& q, std::unique_lock<std::mutex>& lock) {
   auto has_work = [&q] { return q.caller == std::thread::id() && (queues().stop || !q.runs.empty()); };
-  bool is_called = q.work.wait_for(lock, kIdle, [&] { return q.gives_way || has_work(); });
-  if (!is_called || q.gives_way) {
+  if (!q.work.wait_for(lock, kIdle, [&] { return q.gives_way || has_work(); }) || q.gives_way) {
     q.holds_processors = q.gives_way = false;
     lock.unlock();
     engine().leave_processors();
@@ -195,7 +192,8 @@ void start_thread(int device) {
 
 // Waits a moment for the runs of the devices.
 void settle_devices(const std::vector<int>& devices, std::unique_lock<std::mutex>& lock) {
-  wait::changed().wait_for(lock, kSettleLimit, [&] { return queues().stop || are_empty(devices); });
+  auto is_empty = [](int device) { return queue(device).runs.empty(); };
+  wait::changed().wait_for(lock, kSettleLimit, [&] { return queues().stop || std::all_of(devices.begin(), devices.end(), is_empty); });
   for (int device : devices) {
     queue(device).was_cancelled = false;
   }
@@ -241,12 +239,11 @@ Executor& Executor::get(int device) {
 }
 
 Executor::ShortRuns::ShortRuns(int device, bool waits) : device_(device) {
-  running_for = device;
-  longest_ns = waits ? kShortNs : kShorterThanWakingNs;
+  running = {device, waits ? kShortNs : kShorterThanWakingNs};
 }
 
 Executor::ShortRuns::~ShortRuns() {
-  running_for = -1;
+  running.device = -1;
   if (!std::exchange(owns_first, false)) {
     return; // without the lock, which a forked child may not take
   }
@@ -263,8 +260,8 @@ uint64_t Executor::enqueue(Run run) {
   if (is_callers(q, run)) {
     q.caller = std::this_thread::get_id();
     owns_first = true;
-    q.gives_way = q.holds_processors;
-    if (q.gives_way) {
+    if (q.holds_processors) {
+      q.gives_way = true;
       q.work.notify_one();
     }
   } else {

@@ -3,9 +3,8 @@
 
 #include <iterator>
 
-#include <llvm/IR/IntrinsicsX86.h>
-
 #include "core/errors.h"
+#include "engine/cpu/codegen/exponential.h"
 #include "engine/cpu/codegen/external.h"
 #include "engine/cpu/codegen/trigonometry.h"
 
@@ -13,86 +12,8 @@ namespace torch_xla::cpu {
 
 namespace {
 
-constexpr double kLn2 = 0.693147180559945309;
-constexpr double kLn2Hi = 0.693145751953125; // 16 significant bits: n * kLn2Hi is exact
-constexpr double kLn2Lo = 1.42860682030941723e-6;
-constexpr double kLog2E = 1.44269504088896340736;
 constexpr double kInf = __builtin_inf();
 constexpr double kSqrtHalf = 0.707106781186547524;
-
-// x = n * ln 2 + r, |r| <= ln 2 / 2.
-struct Reduced {
-  Value* n; // float
-  Value* bits; // I32, whose low 9 bits are those of n
-  Value* r;
-};
-
-Reduced with_integer_part(const Vec& v, Value* x, llvm::function_ref<Value*(Value* n)> rest) {
-  Value* shifted = v.fma(x, v.f32(kLog2E), v.f32(kRound));
-  Value* n = v.ir.CreateFSub(shifted, v.f32(kRound));
-  return {n, v.bits(shifted, DType::I32), rest(n)};
-}
-
-Reduced reduce_exp(const Vec& v, Value* x) {
-  return with_integer_part(v, x, [&](Value* n) { return v.fma(n, v.f32(-kLn2Lo), v.fma(n, v.f32(-kLn2Hi), x)); });
-}
-
-// Where an error of 2e-9 * n in r does no harm.
-Reduced reduce_exp_roughly(const Vec& v, Value* x) {
-  return with_integer_part(v, x, [&](Value* n) { return v.fma(n, v.f32(-kLn2), x); });
-}
-
-// 2^(n + more) if that is in [-126, 127]; the low 9 bits are those of n.
-Value* power_of_two(const Vec& v, Value* bits, int64_t more = 0) {
-  return v.bits(v.ir.CreateAdd(v.ir.CreateShl(bits, v.i32(23)), v.i32((127 + more) << 23)), DType::F32);
-}
-
-// e^r - 1
-Value* short_expm1(const Vec& v, Value* r) {
-  Value* square = v.ir.CreateFMul(r, r);
-  Value* tail =
-      v.poly(r, square, {0.001381446490995586, 0.008368780836462975, 0.04166839271783829, 0.1666651964187622, 0.4999999403953552});
-  return v.fma(square, tail, r);
-}
-
-// 2^n * x.
-Value* scale(const Vec& v, Value* x, Value* n, Value* bits) {
-  if (v.isa.avx512 && v.width == 16) {
-    Value* args[] = {x, n, x, v.ir.getInt16(0xffff), v.ir.getInt32(4 /* current rounding mode */)};
-    return v.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {}, args);
-  }
-  Value* half = v.ir.CreateFMul(x, power_of_two(v, bits, -1)); // 2^128 is no float
-  return v.ir.CreateFAdd(half, half);
-}
-
-// 2^n * x for n in [-252, 0], also where that is subnormal.
-Value* scale_down(const Vec& v, Value* x, const Reduced& reduced) {
-  auto& ir = v.ir;
-  if (v.isa.avx512 && v.width == 16) {
-    return scale(v, x, reduced.n, reduced.bits);
-  }
-  Value* n = ir.CreateAShr(ir.CreateShl(reduced.bits, v.i32(23)), v.i32(23));
-  Value* part = ir.CreateAShr(n, v.i32(1));
-  return ir.CreateFMul(ir.CreateFMul(x, power_of_two(v, part)), power_of_two(v, ir.CreateSub(n, part)));
-}
-
-// e^x, also where that is subnormal or overflows. What is subnormal is an integer, in whose bits it is: arithmetic whose result is
-// subnormal, or rounded to zero, takes Intel's processors 150 cycles, which masked scores are full of.
-Value* scaled_exp(const Vec& v, const Reduced& x) {
-  auto& ir = v.ir;
-  constexpr int64_t kUnit = 149; // 2^-149 is the least float
-  Value* tiny = ir.CreateFCmpOLT(x.n, v.f32(-125));
-  Value* n = ir.CreateSelect(tiny, ir.CreateFAdd(x.n, v.f32(kUnit)), x.n);
-  Value* bits = ir.CreateSelect(tiny, ir.CreateAdd(x.bits, v.i32(kUnit)), x.bits);
-  Value* y = scale(v, ir.CreateFAdd(short_expm1(v, x.r), v.f32(1)), n, bits);
-  Value* whole = ir.CreateFPToSI(ir.CreateFAdd(y, v.f32(0.5)), v.i32());
-  return ir.CreateSelect(tiny, v.bits(whole, DType::F32), y);
-}
-
-// e^x for x that is NaN or in [-104, 89].
-Value* exp_bounded(const Vec& v, Value* x) {
-  return scaled_exp(v, reduce_exp(v, x));
-}
 
 Value* emit_exp(const Vec& v, Value* x) {
   return exp_bounded(v, v.at_least(v.at_most(x, v.f32(89)), v.f32(-104)));
@@ -212,136 +133,26 @@ Value* emit_erf(const Vec& v, Value* x) {
 
 // The normal distribution's tail over e^(-t^2 / 2), which falls from 0.5 to 0.4 / t, near the middle of each interval of t: those that the
 // exponent and two more bits of t + 1 tell apart, by the lowest bits of these. Highest power first.
+// clang-format off
 constexpr float kTailCenters[16] = {
-    1.216875f,
-    1.714375f,
-    2.2225f,
-    2.745625f,
-    3.42875f,
-    4.43875f,
-    5.43f,
-    6.42875f,
-    7.9025f,
-    9.925f,
-    11.855f,
-    13.64125f,
-    0.1203125f,
-    0.3640625f,
-    0.6115625f,
-    0.87625f};
+    1.216875f, 1.714375f, 2.2225f, 2.745625f, 3.42875f, 4.43875f, 5.43f, 6.42875f, 7.9025f, 9.925f, 11.855f, 13.64125f, 0.1203125f,
+    0.3640625f, 0.6115625f, 0.87625f};
 constexpr float kTail[][16] = {
-    {0.0006219419f,
-     0.00023959203f,
-     0.000110349596f,
-     4.572127e-05f,
-     1.3878574e-05f,
-     3.917213e-06f,
-     1.2436305e-06f,
-     4.1167175e-07f,
-     1.305307e-07f,
-     3.109596e-08f,
-     9.185936e-09f,
-     2.8207834e-09f,
-     0.005960429f,
-     0.001829972f,
-     0.0028498508f,
-     0.0010132936f},
-    {-0.0021227924f,
-     -0.0008850696f,
-     -0.00039362424f,
-     -0.000182457f,
-     -7.477099e-05f,
-     -2.3441993e-05f,
-     -8.735096e-06f,
-     -3.647456e-06f,
-     -1.2322658e-06f,
-     -3.4668588e-07f,
-     -1.2575279e-07f,
-     -5.54371e-08f,
-     -0.020091232f,
-     -0.011471522f,
-     -0.00684474f,
-     -0.0039945976f},
-    {0.0064427494f,
-     0.0029760473f,
-     0.001458068f,
-     0.0007507325f,
-     0.00034578142f,
-     0.00012762495f,
-     5.521352e-05f,
-     2.6469814e-05f,
-     1.0410998e-05f,
-     3.591355e-06f,
-     1.539538e-06f,
-     7.822383e-07f,
-     0.048589896f,
-     0.029744988f,
-     0.01848537f,
-     0.011477383f},
-    {-0.018359708f,
-     -0.009488337f,
-     -0.0051886793f,
-     -0.0029698429f,
-     -0.0015538805f,
-     -0.0006821829f,
-     -0.00034309571f,
-     -0.00018825824f,
-     -8.822396e-05f,
-     -3.7335347e-05f,
-     -1.8859213e-05f,
-     -1.093492e-05f,
-     -0.10641695f,
-     -0.06910757f,
-     -0.04573056f,
-     -0.030193837f},
-    {0.04810561f,
-     0.02816914f,
-     0.017368942f,
-     0.011158536f,
-     0.0067095202f,
-     0.0035384449f,
-     0.0020837793f,
-     0.0013160126f,
-     0.0007388528f,
-     0.00038493072f,
-     0.00022973384f,
-     0.00015228886f,
-     0.2069978f,
-     0.1439375f,
-     0.10198792f,
-     0.07233432f},
-    {-0.11361937f,
-     -0.076758325f,
-     -0.05416906f,
-     -0.039546728f,
-     -0.027667178f,
-     -0.017752916f,
-     -0.012344224f,
-     -0.009025093f,
-     -0.00610351f,
-     -0.003932455f,
-     -0.0027800796f,
-     -0.0021102184f,
-     -0.34415174f,
-     -0.2597146f,
-     -0.199561f,
-     -0.15396205f},
-    {0.23447184f,
-     0.18793085f,
-     0.15512855f,
-     0.13089754f,
-     0.10828293f,
-     0.08587764f,
-     0.0711967f,
-     0.0606521f,
-     0.049710695f,
-     0.039799478f,
-     0.03341731f,
-     0.029090595f,
-     0.4554019f,
-     0.38242793f,
-     0.32601947f,
-     0.279578f}};
+    {0.0006219419f, 0.00023959203f, 0.000110349596f, 4.572127e-05f, 1.3878574e-05f, 3.917213e-06f, 1.2436305e-06f, 4.1167175e-07f,
+     1.305307e-07f, 3.109596e-08f, 9.185936e-09f, 2.8207834e-09f, 0.005960429f, 0.001829972f, 0.0028498508f, 0.0010132936f},
+    {-0.0021227924f, -0.0008850696f, -0.00039362424f, -0.000182457f, -7.477099e-05f, -2.3441993e-05f, -8.735096e-06f, -3.647456e-06f,
+     -1.2322658e-06f, -3.4668588e-07f, -1.2575279e-07f, -5.54371e-08f, -0.020091232f, -0.011471522f, -0.00684474f, -0.0039945976f},
+    {0.0064427494f, 0.0029760473f, 0.001458068f, 0.0007507325f, 0.00034578142f, 0.00012762495f, 5.521352e-05f, 2.6469814e-05f,
+     1.0410998e-05f, 3.591355e-06f, 1.539538e-06f, 7.822383e-07f, 0.048589896f, 0.029744988f, 0.01848537f, 0.011477383f},
+    {-0.018359708f, -0.009488337f, -0.0051886793f, -0.0029698429f, -0.0015538805f, -0.0006821829f, -0.00034309571f, -0.00018825824f,
+     -8.822396e-05f, -3.7335347e-05f, -1.8859213e-05f, -1.093492e-05f, -0.10641695f, -0.06910757f, -0.04573056f, -0.030193837f},
+    {0.04810561f, 0.02816914f, 0.017368942f, 0.011158536f, 0.0067095202f, 0.0035384449f, 0.0020837793f, 0.0013160126f, 0.0007388528f,
+     0.00038493072f, 0.00022973384f, 0.00015228886f, 0.2069978f, 0.1439375f, 0.10198792f, 0.07233432f},
+    {-0.11361937f, -0.076758325f, -0.05416906f, -0.039546728f, -0.027667178f, -0.017752916f, -0.012344224f, -0.009025093f,
+     -0.00610351f, -0.003932455f, -0.0027800796f, -0.0021102184f, -0.34415174f, -0.2597146f, -0.199561f, -0.15396205f},
+    {0.23447184f, 0.18793085f, 0.15512855f, 0.13089754f, 0.10828293f, 0.08587764f, 0.0711967f, 0.0606521f, 0.049710695f,
+     0.039799478f, 0.03341731f, 0.029090595f, 0.4554019f, 0.38242793f, 0.32601947f, 0.279578f}};
+// clang-format on
 
 // x times the normal distribution's share below x: with t = |x|, max(x, 0) - t * tail(t), where 1 + erf(x / sqrt(2)) has lost most bits for
 // negative x. t^2 is taken exactly; the first coefficient is multiplied last, and by t, so that the sum of the rest is rounded as little
