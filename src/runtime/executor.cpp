@@ -33,7 +33,6 @@ constexpr int64_t kShorterThanWakingNs = 50'000;
 // So many short programs in a row have another thread take the processors over from the device's, whose team ends then: back and forth
 // costs more than any short program takes.
 constexpr int kShortsInARow = 16;
-constexpr int64_t kWithoutTeamNs = 12'000; // below this a program has no work for a team, and takes nothing over
 
 // A device's thread that has had nothing to run for so long leaves the processors to others. Not at once: the threads of a new team often
 // share a processor for the first milliseconds, until the system moves one. A decoder with 2 ms between its steps took 3 times as long so.
@@ -80,17 +79,17 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
 }
 
 // In an Executor::ShortRuns: the device, and how long a run may be.
-thread_local std::pair<int, int64_t> running{-1, 0};
+thread_local struct {
+  int device;
+  int64_t longest_ns;
+} running{-1, 0};
 thread_local bool owns_first = false; // the device's first run is this thread's to run
 
 // Whether the calling thread is to run the program itself. The caller holds the lock.
 bool is_callers(Queue& q, const Run& run) {
-  const int64_t usual_ns = run.executable->usual_run_ns.load(std::memory_order_relaxed);
-  const auto [device, longest_ns] = running;
-  bool is_short = usual_ns < longest_ns && !run.executable->is_asynchronous() && device == q.device;
-  q.num_short = is_short ? q.num_short + 1 : 0;
-  bool may_run = !q.holds_processors || usual_ns < kWithoutTeamNs || q.num_short > kShortsInARow;
-  return is_short && may_run && q.runs.empty() && !run.waits_for_others;
+  bool is_short = run.executable->usual_run_ns.load(std::memory_order_relaxed) < running.longest_ns && !run.executable->is_asynchronous();
+  q.num_short = is_short && running.device == q.device ? q.num_short + 1 : 0;
+  return q.num_short > (q.holds_processors ? kShortsInARow : 0) && q.runs.empty() && !run.waits_for_others;
 }
 
 void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
@@ -244,7 +243,7 @@ Executor::ShortRuns::ShortRuns(int device, bool waits) : device_(device) {
 }
 
 Executor::ShortRuns::~ShortRuns() {
-  running = {-1, 0};
+  running.device = -1;
   if (!std::exchange(owns_first, false)) {
     return; // without the lock, which a forked child may not take
   }
@@ -261,7 +260,7 @@ uint64_t Executor::enqueue(Run run) {
   if (is_callers(q, run)) {
     q.caller = std::this_thread::get_id();
     owns_first = true;
-    if (q.holds_processors && q.num_short > kShortsInARow) {
+    if (q.holds_processors) {
       q.gives_way = true;
       q.work.notify_one();
     }
