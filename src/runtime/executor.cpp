@@ -26,9 +26,6 @@ constexpr size_t kMaxStarted = 2;
 
 // A program that took less than this is short: no time for a team of threads, and none that an interrupt would have to end.
 constexpr int64_t kShortNs = 100'000;
-// The same where nobody waits for it: what waking the device's thread takes of the one that hands over, and then of both, as they share the
-// processors.
-constexpr int64_t kShorterThanWakingNs = 50'000;
 
 // So many short programs in a row have another thread take the processors over from the device's, whose team ends then: back and forth
 // costs more than any short program takes.
@@ -78,17 +75,13 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-// In an Executor::ShortRuns: the device, and how long a run may be.
-thread_local struct {
-  int device;
-  int64_t longest_ns;
-} running{-1, 0};
+thread_local int running_for = -1; // the device, in an Executor::ShortRuns
 thread_local bool owns_first = false; // the device's first run is this thread's to run
 
 // Whether the calling thread is to run the program itself. The caller holds the lock.
 bool is_callers(Queue& q, const Run& run) {
-  bool is_short = run.executable->usual_run_ns.load(std::memory_order_relaxed) < running.longest_ns && !run.executable->is_asynchronous();
-  q.num_short = is_short && running.device == q.device ? q.num_short + 1 : 0;
+  bool is_short = run.executable->usual_run_ns.load(std::memory_order_relaxed) < kShortNs && !run.executable->is_asynchronous();
+  q.num_short = is_short && running_for == q.device ? q.num_short + 1 : 0;
   return q.num_short > (q.holds_processors ? kShortsInARow : 0) && q.runs.empty() && !run.waits_for_others;
 }
 
@@ -238,12 +231,12 @@ Executor& Executor::get(int device) {
   return (*executors)[static_cast<size_t>(device)];
 }
 
-Executor::ShortRuns::ShortRuns(int device, bool waits) : device_(device) {
-  running = {device, waits ? kShortNs : kShorterThanWakingNs};
+Executor::ShortRuns::ShortRuns(int device) : device_(device) {
+  running_for = device;
 }
 
 Executor::ShortRuns::~ShortRuns() {
-  running.device = -1;
+  running_for = -1;
   if (!std::exchange(owns_first, false)) {
     return; // without the lock, which a forked child may not take
   }

@@ -43,11 +43,10 @@ class Executor {
   static Executor& get(int device);
 
   // A short program that the thread enqueues while this lives, with nobody before it, runs on the thread itself, when the scope ends,
-  // instead of being handed over: one that is short beside waking another thread, and, where the thread `waits` for it, beside being handed
-  // back, too. Opened without the recording lock.
+  // instead of being handed over and back: for a thread that waits for it. Opened without the recording lock.
   class ShortRuns {
    public:
-    ShortRuns(int device, bool waits);
+    explicit ShortRuns(int device);
     ~ShortRuns();
     ShortRuns(const ShortRuns&) = delete;
     ShortRuns& operator=(const ShortRuns&) = delete;

@@ -119,7 +119,7 @@ void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) 
 }
 
 std::optional<Source> find_source_now(Cell* cell) {
-  const Executor::ShortRuns run_here(cell->device, /*waits=*/true);
+  const Executor::ShortRuns run_here(cell->device);
   return find_source(cell);
 }
 

@@ -235,7 +235,7 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
 
 // As enqueue_known(); false also where something is pending.
 bool StepGraph::run_known(const std::vector<Number>& numbers) {
-  const Executor::ShortRuns run_here(device_, /*waits=*/true); // a replay has nothing to record meanwhile
+  const Executor::ShortRuns run_here(device_); // a replay has nothing to record meanwhile
   return interrupt::retry([&] {
     auto lock = lock_recorder(device_);
     return recorder(device_).trace.empty() && enqueue_known(numbers);

@@ -78,36 +78,33 @@ void let_device_rest() {
 TEST(Executor, AShortProgramRunsOnTheThreadThatWaitsForIt) {
   std::vector<std::thread::id> threads;
   auto program = make_noting_program(threads);
-  auto run_here = [&](bool waits, bool waits_for_others = false) {
+  auto run_here = [&](bool waits_for_others = false) {
     auto run = make_run(program, {});
     run.waits_for_others = waits_for_others;
     BufferRef output = run.outputs[0];
     {
-      const Executor::ShortRuns short_runs(0, waits);
+      const Executor::ShortRuns short_runs(0);
       Executor::get(0).enqueue(std::move(run));
     }
     output->wait();
     return threads.back() == std::this_thread::get_id();
   };
-  EXPECT_FALSE(run_here(true)) << "how long it takes is not known yet";
+  EXPECT_FALSE(run_here()) << "how long it takes is not known yet";
   program->usual_run_ns = 1000;
-  EXPECT_FALSE(run_here(true)) << "the device's thread has the processors";
+  EXPECT_FALSE(run_here()) << "the device's thread has the processors";
   for (int i = 0; i < 20; ++i) {
-    run_here(true);
+    run_here();
   }
-  EXPECT_TRUE(run_here(true)) << "after many short ones";
-  EXPECT_TRUE(run_here(false));
+  EXPECT_TRUE(run_here()) << "after many short ones";
   program->usual_run_ns = 70'000;
-  EXPECT_TRUE(run_here(true));
-  program->usual_run_ns = 70'000;
-  EXPECT_FALSE(run_here(false)) << "waking another thread takes less";
+  EXPECT_TRUE(run_here());
   let_device_rest();
   program->usual_run_ns = 1000;
-  EXPECT_TRUE(run_here(true));
-  EXPECT_FALSE(run_here(true, /*waits_for_others=*/true));
+  EXPECT_TRUE(run_here());
+  EXPECT_FALSE(run_here(/*waits_for_others=*/true));
   let_device_rest();
   program->usual_run_ns = 1'000'000;
-  EXPECT_FALSE(run_here(true));
+  EXPECT_FALSE(run_here());
   EXPECT_TRUE(Executor::get(0).idle());
 }
 
@@ -148,7 +145,7 @@ TEST(Executor, WhatComesBehindTheCallersRunWaitsForIt) {
   BufferRef output = run.outputs[0];
   {
     let_device_rest();
-    const Executor::ShortRuns short_runs(0, /*waits=*/true);
+    const Executor::ShortRuns short_runs(0);
     Executor::get(0).enqueue(std::move(run));
     std::thread([&] {
       other = enqueue({}, [&](RunArgs& args) {
@@ -170,7 +167,7 @@ TEST(Executor, TheCallersRunTellsItsError) {
   BufferRef output = run.outputs[0];
   {
     let_device_rest();
-    const Executor::ShortRuns short_runs(0, /*waits=*/true);
+    const Executor::ShortRuns short_runs(0);
     Executor::get(0).enqueue(std::move(run));
   }
   EXPECT_THROW(output->wait(), UserError);

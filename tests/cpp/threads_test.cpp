@@ -131,7 +131,7 @@ void give_short_runs(const std::shared_ptr<Counted>& counted, int rounds) {
     run.executable = counted;
     run.outputs = {std::make_shared<Buffer>(Type{DType::I32, {}}, Dims())};
     {
-      const Executor::ShortRuns short_runs(0, /*waits=*/true);
+      const Executor::ShortRuns short_runs(0);
       Executor::get(0).enqueue(std::move(run));
     }
     Executor::get(0).wait_for_room();
