@@ -58,8 +58,8 @@ Value* scale_down(const Vec& v, Value* x, const Reduced& reduced) {
   return ir.CreateFMul(ir.CreateFMul(x, power_of_two(v, part)), power_of_two(v, ir.CreateSub(n, part)));
 }
 
-// What is subnormal is an integer, in whose bits it is: arithmetic whose result is
-// subnormal, or rounded to zero, takes Intel's processors 150 cycles, which masked scores are full of.
+// What is subnormal is an integer, in whose bits it is: arithmetic whose result is subnormal, or rounded to zero, takes Intel's processors
+// 150 cycles, which masked scores are full of.
 Value* scaled_exp(const Vec& v, const Reduced& x) {
   auto& ir = v.ir;
   constexpr int64_t kUnit = 149; // 2^-149 is the least float
