@@ -59,6 +59,8 @@ struct RunOptions {
   // For the events of its steps: the run's number, and the user's lines by Node::location, which live as long as the run.
   uint64_t number = 0;
   std::span<const int64_t> lines = {};
+  // Wakes threads that wait for the run before. Set for Executable::leaves_processor() only, if there are such threads.
+  std::function<void()> tell = {};
 
   bool is_cancelled() const {
     return cancelled && cancelled->load(std::memory_order_relaxed);
@@ -102,6 +104,10 @@ class Executable {
   virtual std::function<void()> start(RunArgs& args) {
     run(args);
     return {};
+  }
+  // Whether run() can leave a processor to the program's own threads, and calls RunOptions::tell at its beginning, when it has left one.
+  virtual bool leaves_processor() const {
+    return false;
   }
   // Bytes of scratch memory a run needs beside inputs and outputs.
   virtual int64_t scratch_bytes() const = 0;

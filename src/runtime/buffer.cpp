@@ -22,6 +22,11 @@ std::mutex& mutex() {
   return *m;
 }
 
+int& num_waiting() {
+  static int number = 0;
+  return number;
+}
+
 std::condition_variable& changed() {
   static auto* c = new std::condition_variable;
   return *c;

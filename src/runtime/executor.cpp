@@ -1,12 +1,9 @@
-// The executors' threads, which start queued runs in order and end them in that order, the waits for them, fork and exit of the process.
+// The executors' threads, which start queued runs in order and end them in that order, the waits for them, and fork.
 #include "runtime/executor.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -35,9 +32,8 @@ constexpr int kShortsInARow = 16;
 // share a processor for the first milliseconds, until the system moves one. A decoder with 2 ms between its steps took 3 times as long so.
 constexpr auto kIdle = std::chrono::milliseconds(100);
 
-// How long waits last that do not depend on the device: for runs that should fail at once, and at exit.
+// How long a wait lasts for runs that should fail at once.
 constexpr auto kSettleLimit = std::chrono::seconds(1);
-constexpr auto kExitLimit = std::chrono::seconds(60);
 
 // The caller holds the lock.
 bool may_start_another(const Queue& q) {
@@ -47,12 +43,24 @@ bool may_start_another(const Queue& q) {
   return q.num_started == 0 || (q.num_started < kMaxStarted && q.runs[q.num_started].run.executable->is_asynchronous());
 }
 
+// That the last run has ended, where that was put off until the next one leaves a processor. The device's thread.
+void tell(Queue& q) {
+  if (std::exchange(q.tells, false)) {
+    wait::changed().notify_all();
+  }
+}
+
 // The caller holds the lock, which is given up in between. References into a deque stay valid while others are pushed.
 void start_another(Queue& q, std::unique_lock<std::mutex>& lock) {
   QueuedRun& queued = q.runs[q.num_started++];
   lock.unlock();
   {
     memory_log::CallerScope scope(queued.caller);
+    if (q.tells && queued.run.executable->leaves_processor()) {
+      queued.run.options.tell = [&q] { tell(q); };
+    } else {
+      tell(q);
+    }
     start_run(q, queued);
   }
   lock.lock();
@@ -69,7 +77,12 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   lock.lock();
   q.runs.pop_front();
   --q.num_started;
+  const bool is_callers = q.caller != std::thread::id();
   q.caller = {}; // before the lock is given up: from then on the next first run may be another thread's
+  if (!is_callers && may_start_another(q) && wait::num_waiting() > 0) {
+    q.tells = true;
+    return; // see RunOptions::tell
+  }
   lock.unlock();
   wait::changed().notify_all(); // once for all outputs of the run: each waking takes a processor from the run's threads
   lock.lock();
@@ -115,60 +128,13 @@ void thread_main(int device) {
     if (may_start_another(q)) {
       q.holds_processors = true;
       start_another(q, lock);
+      tell(q); // a run that failed before its first step has not
     } else if (q.num_started > 0) {
       end_first(q, lock);
     } else {
+      tell(q);
       break; // stopped
     }
-  }
-}
-
-// The errors that nobody has been told; now they are. The caller holds the lock.
-std::vector<std::exception_ptr> take_errors() {
-  std::vector<std::exception_ptr> errors;
-  for (Queue& q : queues().of_device) {
-    if (q.first_error) {
-      errors.push_back(std::exchange(q.first_error, nullptr));
-    }
-  }
-  return errors;
-}
-
-void write_error(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "Exception ignored in a program of the XLA device that nobody waited for:\n%s\n", e.what());
-  } catch (...) {
-    std::fprintf(stderr, "Exception ignored in a program of the XLA device that nobody waited for\n");
-  }
-}
-
-// At exit the runs under way are left to end and the rest is dropped, so that static destructors find no thread of ours at work. A device
-// that hangs keeps the process for a while only: then it ends without destructors.
-void stop_at_exit(int status, void* /*unused*/) {
-  if (process::in_forked_child()) {
-    return;
-  }
-  Queues& all = queues();
-  std::unique_lock<std::mutex> lock(wait::mutex());
-  all.stop = true;
-  for (Queue& q : all.of_device) {
-    q.work.notify_all();
-  }
-  bool ended = wait::changed().wait_for(lock, all.gave_up ? std::chrono::seconds(0) : kExitLimit, [] {
-    return find_devices([](const Queue& q) { return q.num_started > 0; }).empty();
-  });
-  std::vector<std::exception_ptr> errors = take_errors();
-  lock.unlock();
-  std::for_each(errors.begin(), errors.end(), write_error);
-  if (!ended) {
-    std::fprintf(stderr, "torch_xla: the device has not ended its programs; the process ends without them\n");
-    std::fflush(nullptr);
-    _exit(status ? status : 1);
-  }
-  if (!errors.empty() && status == 0) {
-    std::exit(1); // runs the handlers that are left
   }
 }
 

@@ -38,6 +38,7 @@ struct Queue {
   std::condition_variable work; // the thread waits here
   bool has_thread = false;
   bool holds_processors = false; // its thread has run something since it last left the processors to others
+  bool tells = false; // its thread has yet to tell waiting threads that a run has ended; that thread's alone
   bool gives_way = false; // its thread is to leave them now
   int num_short = 0; // programs in a row that were short for the thread that enqueued them
   bool was_cancelled = false; // by an interrupt that has not been settled
@@ -71,6 +72,9 @@ std::vector<int> find_devices(Test test) {
   }
   return devices;
 }
+
+// The handler of on_exit().
+void stop_at_exit(int status, void* unused);
 
 // The device's thread, without the lock. start_run() hands the run to its program and fills the outputs as far as they can be known; end()
 // waits for the run's end. Neither throws: an error goes to the outputs and to Queue::first_error.

@@ -6,12 +6,14 @@
 #include <exception>
 #include <mutex>
 
+#include "core/host_activity.h"
 #include "core/process.h"
 
 namespace torch_xla::wait {
 
 std::mutex& mutex(); // never destroyed
 std::condition_variable& changed(); // a buffer or the executor's queue changed; with mutex()
+int& num_waiting(); // threads in until(); guarded by mutex()
 void notify(); // after set_ready() or set_failed() of a buffer that a thread may wait for
 void cancel_runs(); // all that are queued or running
 bool is_news(const std::exception_ptr& error); // of a run, and nobody has been told
@@ -24,7 +26,17 @@ template <typename Done>
 void until(Done done) {
   process::check();
   std::unique_lock<std::mutex> lock(mutex());
-  while (!changed().wait_for(lock, std::chrono::milliseconds(50), done)) {
+  if (done()) {
+    return;
+  }
+  host_activity::Pause pause;
+  auto wait_a_while = [&] {
+    ++num_waiting();
+    const bool is_done = changed().wait_for(lock, std::chrono::milliseconds(50), done);
+    --num_waiting();
+    return is_done;
+  };
+  while (!wait_a_while()) {
     lock.unlock();
     poll_interrupt();
     lock.lock();

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/host_activity.h"
 #include "core/metrics.h"
 
 namespace torch_xla {
@@ -91,6 +92,7 @@ ValueId Trace::add_scalar(DType dtype, uint64_t bits) {
 }
 
 ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& attrs, std::span<const Type> results, int64_t location) {
+  host_activity::note_operation();
   uint64_t local = reinterpret_cast<uintptr_t>(&op);
   auto here = static_cast<ValueId>(graph_.values.size());
   uint64_t wiring = 0;

@@ -20,6 +20,7 @@
 #include "engine/cpu/library/few_rows.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/schedule/layout.h"
+#include "engine/cpu/threads/beside_recorder.h"
 #include "engine/cpu/threads/team.h"
 #include "ops/registry.h"
 
@@ -151,6 +152,24 @@ TEST(LibraryMatmul, ProductsInPartsDoNotDependOnLoad) {
   multiply_parts({a, b}, {alone});
   let_teams_sleep(false, 2);
   EXPECT_TRUE(at::equal(alone, quiet));
+}
+
+// MKL cuts the sums of these where it has been told of two threads, also in a parallel region.
+TEST(LibraryMatmul, ProductsInPartsDoNotDependOnRecorders) {
+  c10::InferenceMode inference;
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  for (auto [m, k, n] : {std::array{256, 1024, 256}, {64, 784, 512}, {100, 1000, 256}}) {
+    at::Tensor bias = at::randn({n}), a = at::randn({m, k}), b = at::randn({k, n});
+    at::Tensor by_team = at::empty({m, n}), by_one = at::empty({m, n});
+    multiply_parts({bias, a, b}, {by_team});
+    run_beside_recorder({}, [&] {
+      multiply_parts({bias, a, b}, {by_one});
+      return false;
+    });
+    EXPECT_TRUE(at::equal(by_one, by_team)) << m << " x " << k << " x " << n;
+  }
+  at::set_num_threads(threads);
 }
 
 bool is_true_of(bool (*predicate)(const CallSpec& call), const char* text) {

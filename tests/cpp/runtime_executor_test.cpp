@@ -174,6 +174,61 @@ TEST(Executor, TheCallersRunTellsItsError) {
   EXPECT_NO_THROW(Executor::get(0).drain()) << "it has been told";
 }
 
+// Whether it tells, or not, at its beginning.
+class TellingProgram final : public FunctionProgram {
+ public:
+  using FunctionProgram::FunctionProgram;
+  bool leaves_processor() const override {
+    return true;
+  }
+};
+
+// Whether a thread that waits for a first run goes on at once while a second one, which stays until then, is running behind it. It looks
+// every 50 ms in any case.
+bool wait_for_the_first(const std::function<std::shared_ptr<Executable>(const std::atomic<bool>& go)>& make_second) {
+  std::atomic<bool> begin{false};
+  std::atomic<bool> go{false};
+  BufferRef first = enqueue({}, [&](RunArgs& args) {
+    while (!begin || wait::num_waiting() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    fill(args);
+  });
+  Executor::get(0).enqueue(make_run(make_second(go), {}));
+  begin = true;
+  const auto start = std::chrono::steady_clock::now();
+  first->wait();
+  const bool at_once = std::chrono::steady_clock::now() - start < std::chrono::milliseconds(40);
+  go = true;
+  Executor::get(0).drain();
+  return at_once;
+}
+
+TEST(Executor, TheNextRunTellsThatTheLastHasEnded) {
+  bool gets_to_tell = false;
+  auto run_until = [&](RunArgs& args, const std::atomic<bool>& go) {
+    gets_to_tell = args.options.tell != nullptr;
+    if (gets_to_tell) {
+      args.options.tell();
+    }
+    while (!go) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    fill(args);
+  };
+  auto is_told_at_once = [&](auto make) {
+    bool at_once = false;
+    for (int i = 0; i < 5 && !at_once; ++i) { // where another process has the processors
+      at_once = wait_for_the_first([&](const std::atomic<bool>& go) { return make([&](RunArgs& args) { run_until(args, go); }); });
+    }
+    return at_once;
+  };
+  EXPECT_TRUE(is_told_at_once([](auto body) { return std::make_shared<TellingProgram>(body); }));
+  EXPECT_TRUE(gets_to_tell);
+  EXPECT_TRUE(is_told_at_once([](auto body) { return std::make_shared<FunctionProgram>(body); }));
+  EXPECT_FALSE(gets_to_tell) << "the executor has told it";
+}
+
 TEST(Executor, HoldsBackTheRecorder) {
   std::atomic<bool> go{false};
   std::atomic<int> queued{0};

@@ -68,3 +68,43 @@ assert count_threads()[own] == before, count_threads()
 """
     limit = "1000000" if kind == "interpreted" else "0"
     run_python(PROGRAM + program, **ENGINE, XLA_INTERPRETED_OPERATIONS=limit)
+
+
+TRAINING = """
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.norm = nn.Embedding(200, 256), nn.LayerNorm(256)
+        self.heads, self.wide, self.narrow = nn.Linear(256, 768), nn.Linear(256, 1024), nn.Linear(1024, 256)
+
+    def forward(self, x):
+        x = self.tokens(x)
+        for _ in range(4):
+            q, k, v = (part.view(4, 64, 8, 32).transpose(1, 2) for part in self.heads(self.norm(x)).split(256, -1))
+            attended = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + attended.transpose(1, 2).reshape(4, 64, 256)
+            x = x + self.narrow(nn.functional.gelu(self.wide(self.norm(x))))
+        return torch.cat([x, x.flip(1)], -1)[..., :200]
+
+def train(waits):
+    torch.manual_seed(0)
+    model = Block().to("xla")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    inputs, labels = torch.randint(200, (4, 64)).to("xla"), torch.randint(200, (4, 64)).to("xla")
+    for _ in range(20):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs).flatten(0, 1), labels.flatten()).backward()
+        optimizer.step()
+        torch_xla.sync(wait=waits)
+    return [parameter.detach().cpu() for parameter in model.parameters()]
+
+expected = train(waits=True)
+for _ in range(3):
+    assert all(torch.equal(a, b) for a, b in zip(train(waits=False), expected, strict=True))
+"""
+
+
+def test_values_do_not_depend_on_what_is_recorded_meanwhile(run_python):
+    run_python(PROGRAM + TRAINING, **ENGINE)

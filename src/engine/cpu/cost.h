@@ -166,6 +166,11 @@ constexpr int64_t kWorkPerThread = 131072;
 // less than the other thread would often wait for its turn. Training an MLP took 0.4 to 0.7 times as long so beside two busy processes and
 // 24 layers of 64 x 128 half as long, where products of 3 ms and convolutions took 1.3 times as long as shared out (measured).
 constexpr int64_t kMaxWorthAlone = 64;
+// Work, for so many threads, of steps in a row for which one thread leaves the other processor to a recorder: about 0.3 ms. ResNet-18's few
+// kernels between its convolutions made its step 1.1 times as long (measured).
+constexpr int64_t kLeastStretch = 32;
+// Numbers that a library call moves, and does little else with, that are worth a thread.
+constexpr int64_t kMovedPerThread = int64_t{1} << 15;
 // Outer iterations that are too few to be shared out evenly, where the inner loop is long enough to be cut instead.
 constexpr int64_t kFewUnits = 8;
 constexpr int64_t kLongInner = 32768;

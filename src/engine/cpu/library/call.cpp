@@ -81,6 +81,14 @@ Choice choose(const CallSpec& spec) {
   return choice;
 }
 
+Work find_work(const Choice& choice, const CallSpec& spec) {
+  const Substitute& s = choice.substitute;
+  if (choice.kernel) {
+    return s.work_of_kernel ? s.work_of_kernel(choice.kernel, spec) : std::nullopt;
+  }
+  return s.is_short && s.is_short(spec) ? 0 : s.work ? s.work(spec) : std::nullopt;
+}
+
 } // namespace
 
 CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
@@ -124,8 +132,7 @@ struct LibraryCall::Impl {
   std::vector<CallSpec::Tensor> results;
   std::vector<at::Tensor> outs; // empty: the functional form is called
   torch::jit::Stack stack; // template
-  bool is_short = false; // runs on one thread
-  bool is_short_alone = false; // Substitute::is_short_alone
+  Work work;
   bool trains = false; // Substitute::trains
   int generator = -1; // the argument that is one; seed and offset are the last operands
   const Packing* packing = nullptr; // none where no operand is packed
@@ -151,8 +158,7 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
   }
   stack = make_stack(choice.op.schema(), spec.attrs, {operands.begin(), operands.end()});
   generator = find_generator(choice.op.schema());
-  is_short = choice.substitute.is_short && choice.substitute.is_short(spec);
-  is_short_alone = choice.substitute.is_short_alone && choice.substitute.is_short_alone(spec);
+  work = find_work(choice, spec);
   trains = choice.substitute.trains && choice.substitute.trains(spec);
   for (size_t i = 0; i < outs.size() && !choice.writes_part; ++i) {
     stack.emplace_back(outs[i]);
@@ -160,6 +166,7 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
   if (choice.substitute.packing && choice.substitute.packing->fits(spec, stack)) {
     packing = choice.substitute.packing;
     packing_key = packing->key(spec);
+    work = std::nullopt;
   }
 }
 
@@ -207,7 +214,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     choice.substitute.check(args);
   }
   std::optional<OneThread> one_thread;
-  if (is_short || (is_short_alone && is_alone())) {
+  if (work && (*work == 0 || is_beside_recorder() || (*work <= kMaxWorthAlone && is_alone()))) {
     one_thread.emplace();
   }
   c10::AutoGradMode grad_mode(trains);
@@ -287,6 +294,10 @@ void LibraryCall::run(
 
 int32_t LibraryCall::packable() const {
   return impl_->packing ? impl_->packing->operand(impl_->operands.size()) : -1;
+}
+
+const Work& LibraryCall::work() const {
+  return impl_->work;
 }
 
 const Hash128& LibraryCall::packing() const {

@@ -9,6 +9,7 @@
 #include "engine/cpu/library/parts.h"
 #include "engine/cpu/memory/cpu_buffer.h"
 #include "engine/cpu/place.h"
+#include "engine/cpu/threads/beside_recorder.h"
 
 namespace torch_xla::cpu {
 
@@ -66,6 +67,8 @@ class LibraryCall {
       std::span<ResultMemory> results,
       std::vector<Undo>* undo = nullptr,
       const PackedRef& packed = nullptr);
+
+  const Work& work() const;
 
   // The operand that the call computes with faster once it is packed, to the same bits; -1: none.
   int32_t packable() const;

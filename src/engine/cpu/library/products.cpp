@@ -66,11 +66,6 @@ bool is_readable_matrix(const CallSpec::Tensor& t) {
       (has_long_pieces(dims[0], t.strides[0]) || has_long_pieces(dims[1], t.strides[1]));
 }
 
-int64_t num_products(const CallSpec& call) {
-  const Dims& a = call.operands[call.operands.size() - 2].type.dims;
-  return a[0] * a[1] * call.operands.back().type.dims[1];
-}
-
 // A matrix in memory; a vector is each row of one, a number all of it.
 struct Matrix {
   int64_t rows, columns;
@@ -123,6 +118,11 @@ bool is_plain_sum(const CallSpec& call) {
   return call.operands.size() == 2 || (call.attrs.size() == 2 && is_one(call.attrs[0]) && is_one(call.attrs[1]));
 }
 
+int64_t num_products(const CallSpec& call) {
+  const Dims& b = call.operands.back().type.dims;
+  return call.operands[call.operands.size() - 2].type.numel() * (b.size() > 1 ? b[1] : 1);
+}
+
 bool prefers_onednn(const CallSpec& call) {
   static const bool is_fitting_processor = is_foreign_processor() && can_multiply_by_onednn();
   if (!is_fitting_processor || !at::globalContext().userEnabledMkldnn()) {
@@ -139,7 +139,8 @@ bool prefers_parts(const CallSpec& call) {
 #else
   constexpr bool has_mkl = false;
 #endif
-  return has_mkl && is_plain_sum(call) && call.operands.back().type.dtype == DType::F32 && num_products(call) > kMaxShortProducts;
+  return has_mkl && is_plain_sum(call) && call.operands.back().type.dtype == DType::F32 && !is_short_product(call) &&
+      num_products(call) >= 2 * kProductsPerThread;
 }
 
 bool is_small_product(const CallSpec& call) {
@@ -240,6 +241,7 @@ void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<a
   }
   share_out((extent + piece - 1) / piece, 1, products / kProductsPerThread, [&](int64_t begin, int64_t end) {
     c10::InferenceMode inference; // the calls' tensors were made in it
+    OneThread one_thread; // in a parallel region, too, MKL cuts the sums for as many threads as torch.set_num_threads() has told it
     for (int64_t part = begin; part < end; ++part) {
       multiply_part(part);
     }

@@ -14,6 +14,8 @@ namespace torch_xla::cpu {
 bool can_multiply_by_onednn();
 // mm, or addmm with beta and alpha 1.
 bool is_plain_sum(const CallSpec& call);
+// Multiplications of a call of mm, addmm or mv.
+int64_t num_products(const CallSpec& call);
 // True for a call of mm or addmm (beta and alpha 1) that oneDNN computes faster.
 bool prefers_onednn(const CallSpec& call);
 // Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and none of them. Throws c10::Error where oneDNN cannot.

@@ -30,6 +30,17 @@ CallKernel choose_vector(const CallSpec& call) {
   return has_vector(call) ? multiply_vector : nullptr;
 }
 
+// Of a kernel that the functions above choose. What multiply_parts() does not cut, MKL does.
+Work work_of_product(CallKernel kernel, const CallSpec& call) {
+  if (kernel == multiply_small) {
+    return 0;
+  }
+  const Dims& result = call.results[0].type.dims;
+  const bool is_shared_out = kernel == multiply_few_rows || kernel == multiply_vector ||
+      (kernel == multiply_parts && std::max(result[0], result[1]) >= 2 * kPartUnit);
+  return is_shared_out ? Work(num_products(call) / kProductsPerThread) : std::nullopt;
+}
+
 CallKernel choose_groups(const CallSpec&) {
   return multiply_groups;
 }
@@ -60,22 +71,49 @@ bool has_short_steps(const CallSpec& call) {
 }
 
 // Flash attention computes each block of queries by itself. Operands: query, key, value of [N, H, L or S, E].
-bool is_short_attention(const CallSpec& call) {
-  const Dims& query = call.operands[0].type.dims;
-  const int64_t products = 2 * num_elements(query) * call.operands[1].type.dims[2];
-  return products / kProductsPerThread <= kMaxWorthAlone;
+Work work_of_attention(const CallSpec& call) {
+  return 2 * num_elements(call.operands[0].type.dims) * call.operands[1].type.dims[2] / kProductsPerThread;
+}
+
+// The gradient is computed by itself for each of [N, H], from five products instead of two. Operand 0 is the gradient of the result.
+Work work_of_attention_backward(const CallSpec& call) {
+  return 5 * num_elements(call.operands[1].type.dims) * call.operands[2].type.dims[2] / kProductsPerThread;
+}
+
+// Each row that it writes is one thread's.
+Work work_of_moves(const CallSpec& call) {
+  return std::max(call.operands[0].type.numel(), call.results[0].type.numel()) / kMovedPerThread;
+}
+
+// The sum of a mean, or of a sum, is one thread's in ATen.
+Work work_of_losses(const CallSpec& call) {
+  return call.operands[0].type.numel() / kMovedPerThread;
 }
 
 constexpr Substitute kSubstitutes[] = {
-    {.row = "aten::mm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product, .packing = &kPackedMatrix},
-    {.row = "aten::addmm", .choose = choose_product, .is_faster_only = true, .is_short = is_short_product, .packing = &kPackedMatrix},
+    {.row = "aten::embedding", .work = work_of_moves},
+    {.row = "aten::cat", .work = work_of_moves},
+    {.row = "aten::nll_loss_forward", .work = work_of_losses},
+    {.row = "aten::mm",
+     .choose = choose_product,
+     .work_of_kernel = work_of_product,
+     .is_faster_only = true,
+     .is_short = is_short_product,
+     .packing = &kPackedMatrix},
+    {.row = "aten::addmm",
+     .choose = choose_product,
+     .work_of_kernel = work_of_product,
+     .is_faster_only = true,
+     .is_short = is_short_product,
+     .packing = &kPackedMatrix},
     {.row = "aten::bmm", .choose = choose_batch_product},
-    {.row = "aten::mv", .choose = choose_vector, .is_faster_only = true},
+    {.row = "aten::mv", .choose = choose_vector, .work_of_kernel = work_of_product, .is_faster_only = true},
     {.row = "aten::convolution", .packing = &kPackedWeight},
-    {.row = "aten::_scaled_dot_product_flash_attention_for_cpu", .is_short_alone = is_short_attention},
+    {.row = "aten::_scaled_dot_product_flash_attention_for_cpu", .work = work_of_attention},
+    {.row = "aten::_scaled_dot_product_flash_attention_for_cpu_backward", .work = work_of_attention_backward},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
-    {.row = "aten::embedding_dense_backward", .check = check_embedding_indices},
+    {.row = "aten::embedding_dense_backward", .check = check_embedding_indices, .work = work_of_moves},
     {.row = "aten::index_add", .save_part = save_selected},
     {.row = "aten::index_copy", .save_part = save_selected},
     {.row = "aten::index_reduce", .save_part = save_selected},

@@ -19,6 +19,7 @@ using CallKernel = void (*)(const std::vector<at::Tensor>& operands, const std::
 struct Substitute {
   const char* row = nullptr;
   CallKernel (*choose)(const CallSpec& call) = nullptr; // the kernel for this call, or null: ATen's
+  Work (*work_of_kernel)(CallKernel kernel, const CallSpec& call) = nullptr; // of that kernel; if null, none
   bool is_faster_only = false; // that kernel computes what ATen's does
   void (*check)(const torch::jit::Stack& arguments) = nullptr; // raises ATen's error for what its kernel takes without a look
   // Whether ATen's kernel, which asks the grad mode, shall keep what a gradient needs.
@@ -26,8 +27,7 @@ struct Substitute {
   // The result is operand 0 but for some elements: ATen's operation in place computes it. What these held is saved by this.
   Undo (*save_part)(const torch::jit::Stack& arguments) = nullptr;
   bool (*is_short)(const CallSpec& call) = nullptr; // whether its parallel regions are too short to be worth their barriers: one thread
-  // Whether it has little work, and the same values on any number of threads: a run that is alone (threads/team.h) takes one.
-  bool (*is_short_alone)(const CallSpec& call) = nullptr;
+  Work (*work)(const CallSpec& call) = nullptr; // of ATen's kernel; if null, none
   const Packing* packing = nullptr; // of one of its operands
   bool one_thread = false; // the kernel opens many short parallel regions: several calls are faster beside each other, on a thread each
 };

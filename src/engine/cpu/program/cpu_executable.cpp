@@ -52,6 +52,7 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
   kept_.resize(plan_.memory.memories.size());
   last_results_.resize(plan_.kernels.size());
   last_packs_.resize(plan_.calls.size());
+  find_stretches();
   if (looks_short(plan_, loops_)) {
     usual_run_ns = 0;
   }
@@ -105,23 +106,6 @@ int64_t CpuExecutable::line_of(const StepRef& step, const RunOptions& options) {
 
 void CpuExecutable::check_cancelled(const RunOptions& options) const {
   XLA_CHECK(committed_ || !options.is_cancelled(), kCancelled);
-}
-
-void CpuExecutable::run_steps(RunArgs& args) {
-  for (int32_t begin = 0, end; begin < static_cast<int32_t>(plan_.steps.size()); begin = end) {
-    end = begin + 1 + plan_.steps[begin].beside;
-    check_cancelled(args.options);
-    if (begin > plan_.memory.last_fallible && !undo_.empty()) {
-      commit(begin, args);
-    }
-    for (int32_t step = begin; step < end; ++step) {
-      take_memory(step, args);
-    }
-    end - begin > 1 ? run_beside(begin, end, args) : run_step(begin, args);
-    for (int32_t step = begin; step < end; ++step) {
-      release_memory(step, args);
-    }
-  }
 }
 
 void CpuExecutable::run_step(int32_t number, RunArgs& args) {

@@ -9,6 +9,7 @@
 #include "engine/cpu/program/loop.h"
 #include "engine/cpu/program/plan.h"
 #include "engine/cpu/program/transfers.h"
+#include "engine/cpu/threads/beside_recorder.h"
 #include "engine/engine.h"
 
 namespace torch_xla::cpu {
@@ -18,6 +19,9 @@ class CpuExecutable final : public Executable {
   // `kernels` and `loops` are the plan's, in their order. Throws InternalError where ATen's calls are not as planned.
   CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector<Loop> loops, int device, std::string text = {});
   void run(RunArgs& args) override;
+  bool leaves_processor() const override {
+    return true;
+  }
   int64_t scratch_bytes() const override {
     return plan_.memory.arena_bytes;
   }
@@ -34,7 +38,10 @@ class CpuExecutable final : public Executable {
   void prepare_calls();
   void start_run(RunArgs& args);
   void check_cancelled(const RunOptions& options) const;
+  Work work_of(const StepRef& step) const;
+  void find_stretches();
   void run_steps(RunArgs& args);
+  int32_t run_next(int32_t begin, RunArgs& args);
   void run_step(int32_t number, RunArgs& args);
   void run_beside(int32_t begin, int32_t end, RunArgs& args);
   void run_call(const StepRef& step, const RunOptions& options);
@@ -70,6 +77,8 @@ class CpuExecutable final : public Executable {
   std::vector<Kernel> kernels_; // parallel to plan_.kernels
   std::vector<std::optional<LibraryCall>> calls_; // parallel to plan_.calls; none where the step is a loop
   std::vector<Loop> loops_;
+  std::vector<Work> work_; // parallel to plan_.steps
+  std::vector<int64_t> stretch_; // likewise: the work from there to the next step that has none, or to the end, where there is none
   std::string text_; // empty unless asked for
 
   std::mutex mutex_; // one run at a time; guards all below

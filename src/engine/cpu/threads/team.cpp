@@ -162,7 +162,8 @@ int most_threads() {
 
 } // namespace
 
-OneThread::OneThread() : threads_(omp_get_max_threads()), mkl_threads_(set_mkl_threads(1)) {
+// ATen sets both numbers in a thread's first call, which must be before.
+OneThread::OneThread() : threads_(at::get_num_threads()), mkl_threads_(set_mkl_threads(1)) {
   omp_set_num_threads(1);
 }
 OneThread::~OneThread() {

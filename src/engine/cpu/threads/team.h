@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "engine/cpu/cost.h"
+#include "engine/cpu/threads/beside_recorder.h"
 
 namespace torch_xla::cpu {
 
@@ -45,7 +46,7 @@ bool is_alone();
 // own parallel regions have one thread then. Values must not depend on where ranges end.
 template <typename Work>
 void share_out(int64_t n, int64_t grain, int64_t worth, const Work& work) {
-  if (worth <= kMaxWorthAlone && is_alone()) {
+  if (is_beside_recorder() || (worth <= kMaxWorthAlone && is_alone())) {
     OneThread one_thread;
     work(0, n);
     return;

@@ -1,0 +1,106 @@
+// Whether the program's own threads record operations or wait for runs. A run leaves a thread that records a processor
+// (engine/cpu/threads/beside_recorder.h).
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "core/metrics.h"
+
+namespace torch_xla::host_activity {
+
+inline std::atomic<uint32_t> num_operations{0}; // recorded, modulo 2^32; of several devices' some may be missed
+inline std::atomic<uint32_t> num_pauses{0}; // waits that were begun, and rests that were ended; modulo 2^32
+inline std::atomic<int64_t> last_resume_ns{0}; // the end of the last wait
+inline std::atomic<int64_t> last_turn_ns{0}; // how long the thread that waited last had gone on before
+
+// An operation is recorded. Under its device's recording lock, for which this is no more than a count.
+inline void note_operation() {
+  num_operations.store(num_operations.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+// Those who sleep in wait_for_pause() wake up.
+inline void end_rests() {
+  num_pauses.fetch_add(1, std::memory_order_release);
+  num_pauses.notify_all();
+}
+
+// While it lives, the thread waits for a run. Any thread.
+class Pause {
+ public:
+  Pause() {
+    last_turn_ns.store(metrics::now_ns() - resumed_ns, std::memory_order_relaxed);
+    end_rests();
+  }
+  ~Pause() {
+    resumed_ns = metrics::now_ns();
+    last_resume_ns.store(resumed_ns, std::memory_order_relaxed);
+  }
+  Pause(const Pause&) = delete;
+  Pause& operator=(const Pause&) = delete;
+
+ private:
+  inline static thread_local int64_t resumed_ns = 0;
+};
+
+// Sleeps until there are more pauses than `seen`.
+inline void wait_for_pause(uint32_t seen) {
+  num_pauses.wait(seen, std::memory_order_acquire);
+}
+
+// Whether a turn between two waits is so long that it pays to sleep meanwhile.
+constexpr bool is_long_turn(int64_t ns) {
+  return ns > 200'000;
+}
+
+// What one thread has seen of this. Not thread-safe.
+class Watch {
+ public:
+  // Whether some thread has recorded a moment ago, none has begun to wait since, and it is a long turn. Python between two operations is
+  // part of a moment: a program's thread that sleeps or reads a file is not.
+  bool is_recording() {
+    const uint32_t pauses = num_pauses.load(std::memory_order_relaxed);
+    const uint32_t operations = num_operations.load(std::memory_order_relaxed);
+    const int64_t now_ns = metrics::now_ns();
+    if (pauses != pauses_) {
+      pauses_ = pauses;
+      operations_ = operations;
+      last_ns_ = 0;
+    } else if (operations != operations_) {
+      operations_ = operations;
+      last_ns_ = now_ns;
+    }
+    const bool is_long = has_long_turns() || is_long_turn(now_ns - last_resume_ns.load(std::memory_order_relaxed));
+    return last_ns_ != 0 && now_ns - last_ns_ < kMomentNs && is_long;
+  }
+
+  // Whether the next turn will be long, by the last one.
+  static bool has_long_turns() {
+    return is_long_turn(last_turn_ns.load(std::memory_order_relaxed));
+  }
+
+  // Threads that waited are told to go on, which takes them a moment.
+  void expect_recording() {
+    pauses_ = num_pauses.load(std::memory_order_relaxed);
+    operations_ = num_operations.load(std::memory_order_relaxed);
+    last_ns_ = told_ns_ = metrics::now_ns();
+  }
+
+  // For how long the turn will go on, if it takes what the last one took; negative where it takes longer.
+  int64_t rest_of_turn_ns() const {
+    const int64_t begin_ns = std::max(told_ns_, last_resume_ns.load(std::memory_order_relaxed));
+    return last_turn_ns.load(std::memory_order_relaxed) - (metrics::now_ns() - begin_ns);
+  }
+
+ private:
+  // A module's forward takes up to 0.1 ms between two operations; with that limit a GPT of 24 layers recorded in several pieces (measured).
+  static constexpr int64_t kMomentNs = 300'000;
+
+  uint32_t pauses_ = 0;
+  uint32_t operations_ = 0;
+  int64_t told_ns_ = 0; // expect_recording()
+  int64_t last_ns_ = 0; // of the last operation that it has seen since the last pause; 0: none
+};
+
+} // namespace torch_xla::host_activity

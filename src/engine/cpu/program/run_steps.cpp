@@ -1,0 +1,78 @@
+// The steps of a run one after the other, on the team or, while the program's own thread records, on one thread.
+#include <algorithm>
+#include <limits>
+
+#include "engine/cpu/cost.h"
+#include "engine/cpu/program/cpu_executable.h"
+
+namespace torch_xla::cpu {
+Work CpuExecutable::work_of(const StepRef& step) const {
+  if (step.beside > 0) {
+    return std::nullopt;
+  }
+  switch (step.kind) {
+    case StepKind::kKernel: {
+      const KernelStep& kernel = plan_.kernels[step.index];
+      return kernel.units <= kernel.grain ? 0 : kernel.units / kernel.grain;
+    }
+    case StepKind::kLibrary:
+      return calls_[step.index] ? calls_[step.index]->work() : std::nullopt;
+    case StepKind::kUpdate:
+      return plan_.updates[step.index].elements / kMovedPerThread;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The team comes back late from its sleep, as it finds a recorder on its processor: not for a few steps between two that need it.
+void CpuExecutable::find_stretches() {
+  constexpr int64_t kEndless = std::numeric_limits<int64_t>::max() / 2;
+  work_.resize(plan_.steps.size());
+  stretch_.resize(plan_.steps.size());
+  int64_t behind = kEndless;
+  for (size_t step = plan_.steps.size(); step-- > 0;) {
+    work_[step] = work_of(plan_.steps[step]);
+    behind = work_[step] ? std::min(behind + std::max<int64_t>(*work_[step], 1), kEndless) : 0;
+    stretch_[step] = behind;
+  }
+}
+
+void CpuExecutable::run_steps(RunArgs& args) {
+  const auto end = static_cast<int32_t>(plan_.steps.size());
+  for (int32_t step = 0; step < end;) {
+    const std::function<void()> tell = std::exchange(args.options.tell, {});
+    if (stretch_[step] >= kLeastStretch && has_recorder_beside(work_[step], tell != nullptr)) {
+      run_beside_recorder(tell, [&] {
+        step = run_next(step, args);
+        return step < end && has_recorder_beside(work_[step], /*tells=*/false);
+      });
+      continue;
+    }
+    if (tell) {
+      tell();
+    }
+    if (work_[step] != 0) {
+      note_team();
+    }
+    step = run_next(step, args);
+  }
+}
+
+// The step, with those beside it. Returns the one behind.
+int32_t CpuExecutable::run_next(int32_t begin, RunArgs& args) {
+  const int32_t end = begin + 1 + plan_.steps[begin].beside;
+  check_cancelled(args.options);
+  if (begin > plan_.memory.last_fallible && !undo_.empty()) {
+    commit(begin, args);
+  }
+  for (int32_t step = begin; step < end; ++step) {
+    take_memory(step, args);
+  }
+  end - begin > 1 ? run_beside(begin, end, args) : run_step(begin, args);
+  for (int32_t step = begin; step < end; ++step) {
+    release_memory(step, args);
+  }
+  return end;
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,107 @@
+// Puts the other thread of a team to sleep by a parallel region in which it does nothing else.
+#include "engine/cpu/threads/beside_recorder.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+
+#include "core/host_activity.h"
+#include "core/metrics.h"
+#include "engine/cpu/threads/team.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+// For about so long libgomp's threads spin for the next region at most: 300,000 pauses.
+constexpr int64_t kSpinNs = 20'000'000;
+
+// A thread that says that it goes to sleep does so within this, or has no processor.
+constexpr int64_t kUntilItSaysSoNs = 20'000;
+constexpr int64_t kUntilItSleepsNs = 10'000;
+
+// What one thread takes for Work of 1: products at the speed of one processor.
+constexpr int64_t kWorkNs = 8'000;
+// Of a turn that takes longer than the last one.
+constexpr int64_t kLeastTurnNs = 50'000;
+
+thread_local host_activity::Watch watch;
+thread_local bool is_beside = false;
+thread_local int64_t last_team_ns = 0;
+
+template <typename Done>
+void spin(int64_t limit_ns, Done done) {
+  const int64_t start_ns = metrics::now_ns();
+  while (!done() && metrics::now_ns() - start_ns < limit_ns) {
+  }
+}
+
+// Without a team.
+void run_steps(const std::function<void()>& tell, const std::function<bool()>& step) {
+  struct Scope {
+    Scope() {
+      is_beside = true;
+    }
+    ~Scope() {
+      is_beside = false;
+    }
+  } scope;
+  if (tell) {
+    tell();
+    watch.expect_recording();
+  }
+  while (step()) {
+  }
+}
+
+} // namespace
+
+bool has_recorder_beside(const Work& work, bool tells) {
+  static const int processors = omp_get_num_procs();
+  if (!work || processors != 2 || omp_get_max_threads() != 2 || teams_sleep()) {
+    return false;
+  }
+  if (tells ? !watch.has_long_turns() : !watch.is_recording()) {
+    return false;
+  }
+  const int64_t turn_ns = tells ? host_activity::last_turn_ns.load(std::memory_order_relaxed) : watch.rest_of_turn_ns();
+  return *work * kWorkNs / 2 <= std::max(turn_ns, kLeastTurnNs);
+}
+
+bool is_beside_recorder() {
+  return is_beside;
+}
+
+void note_team() {
+  last_team_ns = metrics::now_ns();
+}
+
+void run_beside_recorder(const std::function<void()>& tell, const std::function<bool()>& step) {
+  if (metrics::now_ns() - last_team_ns > kSpinNs) {
+    run_steps(tell, step);
+    return;
+  }
+  const uint32_t pauses = host_activity::num_pauses;
+  std::atomic<bool> goes_to_sleep{false};
+  std::exception_ptr error;
+#pragma omp parallel num_threads(2)
+  if (omp_get_thread_num() == 0) {
+    spin(omp_get_num_threads() == 2 ? kUntilItSaysSoNs : 0, [&] { return goes_to_sleep.load(); });
+    spin(kUntilItSleepsNs, [] { return false; });
+    try {
+      run_steps(tell, step);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    host_activity::end_rests();
+  } else {
+    goes_to_sleep = true;
+    host_activity::wait_for_pause(pauses);
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,30 @@
+// Steps that run on one thread while the program's own thread records the next ones, which leaves it one of two processors.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace torch_xla::cpu {
+
+// For how many threads a step has work, a dozen microseconds each, if its values are the same on any number of them; 0: it is one thread's
+// anyway. None: they are not, or it waits for another thread.
+using Work = std::optional<int64_t>;
+
+// Whether the calling thread is to run a step by run_beside_recorder(): it has a team of two on two processors that others do not want, a
+// thread records now (or `tells`: is about to) that it keeps from one of them, and will do so for half the step at least. Where others want
+// the processors, its team sleeps anyway (team.h).
+bool has_recorder_beside(const Work& work, bool tells);
+
+// Whether the calling thread runs steps alone now.
+bool is_beside_recorder();
+
+// Calls step() on the calling thread until it returns false. Parallel regions in it have one thread, and the
+// team's other one sleeps. `tell`, which may be empty, is called first: threads that it wakes find a processor idle then, where the system
+// would give them back the one that they had last, and that is often the caller's. What step() throws is thrown on.
+void run_beside_recorder(const std::function<void()>& tell, const std::function<bool()>& step);
+
+// The calling thread's team has computed: its other thread spins for some milliseconds before it sleeps.
+void note_team();
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,72 @@
+// The end of the process: what becomes of the runs, and of errors that nobody was told.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/process.h"
+#include "runtime/queue.h"
+#include "runtime/wait.h"
+
+namespace torch_xla {
+namespace {
+
+// How long the handler waits for the runs under way.
+constexpr auto kExitLimit = std::chrono::seconds(60);
+
+// The errors that nobody has been told; now they are. The caller holds the lock.
+std::vector<std::exception_ptr> take_errors() {
+  std::vector<std::exception_ptr> errors;
+  for (Queue& q : queues().of_device) {
+    if (q.first_error) {
+      errors.push_back(std::exchange(q.first_error, nullptr));
+    }
+  }
+  return errors;
+}
+
+void write_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "Exception ignored in a program of the XLA device that nobody waited for:\n%s\n", e.what());
+  } catch (...) {
+    std::fprintf(stderr, "Exception ignored in a program of the XLA device that nobody waited for\n");
+  }
+}
+
+} // namespace
+
+// At exit the runs under way are left to end and the rest is dropped, so that static destructors find no thread of ours at work. A device
+// that hangs keeps the process for a while only: then it ends without destructors.
+void stop_at_exit(int status, void* /*unused*/) {
+  if (process::in_forked_child()) {
+    return;
+  }
+  Queues& all = queues();
+  std::unique_lock<std::mutex> lock(wait::mutex());
+  all.stop = true;
+  for (Queue& q : all.of_device) {
+    q.work.notify_all();
+  }
+  bool ended = wait::changed().wait_for(lock, all.gave_up ? std::chrono::seconds(0) : kExitLimit, [] {
+    return find_devices([](const Queue& q) { return q.num_started > 0; }).empty();
+  });
+  std::vector<std::exception_ptr> errors = take_errors();
+  lock.unlock();
+  std::for_each(errors.begin(), errors.end(), write_error);
+  if (!ended) {
+    std::fprintf(stderr, "torch_xla: the device has not ended its programs; the process ends without them\n");
+    std::fflush(nullptr);
+    _exit(status ? status : 1);
+  }
+  if (!errors.empty() && status == 0) {
+    std::exit(1); // runs the handlers that are left
+  }
+}
+
+} // namespace torch_xla
