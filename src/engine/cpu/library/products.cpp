@@ -241,7 +241,10 @@ void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<a
   }
   share_out((extent + piece - 1) / piece, 1, products / kProductsPerThread, [&](int64_t begin, int64_t end) {
     c10::InferenceMode inference; // the calls' tensors were made in it
-    OneThread one_thread; // in a parallel region, too, MKL cuts the sums for as many threads as torch.set_num_threads() has told it
+    std::optional<OneThread> one_thread;
+    if (a.size(1) > kLongestUncutSum) {
+      one_thread.emplace();
+    }
     for (int64_t part = begin; part < end; ++part) {
       multiply_part(part);
     }
