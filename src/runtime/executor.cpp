@@ -99,6 +99,7 @@ bool is_callers(Queue& q, const Run& run) {
 }
 
 void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
+  const host_activity::Pause pause; // it records nothing meanwhile
   start_another(q, lock);
   end_first(q, lock);
   if (!q.runs.empty()) {

@@ -1,4 +1,4 @@
-// Puts the other thread of a team to sleep by a parallel region in which it does nothing else.
+// Puts the other thread of a team to sleep by a parallel region in which it does nothing else (docs/decisions/0028).
 #include "engine/cpu/threads/beside_recorder.h"
 
 #include <omp.h>
