@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/host_activity.h"
 #include "core/metrics.h"
 #include "core/process.h"
 #include "engine/engine.h"

@@ -214,7 +214,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     choice.substitute.check(args);
   }
   std::optional<OneThread> one_thread;
-  if (work && (*work == 0 || is_beside_recorder() || (*work <= kMaxWorthAlone && is_alone()))) {
+  if (work && (*work == 0 || takes_one_thread(*work))) {
     one_thread.emplace();
   }
   c10::AutoGradMode grad_mode(trains);

@@ -90,22 +90,22 @@ Work work_of_losses(const CallSpec& call) {
   return call.operands[0].type.numel() / kMovedPerThread;
 }
 
+constexpr Substitute product(const char* row) {
+  return {
+      .row = row,
+      .choose = choose_product,
+      .work_of_kernel = work_of_product,
+      .is_faster_only = true,
+      .is_short = is_short_product,
+      .packing = &kPackedMatrix};
+}
+
 constexpr Substitute kSubstitutes[] = {
     {.row = "aten::embedding", .work = work_of_moves},
     {.row = "aten::cat", .work = work_of_moves},
     {.row = "aten::nll_loss_forward", .work = work_of_losses},
-    {.row = "aten::mm",
-     .choose = choose_product,
-     .work_of_kernel = work_of_product,
-     .is_faster_only = true,
-     .is_short = is_short_product,
-     .packing = &kPackedMatrix},
-    {.row = "aten::addmm",
-     .choose = choose_product,
-     .work_of_kernel = work_of_product,
-     .is_faster_only = true,
-     .is_short = is_short_product,
-     .packing = &kPackedMatrix},
+    product("aten::mm"),
+    product("aten::addmm"),
     {.row = "aten::bmm", .choose = choose_batch_product},
     {.row = "aten::mv", .choose = choose_vector, .work_of_kernel = work_of_product, .is_faster_only = true},
     {.row = "aten::convolution", .packing = &kPackedWeight},

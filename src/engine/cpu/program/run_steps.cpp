@@ -1,11 +1,13 @@
 // The steps of a run one after the other, on the team or, while the program's own thread records, on one thread.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/program/cpu_executable.h"
 
 namespace torch_xla::cpu {
+
 Work CpuExecutable::work_of(const StepRef& step) const {
   if (step.beside > 0) {
     return std::nullopt;
@@ -39,17 +41,17 @@ void CpuExecutable::find_stretches() {
 
 void CpuExecutable::run_steps(RunArgs& args) {
   const auto end = static_cast<int32_t>(plan_.steps.size());
+  std::function<void()> tell = std::move(args.options.tell);
   for (int32_t step = 0; step < end;) {
-    const std::function<void()> tell = std::exchange(args.options.tell, {});
     if (stretch_[step] >= kLeastStretch && has_recorder_beside(work_[step], tell != nullptr)) {
-      run_beside_recorder(tell, [&] {
+      run_beside_recorder(std::exchange(tell, {}), [&] {
         step = run_next(step, args);
         return step < end && has_recorder_beside(work_[step], /*tells=*/false);
       });
       continue;
     }
     if (tell) {
-      tell();
+      std::exchange(tell, {})();
     }
     if (work_[step] != 0) {
       note_team();

@@ -37,8 +37,8 @@ void spin(int64_t limit_ns, Done done) {
   }
 }
 
-// Without a team.
-void run_steps(const std::function<void()>& tell, const std::function<bool()>& step) {
+// Of run_beside_recorder(), the calling thread's part.
+void run_alone(const std::function<void()>& tell, const std::function<bool()>& step) {
   struct Scope {
     Scope() {
       is_beside = true;
@@ -79,7 +79,7 @@ void note_team() {
 
 void run_beside_recorder(const std::function<void()>& tell, const std::function<bool()>& step) {
   if (metrics::now_ns() - last_team_ns > kSpinNs) {
-    run_steps(tell, step);
+    run_alone(tell, step);
     return;
   }
   const uint32_t pauses = host_activity::num_pauses;
@@ -90,7 +90,7 @@ void run_beside_recorder(const std::function<void()>& tell, const std::function<
     spin(omp_get_num_threads() == 2 ? kUntilItSaysSoNs : 0, [&] { return goes_to_sleep.load(); });
     spin(kUntilItSleepsNs, [] { return false; });
     try {
-      run_steps(tell, step);
+      run_alone(tell, step);
     } catch (...) {
       error = std::current_exception();
     }

@@ -19,9 +19,9 @@ bool has_recorder_beside(const Work& work, bool tells);
 // Whether the calling thread runs steps alone now.
 bool is_beside_recorder();
 
-// Calls step() on the calling thread until it returns false. Parallel regions in it have one thread, and the
-// team's other one sleeps. `tell`, which may be empty, is called first: threads that it wakes find a processor idle then, where the system
-// would give them back the one that they had last, and that is often the caller's. What step() throws is thrown on.
+// Calls step() on the calling thread until it returns false. Parallel regions in it have one thread, and the team's other one sleeps.
+// `tell`, which may be empty, is called first: threads that it wakes find a processor idle then, where the system would give them back the
+// one that they had last, and that is often the caller's. What step() throws is thrown on.
 void run_beside_recorder(const std::function<void()>& tell, const std::function<bool()>& step);
 
 // The calling thread's team has computed: its other thread spins for some milliseconds before it sleeps.

@@ -41,17 +41,22 @@ class OneThread {
 // Whether a run that has a team of two is left one processor by others at most. Any thread.
 bool is_alone();
 
-// Shares out [0, n) in ranges of at least `grain` among the calling thread's team, which calls work(begin, end) for each. `worth`: for how
-// many threads there is work, each with a dozen microseconds. A run that is alone does what is not worth waiting for by work(0, n), whose
-// own parallel regions have one thread then. Values must not depend on where ranges end.
-template <typename Work>
-void share_out(int64_t n, int64_t grain, int64_t worth, const Work& work) {
-  if (is_beside_recorder() || (worth <= kMaxWorthAlone && is_alone())) {
+// Whether the calling thread does a step that has work for `worth` threads, each with a dozen microseconds, by itself: all that it can
+// while it leaves a processor to a recorder, and what is not worth waiting for where it is alone.
+inline bool takes_one_thread(int64_t worth) {
+  return is_beside_recorder() || (worth <= kMaxWorthAlone && is_alone());
+}
+
+// Shares out [0, n) in ranges of at least `grain` among the calling thread's team, which calls body(begin, end) for each; where it takes
+// one thread, for [0, n), and parallel regions of that have one thread. Values must not depend on where ranges end.
+template <typename Body>
+void share_out(int64_t n, int64_t grain, int64_t worth, const Body& body) {
+  if (takes_one_thread(worth)) {
     OneThread one_thread;
-    work(0, n);
+    body(0, n);
     return;
   }
-  at::parallel_for(0, n, grain, work);
+  at::parallel_for(0, n, grain, body);
 }
 
 // Begins to look, so that the first run knows already how busy others have kept the processors since. Any thread.
