@@ -59,7 +59,7 @@ struct RunOptions {
   // For the events of its steps: the run's number, and the user's lines by Node::location, which live as long as the run.
   uint64_t number = 0;
   std::span<const int64_t> lines = {};
-  // Wakes threads that wait for the run before. Set for Executable::leaves_processor() only, if there are such threads.
+  // Wakes threads that wait for the run before. Set where Executable::leaves_processor(), if there are such threads.
   std::function<void()> tell = {};
 
   bool is_cancelled() const {
@@ -105,7 +105,7 @@ class Executable {
     run(args);
     return {};
   }
-  // Whether run() can leave a processor to the program's own threads, and calls RunOptions::tell at its beginning, when it has left one.
+  // Whether run(), called now by this thread, begins by leaving a processor to the program's own threads. It calls RunOptions::tell then.
   virtual bool leaves_processor() const {
     return false;
   }

@@ -83,20 +83,20 @@ TEST(BesideRecorder, IsForStepsThatEndWithTheTurn) {
   pause();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   pause();
-  EXPECT_TRUE(has_recorder_beside(0, /*tells=*/true));
-  EXPECT_TRUE(has_recorder_beside(1000, /*tells=*/true));
-  EXPECT_FALSE(has_recorder_beside(1'000'000, /*tells=*/true)) << "longer than what is recorded will take";
-  EXPECT_FALSE(has_recorder_beside(std::nullopt, /*tells=*/true));
-  EXPECT_FALSE(has_recorder_beside(0, /*tells=*/false)) << "nothing is recorded";
+  EXPECT_TRUE(will_have_recorder_beside(0));
+  EXPECT_TRUE(will_have_recorder_beside(1000));
+  EXPECT_FALSE(will_have_recorder_beside(1'000'000)) << "longer than what is recorded will take";
+  EXPECT_FALSE(will_have_recorder_beside(std::nullopt));
+  EXPECT_FALSE(has_recorder_beside(0)) << "nothing is recorded";
   EXPECT_TRUE(sometimes([] {
     host_activity::note_operation();
-    return has_recorder_beside(0, /*tells=*/false);
+    return has_recorder_beside(0);
   }));
   let_teams_sleep(true, 2);
-  EXPECT_FALSE(has_recorder_beside(0, /*tells=*/true));
+  EXPECT_FALSE(will_have_recorder_beside(0));
   let_teams_sleep(false, 2);
   at::set_num_threads(3);
-  EXPECT_FALSE(has_recorder_beside(0, /*tells=*/true));
+  EXPECT_FALSE(will_have_recorder_beside(0));
   at::set_num_threads(threads);
 }
 

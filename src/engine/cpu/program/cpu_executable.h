@@ -19,9 +19,7 @@ class CpuExecutable final : public Executable {
   // `kernels` and `loops` are the plan's, in their order. Throws InternalError where ATen's calls are not as planned.
   CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector<Loop> loops, int device, std::string text = {});
   void run(RunArgs& args) override;
-  bool leaves_processor() const override {
-    return true;
-  }
+  bool leaves_processor() const override;
   int64_t scratch_bytes() const override {
     return plan_.memory.arena_bytes;
   }

@@ -39,19 +39,20 @@ void CpuExecutable::find_stretches() {
   }
 }
 
+bool CpuExecutable::leaves_processor() const {
+  return !stretch_.empty() && stretch_[0] >= kLeastStretch && will_have_recorder_beside(work_[0]);
+}
+
 void CpuExecutable::run_steps(RunArgs& args) {
   const auto end = static_cast<int32_t>(plan_.steps.size());
   std::function<void()> tell = std::move(args.options.tell);
   for (int32_t step = 0; step < end;) {
-    if (stretch_[step] >= kLeastStretch && has_recorder_beside(work_[step], tell != nullptr)) {
+    if (tell || (stretch_[step] >= kLeastStretch && has_recorder_beside(work_[step]))) {
       run_beside_recorder(std::exchange(tell, {}), [&] {
         step = run_next(step, args);
-        return step < end && has_recorder_beside(work_[step], /*tells=*/false);
+        return step < end && has_recorder_beside(work_[step]);
       });
       continue;
-    }
-    if (tell) {
-      std::exchange(tell, {})();
     }
     if (work_[step] != 0) {
       note_team();

@@ -30,6 +30,16 @@ thread_local host_activity::Watch watch;
 thread_local bool is_beside = false;
 thread_local int64_t last_team_ns = 0;
 
+bool can_leave_processor() {
+  static const int processors = omp_get_num_procs();
+  return processors == 2 && omp_get_max_threads() == 2 && !teams_sleep();
+}
+
+// Whether half of a step on one thread ends within this.
+bool ends_within(int64_t turn_ns, const Work& work) {
+  return work && *work * kWorkNs / 2 <= std::max(turn_ns, kLeastTurnNs);
+}
+
 template <typename Done>
 void spin(int64_t limit_ns, Done done) {
   const int64_t start_ns = metrics::now_ns();
@@ -57,16 +67,12 @@ void run_alone(const std::function<void()>& tell, const std::function<bool()>& s
 
 } // namespace
 
-bool has_recorder_beside(const Work& work, bool tells) {
-  static const int processors = omp_get_num_procs();
-  if (!work || processors != 2 || omp_get_max_threads() != 2 || teams_sleep()) {
-    return false;
-  }
-  if (tells ? !watch.has_long_turns() : !watch.is_recording()) {
-    return false;
-  }
-  const int64_t turn_ns = tells ? host_activity::last_turn_ns.load(std::memory_order_relaxed) : watch.rest_of_turn_ns();
-  return *work * kWorkNs / 2 <= std::max(turn_ns, kLeastTurnNs);
+bool has_recorder_beside(const Work& work) {
+  return can_leave_processor() && watch.is_recording() && ends_within(watch.rest_of_turn_ns(), work);
+}
+
+bool will_have_recorder_beside(const Work& work) {
+  return can_leave_processor() && watch.has_long_turns() && ends_within(host_activity::last_turn_ns.load(std::memory_order_relaxed), work);
 }
 
 bool is_beside_recorder() {

@@ -12,9 +12,12 @@ namespace torch_xla::cpu {
 using Work = std::optional<int64_t>;
 
 // Whether the calling thread is to run a step by run_beside_recorder(): it has a team of two on two processors that others do not want, a
-// thread records now (or `tells`: is about to) that it keeps from one of them, and will do so for half the step at least. Where others want
-// the processors, its team sleeps anyway (team.h).
-bool has_recorder_beside(const Work& work, bool tells);
+// thread records now that it keeps from one of them, and will do so for half the step at least. Where others want the processors, its team
+// sleeps anyway (team.h).
+bool has_recorder_beside(const Work& work);
+
+// The same where nobody records yet, but will from the beginning of the step, as threads are told then that wait.
+bool will_have_recorder_beside(const Work& work);
 
 // Whether the calling thread runs steps alone now.
 bool is_beside_recorder();
