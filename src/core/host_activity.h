@@ -26,11 +26,16 @@ inline void end_rests() {
   num_pauses.notify_all();
 }
 
+// What has taken longer was no recording alone: a program that waits for its user, or for data.
+constexpr int64_t kLongestTurnNs = 50'000'000;
+
 // While it lives, the thread waits for a run. Any thread.
 class Pause {
  public:
   Pause() {
-    last_turn_ns.store(metrics::now_ns() - resumed_ns, std::memory_order_relaxed);
+    if (resumed_ns != 0) { // else its first wait: when it has begun to record is not known
+      last_turn_ns.store(std::min(metrics::now_ns() - resumed_ns, kLongestTurnNs), std::memory_order_relaxed);
+    }
     end_rests();
   }
   ~Pause() {

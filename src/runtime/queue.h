@@ -1,4 +1,4 @@
-// What the executors' threads and their users share: the queued runs of each device. For executor.cpp and queue.cpp alone.
+// What the executors' threads and their users share: the queued runs of each device. For the files of this folder alone.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ struct Queue {
   std::condition_variable work; // the thread waits here
   bool has_thread = false;
   bool holds_processors = false; // its thread has run something since it last left the processors to others
-  bool tells = false; // its thread has yet to tell waiting threads that a run has ended; that thread's alone
+  bool tells = false; // a run has ended, and threads that wait have yet to be woken; not guarded: of the thread that runs the first one
   bool gives_way = false; // its thread is to leave them now
   int num_short = 0; // programs in a row that were short for the thread that enqueued them
   bool was_cancelled = false; // by an interrupt that has not been settled

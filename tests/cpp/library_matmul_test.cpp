@@ -128,7 +128,9 @@ TEST(LibraryMatmul, ProductsOfFewRowsDoNotDependOnThreads) {
   if (!can_multiply_rows()) {
     GTEST_SKIP() << "there is no code for this processor";
   }
-  check_without_threads(multiply_few_rows, 3, 1000, 1234);
+  for (auto [m, k, n] : {std::array{3, 1000, 1234}, {5, 256, 1024}, {7, 256, 10000}}) {
+    check_without_threads(multiply_few_rows, m, k, n);
+  }
 }
 
 TEST(LibraryMatmul, ProductsInPartsAgreeWithAten) {
@@ -154,20 +156,22 @@ TEST(LibraryMatmul, ProductsInPartsDoNotDependOnLoad) {
   EXPECT_TRUE(at::equal(alone, quiet));
 }
 
-// MKL cuts the sums of these where it has been told of two threads, also in a parallel region.
+// MKL cuts the sums of these, or goes about narrow ones in another way, where it has been told of two threads, also in a parallel region.
 TEST(LibraryMatmul, ProductsInPartsDoNotDependOnRecorders) {
   c10::InferenceMode inference;
   const int threads = at::get_num_threads();
   at::set_num_threads(2);
-  for (auto [m, k, n] : {std::array{256, 1024, 256}, {64, 784, 512}, {100, 1000, 256}}) {
-    at::Tensor bias = at::randn({n}), a = at::randn({m, k}), b = at::randn({k, n});
-    at::Tensor by_team = at::empty({m, n}), by_one = at::empty({m, n});
-    multiply_parts({bias, a, b}, {by_team});
-    run_beside_recorder({}, [&] {
-      multiply_parts({bias, a, b}, {by_one});
-      return false;
-    });
-    EXPECT_TRUE(at::equal(by_one, by_team)) << m << " x " << k << " x " << n;
+  for (auto [m, k, n] : {std::array{256, 1024, 256}, {64, 784, 512}, {100, 1000, 256}, {8, 448, 1000}, {10, 320, 1000}, {200, 256, 33}}) {
+    at::Tensor bias = at::randn({n}), a = at::randn({m, k});
+    for (const at::Tensor& b : {at::randn({k, n}), at::randn({n, k}).t()}) {
+      at::Tensor by_team = at::empty({m, n}), by_one = at::empty({m, n});
+      multiply_parts({bias, a, b}, {by_team});
+      run_beside_recorder({}, [&] {
+        multiply_parts({bias, a, b}, {by_one});
+        return false;
+      });
+      EXPECT_TRUE(at::equal(by_one, by_team)) << m << " x " << k << " x " << n;
+    }
   }
   at::set_num_threads(threads);
 }

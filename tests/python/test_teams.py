@@ -82,7 +82,7 @@ class Block(nn.Module):
     def forward(self, x):
         x = self.tokens(x)
         for _ in range(4):
-            q, k, v = (part.view(4, 64, 8, 32).transpose(1, 2) for part in self.heads(self.norm(x)).split(256, -1))
+            q, k, v = (part.view(4, 64, 2, 128).transpose(1, 2) for part in self.heads(self.norm(x)).split(256, -1))
             attended = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + attended.transpose(1, 2).reshape(4, 64, 256)
             x = x + self.narrow(nn.functional.gelu(self.wide(self.norm(x))))

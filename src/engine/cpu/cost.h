@@ -166,9 +166,13 @@ constexpr int64_t kWorkPerThread = 131072;
 // less than the other thread would often wait for its turn. Training an MLP took 0.4 to 0.7 times as long so beside two busy processes and
 // 24 layers of 64 x 128 half as long, where products of 3 ms and convolutions took 1.3 times as long as shared out (measured).
 constexpr int64_t kMaxWorthAlone = 64;
-// Work, for so many threads, of steps in a row for which one thread leaves the other processor to a recorder: about 0.3 ms. ResNet-18's few
-// kernels between its convolutions made its step 1.1 times as long (measured).
+// What one thread takes for the work that a step has for one of a team (Work): products at the speed of one processor.
+constexpr int64_t kWorkNs = 8'000;
+// Work of steps in a row for which one thread leaves the other processor to a recorder: about 0.3 ms. ResNet-18's few kernels between its
+// convolutions made its step 1.1 times as long (measured).
 constexpr int64_t kLeastStretch = 32;
+// Half of a step up to which one thread does it as well where the recorder has gone on for longer than the last time.
+constexpr int64_t kLeastTurnNs = 50'000;
 // Numbers that a library call moves, and does little else with, that are worth a thread.
 constexpr int64_t kMovedPerThread = int64_t{1} << 15;
 // Outer iterations that are too few to be shared out evenly, where the inner loop is long enough to be cut instead.
@@ -229,10 +233,12 @@ constexpr int64_t kMaxShortNumbers = int64_t{1} << 16;
 // thread or takes longer with two: 64 x 32 x 1,024 takes one thread 51 us, MKL's two 105, two halves 25 each (measured).
 constexpr int64_t kProductsPerThread = int64_t{1} << 19;
 // MKL cuts longer sums for as many threads as torch.set_num_threads() has told it, in a parallel region, too: one thread must not be told
-// of more, or its last bits are others. Of 28,000 products with sums of up to 768 none differed, of longer ones four of five (measured).
-// Where it does not cut them it computes as fast, but what it leaves in the caches makes the next step faster: an MLP's training 1.05
-// times.
+// of more, or its last bits are others. Of 28,000 products with 16 rows and columns or more and sums of up to 768 none differed, of longer
+// ones four of five, of narrower ones one of 17 (measured). Where it does not cut them it computes as fast, but what it leaves in the
+// caches makes the next step faster: an MLP's training 1.05 times.
 constexpr int64_t kLongestUncutSum = 512;
+// Numbers of a head's rows up to which attention's sums are not cut either: none of some thousand shapes differed (measured).
+constexpr int64_t kLongestUncutHead = 128;
 // Rows or columns of such a part: a multiple of a vector's numbers.
 constexpr int64_t kPartUnit = 16;
 // A time step of an LSTM layer of so many operations takes one thread about as long as two: 262,000 took 0.86 times the time (a layer
@@ -249,6 +255,8 @@ constexpr size_t kMostProductShapes = 64;
 
 // Bytes that a program handles in all, up to which its first run is taken to be short (executor.cpp): some 20 us for a few steps.
 constexpr int64_t kSmallProgramBytes = 128 * 1024;
+// Likewise the work of its steps: numbers that are made and summed up need no memory.
+constexpr int64_t kSmallProgramWork = 8;
 
 // Likewise the operations of one that is interpreted, views among them.
 constexpr size_t kShortInterpretedNodes = 64;

@@ -86,7 +86,10 @@ Work find_work(const Choice& choice, const CallSpec& spec) {
   if (choice.kernel) {
     return s.work_of_kernel ? s.work_of_kernel(choice.kernel, spec) : std::nullopt;
   }
-  return s.is_short && s.is_short(spec) ? 0 : s.work ? s.work(spec) : std::nullopt;
+  if (s.is_short && s.is_short(spec)) { // ATen's kernel, by one thread always
+    return 0;
+  }
+  return s.work ? s.work(spec) : std::nullopt;
 }
 
 } // namespace
@@ -206,16 +209,12 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     compute_packed(args, *packed);
     return;
   }
-  if (choice.kernel) {
+  if (choice.kernel) { // which shares its work out itself
     choice.kernel(operands, outs);
     return;
   }
   if (choice.substitute.check) {
     choice.substitute.check(args);
-  }
-  std::optional<OneThread> one_thread;
-  if (work && (*work == 0 || takes_one_thread(*work))) {
-    one_thread.emplace();
   }
   c10::AutoGradMode grad_mode(trains);
   if (choice.writes_part) {
@@ -280,6 +279,8 @@ void LibraryCall::run(
     set_address(impl_->outs[i], results[i].data);
   }
   try {
+    const Work& work = impl_->work;
+    const OneThread one_thread(!impl_->choice.kernel && work && (*work == 0 || takes_one_thread(*work)));
     torch::jit::Stack args = impl_->stack;
     impl_->call(pool, args, undo, packed.get());
     for (size_t i = 0; i < impl_->results.size() && !writes_into(); ++i) {

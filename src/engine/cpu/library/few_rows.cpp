@@ -137,7 +137,9 @@ XLA_INLINE void add_some(const RowProduct& p, int64_t begin, int64_t end) {
 // The columns of [begin, end), as many at a time as let the next rows find the matrix, or the sums, in the first-level cache.
 template <int64_t kWidth>
 XLA_INLINE void add_columns(const RowProduct& p, int64_t begin, int64_t end) {
-  const int64_t block = std::max<int64_t>(1, kCachedNumbers / std::max<int64_t>(1, p.b_is_transposed ? p.inner : p.rows));
+  const int64_t cached = kCachedNumbers / std::max<int64_t>(1, p.b_is_transposed ? p.inner : p.rows);
+  // Whole vectors of sums: columns beyond the last whole one are added in another order.
+  const int64_t block = p.b_is_transposed ? std::max<int64_t>(1, cached) : std::max(kWidth, cached / kWidth * kWidth);
   for (int64_t from = begin; from < end; from += block) {
     const int64_t to = std::min(end, from + block);
     RowProduct some = p;

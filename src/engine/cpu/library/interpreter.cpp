@@ -279,12 +279,11 @@ void InterpreterRun::call(const Node& node, const NodeForm& form) {
   if (form.mutates) {
     operands[0] = operands[0].toTensor().clone();
   }
-  std::optional<OneThread> one_thread;
-  if (num_elements_of(node) <= kOneThreadElements) { // by ATen's kernels, whose values are eager's to the bit
-    one_thread.emplace();
-  } else if (form.choose && call_chosen(node, form, operands)) {
+  const bool is_small = num_elements_of(node) <= kOneThreadElements; // by ATen's kernels, whose values are eager's to the bit
+  if (!is_small && form.choose && call_chosen(node, form, operands)) {
     return;
   }
+  const OneThread one_thread(is_small);
   torch::jit::Stack stack = make_stack(form.op->schema(), node.attrs, operands, form.takes_numbers);
   if (form.check) {
     form.check(stack);

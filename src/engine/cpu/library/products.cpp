@@ -143,6 +143,11 @@ bool prefers_parts(const CallSpec& call) {
       num_products(call) >= 2 * kProductsPerThread;
 }
 
+bool is_cut(const CallSpec& call) {
+  const Dims& result = call.results[0].type.dims;
+  return std::max(result[0], result[1]) > kPartUnit;
+}
+
 bool is_small_product(const CallSpec& call) {
   return is_plain_sum(call) && call.operands.back().type.dtype == DType::F32 && num_products(call) <= kMaxSmallProducts;
 }
@@ -186,10 +191,9 @@ void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vecto
   const at::Tensor& out = outs[0];
   const at::Tensor a = operands[operands.size() - 2].contiguous();
   const at::Tensor& b = operands.back();
-  if (operands.size() == 3) {
-    out.copy_(operands[0].expand_as(out));
-  } else {
-    out.zero_();
+  {
+    const OneThread one_thread(is_beside_recorder());
+    operands.size() == 3 ? out.copy_(operands[0].expand_as(out)) : out.zero_();
   }
   const bool b_is_transposed = b.stride(0) == 1 && (b.stride(1) != 1 || b.size(1) == 1);
   add_row_product(
@@ -229,22 +233,20 @@ void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<a
     at::Tensor out = part_of(outs[0]);
     const at::Tensor rows = dim == 0 ? part_of(a) : a;
     const at::Tensor columns = dim == 1 ? part_of(b) : b;
+    const bool is_narrow = std::min(out.size(0), out.size(1)) < kPartUnit;
+    const OneThread one_thread(extent > piece && (is_narrow || a.size(1) > kLongestUncutSum));
     if (operands.size() == 3) {
       at::addmm_out(out, part_of(operands[0].expand_as(outs[0])), rows, columns);
     } else {
       at::mm_out(out, rows, columns);
     }
   };
-  if (extent <= piece) { // MKL may cut the sums, which would not be the same on one thread
+  if (extent <= piece) { // not is_cut(), or one thread: MKL may cut the sums, which would not be the same on one thread
     multiply_part(0);
     return;
   }
   share_out((extent + piece - 1) / piece, 1, products / kProductsPerThread, [&](int64_t begin, int64_t end) {
     c10::InferenceMode inference; // the calls' tensors were made in it
-    std::optional<OneThread> one_thread;
-    if (a.size(1) > kLongestUncutSum) {
-      one_thread.emplace();
-    }
     for (int64_t part = begin; part < end; ++part) {
       multiply_part(part);
     }

@@ -36,6 +36,8 @@ void multiply_vector(const std::vector<at::Tensor>& operands, const std::vector<
 
 // True for a call of mm or addmm (beta and alpha 1) that MKL shares out among threads no better, or badly.
 bool prefers_parts(const CallSpec& call);
+// Whether multiply_parts() cuts such a product for a team: its values are the same then on any number of threads.
+bool is_cut(const CallSpec& call);
 // As multiply_by_onednn(): ATen's product of some rows or columns on each thread of the team.
 void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 

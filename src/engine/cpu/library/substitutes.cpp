@@ -30,14 +30,12 @@ CallKernel choose_vector(const CallSpec& call) {
   return has_vector(call) ? multiply_vector : nullptr;
 }
 
-// Of a kernel that the functions above choose. What multiply_parts() does not cut, MKL does.
+// Of a kernel that the functions above choose. What we do not cut, MKL does.
 Work work_of_product(CallKernel kernel, const CallSpec& call) {
   if (kernel == multiply_small) {
     return 0;
   }
-  const Dims& result = call.results[0].type.dims;
-  const bool is_shared_out = kernel == multiply_few_rows || kernel == multiply_vector ||
-      (kernel == multiply_parts && std::max(result[0], result[1]) >= 2 * kPartUnit);
+  const bool is_shared_out = kernel == multiply_few_rows || kernel == multiply_vector || (kernel == multiply_parts && is_cut(call));
   return is_shared_out ? Work(num_products(call) / kProductsPerThread) : std::nullopt;
 }
 
@@ -70,17 +68,21 @@ bool has_short_steps(const CallSpec& call) {
   return 2 * call.operands[0].type.dims[1] * weights[0] * weights[1] <= kMaxShortFlops;
 }
 
-// Flash attention computes each block of queries by itself. Operands: query, key, value of [N, H, L or S, E].
+// Flash attention computes each block of queries by itself. Operands: query, key, value of [N, H, L or S, E]. The products of a single
+// block are MKL's to share out, those of long heads have other last bits, and those of float16 are packed or not, by the number of threads.
+// So have those of the gradient, of any size.
 Work work_of_attention(const CallSpec& call) {
-  return 2 * num_elements(call.operands[0].type.dims) * call.operands[1].type.dims[2] / kProductsPerThread;
+  const Type& query = call.operands[0].type;
+  const int64_t queries = query.dims[2];
+  const int64_t block = queries >= 768 ? 256 : queries >= 192 ? 64 : 32; // ATen's
+  const bool is_one_block = query.dims[0] * query.dims[1] == 1 && queries <= block;
+  if (is_one_block || query.dims[3] > kLongestUncutHead || query.dtype == DType::F16) {
+    return std::nullopt;
+  }
+  return 2 * num_elements(query.dims) * call.operands[1].type.dims[2] / kProductsPerThread;
 }
 
-// The gradient is computed by itself for each of [N, H], from five products instead of two. Operand 0 is the gradient of the result.
-Work work_of_attention_backward(const CallSpec& call) {
-  return 5 * num_elements(call.operands[1].type.dims) * call.operands[2].type.dims[2] / kProductsPerThread;
-}
-
-// Each row that it writes is one thread's.
+// Copies, and sums of rows that each thread does for other columns or rows of the result.
 Work work_of_moves(const CallSpec& call) {
   return std::max(call.operands[0].type.numel(), call.results[0].type.numel()) / kMovedPerThread;
 }
@@ -110,7 +112,6 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::mv", .choose = choose_vector, .work_of_kernel = work_of_product, .is_faster_only = true},
     {.row = "aten::convolution", .packing = &kPackedWeight},
     {.row = "aten::_scaled_dot_product_flash_attention_for_cpu", .work = work_of_attention},
-    {.row = "aten::_scaled_dot_product_flash_attention_for_cpu_backward", .work = work_of_attention_backward},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward", .check = check_embedding_indices, .work = work_of_moves},

@@ -23,12 +23,16 @@ observer::Phase phase_of(StepKind kind) {
 }
 
 // Of a program that has not run yet. A loop may take any number of turns.
-bool looks_short(const Plan& plan, const std::vector<Loop>& loops) {
+bool looks_short(const Plan& plan, const std::vector<Loop>& loops, const std::vector<Work>& steps) {
+  int64_t work = 0;
+  for (const Work& of_step : steps) {
+    work += of_step.value_or(0);
+  }
   int64_t bytes = 0;
   for (const Memory& memory : plan.memory.memories) {
     bytes += memory.bytes;
   }
-  return loops.empty() && bytes <= kSmallProgramBytes;
+  return loops.empty() && bytes <= kSmallProgramBytes && work <= kSmallProgramWork;
 }
 
 } // namespace
@@ -53,7 +57,7 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
   last_results_.resize(plan_.kernels.size());
   last_packs_.resize(plan_.calls.size());
   find_stretches();
-  if (looks_short(plan_, loops_)) {
+  if (looks_short(plan_, loops_, work_)) {
     usual_run_ns = 0;
   }
 }
@@ -256,6 +260,7 @@ void CpuExecutable::run_kernel(const Kernel& kernel, const KernelStep& step, con
 }
 
 void CpuExecutable::run_update(const UpdateStep& step) {
+  const OneThread one_thread(is_beside_recorder());
   char* base = address(step.base);
   char* result = address(step.result);
   if (base != result) {

@@ -45,7 +45,7 @@ bool CpuExecutable::leaves_processor() const {
 
 void CpuExecutable::run_steps(RunArgs& args) {
   const auto end = static_cast<int32_t>(plan_.steps.size());
-  std::function<void()> tell = std::move(args.options.tell);
+  std::function<void()> tell = std::exchange(args.options.tell, {});
   for (int32_t step = 0; step < end;) {
     if (tell || (stretch_[step] >= kLeastStretch && has_recorder_beside(work_[step]))) {
       run_beside_recorder(std::exchange(tell, {}), [&] {

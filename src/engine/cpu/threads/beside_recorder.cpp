@@ -9,22 +9,19 @@
 
 #include "core/host_activity.h"
 #include "core/metrics.h"
+#include "engine/cpu/cost.h"
 #include "engine/cpu/threads/team.h"
 
 namespace torch_xla::cpu {
 namespace {
 
-// For about so long libgomp's threads spin for the next region at most: 300,000 pauses.
+// For about so long libgomp's threads spin for the next region at most: 300,000 pauses. Behind a region of run_beside_recorder() as well,
+// but that is no reason for the next one: a program that has no other ones is rid of the thread after that time.
 constexpr int64_t kSpinNs = 20'000'000;
 
 // A thread that says that it goes to sleep does so within this, or has no processor.
 constexpr int64_t kUntilItSaysSoNs = 20'000;
 constexpr int64_t kUntilItSleepsNs = 10'000;
-
-// What one thread takes for Work of 1: products at the speed of one processor.
-constexpr int64_t kWorkNs = 8'000;
-// Of a turn that takes longer than the last one.
-constexpr int64_t kLeastTurnNs = 50'000;
 
 thread_local host_activity::Watch watch;
 thread_local bool is_beside = false;

@@ -7,7 +7,7 @@
 
 namespace torch_xla::cpu {
 
-// For how many threads a step has work, a dozen microseconds each, if its values are the same on any number of them; 0: it is one thread's
+// For how many threads a step has work, kWorkNs each (cost.h), if its values are the same on any number of them; 0: it is one thread's
 // anyway. None: they are not, or it waits for another thread.
 using Work = std::optional<int64_t>;
 
@@ -22,7 +22,8 @@ bool will_have_recorder_beside(const Work& work);
 // Whether the calling thread runs steps alone now.
 bool is_beside_recorder();
 
-// Calls step() on the calling thread until it returns false. Parallel regions in it have one thread, and the team's other one sleeps.
+// Calls step() on the calling thread until it returns false, while the team's other thread sleeps. Parallel regions in it have one thread
+// if that one was awake; else steps see to it themselves (is_beside_recorder(), OneThread): more would wake it.
 // `tell`, which may be empty, is called first: threads that it wakes find a processor idle then, where the system would give them back the
 // one that they had last, and that is often the caller's. What step() throws is thrown on.
 void run_beside_recorder(const std::function<void()>& tell, const std::function<bool()>& step);

@@ -162,13 +162,18 @@ int most_threads() {
 
 } // namespace
 
-// ATen sets both numbers in a thread's first call, which must be before.
-OneThread::OneThread() : threads_(at::get_num_threads()), mkl_threads_(set_mkl_threads(1)) {
-  omp_set_num_threads(1);
+OneThread::OneThread(bool is_wanted) {
+  if (is_wanted) {
+    threads_ = at::get_num_threads(); // first, as a thread's first call sets both numbers
+    mkl_threads_ = set_mkl_threads(1);
+    omp_set_num_threads(1);
+  }
 }
 OneThread::~OneThread() {
-  omp_set_num_threads(threads_);
-  set_mkl_threads(mkl_threads_);
+  if (threads_ > 0) {
+    omp_set_num_threads(threads_);
+    set_mkl_threads(mkl_threads_);
+  }
 }
 
 void use_team(int threads) {

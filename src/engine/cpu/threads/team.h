@@ -23,19 +23,19 @@ void use_team(int threads);
 // them: those of a run where eager work has left a team on another thread, and those of eager work where the last run has left one.
 void end_team();
 
-// While one lives, the parallel regions of the calling thread have one thread, and MKL, which torch.set_num_threads() has told a number of
-// its own, takes one.
+// While one lives, unless it is not wanted, the parallel regions of the calling thread have one thread, and MKL, which
+// torch.set_num_threads() has told a number of its own, takes one.
 class OneThread {
  public:
-  OneThread();
+  explicit OneThread(bool is_wanted = true);
   ~OneThread();
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
 
  private:
-  // Before.
-  int threads_;
-  int mkl_threads_;
+  // Before; 0: it was not wanted.
+  int threads_ = 0;
+  int mkl_threads_ = 0;
 };
 
 // Whether a run that has a team of two is left one processor by others at most. Any thread.
