@@ -56,6 +56,7 @@ void collect_args(Run& run, RunArgs& args) {
   args.scalars = std::move(run.scalars);
   args.options = run.options;
   args.options.lines = run.lines;
+  run.options.tell = {}; // once: what may run in place of a program that fails has not left a processor
 }
 
 // What the failed run has not written over.
@@ -92,11 +93,14 @@ void fail(Queue& q, Run& run, const std::exception_ptr& error) {
   run.replaced.clear(); // the tensors keep it
 }
 
-// A single run that took long, as others had the processor, does not make a program a long one.
+// A single run that took longer, as others had the processor, does not make a program a long one, unless it took so long that an interrupt
+// must be able to end the next.
 void note_run(Executable& executable, int64_t ns) {
   constexpr int64_t kLeastNs = 10'000;
-  int64_t usual = std::max(executable.usual_run_ns.load(std::memory_order_relaxed), kLeastNs);
-  executable.usual_run_ns.store(usual == INT64_MAX ? ns : std::min(ns, usual + usual / 4), std::memory_order_relaxed);
+  constexpr int64_t kSurelyLongNs = 30'000'000;
+  const int64_t usual = std::max(executable.usual_run_ns.load(std::memory_order_relaxed), kLeastNs);
+  const bool is_news = usual == INT64_MAX || ns > kSurelyLongNs;
+  executable.usual_run_ns.store(is_news ? ns : std::min(ns, usual + usual / 4), std::memory_order_relaxed);
 }
 
 void report(observer::Phase phase, const Queue& q, const Run& run, int64_t start_ns, int64_t end_ns) {

@@ -64,15 +64,21 @@ class KnownStructures {
     }
     return known_.emplace(structure, Known{trace, {}}).first->second.first != trace;
   }
-  // Of so many operations. Until it has run it is taken to be as short as the one before, or shorter.
-  void add_program(const Hash128& structure, const std::shared_ptr<Executable>& program, size_t operations) {
+  // Of the graph. Until it has run it is taken to be as short as the one before, for as many elements, or shorter.
+  void add_program(const Hash128& structure, const std::shared_ptr<Executable>& program, const Graph& graph) {
+    const double elements = count_elements(graph);
     std::lock_guard<std::mutex> lock(mutex_);
     Known& known = known_[structure];
-    known.interpreted += program->is_interpreted() ? static_cast<int64_t>(operations) : 0;
-    if (std::shared_ptr<Executable> before = known.latest.lock()) {
-      program->usual_run_ns = std::min(program->usual_run_ns.load(), before->usual_run_ns.load());
+    known.interpreted += program->is_interpreted() ? std::ssize(graph.nodes) : 0;
+    std::shared_ptr<Executable> before = known.latest.lock();
+    if (before && before->usual_run_ns != INT64_MAX) {
+      const double expected_ns = static_cast<double>(before->usual_run_ns) * std::max(1.0, elements / known.elements);
+      if (expected_ns < static_cast<double>(program->usual_run_ns)) {
+        program->usual_run_ns = static_cast<int64_t>(expected_ns);
+      }
     }
     known.latest = program;
+    known.elements = elements;
   }
   // Operations of the interpreted programs of the structure, each program counted once.
   int64_t interpreted(const Hash128& structure) {
@@ -82,9 +88,19 @@ class KnownStructures {
   }
 
  private:
+  // Of all values.
+  static double count_elements(const Graph& graph) {
+    double elements = 1;
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      elements += static_cast<double>(graph.type(static_cast<ValueId>(v)).numel());
+    }
+    return elements;
+  }
+
   struct Known {
     Hash128 first;
     std::weak_ptr<Executable> latest;
+    double elements = 1; // of that one
     int64_t interpreted = 0;
   };
 
@@ -234,7 +250,7 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   const Wanted wanted{trace, graph, structure_of(graph), cause, making};
   find_or_make_executable(wanted, compile_options(device, trace, std::move(settings)), find_reason, program);
   program.runs_left = runs_of(graph);
-  KnownStructures::get().add_program(wanted.structure, program.executable, graph.nodes.size());
+  KnownStructures::get().add_program(wanted.structure, program.executable, graph);
   if (program.executable->is_interpreted()) {
     program_cache(device).make_room_for_interpreted(key);
   }

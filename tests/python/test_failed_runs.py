@@ -492,6 +492,34 @@ def test_a_handler_of_sigterm_cancels_queued_work(run_python):
     assert out == "interrupted\n[0.0, 0.0, 0.0]\nTrue\n[2.0, 2.0, 2.0]\n"
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "f(8), f(5000)",  # the same program, which was short
+        "torch.zeros(1 << 38, device='xla').sum().item()",  # of no memory
+    ],
+)
+def test_ctrl_c_ends_a_program_that_looks_short(run_python, program):
+    out = run_python(
+        f"""
+        import os, signal, threading, time
+        import torch, torch_xla
+        def f(n):
+            ones = torch.ones(n, n, device="xla")
+            return sum((ones * i @ ones).tanh().sum() for i in range(1, 30)).item()
+        start = time.monotonic()
+        threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            {program}
+        except KeyboardInterrupt:
+            print(time.monotonic() - start < 8, flush=True)
+        os._exit(0)
+        """,
+        PJRT_DEVICE="CPU",  # the embedded engine, also where a plugin is under test: its programs end as a whole
+    )
+    assert out == "True\n"
+
+
 # ---- The end of the process ----
 @pytest.mark.checks_values
 def test_an_error_that_nobody_was_told_is_printed_at_exit_with_status_1(run_python):
