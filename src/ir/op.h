@@ -46,6 +46,7 @@ enum class ResultLayout : uint8_t {
   kChannelsLast, // channels-last where an operand of the result's rank is (convolutions, pools)
   kOfOperands, // as TensorIterator's for all operands (what pointwise rows have)
   kFormatOfOperand, // channels-last where operand `order_of` + i is (norms)
+  kPlainFormatOfOperand, // the same, but row-major where that is both, as with one channel (batch norm)
   kIndexed, // of operand 0, indexed by the others
   kChannelsLastOfAll, // channels-last where all operands are (cat), and no list of dims is empty (roll of the flat tensor)
   kColumnMajor, // each matrix column by column, as LAPACK writes it

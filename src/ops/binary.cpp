@@ -1,4 +1,5 @@
 // Pointwise rows of two or more operands: arithmetic, comparisons, logic, selection.
+#include "ir/promote.h"
 #include "ops/math.h"
 #include "ops/row.h"
 #include "ops/tables.h"
@@ -37,7 +38,7 @@ Ex add(const BodyArgs& a) {
 }
 
 Ex mul(const BodyArgs& a) {
-  return is_bool(a) ? a[0] & a[1] : exact_number(a, 0) * exact_number(a, 1);
+  return is_bool(a) ? a[0] & a[1] : a.rounded(0) * exact_number(a, 1);
 }
 
 Ex maximum(const BodyArgs& a) {
@@ -134,7 +135,10 @@ Ex ldexp(const BodyArgs& a) {
   Ex x = a.rounded(0);
   Ex exponent = a.raw(1);
   if (is_float(exponent.dtype()) || !is_float(a.raw(0).dtype())) {
-    Ex y = is_float(exponent.dtype()) ? exponent : a[1];
+    // 2 is a 0-d tensor of the type of x in ATen, or a number where that is the default type.
+    const bool promotes = exponent.type().dims.empty() && a.raw(0).dtype() != DType::F32;
+    const DType power = promotes ? promote_types(a.raw(0).dtype(), exponent.dtype()) : exponent.dtype();
+    Ex y = is_float(exponent.dtype()) ? exponent.to(power) : a[1];
     return x * pow(y.constant(2), y).to(x.dtype());
   }
   double limit = x.dtype() == DType::F64 ? 1022 : 126;
@@ -212,8 +216,8 @@ constinit const Op kRows[] = {
     SAME("mul.Scalar", kComplex, mul(a)),
     FLOAT("div.Tensor", kComplex, a.rounded(0) / exact_number(a, 1)),
     FLOAT("div.Scalar", kComplex, a.rounded(0) / exact_number(a, 1)),
-    POINTWISE("div.Tensor_mode", kPromote, kDivides, div_mode(a), .takes = names_rounding, .if_none = "aten::div.Tensor"),
-    POINTWISE("div.Scalar_mode", kPromote, kDivides, div_mode(a), .takes = names_rounding, .if_none = "aten::div.Scalar"),
+    POINTWISE("div.Tensor_mode", kPromote, kDivides | kNoBool, div_mode(a), .takes = names_rounding, .if_none = "aten::div.Tensor"),
+    POINTWISE("div.Scalar_mode", kPromote, kDivides | kNoBool, div_mode(a), .takes = names_rounding, .if_none = "aten::div.Scalar"),
     POINTWISE("floor_divide", kPromote, kDivides | kNoBool, floor_divide(a)),
     POINTWISE("floor_divide.Scalar", kPromote, kDivides | kNoBool, floor_divide(a)),
     POINTWISE("remainder.Tensor", kPromote, kDivides | kNoBool, remainder(a)),
@@ -226,7 +230,7 @@ constinit const Op kRows[] = {
     SAME("fmax", kNoTraits, fmax(a)),
     SAME("fmin", kNoTraits, fmin(a)),
     FLOAT("atan2", kNoTraits, a.rounded(0).binary(Prim::kAtan2, a.rounded(1))),
-    POINTWISE("hypot", kPromote, kFloatOnly, hypot(a[0], a[1])),
+    POINTWISE("hypot", kPromote, kFloatOnly, hypot(a.rounded(0), a.rounded(1))),
     FLOAT("copysign.Tensor", kNoTraits, copysign(a[0], a[1])),
     FLOAT("copysign.Scalar", kNoTraits, copysign(a[0], a[1])),
     POINTWISE("heaviside", kPromote, kSameDtype, heaviside(a[0], a[1])),
@@ -265,8 +269,8 @@ constinit const Op kRows[] = {
     CALL("_add_relu.Tensor", kIntegers | kFloats),
     POINTWISE("lerp.Tensor", kSelf, kFloatOnly | kSameDtype | kComplex, lerp(a[0], a[1], a[2])),
     POINTWISE("lerp.Scalar", kSelf, kFloatOnly | kSameDtype | kNumbersFit | kComplex, lerp(a[0], a[1], a[2])),
-    POINTWISE("addcmul", kPromote, kNoBool | kNumbersFit | kComplex, a[0] + a[3] * a[1] * a[2]),
-    POINTWISE("addcdiv", kPromote, kFloatOnly | kNumbersFit | kComplex, a[0] + a[3] * a[1] / a[2]),
+    POINTWISE("addcmul", kPromote, kNoBool | kNumbersFit | kComplex, a.rounded(0) + a[3] * a.rounded(1) * a.rounded(2)),
+    POINTWISE("addcdiv", kPromote, kFloatOnly | kNumbersFit | kComplex, a.rounded(0) + a[3] * a.rounded(1) / a.rounded(2)),
     POINTWISE("masked_fill.Scalar", kSelf, kMask | kNumbersFit | kRowMajorResult | kComplex, select(truth(a.raw(1)), a[2], a[0])),
     POINTWISE("masked_fill.Tensor", kSelf, kMask | kNumbersFit | kRowMajorResult | kComplex, select(truth(a.raw(1)), a[2], a[0])),
     POINTWISE("clamp", kPromote, kNoBool | kNumbersFit, clamp(a)),

@@ -44,6 +44,12 @@ int64_t transposed_extent(int64_t in, const Window& w, int64_t output_padding) {
   return out;
 }
 
+// Attribute 2: the dilation.
+bool is_dilated(const InferContext& c) {
+  const Dims dilation = c.get_dims(2);
+  return std::any_of(dilation.begin(), dilation.end(), [](int64_t d) { return d != 1; });
+}
+
 void check_conv(const InferContext& c, bool transposed, int64_t groups) {
   Dims in = c.operand(0).dims;
   Dims weight = c.operand(1).dims;
@@ -53,7 +59,11 @@ void check_conv(const InferContext& c, bool transposed, int64_t groups) {
   if (c.operand(1).numel() == 0 || (in[0] > 0 && c.operand(0).numel() == 0)) {
     fall_back("a convolution without elements"); // ATen's result may have other sizes
   }
-  same_dtype(c, 0, 1);
+  const DType dtype = same_dtype(c, 0, 1);
+  const bool is_slow = transposed || is_dilated(c); // by kernels that know of whole numbers Long only
+  if (dtype == DType::Bool || (is_slow && is_integral(dtype, false) && dtype != DType::I64)) {
+    fall_back("a convolution of this type");
+  }
   int64_t outputs = transposed ? weight[1] * groups : weight[0];
   if (weight[0] % groups || (c.has(2) && (c.operand(2).dims != Dims{outputs} || c.operand(2).dtype != c.operand(0).dtype))) {
     fall_back("a convolution with this weight or bias");
@@ -151,6 +161,7 @@ void infer_max_pool(InferContext& c) {
 
 template <size_t N>
 void infer_avg_pool(InferContext& c) {
+  require_types(c, 0, N == 3 ? kFloats : kAllFloats);
   Dims dims = pool_dims<N, false>(c);
   c.add_result(c.operand(0).dtype, dims);
 }
@@ -248,7 +259,7 @@ void infer_col2im(InferContext& c) {
 #define POOL_BACKWARD(NAME, ...)                \
   LIBRARY(                                      \
       NAME,                                     \
-      like_operand<1>,                          \
+      like_float_operand<1>,                    \
       .layout = ResultLayout::kFormatOfOperand, \
       .order_of = 1,                            \
       .kernel_layout = ResultLayout::kChannelsLast __VA_OPT__(, ) __VA_ARGS__)

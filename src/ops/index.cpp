@@ -107,7 +107,8 @@ void infer_scatter(InferContext& c) {
     fits = fits && source.dtype == self.dtype && source.dims.size() == index.dims.size() &&
         fits_beside(index.dims, source.dims, source.dims.size());
   }
-  if (!fits || !names_reduction(c, Allowed)) {
+  const bool divides_bools = Allowed == kReductions && self.dtype == DType::Bool && names_reduction(c, "mean");
+  if (!fits || !names_reduction(c, Allowed) || divides_bools) {
     fall_back("scatter of these operands");
   }
   check_runs(c, self.numel(), 1);
@@ -129,6 +130,11 @@ void infer_along(InferContext& c) {
   }
   check_runs(c, c.operand(0).numel(), 1);
   like_operand<0>(c);
+}
+
+void infer_index_reduce(InferContext& c) {
+  require_types(c, 0, kReals);
+  infer_along(c);
 }
 
 void infer_along_by_long(InferContext& c) {
@@ -290,7 +296,7 @@ constinit const Op kRows[] = {
     LIBRARY("scatter_reduce.two", infer_scatter<kReductions>, .traits = kIndex),
     LIBRARY("index_add", infer_index_add, .traits = kIndex | kComplex),
     LIBRARY("index_copy", infer_along_by_long, .traits = kIndex | kComplex | kMovesElements),
-    LIBRARY("index_reduce", infer_along, .traits = kIndex),
+    LIBRARY("index_reduce", infer_index_reduce, .traits = kIndex),
     LIBRARY("index_fill.int_Scalar", infer_index_fill, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
     LIBRARY("index_fill.int_Tensor", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
     LIBRARY("take", infer_take, .traits = kIndex | kComplex),

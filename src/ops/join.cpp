@@ -104,6 +104,7 @@ void expand_triangle(ExpandContext& c) {
 }
 
 void infer_trace(InferContext& c) {
+  require_types(c, 0, kReals | kComplexes);
   DType dtype = c.operand(0).dtype;
   XLA_CHECK(c.operand(0).dims.size() == 2, "trace: expected a matrix");
   c.add_result(is_integral(dtype, true) ? DType::I64 : dtype, {});
@@ -128,6 +129,7 @@ bool have_the_same_rows(const Dims& a, const Dims& b) {
 // The result has the extents of operand I; attribute 0 asks for Int indices, 1 and 2 say on which side of equal boundaries they are.
 template <size_t I>
 void infer_search(InferContext& c) {
+  require_types(c, I, kReals);
   const Type boundaries = c.operand(1 - I);
   const Type values = c.operand(I);
   bool each_row = I == 1 && have_the_same_rows(boundaries.dims, values.dims); // is sought in boundaries of its own
@@ -138,7 +140,17 @@ void infer_search(InferContext& c) {
   c.add_result(c.get_bool(0) ? DType::I32 : DType::I64, c.operand(I).dims);
 }
 
+// Attributes p, dim, maxnorm. Not by ATen's shape rule, which is Python's, for each new number.
+void infer_renorm(InferContext& c) {
+  if (c.operand(0).dims.size() < 2 || !(c.get_double(0) > 0) || !(c.get_double(2) >= 0)) {
+    fall_back("arguments that ATen refuses");
+  }
+  wrap_dim(c.get_int(1), c.operand(0).dims.size());
+  like_operand<0>(c);
+}
+
 void infer_isin(InferContext& c) {
+  require_types(c, 0, kReals);
   c.add_result(DType::Bool, c.operand(0).dims);
 }
 
@@ -243,7 +255,7 @@ constinit const Op kRows[] = {
     CALL("_cdist_backward", kFloats),
     CALL("_pdist_forward", kFloats, .traits = kDenseOperands),
     CALL("_pdist_backward", kFloats, .traits = kDenseOperands),
-    CALL("renorm", kAllFloats | kComplexes),
+    SHAPED_CALL("renorm", infer_renorm, kAllFloats | kComplexes),
     CALL("narrow_copy", kAllTypes),
     {.name = "xla::optimization_barrier", .kind = OpKind::kLibrary, .infer = infer_barrier, .traits = kBarrier | kOwnKernel},
 };

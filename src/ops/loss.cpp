@@ -232,6 +232,18 @@ void infer_multilabel_margin(InferContext& c) {
   c.add_result(x.dtype, targets.dims);
 }
 
+// Operands self, target, weight; attributes p, margin, reduction. Not by ATen's shape rule, which is Python's, for each new margin.
+void infer_multi_margin(InferContext& c) {
+  const Dims& dims = c.operand(0).dims;
+  const Type target = c.operand(1);
+  if (dims.size() != 2 || dims[1] == 0 || target.dtype != DType::I64 || target.dims != Dims{dims[0]} ||
+      (c.get_double(0) != 1 && c.get_double(0) != 2) ||
+      (c.has(2) && (c.operand(2).dtype != c.operand(0).dtype || c.operand(2).dims != Dims{dims[1]}))) {
+    fall_back("arguments that ATen checks");
+  }
+  c.add_result(c.operand(0).dtype, c.get_int(2) == kNone ? Dims{dims[0]} : Dims{});
+}
+
 constinit const Op kRows[] = {
     COMPOSITE("mse_loss", infer_loss<true>, expand_loss<squared>, .layout = ResultLayout::kOfOperands),
     COMPOSITE("mse_loss_backward", infer_loss_backward, expand_loss_backward<squared_slope>),
@@ -246,7 +258,7 @@ constinit const Op kRows[] = {
     LIBRARY("nll_loss2d_forward", infer_nll, .expand = expand_nll, .traits = kChecksValues),
     COMPOSITE("nll_loss_backward", infer_nll_backward, expand_nll_backward),
     COMPOSITE("nll_loss2d_backward", infer_nll_backward, expand_nll_backward),
-    CALL("multi_margin_loss", kFloats, .traits = kChecksValues),
+    SHAPED_CALL("multi_margin_loss", infer_multi_margin, kFloats, .traits = kChecksValues),
     SHAPED_CALL("multi_margin_loss_backward", like_operand<1>, kFloats),
     SHAPED_CALL("multilabel_margin_loss_forward", infer_multilabel_margin, kFloats, .traits = kChecksValues),
     SHAPED_CALL("multilabel_margin_loss_backward", like_operand<1>, kFloats),

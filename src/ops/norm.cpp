@@ -309,7 +309,8 @@ void infer_weight_norm(InferContext& c) {
 constinit const Op kRows[] = {
     COMPOSITE("native_layer_norm", infer_layer_norm, expand_layer_norm),
     COMPOSITE("native_layer_norm_backward", infer_layer_norm_backward, expand_layer_norm_backward),
-    COMPOSITE("native_batch_norm", infer_batch_norm, expand_batch_norm, .layout = ResultLayout::kFormatOfOperand, .traits = kOwnKernel),
+    COMPOSITE(
+        "native_batch_norm", infer_batch_norm, expand_batch_norm, .layout = ResultLayout::kPlainFormatOfOperand, .traits = kOwnKernel),
     COMPOSITE(
         "native_batch_norm_backward",
         infer_batch_norm_backward,

@@ -13,12 +13,15 @@ void infer_rounded(InferContext& c) {
   c.add_result(DType::Bool, c.operand(0).dims);
 }
 
+#define FAKE_QUANTIZE(NAME, INFER, ...) \
+  LIBRARY(NAME, INFER, .layout = ResultLayout::kOfOperand, .dtypes = kFloats __VA_OPT__(, ) __VA_ARGS__)
+
 constinit const Op kRows[] = {
-    SHAPED_CALL("fake_quantize_per_tensor_affine_cachemask", infer_rounded, kFloats),
-    SHAPED_CALL("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", infer_rounded, kFloats),
-    SHAPED_CALL("fake_quantize_per_channel_affine_cachemask", infer_rounded, kFloats, .traits = kChecksValues),
-    SHAPED_CALL("_fake_quantize_learnable_per_tensor_affine", like_float_operand<0>, kFloats),
-    SHAPED_CALL("_fake_quantize_learnable_per_channel_affine", like_float_operand<0>, kFloats, .traits = kChecksValues),
+    FAKE_QUANTIZE("fake_quantize_per_tensor_affine_cachemask", infer_rounded),
+    FAKE_QUANTIZE("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", infer_rounded),
+    FAKE_QUANTIZE("fake_quantize_per_channel_affine_cachemask", infer_rounded, .traits = kChecksValues),
+    FAKE_QUANTIZE("_fake_quantize_learnable_per_tensor_affine", like_float_operand<0>),
+    FAKE_QUANTIZE("_fake_quantize_learnable_per_channel_affine", like_float_operand<0>, .traits = kChecksValues),
     CALL("_weight_int8pack_mm", kAllFloats, .traits = kDenseOperands),
     CALL("_weight_int4pack_mm_for_cpu", kAllFloats, .traits = kDenseOperands),
     CALL("_convert_weight_to_int4pack_for_cpu", kIntegers, .traits = kDenseOperands),

@@ -88,11 +88,13 @@ void check_nonempty(const InferContext& c, Layout layout, const char* name) {
   if (num_elements(from) > 0) {
     return;
   }
-  bool named = layout.dims >= 0 && !c.get_dims(layout.dims).empty();
+  const Dims named = layout.dims >= 0 ? c.get_dims(layout.dims) : Dims();
   XLA_CHECK(
-      named, name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
-  for (int64_t d : reduced(c, layout)) {
-    XLA_CHECK_KIND(Index, from[d] != 0, name, "(): Expected reduction dim ", d, " to have non-zero size.");
+      !named.empty(),
+      name,
+      "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+  for (int64_t d : named) { // as the caller names it
+    XLA_CHECK_KIND(Index, from[wrap_dim(d, from.size())] != 0, name, "(): Expected reduction dim ", d, " to have non-zero size.");
   }
 }
 
@@ -279,7 +281,7 @@ constinit const Op kRows[] = {
     COMPOSITE("sum.dim_IntList", infer_sum<kDimsTyped>, (expand_sum<kDimsTyped, Prim::kReduceSum>), .traits = kComplex),
     COMPOSITE("prod", infer_sum<kFullTyped>, (expand_sum<kFullTyped, Prim::kReduceProd>), .traits = kComplex),
     COMPOSITE("prod.dim_int", infer_sum<kDimsTyped>, (expand_sum<kDimsTyped, Prim::kReduceProd>), .traits = kComplex),
-    COMPOSITE("nansum", infer_sum<kDimsTyped>, expand_nansum<kDimsTyped>, .traits = kComplex),
+    COMPOSITE("nansum", infer_sum<kDimsTyped>, expand_nansum<kDimsTyped>),
     COMPOSITE("mean", infer_mean<kFullTyped>, expand_mean<kFullTyped>, .traits = kComplex),
     COMPOSITE("mean.dim", infer_mean<kDimsTyped>, expand_mean<kDimsTyped>, .traits = kComplex),
     COMPOSITE("count_nonzero.dim_IntList", infer_count, expand_count, .traits = kComplex),

@@ -38,6 +38,8 @@ int64_t pick(const Dims& list, size_t i, int64_t otherwise);
 
 // Both operands' dtype; falls back where they differ, as promotion is for pointwise rows.
 DType same_dtype(const InferContext& context, size_t a, size_t b);
+// Falls back unless operand `i` is of a type in the set, of DTypeSet.
+void require_types(const InferContext& context, size_t i, uint32_t types);
 void require_float(const InferContext& context, size_t i);
 // Of operand 0, of which one element is looked for.
 void require_elements(const InferContext& context);

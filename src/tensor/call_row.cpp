@@ -2,12 +2,14 @@
 #include "tensor/call_row.h"
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/native/TypeProperties.h>
 
 #include <algorithm>
 
 #include "core/errors.h"
 #include "engine/engine.h"
 #include "ir/builder.h"
+#include "ops/registry.h"
 #include "tensor/api.h"
 #include "tensor/copy.h"
 #include "tensor/errors.h"
@@ -69,6 +71,26 @@ bool has_number_of_no_use(const BoxedCall& call, const std::vector<ResultShape>&
       std::none_of(call.tensors.begin(), call.tensors.end(), is_complex_tensor) && std::any_of(results.begin(), results.end(), is_real);
 }
 
+// By the pointwise row's own rule. Null where the call is no complex one, or of one operand, which may give real numbers (abs).
+ResultShapes infer_pointwise(const Op& op, const BoxedCall& call) {
+  at::native::ResultTypeState types{};
+  ResultShape shape;
+  for (const at::Tensor& t : call.tensors) {
+    if (!t.defined()) {
+      return nullptr;
+    }
+    types = at::native::update_result_type_state(t, types);
+    shape.type.dims = broadcast_dims(shape.type.dims, to_dims(t.sizes()));
+  }
+  const DType common = to_dtype(at::native::result_type(types));
+  if (!is_complex(common) || call.tensors.size() + call.attrs.size() < 2) {
+    return nullptr;
+  }
+  shape.type.dtype = gives_bool(op.rule) ? DType::Bool : common;
+  shape.strides = iterator_strides(shape.type.dims, std::vector<PointwiseArg>(call.tensors.begin(), call.tensors.end()));
+  return std::make_shared<const std::vector<ResultShape>>(1, std::move(shape));
+}
+
 } // namespace
 
 bool has_complex(c10::ArrayRef<c10::IValue> arguments) {
@@ -105,6 +127,9 @@ bool refuses_complex(const Op& op, const BoxedCall& call) {
 }
 
 CallRow::CallRow(const RowOverload& row) : row_(row), functional_(functional_overload(*row.op)) {
+  const Op& own = get_op(row.op->name);
+  const bool promotes_all = own.rule != TypeRule::kSelf && own.rule != TypeRule::kTail;
+  pointwise_ = own.kind == OpKind::kPointwise && promotes_all ? &own : nullptr;
   for (const c10::Argument& argument : row.handle->schema().arguments()) {
     roles_.push_back(role_of(argument, *row.op));
   }
@@ -120,7 +145,8 @@ void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, tor
       upload_numbers(call);
       // ATen's products read conjugated and negated operands as they lie in memory, which a library call does not know of.
       call.tensors = without_bits(std::move(call.tensors));
-      shapes = infer_on_meta(functional_, arguments, call);
+      shapes = pointwise_ ? infer_pointwise(*pointwise_, call) : nullptr; // ATen's rule is Python's: its first call takes a second
+      shapes = shapes ? shapes : infer_on_meta(functional_, arguments, call);
       obstacle = find_obstacle_of_result(call, shapes);
     }
     if (!obstacle.empty()) {

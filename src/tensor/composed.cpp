@@ -167,7 +167,7 @@ ThreeTensors batch_norm_backward(
 Tensor bags_of(const Tensor& indices, const Tensor& offsets) {
   Tensor starts = at::zeros({indices.size(0) + 1}, offsets.options());
   starts.index_add_(0, offsets, at::ones_like(offsets));
-  return starts.cumsum(0).sub_(1).narrow(0, 0, indices.size(0));
+  return starts.cumsum(0, starts.scalar_type()).sub_(1).narrow(0, 0, indices.size(0));
 }
 
 Tensor embedding_bag_backward(

@@ -60,6 +60,10 @@ Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, con
       const at::Tensor* order = find_order(op, call, dims, i);
       return order ? format_strides(dims, order->suggest_memory_format()) : Dims();
     }
+    case ResultLayout::kPlainFormatOfOperand: {
+      const at::Tensor* order = find_order(op, call, dims, i);
+      return order && !order->is_contiguous() ? format_strides(dims, order->suggest_memory_format()) : Dims();
+    }
     case ResultLayout::kOfOperands: {
       std::vector<PointwiseArg> args(call.tensors.begin(), call.tensors.end());
       return iterator_strides(dims, args);

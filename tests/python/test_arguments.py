@@ -343,6 +343,21 @@ TYPES = {
     ),
     "a number by a mask of bytes": lambda d: zeros(d, 3).__setitem__(whole(d, 1, 0, 1).to(torch.uint8), 1.0),
     "more samples than there are": lambda d: torch.ones(3, device=d).multinomial(4),
+    "bools on the diagonal": lambda d: torch.trace(ramp(d, 2, 2) > 0),
+    "bools among bools": lambda d: torch.isin(ramp(d, 2) > 0, ramp(d, 3) > 0),
+    "where bools belong": lambda d: torch.bucketize(ramp(d, 2) > 0, ramp(d, 3) > 0),
+    "complex numbers without nan": lambda d: (ramp(d, 2) * 1j).nansum(),
+    "means of bools": lambda d: (ramp(d, 2) > 0).scatter_reduce(0, whole(d, 0, 1), ramp(d, 2) > 0, "mean"),
+    "bools rounded down": lambda d: torch.div(ramp(d, 2) > 0, True, rounding_mode="floor"),
+    "a dilated convolution of whole numbers": lambda d: functional.conv1d(
+        whole(d, 1, 2, 3)[None].int(), whole(d, 1, 2)[None, None].int(), dilation=2
+    ),
+    "a convolution of bools": lambda d: functional.conv1d(ramp(d, 1, 3) > 0, ramp(d, 1, 1, 2) > 0),
+    "a transposed convolution of whole numbers": lambda d: functional.conv_transpose1d(
+        whole(d, 1, 2, 3)[None].int(), whole(d, 1, 2)[None, None].int()
+    ),
+    "means of a volume of halves": lambda d: functional.avg_pool3d(zeros(d, 1, 2, 2, 2, dtype=torch.float16), 2),
+    "norms by no power": lambda d: ramp(d, 2, 2).renorm(0, 0, 1),
     "spaced bools": lambda d: torch.linspace(0, 2, 3, dtype=torch.bool, device=d),
     "spaced up to nan": lambda d: torch.linspace(0, float("nan"), 3, dtype=torch.int32, device=d),
 }

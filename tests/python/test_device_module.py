@@ -279,9 +279,11 @@ def test_what_is_late_is_not_loaded_by_importing_torch(run_python):
     out = run_python(
         """
         import sys, torch, torch_xla
+        c = torch.ones(2, dtype=torch.complex64, device="xla")
+        print(((c * 2j - c / c) * c.real == c).tolist())
         print([name for name in ("torch._dynamo", "torch.nn.attention.flex_attention") if name in sys.modules])
         import torch._dynamo
         print(torch._dynamo.device_interface.get_interface_for_device("xla").__name__)
         """
     )
-    assert out == "[]\nXlaInterface\n"
+    assert out == "[False, False]\n[]\nXlaInterface\n"

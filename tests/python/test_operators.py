@@ -181,12 +181,14 @@ def test_gradient_scaler(device, fused):
     torch.testing.assert_close(results["xla"][0], results["cpu"][0], rtol=1e-4, atol=1e-5)
 
 
-def test_bags_of_indices_of_another_type_than_offsets(device):
+@pytest.mark.parametrize("offsets", [torch.int32, torch.int64])
+def test_bags_by_32_bit_indices(device, offsets):
     grads = []
     for place in ("cpu", device):
         weight = torch.ones(4, 2, device=place, requires_grad=True)
         indices = torch.tensor([0, 1, 2], dtype=torch.int32, device=place)
-        F.embedding_bag(indices, weight, torch.tensor([0, 2], device=place), mode="sum").sum().backward()
+        starts = torch.tensor([0, 2], dtype=offsets, device=place)
+        F.embedding_bag(indices, weight, starts, mode="sum").sum().backward()
         grads.append(weight.grad.cpu())
     assert torch.equal(*grads)
 

@@ -453,3 +453,26 @@ def test_gradients_at_nan_are_those_of_atens_vectors(device, name):
         getattr(functional, name)(x).sum().backward()
         results.append(x.grad.cpu())
     torch.testing.assert_close(results[1], results[0], equal_nan=True)
+
+
+WHOLE_BESIDE_HALF = {
+    "product": lambda whole, half: whole[0] * half,
+    "sum of products": lambda whole, half: torch.addcmul(half, whole, half),
+    "sum of whole products": lambda whole, half: torch.addcmul(whole, whole, half, value=2),
+    "sum of quotients": lambda whole, half: torch.addcdiv(half, half, whole),
+    "hypotenuse": lambda whole, half: torch.hypot(whole, half * NAN),
+}
+
+
+@pytest.mark.parametrize("function", WHOLE_BESIDE_HALF.values(), ids=WHOLE_BESIDE_HALF)
+def test_whole_numbers_beside_halves_are_rounded_first(device, function):
+    whole, half = torch.tensor([70000, -70000, 3], dtype=torch.int32), torch.tensor([0.0, 1e-4, 2.0]).half()
+    actual = function(whole.to(device), half.to(device))
+    torch.testing.assert_close(actual.cpu(), function(whole, half), equal_nan=True, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+@pytest.mark.parametrize("exponent", [torch.float64, torch.float32, torch.float16])
+def test_powers_of_two_by_a_number(device, dtype, exponent):
+    x, y = torch.tensor([1.0, 3.0], dtype=dtype), torch.tensor(-2.5, dtype=exponent)
+    torch.testing.assert_close(torch.ldexp(x.to(device), y.to(device)).cpu(), torch.ldexp(x, y), rtol=3e-7, atol=0)

@@ -54,6 +54,10 @@ OPERATIONS = {
     "mean_loss": lambda x: F.mse_loss(x, x.cos()),
     "cross_entropy": lambda x: F.binary_cross_entropy(x.sigmoid(), x.cos().abs(), reduction="none"),
     "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "fake_quantize": lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127),
+    "fake_quantize_channels": lambda x: torch.fake_quantize_per_channel_affine(
+        x, x.new_ones(x.shape[1]), x.new_zeros(x.shape[1], dtype=torch.int32), 1, -128, 127
+    ),
     "group_norm": lambda x: F.group_norm(x, 1),
     "index_fill": lambda x: x.index_fill(1, places(x), 2),
     "index_put": lambda x: x.index_put((places(x),), torch.ones((), device=x.device)),
@@ -105,6 +109,13 @@ def strides(t):
 def check_strides(function, device):
     for (layout, x), (_, y) in zip(lay_out("cpu"), lay_out(device)):
         assert strides(function(y)) == strides(function(x)), layout
+
+
+def test_the_batch_norm_of_one_channel_is_row_major(device):
+    """In eager it is: its memory has both orders."""
+    for d in ("cpu", device):
+        x = torch.randn(2, 8, 8, 1).permute(0, 3, 1, 2).to(d)
+        assert F.conv2d(F.batch_norm(x, None, None, training=True), x[:1, :, :3, :3]).is_contiguous()
 
 
 @pytest.mark.parametrize("function", OPERATIONS.values(), ids=OPERATIONS)
