@@ -97,7 +97,9 @@ NAMES = {
         "Profiler",
         "start_server trace trace_detached Trace StepTrace start_trace stop_trace trace_me",
     ),
-    "torch_xla.experimental": ("Eager mode", "eager_mode is_eager_mode eager_mode_context"),
+    "torch_xla.experimental": ("Eager mode", "eager_mode is_eager_mode eager_mode_context compile"),
+    "torch_xla.experimental.xla_sharding": ("Meshes by their first name", "Mesh mark_sharding clear_sharding"),
+    "torch_xla.experimental.xla_sharded_tensor": ("Sharded tensors likewise", "XLAShard XLAShardedTensor"),
     "torch_xla.experimental.assume_pure": ("Pure functions", "assume_pure PureModule"),
     "torch_xla.experimental.plugins": (
         "Plugins",

@@ -40,6 +40,10 @@ class RecordedGraph:
         return self._run(args) if _XLAC._lazy() else self._run_alone(args)
 
     def _run(self, args: list):
+        # A mode of AOTAutograd in which this runs refuses ATen's operations on subclasses. Inductor's graphs have none.
+        if any(isinstance(a, torch.Tensor) and type(a) not in (torch.Tensor, torch.nn.Parameter) for a in args):
+            with torch._C.DisableTorchFunctionSubclass():
+                args[:] = [a.as_subclass(torch.Tensor) if isinstance(a, torch.Tensor) else a for a in args]
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         numbers = tuple(a for a in args if not isinstance(a, torch.Tensor))
         form = numbers, autocast_type()

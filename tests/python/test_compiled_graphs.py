@@ -212,6 +212,23 @@ def test_results_that_share_memory(device):
                 assert torch.equal(actual.cpu(), expected) and actual.stride() == expected.stride()
 
 
+class Image(torch.Tensor):
+    """A tensor that only has another name."""
+
+
+@pytest.mark.parametrize("backend", ["openxla", "inductor"])
+def test_arguments_and_buffers_of_a_subclass(device, backend):
+    torch._dynamo.reset()
+    kernel = torch.nn.Buffer(torch.ones(4).as_subclass(Image))
+    model = torch.nn.Linear(4, 4)
+    model.kernel = kernel
+    model.to(device)
+    x = torch.ones(2, 4, device=device).as_subclass(Image)
+    result = torch.compile(lambda x: model(x * 2) + model.kernel, backend=backend)(x)
+    assert type(result) is Image
+    torch.testing.assert_close(result.as_subclass(torch.Tensor), model(x * 2).as_subclass(torch.Tensor) + 1)
+
+
 def test_an_argument_with_another_storage(device):
     @torch.compile
     def replace(x):

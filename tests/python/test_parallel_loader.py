@@ -52,6 +52,9 @@ def test_nested_batches(device):
     batch = {"x": [torch.ones(2)], "name": "a", "there": torch.zeros(1, device=device)}
     (moved,) = pl.MpDeviceLoader([batch], device)
     assert moved["x"][0].device == device and moved["name"] == "a" and moved["there"] is batch["there"]
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2), torch.ones(1)])
+    (moved,) = pl.MpDeviceLoader([packed], device)
+    assert moved.data.device == device and moved.batch_sizes.device.type == "cpu"
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
-from torch_xla import _XLAC
+from torch_xla import _XLAC, experimental
 from torch_xla.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from torch_xla.distributed.spmd.debugging import visualize_sharding, visualize_tensor_sharding
+from torch_xla.experimental import xla_sharded_tensor, xla_sharding
 from torch_xla.experimental.distributed_checkpoint import prime_optimizer
 from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
@@ -99,6 +100,20 @@ def test_a_mark_is_of_the_memory(x, mesh):
     assert xs.sharding_spec(x + 1) == xs.sharding_spec(x[0]) == xs.sharding_spec(x.t()) == ""
     assert type(xs.clear_sharding(sharded)) is torch.Tensor and xs.sharding_spec(x) == ""
     assert sharded.local_shards is None and sharded.sharding_type is None and sharded.sharding_spec == ""
+
+
+def test_names_of_the_first_versions():
+    assert xla_sharding.Mesh is xs.Mesh and xla_sharding.mark_sharding is xs.mark_sharding
+    assert xla_sharding.clear_sharding is xs.clear_sharding
+    assert xla_sharded_tensor.XLAShard is xs.XLAShard
+    assert xla_sharded_tensor.XLAShardedTensor is xs.XLAShardedTensor
+    assert experimental.compile is torch_xla.compile
+
+
+def test_copies_keep_the_mark(x, mesh):
+    sharded = xs.mark_sharding(x, mesh, ("data", None))
+    for t in (sharded.clone(), copy.deepcopy([sharded, sharded])[1], sharded.detach(), torch.nn.Parameter(sharded)):
+        assert isinstance(t, xs.XLAShardedTensor) and t.sharding_spec == sharded.sharding_spec and t.equal(sharded)
 
 
 def test_a_mark_ends_with_the_memory(device, mesh):

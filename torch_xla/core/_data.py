@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from ..utils.utils import DataWrapper, for_each_instance_rewrite
 
@@ -43,14 +44,15 @@ def send_cpu_data_to_device(datas, device, input_sharding=None):
         return moved
 
     def is_moved(value):
-        return isinstance(value, DataWrapper) or (isinstance(value, torch.Tensor) and value.device.type == "cpu")
+        is_whole = isinstance(value, (DataWrapper, PackedSequence))
+        return is_whole or (isinstance(value, torch.Tensor) and value.device.type == "cpu")
 
     def move_part(value):
-        return (
-            value.from_tensors([move(t) for t in value.get_tensors()])
-            if isinstance(value, DataWrapper)
-            else move(value)
-        )
+        if isinstance(value, DataWrapper):
+            return value.from_tensors([move(t) for t in value.get_tensors()])
+        if isinstance(value, PackedSequence):  # whose batch sizes stay on the CPU
+            return value.to(device)
+        return move(value)
 
     return for_each_instance_rewrite([datas] if isinstance(datas, torch.Tensor) else datas, is_moved, move_part)
 

@@ -1,5 +1,6 @@
 """Tensors that are spread over devices: which ones are, and their shards."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
@@ -78,10 +79,28 @@ class XLAShard:
 class XLAShardedTensor(torch.Tensor):
     """The marked tensor itself, with what can be asked of its shards. What is computed of it is a plain tensor.
 
-    torch_xla.distributed.spmd.mark_sharding() makes them.
+    detach(), clone() and copies keep the mark. torch_xla.distributed.spmd.mark_sharding() makes them.
     """
 
     __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def detach(self) -> "XLAShardedTensor":
+        """As torch.Tensor.detach(); the mark belongs to the memory, which is the same."""
+        return self.global_tensor.detach().as_subclass(XLAShardedTensor)
+
+    def clone(self, *, memory_format=torch.preserve_format) -> "XLAShardedTensor":
+        """As torch.Tensor.clone(), with the mark."""
+        return self._with_mark(self.global_tensor.clone(memory_format=memory_format))
+
+    def __deepcopy__(self, memo: dict) -> "XLAShardedTensor":
+        if id(self) not in memo:
+            memo[id(self)] = self._with_mark(copy.deepcopy(self.global_tensor, memo))
+        return memo[id(self)]
+
+    def _with_mark(self, t: torch.Tensor) -> "XLAShardedTensor":
+        if sharding := find_sharding(self):
+            set_sharding(t, sharding)
+        return t.as_subclass(XLAShardedTensor)
 
     def __repr__(self) -> str:  # pylint: disable=signature-differs
         return f"XLAShardedTensor({self.global_tensor!r}, sharding={self.sharding_spec!r})"
