@@ -161,7 +161,6 @@ void infer_max_pool(InferContext& c) {
 
 template <size_t N>
 void infer_avg_pool(InferContext& c) {
-  require_types(c, 0, N == 3 ? kFloats : kAllFloats);
   Dims dims = pool_dims<N, false>(c);
   c.add_result(c.operand(0).dtype, dims);
 }
@@ -279,7 +278,7 @@ constinit const Op kRows[] = {
     POOL_BACKWARD("max_pool3d_with_indices_backward"),
     SPATIAL("avg_pool2d", infer_avg_pool<2>, .out_form = "out"),
     POOL_BACKWARD("avg_pool2d_backward", .out_form = "grad_input"),
-    LIBRARY("avg_pool3d", infer_avg_pool<3>),
+    LIBRARY("avg_pool3d", (of_types<kFloats, infer_avg_pool<3>>)),
     LIBRARY("avg_pool3d_backward", like_operand<1>),
     SPATIAL("_adaptive_avg_pool2d", infer_adaptive<2>),
     POOL_BACKWARD("_adaptive_avg_pool2d_backward"),

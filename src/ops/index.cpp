@@ -132,11 +132,6 @@ void infer_along(InferContext& c) {
   like_operand<0>(c);
 }
 
-void infer_index_reduce(InferContext& c) {
-  require_types(c, 0, kReals);
-  infer_along(c);
-}
-
 void infer_along_by_long(InferContext& c) {
   if (c.operand(1).dtype != DType::I64) {
     fall_back("indices of another type than Long, which ATen refuses here");
@@ -296,7 +291,7 @@ constinit const Op kRows[] = {
     LIBRARY("scatter_reduce.two", infer_scatter<kReductions>, .traits = kIndex),
     LIBRARY("index_add", infer_index_add, .traits = kIndex | kComplex),
     LIBRARY("index_copy", infer_along_by_long, .traits = kIndex | kComplex | kMovesElements),
-    LIBRARY("index_reduce", infer_index_reduce, .traits = kIndex),
+    LIBRARY("index_reduce", (of_types<kReals, infer_along>), .traits = kIndex),
     LIBRARY("index_fill.int_Scalar", infer_index_fill, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
     LIBRARY("index_fill.int_Tensor", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
     LIBRARY("take", infer_take, .traits = kIndex | kComplex),

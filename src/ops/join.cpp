@@ -104,7 +104,6 @@ void expand_triangle(ExpandContext& c) {
 }
 
 void infer_trace(InferContext& c) {
-  require_types(c, 0, kReals | kComplexes);
   DType dtype = c.operand(0).dtype;
   XLA_CHECK(c.operand(0).dims.size() == 2, "trace: expected a matrix");
   c.add_result(is_integral(dtype, true) ? DType::I64 : dtype, {});
@@ -129,7 +128,6 @@ bool have_the_same_rows(const Dims& a, const Dims& b) {
 // The result has the extents of operand I; attribute 0 asks for Int indices, 1 and 2 say on which side of equal boundaries they are.
 template <size_t I>
 void infer_search(InferContext& c) {
-  require_types(c, I, kReals);
   const Type boundaries = c.operand(1 - I);
   const Type values = c.operand(I);
   bool each_row = I == 1 && have_the_same_rows(boundaries.dims, values.dims); // is sought in boundaries of its own
@@ -150,7 +148,6 @@ void infer_renorm(InferContext& c) {
 }
 
 void infer_isin(InferContext& c) {
-  require_types(c, 0, kReals);
   c.add_result(DType::Bool, c.operand(0).dims);
 }
 
@@ -232,11 +229,11 @@ constinit const Op kRows[] = {
         .out_form = "out"),
     LIBRARY("flip", infer_flip, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting | kComplex | kMovesElements),
     LIBRARY("roll", infer_roll, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting | kComplex | kMovesElements),
-    LIBRARY("trace", infer_trace, .expand = expand_trace, .traits = kReadsWhileWriting | kComplex),
+    LIBRARY("trace", (of_types < kReals | kComplexes, infer_trace >), .expand = expand_trace, .traits = kReadsWhileWriting | kComplex),
     LIBRARY("unfold_backward", infer_sizes, .traits = kReadsWhileWriting | kComplex),
-    LIBRARY("searchsorted.Tensor", infer_search<1>, .traits = kReadsWhileWriting),
-    LIBRARY("bucketize.Tensor", infer_search<0>, .traits = kReadsWhileWriting),
-    LIBRARY("isin.Tensor_Tensor", infer_isin, .traits = kReadsWhileWriting),
+    LIBRARY("searchsorted.Tensor", (of_types<kReals, infer_search<1>>), .traits = kReadsWhileWriting),
+    LIBRARY("bucketize.Tensor", (of_types<kReals, infer_search<0>>), .traits = kReadsWhileWriting),
+    LIBRARY("isin.Tensor_Tensor", (of_types<kReals, infer_isin>), .traits = kReadsWhileWriting),
     COMPOSITE("histc", infer_histc, expand_histc, .traits = kReadsWhileWriting),
     COMPOSITE("tril", infer_triangle<false>, expand_triangle<false>, .traits = kReadsWhileWriting | kComplex),
     COMPOSITE("triu", infer_triangle<true>, expand_triangle<true>, .traits = kReadsWhileWriting | kComplex),

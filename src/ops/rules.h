@@ -49,6 +49,13 @@ void require_ordered(const InferContext& context);
 void require_fit(const InferContext& context, size_t i);
 void require_rank(const InferContext& context, size_t i, size_t rank, const char* message);
 
+// `Infer` for operands 0 of these types, of DTypeSet; else falls back.
+template <uint32_t Types, void (*Infer)(InferContext&)>
+void of_types(InferContext& c) {
+  require_types(c, 0, Types);
+  Infer(c);
+}
+
 // Result types that many rows share: that of operand I.
 template <size_t I>
 void like_operand(InferContext& c) {
