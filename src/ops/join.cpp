@@ -252,7 +252,7 @@ constinit const Op kRows[] = {
     CALL("_cdist_backward", kFloats),
     CALL("_pdist_forward", kFloats, .traits = kDenseOperands),
     CALL("_pdist_backward", kFloats, .traits = kDenseOperands),
-    SHAPED_CALL("renorm", infer_renorm, kAllFloats | kComplexes),
+    SHAPED_CALL("renorm", infer_renorm, kAllFloats | kComplexes, .traits = kComplex),
     CALL("narrow_copy", kAllTypes),
     {.name = "xla::optimization_barrier", .kind = OpKind::kLibrary, .infer = infer_barrier, .traits = kBarrier | kOwnKernel},
 };

@@ -232,16 +232,19 @@ void infer_multilabel_margin(InferContext& c) {
   c.add_result(x.dtype, targets.dims);
 }
 
-// Operands self, target, weight; attributes p, margin, reduction. Not by ATen's shape rule, which is Python's, for each new margin.
+// Operands self ([rows, classes] or [classes]), target ([rows] or a number) and weight; attributes p, margin, reduction. Not by ATen's
+// shape rule, which is Python's, for each new margin.
 void infer_multi_margin(InferContext& c) {
-  const Dims& dims = c.operand(0).dims;
+  const Type x = c.operand(0);
   const Type target = c.operand(1);
-  if (dims.size() != 2 || dims[1] == 0 || target.dtype != DType::I64 || target.dims != Dims{dims[0]} ||
-      (c.get_double(0) != 1 && c.get_double(0) != 2) ||
-      (c.has(2) && (c.operand(2).dtype != c.operand(0).dtype || c.operand(2).dims != Dims{dims[1]}))) {
+  const int64_t rows = x.dims.size() == 2 ? x.dims[0] : 1;
+  const int64_t classes = x.dims.empty() ? 1 : x.dims.back();
+  const bool fits = x.dims.size() <= 2 && classes > 0 && target.dtype == DType::I64 && target.dims.size() <= 1 && target.numel() == rows;
+  const bool weights_fit = !c.has(2) || (c.operand(2).dtype == x.dtype && c.operand(2).dims.size() <= 1 && c.operand(2).numel() == classes);
+  if (!fits || !weights_fit || (c.get_double(0) != 1 && c.get_double(0) != 2)) {
     fall_back("arguments that ATen checks");
   }
-  c.add_result(c.operand(0).dtype, c.get_int(2) == kNone ? Dims{dims[0]} : Dims{});
+  c.add_result(x.dtype, c.get_int(2) == kNone && !target.dims.empty() ? Dims{rows} : Dims{});
 }
 
 constinit const Op kRows[] = {

@@ -21,7 +21,7 @@
 // The same of another library than ATen (trait kOtherLibrary), whose name is part of NAME.
 #define CALL_OF(NAME, DTYPES, ...) {.name = NAME, .kind = OpKind::kLibrary, .dtypes = DTYPES __VA_OPT__(, ) __VA_ARGS__}
 
-// A library row with a shape rule of its own and no form for plugins: ATen has no shape rule for it.
+// A library row with a shape rule of its own and no form for plugins: ATen has no shape rule for it, or a slow one.
 #define SHAPED_CALL(NAME, INFER, DTYPES, ...) \
   {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER, .dtypes = DTYPES __VA_OPT__(, ) __VA_ARGS__}
 

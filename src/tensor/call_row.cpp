@@ -71,8 +71,8 @@ bool has_number_of_no_use(const BoxedCall& call, const std::vector<ResultShape>&
       std::none_of(call.tensors.begin(), call.tensors.end(), is_complex_tensor) && std::any_of(results.begin(), results.end(), is_real);
 }
 
-// By the pointwise row's own rule. Null where the call is no complex one, or of one operand, which may give real numbers (abs).
-ResultShapes infer_pointwise(const Op& op, const BoxedCall& call) {
+// Of a row that promotes its operands. Null where the call is no complex one, or of one operand, which may give real numbers (abs).
+ResultShapes infer_promoted(const Op& op, const BoxedCall& call) {
   at::native::ResultTypeState types{};
   ResultShape shape;
   for (const at::Tensor& t : call.tensors) {
@@ -128,8 +128,8 @@ bool refuses_complex(const Op& op, const BoxedCall& call) {
 
 CallRow::CallRow(const RowOverload& row) : row_(row), functional_(functional_overload(*row.op)) {
   const Op& own = get_op(row.op->name);
-  const bool promotes_all = own.rule != TypeRule::kSelf && own.rule != TypeRule::kTail;
-  pointwise_ = own.kind == OpKind::kPointwise && promotes_all ? &own : nullptr;
+  const bool is_pointwise = own.kind == OpKind::kPointwise && own.rule != TypeRule::kSelf && own.rule != TypeRule::kTail;
+  promotes_ = is_pointwise || (own.traits & kLiftedByNumber) ? &own : nullptr;
   for (const c10::Argument& argument : row.handle->schema().arguments()) {
     roles_.push_back(role_of(argument, *row.op));
   }
@@ -145,7 +145,7 @@ void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, tor
       upload_numbers(call);
       // ATen's products read conjugated and negated operands as they lie in memory, which a library call does not know of.
       call.tensors = without_bits(std::move(call.tensors));
-      shapes = pointwise_ ? infer_pointwise(*pointwise_, call) : nullptr; // ATen's rule is Python's: its first call takes a second
+      shapes = promotes_ ? infer_promoted(*promotes_, call) : nullptr; // ATen's rule is Python's: its first call takes a second
       shapes = shapes ? shapes : infer_on_meta(functional_, arguments, call);
       obstacle = find_obstacle_of_result(call, shapes);
     }

@@ -26,7 +26,7 @@ class CallRow final : public c10::OperatorKernel {
   std::vector<at::Tensor> record(BoxedCall& call, const std::vector<ResultShape>& shapes) const;
 
   RowOverload row_;
-  const Op* pointwise_; // the row itself, if it is pointwise and promotes its operands; else null
+  const Op* promotes_; // the row itself, if its result's type is that to which its operands are promoted, or Bool; else null
   c10::OperatorHandle functional_; // the row's own overload
   std::vector<ArgumentRole> roles_;
 };
