@@ -68,9 +68,9 @@ bool has_short_steps(const CallSpec& call) {
   return 2 * call.operands[0].type.dims[1] * weights[0] * weights[1] <= kMaxShortFlops;
 }
 
-// Flash attention computes each block of queries by itself. Operands: query, key, value of [N, H, L or S, E]. The products of a single
-// block are MKL's to share out, those of long heads have other last bits, and those of float16 are packed or not, by the number of threads.
-// So have those of the gradient, of any size.
+// Operands: query, key, value of [N, H, L or S, E]. Flash attention computes each block of queries by itself, with the same values on any
+// number of threads but for a single block (MKL shares out its products), long heads (MKL cuts their sums) and float16 (whose products
+// are packed by the number of threads). Those of the gradient depend on it whatever the sizes: it has no row below.
 Work work_of_attention(const CallSpec& call) {
   const Type& query = call.operands[0].type;
   const int64_t queries = query.dims[2];
