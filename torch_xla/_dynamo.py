@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 # Graphs of dynamic shapes: so many lists of sizes are kept, as recorded nodes.
 _MOST_REGIONS = 64
 
+_PLAIN = {torch.Tensor, torch.nn.Parameter}
+
 
 class RecordedGraph:
     """A graph of ATen operations on tensors of one device, called with a list of its arguments, which it clears.
@@ -40,11 +42,12 @@ class RecordedGraph:
         return self._run(args) if _XLAC._lazy() else self._run_alone(args)
 
     def _run(self, args: list):
+        tensors = [a for a in args if isinstance(a, torch.Tensor)]
         # A mode of AOTAutograd in which this runs refuses ATen's operations on subclasses. Inductor's graphs have none.
-        if any(isinstance(a, torch.Tensor) and type(a) not in (torch.Tensor, torch.nn.Parameter) for a in args):
+        if not _PLAIN.issuperset(map(type, tensors)):
             with torch._C.DisableTorchFunctionSubclass():
                 args[:] = [a.as_subclass(torch.Tensor) if isinstance(a, torch.Tensor) else a for a in args]
-        tensors = [a for a in args if isinstance(a, torch.Tensor)]
+            tensors = [a for a in args if isinstance(a, torch.Tensor)]
         numbers = tuple(a for a in args if not isinstance(a, torch.Tensor))
         form = numbers, autocast_type()
         if torch._C._len_torch_dispatch_stack() and _is_watched():
@@ -114,9 +117,6 @@ def with_tensors(others: list[tuple | None], tensors: Iterable[torch.Tensor]) ->
     """The values that without_tensors() was given, with these tensors in the places of those."""
     given = iter(tensors)
     return [next(given) if other is None else other[0] for other in others]
-
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _is_watched() -> bool:

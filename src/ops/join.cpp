@@ -229,7 +229,7 @@ constinit const Op kRows[] = {
         .out_form = "out"),
     LIBRARY("flip", infer_flip, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting | kComplex | kMovesElements),
     LIBRARY("roll", infer_roll, .layout = ResultLayout::kChannelsLastOfAll, .traits = kReadsWhileWriting | kComplex | kMovesElements),
-    LIBRARY("trace", (of_types < kReals | kComplexes, infer_trace >), .expand = expand_trace, .traits = kReadsWhileWriting | kComplex),
+    LIBRARY("trace", (of_types<(kReals | kComplexes), infer_trace>), .expand = expand_trace, .traits = kReadsWhileWriting | kComplex),
     LIBRARY("unfold_backward", infer_sizes, .traits = kReadsWhileWriting | kComplex),
     LIBRARY("searchsorted.Tensor", (of_types<kReals, infer_search<1>>), .traits = kReadsWhileWriting),
     LIBRARY("bucketize.Tensor", (of_types<kReals, infer_search<0>>), .traits = kReadsWhileWriting),

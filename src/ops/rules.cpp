@@ -115,12 +115,6 @@ DType same_dtype(const InferContext& context, size_t a, size_t b) {
   return dtype;
 }
 
-void require_types(const InferContext& context, size_t i, uint32_t types) {
-  if (!(set_of(context.operand(i).dtype) & types)) {
-    fall_back("a type that ATen refuses");
-  }
-}
-
 void require_float(const InferContext& context, size_t i) {
   if (!is_float(context.operand(i).dtype)) {
     fall_back("only rows for floating point types");

@@ -38,8 +38,6 @@ int64_t pick(const Dims& list, size_t i, int64_t otherwise);
 
 // Both operands' dtype; falls back where they differ, as promotion is for pointwise rows.
 DType same_dtype(const InferContext& context, size_t a, size_t b);
-// Falls back unless operand `i` is of a type in the set, of DTypeSet.
-void require_types(const InferContext& context, size_t i, uint32_t types);
 void require_float(const InferContext& context, size_t i);
 // Of operand 0, of which one element is looked for.
 void require_elements(const InferContext& context);
@@ -49,10 +47,12 @@ void require_ordered(const InferContext& context);
 void require_fit(const InferContext& context, size_t i);
 void require_rank(const InferContext& context, size_t i, size_t rank, const char* message);
 
-// `Infer` for operands 0 of these types, of DTypeSet; else falls back.
+// `Infer` where operand 0 is of one of these types, of DTypeSet; falls back for the others, which ATen refuses.
 template <uint32_t Types, void (*Infer)(InferContext&)>
 void of_types(InferContext& c) {
-  require_types(c, 0, Types);
+  if (!(set_of(c.operand(0).dtype) & Types)) {
+    fall_back("a type that ATen refuses");
+  }
   Infer(c);
 }
 

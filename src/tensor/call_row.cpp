@@ -73,6 +73,9 @@ bool has_number_of_no_use(const BoxedCall& call, const std::vector<ResultShape>&
 
 // Of a row that promotes its operands. Null where the call is no complex one, or of one operand, which may give real numbers (abs).
 ResultShapes infer_promoted(const Op& op, const BoxedCall& call) {
+  if (call.tensors.size() + call.attrs.size() < 2) {
+    return nullptr;
+  }
   at::native::ResultTypeState types{};
   ResultShape shape;
   for (const at::Tensor& t : call.tensors) {
@@ -83,7 +86,7 @@ ResultShapes infer_promoted(const Op& op, const BoxedCall& call) {
     shape.type.dims = broadcast_dims(shape.type.dims, to_dims(t.sizes()));
   }
   const DType common = to_dtype(at::native::result_type(types));
-  if (!is_complex(common) || call.tensors.size() + call.attrs.size() < 2) {
+  if (!is_complex(common)) {
     return nullptr;
   }
   shape.type.dtype = gives_bool(op.rule) ? DType::Bool : common;

@@ -228,20 +228,21 @@ void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<a
   const int64_t extent = outs[0].size(dim);
   const int64_t parts = std::clamp<int64_t>(products / kProductsPerThread, 1, at::get_num_threads());
   const int64_t piece = (extent + parts * kPartUnit - 1) / (parts * kPartUnit) * kPartUnit;
+  const bool cuts = extent > piece; // where there is a team, is_cut()
   auto multiply_part = [&](int64_t part) {
     auto part_of = [&](const at::Tensor& t) { return t.slice(dim, part * piece, std::min(extent, (part + 1) * piece)); };
     at::Tensor out = part_of(outs[0]);
     const at::Tensor rows = dim == 0 ? part_of(a) : a;
     const at::Tensor columns = dim == 1 ? part_of(b) : b;
     const bool is_narrow = std::min(out.size(0), out.size(1)) < kPartUnit;
-    const OneThread one_thread(extent > piece && (is_narrow || a.size(1) > kLongestUncutSum));
+    const OneThread one_thread(cuts && (is_narrow || a.size(1) > kLongestUncutSum));
     if (operands.size() == 3) {
       at::addmm_out(out, part_of(operands[0].expand_as(outs[0])), rows, columns);
     } else {
       at::mm_out(out, rows, columns);
     }
   };
-  if (extent <= piece) { // not is_cut(), or one thread: MKL may cut the sums, which would not be the same on one thread
+  if (!cuts) { // MKL may cut the sums, which would not be the same on one thread
     multiply_part(0);
     return;
   }

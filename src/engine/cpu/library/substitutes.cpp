@@ -79,7 +79,7 @@ Work work_of_attention(const CallSpec& call) {
   if (is_one_block || query.dims[3] > kLongestUncutHead || query.dtype == DType::F16) {
     return std::nullopt;
   }
-  return 2 * num_elements(query.dims) * call.operands[1].type.dims[2] / kProductsPerThread;
+  return 2 * query.numel() * call.operands[1].type.dims[2] / kProductsPerThread;
 }
 
 // Copies, and sums of rows that each thread does for other columns or rows of the result.
