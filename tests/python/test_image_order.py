@@ -103,3 +103,20 @@ def test_inference(device, name):
             result = model(images.to(device))
             torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-5)
             assert strides(result) == strides(expected)
+
+
+@pytest.mark.parametrize("order", FORMATS)
+@pytest.mark.parametrize("channels", [2, 3, 5, 7])
+def test_weights_of_one_pixel_that_leave_out_pixels(device, channels, order):
+    """As in a stem of two branches; without AVX-512 oneDNN misreads such images where they are channels-last."""
+    branches = nn.ModuleList([nn.Conv2d(channels, 48, size, stride=2, padding=size // 2) for size in (3, 1)])
+    images = torch.randn(2, channels, 64, 64)
+
+    def find_gradients(branches, images):
+        torch.relu(sum(branch(images) for branch in branches)).square().mean().backward()
+        return [branch.weight.grad.cpu() for branch in branches]
+
+    expected = find_gradients(copy.deepcopy(branches).double(), images.double())
+    images = images.contiguous(memory_format=FORMATS[order])
+    gradients = find_gradients(branches.to(device, memory_format=FORMATS[order]), images.to(device))
+    torch.testing.assert_close(gradients, [e.float() for e in expected], rtol=1e-4, atol=1e-5)
