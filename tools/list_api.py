@@ -31,7 +31,7 @@ NAMES = {
         "Devices, steps, values",
         "xla_device xla_real_devices xla_device_hw xla_device_kind parse_xla_device get_xla_supported_devices "
         "is_xla_tensor mark_step wait_device_ops unlazy optimizer_step reduce_gradients add_step_closure "
-        "set_rng_state get_rng_state fork_rng get_memory_info RateTracker is_master_ordinal master_print "
+        "set_rng_state get_rng_state fork_rng get_memory_info MemoryInfo RateTracker is_master_ordinal master_print "
         "get_local_ordinal get_ordinal xrt_world_size send_cpu_data_to_device ToXlaTensorArena "
         "check_view_sharing get_stablehlo get_stablehlo_bytecode xla_replication_devices set_replication "
         "optimization_barrier_ save _maybe_convert_to_cpu _fetch_gradients all_reduce all_gather "
@@ -65,6 +65,10 @@ NAMES = {
         "wrap_as_sharded_tensor unwrap_sharded_tensor auto_policy xla_distribute_tensor xla_distribute_module "
         "apply_backward_optimization_barrier apply_xla_patch_to_nn_linear xla_patched_nn_linear_forward",
     ),
+    "torch_xla.distributed.spmd.xla_sharding": (
+        "Meshes by their module",
+        "Mesh HybridMesh get_1d_mesh set_global_mesh get_global_mesh",
+    ),
     "torch_xla.distributed.spmd.debugging": ("Pictures of them", "visualize_sharding visualize_tensor_sharding"),
     "torch_xla.experimental.spmd_fully_sharded_data_parallel": (
         "Sharded modules on a mesh",
@@ -77,6 +81,9 @@ NAMES = {
     "torch_xla.experimental.xla_quantized_matmul": ("Weights of few bits", "XlaQuantizedLinear"),
     "torch_xla.amp": ("Mixed precision", "autocast GradScaler"),
     "torch_xla.amp.syncfree": ("Optimizers for it", "SGD Adam AdamW"),
+    "torch_xla.amp.syncfree.adam": ("One by its module", "Adam"),
+    "torch_xla.amp.syncfree.adamw": ("Likewise", "AdamW"),
+    "torch_xla.amp.syncfree.sgd": ("Likewise", "SGD"),
     "torch_xla.backends": ("Precision", "set_mat_mul_precision get_mat_mul_precision"),
     "torch_xla.debug.metrics": (
         "Metrics",
@@ -98,9 +105,17 @@ NAMES = {
         "start_server trace trace_detached Trace StepTrace start_trace stop_trace trace_me",
     ),
     "torch_xla.experimental": ("Eager mode", "eager_mode is_eager_mode eager_mode_context compile"),
-    "torch_xla.experimental.xla_sharding": ("Meshes by their first name", "Mesh mark_sharding clear_sharding"),
+    "torch_xla.experimental.xla_sharding": (
+        "Meshes by their first name",
+        "Mesh HybridMesh mark_sharding clear_sharding get_1d_mesh set_global_mesh",
+    ),
     "torch_xla.experimental.xla_sharded_tensor": ("Sharded tensors likewise", "XLAShard XLAShardedTensor"),
     "torch_xla.experimental.assume_pure": ("Pure functions", "assume_pure PureModule"),
+    "torch_xla.experimental.gru": ("Recurrent layers as a loop", "GRU"),
+    "torch_xla.experimental.pytreeify": ("Functions of nested tensors", "pytreeify"),
+    "torch_xla.experimental.callback": ("What waits for data", "on_ready_callback on_ready_event"),
+    "torch_xla.experimental.stablehlo_custom_call": ("Where tensors lie", "place_to_host place_to_device"),
+    "torch_xla.experimental.deprecation": ("Old names", "deprecated mark_deprecated register_deprecated"),
     "torch_xla.experimental.plugins": (
         "Plugins",
         "DevicePlugin register_plugin use_dynamic_plugins using_dynamic_plugins default",
@@ -113,10 +128,12 @@ NAMES = {
     "torch_xla.utils.utils": (
         "Utilities",
         "SampleGenerator FnDataGenerator DataWrapper LazyProperty TmpFolder TimedScope timed eprint getenv_as "
-        "as_list for_each_instance for_each_instance_rewrite get_free_tcp_ports",
+        "as_list for_each_instance for_each_instance_rewrite get_free_tcp_ports Cleaner flatten_nested_tuple "
+        "get_print_fn list_copy_append null_print parallel_work shape",
     ),
     "torch_xla.utils.checkpoint": ("Activation checkpoints", "checkpoint"),
     "torch_xla.utils.serialization": ("Files of tensors", "save load"),
+    "torch_xla.utils.buffer_donor_context": ("Memory that is given away", "alias_with_buffer_donor_config"),
     "torch_xla.utils.dlpack": ("DLPack", "to_dlpack from_dlpack"),
     "torch_xla.utils.closures": ("Closures", "ClosureHandler AsyncClosureHandler"),
     "torch_xla.utils.keyd_queue": ("Queues", "KeydQueue Queue"),
@@ -143,10 +160,15 @@ STATES = {
     "torch_xla.stablehlo.StableHLOGraphModule": "calls run what was exported; `get_stablehlo_bytecode` gives text",
     "torch_xla.runtime.use_spmd": "on the embedded engine: docs/sharding.md",
     "torch_xla.distributed.spmd.Mesh": "of several devices on the embedded engine: docs/sharding.md",
+    "torch_xla.distributed.spmd.HybridMesh": "a slice's devices stand by number",
     "torch_xla.distributed.spmd.XLAShardedTensor": "the marked tensor itself, no DTensor",
     "torch_xla.distributed.spmd.enable_manual_sharding": "over one device",
     "torch_xla.distributed.spmd.disable_manual_sharding": "over one device",
     "torch_xla.distributed.spmd.auto_policy": "replicates",
+    "torch_xla.experimental.callback.on_ready_callback": "starts what is pending",
+    "torch_xla.experimental.callback.on_ready_event": "starts what is pending",
+    "torch_xla.experimental.stablehlo_custom_call.place_to_host": "an identity",
+    "torch_xla.experimental.stablehlo_custom_call.place_to_device": "an identity",
     "torch_xla.runtime.is_bf16_supported": "always true",
 }
 MISSING = "missing"

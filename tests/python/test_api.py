@@ -258,6 +258,7 @@ def test_memory(device):
     x = torch.ones(1 << 20, device=device)
     torch_xla.sync(wait=True)
     info = xm.get_memory_info(device)
+    assert info.keys() == xm.MemoryInfo.__annotations__.keys()
     assert info["bytes_used"] >= x.nbytes and info["peak_bytes_used"] >= info["bytes_used"]
     assert torch.accelerator.memory_allocated() >= x.nbytes
     assert torch.xla.mem_get_info()[1] == info["bytes_limit"] > 0

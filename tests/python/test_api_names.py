@@ -216,6 +216,39 @@ def test_lists_and_instances():
     assert sorted(seen) == [1, 2, 3]
 
 
+def test_nested_lists():
+    assert xu.flatten_nested_tuple((1, [2, (3,)], [])) == (1, 2, 3) and xu.flatten_nested_tuple(4) == (4,)
+    items = [1, 2]
+    assert xu.list_copy_append(items, 3) == [1, 2, 3] and items == [1, 2]
+    assert xu.shape([[1, 2, 3], (4, 5, 6)]) == [2, 3] and xu.shape(7) == [] and xu.shape([]) == [0]
+    with pytest.raises(ValueError, match=r"parts of a list should have one shape, but have \[\[1\], \[2\]\]"):
+        xu.shape([[1], [2, 3]])
+
+
+def test_prints_for_debugging(monkeypatch, capsys):
+    assert xu.get_print_fn(True) is xu.eprint and xu.get_print_fn(False) is xu.null_print
+    monkeypatch.setenv("DEBUG", "1")
+    assert xu.get_print_fn() is xu.eprint
+    monkeypatch.delenv("DEBUG")
+    assert xu.get_print_fn() is xu.null_print
+    xu.null_print("nothing", 1)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_cleaner_goes_with_its_object():
+    cleaned = []
+    cleaner = xu.Cleaner(lambda: cleaned.append(1))
+    assert cleaned == []
+    del cleaner
+    assert cleaned == [1]
+
+
+def test_work_by_threads():
+    assert xu.parallel_work(2, lambda a, b: a * b, [1, 2, 3], [4, 5, 6]) == [4, 10, 18]
+    with pytest.raises(ZeroDivisionError):
+        xu.parallel_work(2, lambda a: 1 // a, [1, 0])
+
+
 def test_ports_that_are_free():
     import socket
 

@@ -7,6 +7,7 @@ import torch
 
 import torch_xla
 import torch_xla.debug.metrics as met
+from torch_xla.utils.buffer_donor_context import alias_with_buffer_donor_config
 
 _XLAC = torch_xla._XLAC
 
@@ -70,13 +71,13 @@ def test_what_keeps_a_tensor(device):
 
 def test_reads_take_marked_memory_when_told_so(device):
     assert not _XLAC._xla_get_enable_alias_with_buffer_donor_config()
-    _XLAC._xla_set_enable_alias_with_buffer_donor_config(True)
-    try:
+    with alias_with_buffer_donor_config() as before:
         x = make(device)
         _XLAC._set_buffer_donation(x, True)
-        assert (x + 1)[0].item() == 1 and _XLAC._is_placecholder(x)
-    finally:
-        _XLAC._xla_set_enable_alias_with_buffer_donor_config(False)
+        assert not before and (x + 1)[0].item() == 1 and _XLAC._is_placecholder(x)
+        with alias_with_buffer_donor_config(False) as before:
+            assert before and not _XLAC._xla_get_enable_alias_with_buffer_donor_config()
+    assert not _XLAC._xla_get_enable_alias_with_buffer_donor_config()
 
 
 def test_a_tensor_that_is_written_keeps_its_new_value(device):

@@ -10,6 +10,7 @@ import torch_xla.core.xla_env_vars as xenv
 import torch_xla.debug.metrics as met
 import torch_xla.debug.profiler as xp
 from torch_xla.amp import syncfree
+from torch_xla.amp.syncfree import adam, adamw, sgd
 from torch_xla.experimental.custom_kernel import flash_attention, repeat_with_fixed_output_size
 
 
@@ -49,6 +50,10 @@ def test_flash_attention_of_one_kind_of_segments(device):
 
 
 # ---- Optimizers ----
+def test_modules_of_single_optimizers():
+    assert adam.Adam is syncfree.Adam and adamw.AdamW is syncfree.AdamW and sgd.SGD is syncfree.SGD
+
+
 @pytest.mark.parametrize(
     "ours, plain, options",
     [

@@ -20,6 +20,7 @@ import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
 from torch_xla import _XLAC, experimental
 from torch_xla.distributed.fsdp.wrap import transformer_auto_wrap_policy
+from torch_xla.distributed.spmd import xla_sharding as sharding
 from torch_xla.distributed.spmd.debugging import visualize_sharding, visualize_tensor_sharding
 from torch_xla.experimental import xla_sharded_tensor, xla_sharding
 from torch_xla.experimental.distributed_checkpoint import prime_optimizer
@@ -57,7 +58,8 @@ def test_the_devices_are_one_to_the_program(monkeypatch):
 def test_meshes(mesh):
     assert mesh.size() == N and mesh.shape() == {"data": N, "model": 1} and mesh.get_axis_name_idx("model") == 1
     assert xs.get_1d_mesh("data").axis_names == ("data",) and xs.get_1d_mesh().shape() == {0: N}
-    assert xs.HybridMesh(ici_mesh_shape=(N, 1)).mesh_shape == (N, 1)
+    hybrid = xs.HybridMesh(ici_mesh_shape=(N, 1), axis_names=("data", "model"))
+    assert str(hybrid) == str(mesh) and hybrid.dcn_mesh_shape == (1, 1)
     assert xs.Mesh.from_str(str(mesh)).shape() == mesh.shape() and xs.Mesh.from_str("a mesh") is None
     xs.set_global_mesh(mesh)
     assert xs.get_global_mesh() is mesh
@@ -70,6 +72,9 @@ def test_meshes(mesh):
         (lambda mesh, x: xs.Mesh([7] * N, (1, N)), "are not the run's devices"),
         (lambda mesh, x: xs.Mesh(range(N), (1, N), ("a", "a")), "a name occurs twice"),
         (lambda mesh, x: xs.Mesh(range(N), (1, N), ("a",)), "not as many as the axes"),
+        (lambda mesh, x: xs.HybridMesh(ici_mesh_shape=(N, 1), dcn_mesh_shape=(1,)), "has not as many axes as"),
+        (lambda mesh, x: xs.HybridMesh(ici_mesh_shape=(N,), dcn_mesh_shape=(2,)), "does not hold the 1 slices"),
+        (lambda mesh, x: xs.HybridMesh(ici_mesh_shape=(N + 1,)), rf"devices of each slice, which are \[{N}\]"),
         (lambda mesh, x: xs.mark_sharding(x, mesh, ("data",)), "not one entry for each dim"),
         (lambda mesh, x: xs.mark_sharding(x, mesh, ("data", "data")), "an axis of the mesh occurs twice"),
         (lambda mesh, x: xs.mark_sharding(x, mesh, ("other", None)), "axis 'other' is none of the mesh's"),
@@ -105,6 +110,10 @@ def test_a_mark_is_of_the_memory(x, mesh):
 def test_names_of_the_first_versions():
     assert xla_sharding.Mesh is xs.Mesh and xla_sharding.mark_sharding is xs.mark_sharding
     assert xla_sharding.clear_sharding is xs.clear_sharding
+    assert xla_sharding.HybridMesh is sharding.HybridMesh is xs.HybridMesh and sharding.Mesh is xs.Mesh
+    assert xla_sharding.get_1d_mesh is sharding.get_1d_mesh is xs.get_1d_mesh
+    assert xla_sharding.set_global_mesh is sharding.set_global_mesh is xs.set_global_mesh
+    assert sharding.get_global_mesh is xs.get_global_mesh
     assert xla_sharded_tensor.XLAShard is xs.XLAShard
     assert xla_sharded_tensor.XLAShardedTensor is xs.XLAShardedTensor
     assert experimental.compile is torch_xla.compile

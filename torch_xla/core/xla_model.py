@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 import torch
 
@@ -95,8 +96,16 @@ def is_xla_tensor(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "xla"
 
 
-def get_memory_info(device=None) -> dict[str, int]:
-    """`bytes_used`, `bytes_limit` and `peak_bytes_used` of the device."""
+class MemoryInfo(TypedDict):
+    """Memory of a device, in bytes: in use, what it has, and the most that was in use."""
+
+    bytes_used: int
+    bytes_limit: int
+    peak_bytes_used: int
+
+
+def get_memory_info(device=None) -> MemoryInfo:
+    """The memory of the device, by default of the current one."""
     return _XLAC._xla_memory_info(_name_of(device))
 
 

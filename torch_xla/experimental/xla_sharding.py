@@ -3,9 +3,11 @@
 from ..distributed.spmd import (
     apply_xla_patch_to_nn_linear,
     clear_sharding,
+    get_1d_mesh,
     HybridMesh,
     mark_sharding,
     Mesh,
+    set_global_mesh,
     ShardingSpec,
     ShardingType,
     xla_patched_nn_linear_forward,
@@ -20,6 +22,8 @@ __all__ = [
     "XLAPatchedLinear",
     "apply_xla_patch_to_nn_linear",
     "clear_sharding",
+    "get_1d_mesh",
     "mark_sharding",
+    "set_global_mesh",
     "xla_patched_nn_linear_forward",
 ]

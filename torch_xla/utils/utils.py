@@ -10,7 +10,8 @@ import tempfile
 import time
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -20,6 +21,10 @@ from .. import _XLAC
 def eprint(*args, **kwargs) -> None:
     """print() to stderr."""
     print(*args, file=sys.stderr, **kwargs)
+
+
+def null_print(*args, **kwargs) -> None:
+    """Prints nothing, in place of print()."""
 
 
 def getenv_as(name: str, type: Callable, defval=None):
@@ -38,9 +43,36 @@ def check_env_flag(name: str, default: str = "") -> bool:
     return os.environ.get(name, default).upper() in ("ON", "1", "YES", "TRUE", "Y")
 
 
+def get_print_fn(debug: bool | None = None) -> Callable:
+    """eprint() for debugging, else null_print(); by default the environment variable DEBUG says which."""
+    return eprint if (check_env_flag("DEBUG") if debug is None else debug) else null_print
+
+
 def as_list(value) -> list:
     """A list of it: lists and tuples as they are, anything else as the only item."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def list_copy_append(ilist: Iterable, item) -> list:
+    """A new list: the items of `ilist`, then `item`."""
+    return [*ilist, item]
+
+
+def flatten_nested_tuple(inputs) -> tuple:
+    """What nested tuples and lists hold, in order; of anything else a tuple with it alone."""
+    if not isinstance(inputs, (list, tuple)):
+        return (inputs,)
+    return tuple(leaf for part in inputs for leaf in flatten_nested_tuple(part))
+
+
+def shape(inputs) -> list[int]:
+    """The sizes of nested lists or tuples, outermost first; [] of anything else. ValueError where they are unequal."""
+    if not isinstance(inputs, (list, tuple)):
+        return []
+    parts = [shape(part) for part in inputs]
+    if any(part != parts[0] for part in parts):
+        raise ValueError(f"the parts of a list should have one shape, but have {parts}")
+    return [len(parts), *(parts[0] if parts else [])]
 
 
 def for_each_instance(value, select_fn: Callable, fn: Callable) -> None:
@@ -159,6 +191,13 @@ class LazyProperty:
         return self._value
 
 
+class Cleaner:
+    """Calls `func()` when the object goes, or else at the exit of the process."""
+
+    def __init__(self, func: Callable[[], object]):
+        weakref.finalize(self, func)
+
+
 class TmpFolder:
     """A new temporary folder, of path `name`, which goes with the object."""
 
@@ -199,3 +238,9 @@ def get_free_tcp_ports(n: int = 1) -> list[int]:
         for each in sockets:
             each.bind(("", 0))
         return [each.getsockname()[1] for each in sockets]
+
+
+def parallel_work(num_workers: int, fn: Callable, *args: Iterable) -> list:
+    """list(map(fn, *args)) by so many threads. Raises the first exception of `fn`, once all calls have ended."""
+    with ThreadPoolExecutor(max_workers=num_workers) as executor:
+        return list(executor.map(fn, *args))

@@ -9,6 +9,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import distribute_module, distribute_tensor, Partial, Replicate, Shard
 
 import torch_xla.distributed.spmd as xs
+import torch_xla.runtime
 from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
 
@@ -25,6 +26,24 @@ def grid():
 @pytest.fixture
 def x(device):
     return torch.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+
+
+def test_meshes_over_slices(monkeypatch, x):
+    attributes = [{"name": f"CPU:{number}", "slice_index": number // 2} for number in range(4)]
+    monkeypatch.setattr(torch_xla.runtime, "global_runtime_device_attributes", lambda: attributes)
+    meshes = [
+        xs.HybridMesh(ici_mesh_shape=inner, dcn_mesh_shape=outer, axis_names=("x", "y"))
+        for inner, outer in [((1, 2), (2, 1)), ((2, 1), (2, 1)), ((2, 1), (1, 2)), ((1, 2), (1, 2))]
+    ]
+    devices = [mesh.get_logical_mesh().tolist() for mesh in meshes]
+    assert devices == [[[0, 1], [2, 3]], [[0], [1], [2], [3]], [[0, 2], [1, 3]], [[0, 1, 2, 3]]]
+    shards = xs.mark_sharding(x, meshes[2], ("x", "y")).local_shards
+    assert [shard.data.item() for shard in shards] == [1, 3, 2, 4]
+    with pytest.raises(ValueError, match="does not hold the 2 slices that the devices are in"):
+        xs.HybridMesh(ici_mesh_shape=(2, 2))
+    attributes[1]["slice_index"] = 1
+    with pytest.raises(ValueError, match=r"devices of each slice, which are \[1, 3\]"):
+        xs.HybridMesh(ici_mesh_shape=(1, 2), dcn_mesh_shape=(2, 1))
 
 
 @pytest.mark.parametrize(

@@ -96,13 +96,25 @@ class Mesh:
         return number
 
 
+def _slices() -> list[list[int]]:
+    """The devices' numbers by the slice that their hardware says that they are in ("slice_index"); else all in one."""
+    by_index: dict[int, list[int]] = {}
+    for number, attributes in enumerate(runtime.global_runtime_device_attributes()):
+        by_index.setdefault(attributes.get("slice_index", 0), []).append(number)
+    return [by_index[index] for index in sorted(by_index)]
+
+
 class HybridMesh(Mesh):
-    """A mesh over several machines.
+    """A mesh over slices: groups of devices with a fast network within each (ICI), a slower one between them (DCN).
 
     Args:
-        ici_mesh_shape: the axes within a machine.
-        dcn_mesh_shape: the axes between machines; by default all 1.
+        ici_mesh_shape: the axes within a slice; their product is its number of devices.
+        dcn_mesh_shape: the axes between slices, as many; their product is the number of slices. By default all 1.
         axis_names: as for Mesh.
+
+    Each axis of the mesh is one between slices, and within its steps one within them: its size is the product of the
+    two. A slice's devices stand by number. The embedded engine's devices are one slice. Raises ValueError for shapes
+    that do not fit the devices.
     """
 
     def __init__(
@@ -112,11 +124,19 @@ class HybridMesh(Mesh):
         dcn_mesh_shape: Sequence[int] | None = None,
         axis_names: Sequence[str] | None = None,
     ):
-        outer = [1] * len(ici_mesh_shape) if dcn_mesh_shape is None else dcn_mesh_shape
-        if len(outer) != len(ici_mesh_shape):
-            raise ValueError(f"dcn_mesh_shape {outer} has not as many axes as ici_mesh_shape {ici_mesh_shape}")
-        shape = [a * b for a, b in zip(ici_mesh_shape, outer)]
-        super().__init__(list(range(math.prod(shape))), shape, axis_names)
+        inner = self.ici_mesh_shape = tuple(ici_mesh_shape)
+        outer = self.dcn_mesh_shape = (1,) * len(inner) if dcn_mesh_shape is None else tuple(dcn_mesh_shape)
+        if len(outer) != len(inner):
+            raise ValueError(f"dcn_mesh_shape {outer} has not as many axes as ici_mesh_shape {inner}")
+        slices = _slices()
+        if math.prod(outer) != len(slices):
+            raise ValueError(f"dcn_mesh_shape {outer} does not hold the {len(slices)} slices that the devices are in")
+        sizes = [len(each) for each in slices]
+        if any(math.prod(inner) != size for size in sizes):
+            raise ValueError(f"ici_mesh_shape {inner} does not hold the devices of each slice, which are {sizes}")
+        pairs = [axis for dim in range(len(inner)) for axis in (dim, len(inner) + dim)]
+        device_ids = np.array(slices).reshape(*outer, *inner).transpose(pairs)
+        super().__init__(device_ids, [a * b for a, b in zip(outer, inner)], axis_names)
 
 
 def set_global_mesh(mesh: Mesh) -> None:

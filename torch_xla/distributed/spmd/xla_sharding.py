@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ... import _XLAC, runtime
-from .mesh import get_global_mesh, Mesh
+from .mesh import get_1d_mesh, get_global_mesh, HybridMesh, Mesh, set_global_mesh  # noqa: F401 (also for users)
 from .op_sharding import OpSharding, PartitionSpec, ShardingType
 from .xla_sharded_tensor import find_sharding, remove_sharding, set_sharding, XLAShardedTensor
 

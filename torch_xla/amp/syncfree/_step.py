@@ -1,4 +1,4 @@
-"""Optimizers that skip a step where a gradient overflowed, decided on the device: nothing is read from it."""
+"""A step that is taken or not, decided on the device."""
 
 import torch
 
@@ -11,7 +11,7 @@ def _state_tensors(optimizer: torch.optim.Optimizer) -> dict:
     return tensors
 
 
-class _SyncFree:
+class SyncFree:
     """Gives an optimizer's step() the argument `found_inf`."""
 
     def step(self, closure=None, found_inf: torch.Tensor | None = None):
@@ -32,24 +32,3 @@ class _SyncFree:
                 keep = found_inf.to(tensor.device).reshape(()) != 0
                 tensor.copy_(torch.where(keep, old, tensor))
         return loss
-
-
-class SGD(_SyncFree, torch.optim.SGD):
-    """torch.optim.SGD with `step(found_inf=)`."""
-
-
-class Adam(_SyncFree, torch.optim.Adam):
-    """torch.optim.Adam with `step(found_inf=)`. It counts its steps on the device: which are skipped is known there."""
-
-    def __init__(self, *args, capturable: bool = True, **kwargs):
-        super().__init__(*args, capturable=capturable, **kwargs)
-
-
-class AdamW(_SyncFree, torch.optim.AdamW):
-    """torch.optim.AdamW with `step(found_inf=)`. It counts its steps on the device, as Adam."""
-
-    def __init__(self, *args, capturable: bool = True, **kwargs):
-        super().__init__(*args, capturable=capturable, **kwargs)
-
-
-__all__ = ["SGD", "Adam", "AdamW"]

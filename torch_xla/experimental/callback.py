@@ -1,0 +1,49 @@
+"""Functions and events that wait for the data of a tensor, while the program goes on."""
+
+import threading
+from collections.abc import Callable
+
+import torch
+
+from .. import _XLAC
+
+
+def _wait(value: torch.Tensor) -> None:
+    """Waits until a value that is queued has been computed. Raises the error of its run."""
+    try:
+        _XLAC._unsafe_buffer_pointer(value)
+    except Exception:  # of the run, or there is no memory that the host can read
+        if _XLAC._is_placecholder(value):
+            raise
+
+
+def on_ready_callback(tensor: torch.Tensor, callback: Callable[[torch.Tensor], object]) -> None:
+    """Calls `callback(tensor)` on a thread of its own when the value that the tensor has now has been computed.
+
+    What is pending on the tensor's device is started. The callback is called when the run has failed, too. That error
+    (docs/errors.md; whoever reads the tensor gets it as well) and those of the callback go to `threading.excepthook`,
+    which prints them. The exit of the process waits for the callback. Raises ValueError for a tensor of another device,
+    and as torch_xla.sync() an error of an earlier run.
+    """
+    if tensor.device.type != "xla":
+        raise ValueError(f"expected a tensor on the device xla, but got one on {tensor.device}")
+    value = tensor.detach().clone()  # shares the memory, and stays as it is when the tensor is written
+    _XLAC._xla_sync(tensor.device.index)
+
+    def wait_and_call() -> None:
+        try:
+            _wait(value)
+        finally:
+            callback(tensor)
+
+    threading.Thread(target=wait_and_call, name="xla-ready-callback").start()
+
+
+def on_ready_event(tensor: torch.Tensor) -> threading.Event:
+    """An event that is set when the value that the tensor has now has been computed, or could not be.
+
+    Starts what is pending, and raises, as on_ready_callback().
+    """
+    event = threading.Event()
+    on_ready_callback(tensor, lambda _: event.set())
+    return event
