@@ -44,9 +44,10 @@ PreviousRef keep_previous(Cell& cell);
 // Deletes what make_cell made; its address tells cells from the contexts of other owners.
 void delete_cell(void* context);
 
-// The cell of a device tensor; null for a storage that is not ours: a null pointer, a slice of another storage, foreign memory.
+// The cell of a device tensor; null where there is no storage, as of sparse tensors and those that transforms wrap, and for one that is not
+// ours: a null pointer, a slice of another storage, foreign memory.
 inline Cell* find_cell(const c10::Storage& storage) {
-  return storage.data_ptr().cast_context<Cell>(&delete_cell);
+  return storage ? storage.data_ptr().cast_context<Cell>(&delete_cell) : nullptr;
 }
 inline Cell* find_cell(const at::Tensor& tensor) {
   return find_cell(tensor.unsafeGetTensorImpl()->unsafe_storage());
@@ -58,8 +59,10 @@ c10::DataPtr make_cell(size_t nbytes, int device, Cell** cell);
 void move_cell(c10::DataPtr& data, size_t nbytes);
 
 inline constexpr const char* kNoCell =
-    "the tensor's storage is not the XLA device's own memory: it is a slice of another storage or was made from a pointer. Such memory "
-    "cannot be read; take a view of a tensor instead, or exchange tensors by torch_xla.utils.dlpack";
+    "the tensor has no storage of the XLA device's own: it is sparse, stands for another tensor in a transform or a mode, is a slice of "
+    "another "
+    "storage or was made from a pointer. Such memory cannot be read; take a view of a tensor instead, or exchange tensors by "
+    "torch_xla.utils.dlpack";
 
 // The tensor shows each byte of its storage of so many once.
 inline bool fills_storage(const at::Tensor& t, size_t nbytes) {

@@ -1,8 +1,8 @@
 // Random numbers of the devices: a philox seed and an offset that moves when a random op is recorded.
 #include "tensor/generator.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>
-#include <ATen/ops/empty.h>
 
 #include <array>
 #include <cstring>
@@ -80,7 +80,7 @@ void XlaGenerator::set_state(const c10::TensorImpl& new_state) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> XlaGenerator::get_state() const {
-  at::Tensor state = at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+  at::Tensor state = at::detail::empty_cpu({kStateBytes}, at::kByte); // by no dispatcher, whose modes and transforms would give another one
   const uint64_t words[2] = {state_->seed, state_->offset};
   std::memcpy(state.mutable_data_ptr(), words, kStateBytes);
   return state.getIntrusivePtr();

@@ -234,6 +234,21 @@ def test_a_barrier_keeps_values(device):
     assert torch.equal(flags.cpu(), torch.arange(12.0).reshape(3, 4) > 4)
 
 
+def test_what_has_no_storage_has_no_barrier(device):
+    x = torch.eye(3, device=device)
+
+    def check(t):
+        for look_into in (xm.optimization_barrier_, xm.get_stablehlo, torch_xla._XLAC._get_xla_tensors_text):
+            with pytest.raises(RuntimeError, match="no storage of the XLA device's own: it is sparse, stands for another"):
+                look_into([t])
+        return t.sum()
+
+    check(x.to_sparse())
+    check(x.to_sparse_csr())
+    torch.func.grad(lambda t: check(t * 3))(x)
+    torch.vmap(lambda t: check(t * 3))(x)
+
+
 def test_autograd_does_not_see_a_barrier(device):
     x = torch.ones(3, device=device, requires_grad=True)
     y = x * 2

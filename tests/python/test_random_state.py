@@ -4,6 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
 
 import torch_xla
 import torch_xla.core.xla_model as xm
@@ -113,6 +116,42 @@ def test_a_fork_keeps_the_states_of_the_cpu_too(device):
         torch.rand(4)
         torch.manual_seed(1)
     assert torch.rand(4).tolist() == expected
+
+
+def sine_with_its_own_draws(x):
+    with torch.random.fork_rng():  # of the CPU and of the accelerator there is
+        torch.rand(2, device=x.device)
+        return x.sin().sum()
+
+
+def recomputed_sine(x):
+    return checkpoint(torch.sin, x, use_reentrant=False).sum()
+
+
+def call_on_fake_tensors(function, x):
+    with FakeTensorMode():
+        return function(torch.ones(3, device=x.device))
+
+
+TRANSFORMS = {
+    "grad": lambda function, x: torch.func.grad(function)(x),
+    "jvp": lambda function, x: torch.func.jvp(function, (x,), (x,)),
+    "functionalize": lambda function, x: torch.func.functionalize(function)(x),
+    "fake": call_on_fake_tensors,
+    "make_fx": lambda function, x: make_fx(function, tracing_mode="fake")(x),
+}
+
+
+CASES = [(function, name) for function in (sine_with_its_own_draws, recomputed_sine) for name in TRANSFORMS]
+CASES.remove((recomputed_sine, "grad"))  # PyTorch refuses hooks of saved tensors in it
+
+
+@pytest.mark.parametrize(("function", "name"), CASES)
+@pytest.mark.parametrize("kind", ["cpu", "xla"])
+def test_transforms_and_modes_leave_states_real(kind, function, name):
+    before = xm.get_rng_state()
+    TRANSFORMS[name](function, torch.ones(3, device=kind))
+    assert xm.get_rng_state() == before
 
 
 def test_a_generator_is_apart_from_the_default_one(device):
