@@ -60,8 +60,7 @@ void move_cell(c10::DataPtr& data, size_t nbytes);
 
 inline constexpr const char* kNoCell =
     "the tensor has no storage of the XLA device's own: it is sparse, stands for another tensor in a transform or a mode, is a slice of "
-    "another "
-    "storage or was made from a pointer. Such memory cannot be read; take a view of a tensor instead, or exchange tensors by "
+    "another storage or was made from a pointer. Such memory cannot be read; take a view of a tensor instead, or exchange tensors by "
     "torch_xla.utils.dlpack";
 
 // The tensor shows each byte of its storage of so many once.

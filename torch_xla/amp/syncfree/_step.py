@@ -32,3 +32,10 @@ class SyncFree:
                 keep = found_inf.to(tensor.device).reshape(()) != 0
                 tensor.copy_(torch.where(keep, old, tensor))
         return loss
+
+
+class CountingSyncFree(SyncFree):
+    """Has the optimizer count its steps on the device: which are skipped is known there."""
+
+    def __init__(self, *args, capturable: bool = True, **kwargs):
+        super().__init__(*args, capturable=capturable, **kwargs)

@@ -213,8 +213,8 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     choice.kernel(operands, outs);
     return;
   }
-  if (choice.substitute.check) {
-    choice.substitute.check(args);
+  if (choice.substitute.prepare) {
+    choice.substitute.prepare(args);
   }
   c10::AutoGradMode grad_mode(trains);
   if (choice.writes_part) {

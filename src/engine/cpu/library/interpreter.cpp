@@ -30,7 +30,7 @@ struct NodeForm {
   std::optional<c10::OperatorHandle> op; // ATen's
   at::Tensor (*own)(const Attrs& attrs, const std::vector<c10::IValue>& operands) = nullptr; // of a row that ATen does not know
   CallKernel (*choose)(const CallSpec& call) = nullptr; // as Substitute's; of one result
-  void (*check)(const torch::jit::Stack& arguments) = nullptr; // as Substitute's
+  void (*prepare)(torch::jit::Stack& arguments) = nullptr; // as Substitute's
   bool dense = false; // operands must be row-major
   bool mutates = false; // operand 0 is written: it must be a copy
   bool takes_numbers = false; // the numbers among the arguments are operands
@@ -129,7 +129,7 @@ NodeForm find_form(const Op& row) {
   const auto& arguments = op->schema().arguments();
   form.op = op;
   form.choose = substitute.choose;
-  form.check = substitute.check;
+  form.prepare = substitute.prepare;
   form.takes_numbers = row.kind == OpKind::kPointwise;
   form.dense = row.kind == OpKind::kComposite || (row.traits & (kDenseOperands | kDenseRows)); // group norms take all for row-major
   form.mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
@@ -285,8 +285,8 @@ void InterpreterRun::call(const Node& node, const NodeForm& form) {
   }
   const OneThread one_thread(is_small);
   torch::jit::Stack stack = make_stack(form.op->schema(), node.attrs, operands, form.takes_numbers);
-  if (form.check) {
-    form.check(stack);
+  if (form.prepare) {
+    form.prepare(stack);
   }
   form.op->callBoxed(stack);
   for (int32_t i = 0; i < node.num_results; ++i) {

@@ -48,13 +48,31 @@ CallKernel choose_barrier(const CallSpec&) {
 }
 
 // ATen's backward passes over indices out of range, as its forward refuses them; here the forward need not have run.
-void check_embedding_indices(const torch::jit::Stack& arguments) {
+void check_embedding_indices(torch::jit::Stack& arguments) {
   const at::Tensor& indices = arguments[1].toTensor();
   if (indices.numel() == 0) {
     return;
   }
   auto [low, high] = at::aminmax(indices);
   TORCH_CHECK_INDEX(low.item().toLong() >= 0 && high.item().toLong() < arguments[2].toInt(), "index out of range in self");
+}
+
+// The gradient of a weight of 1 x 1 that leaves out pixels: oneDNN's kernel without AVX-512 reads and writes beyond channels-last images of
+// fewer channels than a vector has numbers, or never ends. ATen reads images so where they or the weight are in that order.
+void order_misread_images(torch::jit::Stack& arguments) {
+  constexpr int64_t kChannels = 8;
+  const at::Tensor input = arguments[1].toTensor();
+  const at::Tensor weight = arguments[2].toTensor();
+  const std::vector<int64_t> stride = arguments[4].toIntVector();
+  const bool leaves_out = std::any_of(stride.begin(), stride.end(), [](int64_t step) { return step > 1; });
+  if (input.dim() != 4 || input.size(1) >= kChannels || weight.size(2) * weight.size(3) != 1 || !leaves_out) {
+    return;
+  }
+  auto is_channels_last = [](const at::Tensor& t) { return t.suggest_memory_format() == at::MemoryFormat::ChannelsLast; };
+  if (is_channels_last(input) || is_channels_last(weight)) {
+    arguments[1] = input.clone(at::MemoryFormat::Contiguous);
+    arguments[2] = weight.clone(at::MemoryFormat::Contiguous); // in its dims of size 1, too
+  }
 }
 
 bool trains_layer(const CallSpec& call) {
@@ -111,10 +129,11 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::bmm", .choose = choose_batch_product},
     {.row = "aten::mv", .choose = choose_vector, .work_of_kernel = work_of_product, .is_faster_only = true},
     {.row = "aten::convolution", .packing = &kPackedWeight},
+    {.row = "aten::convolution_backward", .prepare = order_misread_images},
     {.row = "aten::_scaled_dot_product_flash_attention_for_cpu", .work = work_of_attention},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
-    {.row = "aten::embedding_dense_backward", .check = check_embedding_indices, .work = work_of_moves},
+    {.row = "aten::embedding_dense_backward", .prepare = check_embedding_indices, .work = work_of_moves},
     {.row = "aten::index_add", .save_part = save_selected},
     {.row = "aten::index_copy", .save_part = save_selected},
     {.row = "aten::index_reduce", .save_part = save_selected},

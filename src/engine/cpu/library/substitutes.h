@@ -21,7 +21,8 @@ struct Substitute {
   CallKernel (*choose)(const CallSpec& call) = nullptr; // the kernel for this call, or null: ATen's
   Work (*work_of_kernel)(CallKernel kernel, const CallSpec& call) = nullptr; // of that kernel; if null, none
   bool is_faster_only = false; // that kernel computes what ATen's does
-  void (*check)(const torch::jit::Stack& arguments) = nullptr; // raises ATen's error for what its kernel takes without a look
+  // Before ATen's kernel: raises ATen's error for what the kernel takes without a look, or changes arguments that it would misread.
+  void (*prepare)(torch::jit::Stack& arguments) = nullptr;
   // Whether ATen's kernel, which asks the grad mode, shall keep what a gradient needs.
   bool (*trains)(const CallSpec& call) = nullptr;
   // The result is operand 0 but for some elements: ATen's operation in place computes it. What these held is saved by this.

@@ -16,15 +16,6 @@ bool is_gradient(const Op& op) {
   return op.order_of > 0;
 }
 
-// The gradient of a weight of 1 x 1 that leaves out pixels of images with fewer channels than a vector has numbers.
-bool is_misread_gradient(const Graph& graph, const Node& node) {
-  constexpr int64_t kChannels = 8;
-  const Dims& stride = std::get<Dims>(node.attrs[1]);
-  const Dims& weight = graph.type(node.operands[2]).dims;
-  const bool leaves_out = std::any_of(stride.begin(), stride.end(), [](int64_t step) { return step > 1; });
-  return leaves_out && weight[2] == 1 && weight[3] == 1 && graph.type(node.operands[1]).dims[1] < kChannels;
-}
-
 // A view of row-major images for which those in channels-last order would have to be copied: of groups of channels, say.
 bool needs_row_major(const Graph& graph, const Node& node) {
   if (node.op->kind != OpKind::kView) {
@@ -61,7 +52,7 @@ std::optional<ImageConvolution> ImageConvolution::find(const Graph& graph, const
     return std::nullopt;
   }
   const Type& result = gradient ? graph.type(node.operands[0]) : graph.type(node.result());
-  return ImageConvolution{place + 1, input.numel() + result.numel(), gradient && is_misread_gradient(graph, node)};
+  return ImageConvolution{place + 1, input.numel() + result.numel()};
 }
 
 ImageOrders::ImageOrders(const Graph& graph) {
@@ -84,9 +75,6 @@ ImageOrders::ImageOrders(const Graph& graph) {
 }
 
 ImageOrder ImageOrders::find(const ImageConvolution& convolution, int64_t weight_elements) const {
-  if (convolution.is_misread) {
-    return ImageOrder::kRowMajor;
-  }
   if (!any_) {
     return ImageOrder::kAsGiven;
   }

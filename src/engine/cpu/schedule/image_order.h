@@ -15,7 +15,6 @@ struct ImageConvolution {
 
   size_t weight; // the operand behind the images
   int64_t image_elements; // of the convolution's input and result
-  bool is_misread; // oneDNN, without AVX-512, writes beyond its memory, or never ends, where these images are in channels-last order
 };
 
 // What a program's convolutions shall read, and so give. Channels-last images are faster, or no slower, but in training where weights are

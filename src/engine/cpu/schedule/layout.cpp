@@ -253,12 +253,9 @@ class LayoutStage : private PlacedGraph {
   // A weight in channels-last order has ATen read images so.
   void order_images(const ImageConvolution& convolution, InlineVec<ValueId, 4>& operands) {
     const ValueId weight = operands[convolution.weight];
-    const Type type = graph_.type(weight);
+    const Type& type = graph_.type(weight);
     const ImageOrder order = image_orders_.find(convolution, type.numel());
-    if (convolution.is_misread && places_[weight].strides != contiguous_strides(type.dims)) {
-      operands[convolution.weight] = copy_as(weight, contiguous_strides(type.dims));
-    } else if (
-        order == ImageOrder::kAsGiven ||
+    if (order == ImageOrder::kAsGiven ||
         (order == ImageOrder::kRowMajor && !same_strides(type.dims, places_[weight].strides, contiguous_strides(type.dims)))) {
       return;
     }
