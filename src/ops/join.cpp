@@ -35,16 +35,16 @@ void check_joined(const Dims& first, const Dims& dims, size_t dim, size_t number
 
 void infer_cat(InferContext& c) {
   auto count = static_cast<size_t>(c.get_int(0));
-  size_t first = 0;
-  while (first < count && is_skipped(c.operand(first))) {
+  size_t first = 0; // the first that counts; of empty ones alone the last, whose dims are the result's along any dim
+  while (first + 1 < count && is_skipped(c.operand(first))) {
     ++first;
   }
-  if (first == count || c.operand(first).dims.empty()) {
+  if (count == 0 || c.operand(first).dims.empty()) {
     fall_back("cat of nothing");
   }
   DType dtype = c.operand(first).dtype;
   Dims dims = c.operand(first).dims;
-  auto dim = static_cast<size_t>(wrap_dim(c.get_int(1), dims.size()));
+  auto dim = is_skipped(c.operand(first)) ? 0 : static_cast<size_t>(wrap_dim(c.get_int(1), dims.size()));
   for (size_t i = 0; i < count; ++i) {
     dtype = promote_types(dtype, c.operand(i).dtype);
     if (i > first && !is_skipped(c.operand(i))) {

@@ -137,7 +137,7 @@ void infer_arg(InferContext& c) {
   require_ordered(c);
   XLA_CHECK_KIND(
       Index, c.operand(0).numel() > 0 || !c.is_none(0), Name, "(): Expected reduction dim to be specified for input.numel() == 0.");
-  require_elements(c);
+  check_nonempty(c, kDims, Name);
   add_reduced(c, kDims, DType::I64);
 }
 

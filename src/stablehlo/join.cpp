@@ -14,7 +14,7 @@ void write_cat(Call& c) {
       parts.push_back(convert(c[i], c.result_type(0).dtype));
     }
   }
-  c.set(0, concatenate(parts, c.get_dim(1, parts[0].rank())));
+  c.set(0, parts.empty() ? convert(c[0], c.result_type(0).dtype) : concatenate(parts, c.get_dim(1, parts[0].rank())));
 }
 
 void write_flip(Call& c) {

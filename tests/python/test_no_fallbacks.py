@@ -650,3 +650,24 @@ def test_a_division_by_zero_is_told_by_the_run(device):
         bad.tolist()
     assert y.tolist() == [5, 7]
     assert (x // torch.tensor([2, 3], device=device)).tolist() == [2, 2]
+
+
+def test_of_nothing():
+    def program(nothing, rows):
+        return [
+            torch.cat([nothing, nothing.int()], 1),
+            torch.cat([nothing.int(), rows.flatten()]),
+            rows.argmax(-1),
+            rows.argmin(1, keepdim=True),
+            rows.t().argmax(0),
+        ]
+
+    compare(program, torch.empty(0), torch.empty(0, 3))
+
+
+def test_positions_among_nothing_are_refused():
+    rows = torch.empty(0, 3, device="xla")
+    with pytest.raises(IndexError, match=r"argmax\(\): Expected reduction dim 0 to have non-zero size"):
+        rows.argmax(0)
+    with pytest.raises(IndexError, match=r"argmin\(\): Expected reduction dim to be specified"):
+        rows.argmin()
