@@ -20,6 +20,7 @@ from . import (
     _legacy_types,
     _replica_copies,
     _serialization,
+    _storages,
     _world,
     _XLAC,
 )
@@ -96,6 +97,12 @@ def _register_with_dynamo(module) -> None:
     module.register_interface_for_device(NAME, importlib.import_module("torch_xla._dynamo_interface").XlaInterface)
 
 
+def _keep_untraced(rules) -> None:
+    """torch.compile calls these as they are: it would trace ours, which stand where it knows PyTorch's own."""
+    for module in (_serialization, _auto_sync, _storages):
+        rules.add(module.__name__)
+
+
 def register() -> None:
     """Called once, when torch_xla is imported."""
     _XLAC._add_torch_folder(os.path.dirname(os.path.abspath(__file__)))
@@ -116,6 +123,7 @@ def register() -> None:
     _auto_sync.install()
     _late_modules.when_imported("torch.nn.attention.flex_attention", _admit_to_flex_attention)
     _late_modules.when_imported("torch._dynamo.device_interface", _register_with_dynamo)
+    _late_modules.when_imported("torch._dynamo.trace_rules", _keep_untraced)
     atexit.register(_finish)
 
 

@@ -247,3 +247,26 @@ def test_attention_keeps_the_order_of_its_operands(device, packed):
         y = torch.nn.functional.scaled_dot_product_attention(q, k, v)
         results.append((y.stride(), y.transpose(1, 2).is_contiguous()))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("nest", [lambda t: t, lambda t: t.t(), lambda t: [t, t + 1]], ids=["tensor", "view", "list"])
+def test_copies_of_tensors(device, nest):
+    def copy_twice(t):
+        return copy.deepcopy(nest(t)), copy.deepcopy(nest(t + 1))
+
+    x = torch.arange(6.0).view(2, 3)
+    torch.testing.assert_close(
+        torch.utils._pytree.tree_map(torch.Tensor.cpu, torch.compile(copy_twice, backend="eager")(x.to(device))),
+        copy_twice(x),
+    )
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning", "error:Dynamo does not know:UserWarning")
+def test_a_compiled_step_of_an_optimizer_is_quiet(device):
+    parameter = nn.Parameter(torch.ones(2, device=device))
+    optimizer = torch.optim.SGD([parameter], lr=0.25)
+    step = torch.compile(lambda: optimizer.step(), backend="eager")
+    for _ in range(3):
+        parameter.grad = torch.ones(2, device=device)
+        step()
+    assert parameter.tolist() == [0.25, 0.25]
