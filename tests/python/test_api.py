@@ -41,7 +41,8 @@ def test_devices():
     assert torch_xla._XLAC._xla_get_all_devices() == torch_xla._XLAC._xla_real_devices(["xla:0"]) == ["CPU:0"]
     assert torch_xla.device_count() == torch.xla.device_count() == 1
     assert xm.get_xla_supported_devices() == xm.get_xla_supported_devices("CPU", 1) == ["xla:0"]
-    assert xm.get_xla_supported_devices("TPU") == []
+    assert xm.get_xla_supported_devices("TPU") == xm.get_xla_supported_devices(0) == []
+    assert xm.get_xla_supported_devices(1) == ["xla:0"]
     assert xm.xla_device_hw(xm.xla_device()) == xr.device_type() == "CPU"
 
 
@@ -202,6 +203,9 @@ def test_sample_generator():
     assert len(samples) == 3
     assert list(samples) == [(1, 2)] * 3
     assert list(samples) == [(1, 2)] * 3
+    assert [samples.next() for _ in range(3)] == [(1, 2)] * 3
+    with pytest.raises(StopIteration):
+        samples.next()
 
 
 def test_environment(monkeypatch):

@@ -144,7 +144,7 @@ def test_a_graph_is_extracted(device):
 
 
 def test_functions_are_traced(device):
-    @xp.trace_me("tangent")
+    @xp.trace_me(scope="tangent")
     def f():
         return torch.ones(2, device=device).tan()
 

@@ -43,6 +43,15 @@ def test_steps_are_saved_and_restored(device, tmp_path):
         checkpoints.restore(11, state)
 
 
+def test_each_thread_writes_a_file(device, tmp_path):
+    checkpoints = manager_of(tmp_path, num_of_threads=2)
+    checkpoints.save(10, state_of(device, 10))
+    assert len([name for name in os.listdir(tmp_path / "10") if name.endswith(".distcp")]) == 2
+    state = state_of(device, 0)
+    checkpoints.restore(10, state)
+    assert state["model"]["weight"].tolist() == [[10.0] * 3] * 2
+
+
 def test_old_ones_are_deleted_in_the_order_in_which_they_were_written(device, tmp_path):
     checkpoints = manager_of(tmp_path, max_to_keep=2)
     for step in (10, 20, 30, 10):
@@ -109,7 +118,7 @@ def test_a_url(device):
     assert state["step"] == 10 and checkpoints.all_steps() == [10]
 
 
-@pytest.mark.parametrize("options", [{"save_interval": 0}, {"max_pending_async": 0}])
+@pytest.mark.parametrize("options", [{"save_interval": 0}, {"max_pending_async": 0}, {"num_of_threads": 0}])
 def test_numbers_that_make_no_sense(tmp_path, options):
     with pytest.raises(ValueError, match="at least 1"):
         manager_of(tmp_path, **options)

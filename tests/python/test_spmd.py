@@ -171,7 +171,7 @@ def test_linear_layers(x):
     expected = F.linear(x, layer.weight, layer.bias)
     assert xs.XLAPatchedLinear.apply(x, layer.weight, layer.bias).equal(expected)
     assert xs.xla_patched_nn_linear_forward(layer, x).equal(expected)
-    assert xs.apply_xla_patch_to_nn_linear(layer) is layer is xs.apply_backward_optimization_barrier(layer)
+    assert xs.apply_xla_patch_to_nn_linear(layer) is layer is xs.apply_backward_optimization_barrier(m=layer)
 
 
 # ---- Training ----

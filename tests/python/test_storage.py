@@ -367,7 +367,7 @@ def test_dlpack(device, dtype):
     back = xla_dlpack.from_dlpack(xla_dlpack.to_dlpack(pending))
     assert back.device == device and torch.equal(back.cpu(), cpu.t())
     assert torch.equal(torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(pending)), cpu.t())
-    assert xla_dlpack.from_dlpack(cpu.numpy()).device == device
+    assert xla_dlpack.from_dlpack(ext_tensor=cpu.numpy()).device == device
 
 
 def test_dlpack_refuses_what_eager_refuses(device):

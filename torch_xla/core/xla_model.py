@@ -49,8 +49,13 @@ from ._meetings import (  # noqa: F401
 
 
 # ---- Devices ----
-def get_xla_supported_devices(devkind: str | None = None, max_devices: int | None = None) -> list[str]:
-    """Names of the devices, as `["xla:0"]`; empty if there is none of the kind `devkind`."""
+def get_xla_supported_devices(devkind: str | int | None = None, max_devices: int | None = None) -> list[str]:
+    """Names of the devices, as `["xla:0"]`; empty if there is none of the kind `devkind`.
+
+    A number alone is `max_devices`, which later versions of the original take first.
+    """
+    if isinstance(devkind, int):
+        devkind, max_devices = None, devkind
     if devkind is not None and devkind != _runtime.device_type():
         return []
     return [str(device) for device in _api.devices()[:max_devices]]

@@ -38,9 +38,9 @@ class StepTrace(Trace):
         return super().__exit__(*exc)
 
 
-def trace_me(name: str):
+def trace_me(scope: str):
     """Decorator: a Trace around each call."""
-    return torch.profiler.record_function(name)
+    return torch.profiler.record_function(scope)
 
 
 class ProfilerServer:

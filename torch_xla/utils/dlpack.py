@@ -24,9 +24,9 @@ def to_dlpack(xla_tensor: torch.Tensor):
     return _to_dlpack_in_torch(xla_tensor.detach().cpu() if _is_exported(xla_tensor) else xla_tensor)
 
 
-def from_dlpack(ext_data) -> torch.Tensor:
-    """A device tensor with a copy of the elements of `ext_data`: a capsule, or an object with `__dlpack__`."""
-    return torch.from_dlpack(ext_data).to("xla")
+def from_dlpack(ext_tensor) -> torch.Tensor:
+    """A device tensor with a copy of the elements of `ext_tensor`: a capsule, or an object with `__dlpack__`."""
+    return torch.from_dlpack(ext_tensor).to("xla")
 
 
 @functools.wraps(_dlpack_in_torch)

@@ -133,6 +133,10 @@ class SampleGenerator:
         return self._sample_count
 
     def __next__(self):
+        return self.next()
+
+    def next(self):
+        """The data; StopIteration after the last time."""
         if self._count >= self._sample_count:
             raise StopIteration
         self._count += 1
@@ -157,6 +161,10 @@ class FnDataGenerator:
         return FnDataGenerator(self._func, self._batch_size, self._gen_tensor, self._dims, self._count)
 
     def __next__(self):
+        return self.next()
+
+    def next(self):
+        """The next pair; StopIteration after the last one."""
         if self._emitted >= self._count:
             raise StopIteration
         self._emitted += 1

@@ -219,6 +219,6 @@ def apply_xla_patch_to_nn_linear(module: torch.nn.Module, patched_function=None)
     return module
 
 
-def apply_backward_optimization_barrier(module: torch.nn.Module) -> torch.nn.Module:
+def apply_backward_optimization_barrier(m: torch.nn.Module) -> torch.nn.Module:
     """The module: it needs no barrier in its backward."""
-    return module
+    return m

@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
 from torch.utils import _pytree as pytree
 
 from ... import _api
@@ -29,12 +30,13 @@ class CheckpointManager:
         save_interval: save() and save_async() save the steps that are a multiple of it.
         max_to_keep: once there are more, those that were finished first are deleted; 0 or less keeps all.
         max_pending_async: save_async() waits while as many checkpoints are being written.
+        num_of_threads: how many threads of each process write a checkpoint, a file each.
         process_group: for meetings of the processes, with a backend for the CPU; by default a new one of gloo.
         chkpt_on_preemption: SIGTERM does not end the process, but the next step is saved whatever its number, and
             reached_preemption() says so.
 
-    Raises ValueError for an interval or a max_pending_async under 1, RuntimeError on another thread than the main one,
-    unless chkpt_on_preemption is off.
+    Raises ValueError for an interval, a max_pending_async or a num_of_threads under 1, RuntimeError on another thread
+    than the main one, unless chkpt_on_preemption is off.
     """
 
     def __init__(
@@ -43,15 +45,23 @@ class CheckpointManager:
         save_interval: int,
         max_to_keep: int | None = -1,
         max_pending_async: int = 1,
+        num_of_threads: int = 1,
         process_group: dist.ProcessGroup | None = None,
         chkpt_on_preemption: bool = True,
     ):
-        if save_interval < 1 or max_pending_async < 1:
-            raise ValueError(f"save_interval {save_interval} and max_pending_async {max_pending_async} are at least 1")
+        numbers = {
+            "save_interval": save_interval,
+            "max_pending_async": max_pending_async,
+            "num_of_threads": num_of_threads,
+        }
+        for name, number in numbers.items():
+            if number < 1:
+                raise ValueError(f"{name} is at least 1, but is {number}")
         self._folders = StepFolders(path)
         self._save_interval = save_interval
         self._max_to_keep = max_to_keep or 0
         self._max_pending = max_pending_async
+        self._num_of_threads = num_of_threads
         self._group = process_group
         if process_group is None and dist.is_available() and dist.is_initialized():
             self._group = dist.new_group(backend="gloo")
@@ -68,10 +78,9 @@ class CheckpointManager:
         if self._group is not None:
             dist.barrier(self._group)
 
-    def _place_of(self, step: int) -> dict:
-        """Where the step's checkpoint is, and who writes and reads it, for torch.distributed.checkpoint."""
-        path = self._folders.path_of(step)
-        return {"checkpoint_id": path, "process_group": self._group, "no_dist": self._group is None}
+    def _processes(self) -> dict:
+        """Who writes and reads a checkpoint, for torch.distributed.checkpoint."""
+        return {"process_group": self._group, "no_dist": self._group is None}
 
     def should_save(self, step: int) -> bool:
         """Whether save(step) saves: a multiple of the interval, or SIGTERM has come."""
@@ -111,7 +120,8 @@ class CheckpointManager:
         if self._is_first():
             self._folders.begin(step)
         self._meet()
-        dcp.save(state_dict, planner=SPMDSavePlanner(), **self._place_of(step))
+        writer = FsspecWriter(self._folders.path_of(step), thread_count=self._num_of_threads)
+        dcp.save(state_dict, storage_writer=writer, planner=SPMDSavePlanner(), **self._processes())
         if self._is_first():
             self._folders.finish(step)
             self._delete_old()
@@ -130,7 +140,7 @@ class CheckpointManager:
         self.join()
         if step not in self._folders.steps():
             raise ValueError(f"there is no checkpoint of step {step}, but of {self.all_steps()}")
-        dcp.load(state_dict, planner=SPMDLoadPlanner(), **self._place_of(step))
+        dcp.load(state_dict, checkpoint_id=self._folders.path_of(step), planner=SPMDLoadPlanner(), **self._processes())
         _api.sync()
 
     def all_steps(self) -> list[int]:
