@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable
 import torch
 
 from . import _auto_sync, _closures, _XLAC
+from ._device_module import random
 from ._XLAC import SyncCause
 from .debug import metrics_saver
-
-SEED_MASK = 2**64 - 1  # seeds and offsets of the generators are that wide
 
 
 def device(index: int | None = None) -> torch.device:
@@ -215,7 +214,7 @@ def manual_seed(seed: int, device=None) -> None:
 
     Seeds are no part of a program: a new one compiles nothing.
     """
-    _XLAC._xla_set_rng_seed(seed & SEED_MASK, "" if device is None else str(device))
+    _XLAC._xla_set_rng_seed(seed & random.SEED_MASK, "" if device is None else str(device))
 
 
 def launch(fn: Callable, args: tuple = (), start_method: str = "spawn", debug_single_process: bool = False) -> None:

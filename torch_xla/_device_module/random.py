@@ -2,18 +2,20 @@
 
 import torch
 
-from .. import _api, _XLAC
+from .. import _XLAC
 from ._utils import _get_device_index
+
+SEED_MASK = 2**64 - 1  # seeds and offsets of the generators are that wide
 
 
 def manual_seed_all(seed: int) -> None:
     """Sets the seed of all devices. torch.manual_seed calls it."""
-    _XLAC._xla_set_seed_of_all(int(seed) & _api.SEED_MASK)
+    _XLAC._xla_set_seed_of_all(int(seed) & SEED_MASK)
 
 
 def manual_seed(seed: int) -> None:
     """Sets the seed of the current device."""
-    _XLAC._xla_set_rng_seed(int(seed) & _api.SEED_MASK)
+    _XLAC._xla_set_rng_seed(int(seed) & SEED_MASK)
 
 
 def seed_all() -> None:

@@ -240,7 +240,8 @@ def optimization_barrier_(tensors: Sequence[torch.Tensor]) -> None:
 # ---- Random numbers ----
 def set_rng_state(seed: int, device=None) -> None:
     """Sets the device's seed, or a state that get_rng_state() returned."""
-    _XLAC._xla_set_rng_state(seed & _api.SEED_MASK, (seed >> 64) & _api.SEED_MASK, _name_of(device))
+    mask = _device_module.random.SEED_MASK
+    _XLAC._xla_set_rng_state(seed & mask, (seed >> 64) & mask, _name_of(device))
 
 
 def get_rng_state(device=None) -> int:
