@@ -12,6 +12,7 @@ namespace torch_xla::host_activity {
 
 inline std::atomic<uint32_t> num_operations{0}; // recorded, modulo 2^32; of several devices' some may be missed
 inline std::atomic<uint32_t> num_pauses{0}; // waits that were begun, and rests that were ended; modulo 2^32
+inline std::atomic<int> num_in_need{0}; // threads that wait for what a run computes
 inline std::atomic<int64_t> last_resume_ns{0}; // the end of the last wait
 inline std::atomic<int64_t> last_turn_ns{0}; // how long the thread that waited last had gone on before
 
@@ -29,16 +30,18 @@ inline void end_rests() {
 // What has taken longer was no recording alone: a program that waits for its user, or for data.
 constexpr int64_t kLongestTurnNs = 50'000'000;
 
-// While it lives, the thread waits for a run. Any thread.
+// While it lives, the thread waits for a run: for what it computes, or only for its end. Any thread.
 class Pause {
  public:
-  Pause() {
+  explicit Pause(bool needs_results = true) : needs_results_(needs_results) {
+    num_in_need.fetch_add(needs_results_, std::memory_order_relaxed);
     if (resumed_ns != 0) { // else its first wait: when it has begun to record is not known
       last_turn_ns.store(std::min(metrics::now_ns() - resumed_ns, kLongestTurnNs), std::memory_order_relaxed);
     }
     end_rests();
   }
   ~Pause() {
+    num_in_need.fetch_sub(needs_results_, std::memory_order_relaxed);
     resumed_ns = metrics::now_ns();
     last_resume_ns.store(resumed_ns, std::memory_order_relaxed);
   }
@@ -46,6 +49,7 @@ class Pause {
   Pause& operator=(const Pause&) = delete;
 
  private:
+  const bool needs_results_;
   inline static thread_local int64_t resumed_ns = 0;
 };
 
@@ -55,8 +59,9 @@ inline void wait_for_pause(uint32_t seen) {
 }
 
 // Whether a turn between two waits is so long that it pays to sleep meanwhile.
+constexpr int64_t kLongTurnNs = 200'000;
 constexpr bool is_long_turn(int64_t ns) {
-  return ns > 200'000;
+  return ns > kLongTurnNs;
 }
 
 // What one thread has seen of this. Not thread-safe.

@@ -244,7 +244,7 @@ uint64_t Executor::enqueue(Run run) {
 
 void Executor::wait_for_room() {
   Queue& q = queue(device_);
-  wait::until([&q] { return queues().stop || q.runs.size() <= kMaxQueued; });
+  wait::until([&q] { return queues().stop || q.runs.size() <= kMaxQueued; }, /*needs_results=*/false);
 }
 
 void Executor::drain() {

@@ -21,15 +21,15 @@ void set_told(const std::exception_ptr& error); // somebody is being told, so dr
 // The check that set_interrupt_check gave; may throw. Then the runs that are queued are cancelled.
 void poll_interrupt();
 
-// Blocks until done() is true; done() is called with mutex() held.
+// Blocks until done() is true; done() is called with mutex() held. `needs_results`: the thread goes on with what a run computes.
 template <typename Done>
-void until(Done done) {
+void until(Done done, bool needs_results = true) {
   process::check();
   std::unique_lock<std::mutex> lock(mutex());
   if (done()) {
     return;
   }
-  host_activity::Pause pause;
+  host_activity::Pause pause(needs_results);
   auto wait_a_while = [&] {
     ++num_waiting();
     const bool is_done = changed().wait_for(lock, std::chrono::milliseconds(50), done);

@@ -171,6 +171,9 @@ constexpr int64_t kWorkNs = 8'000;
 // Work of steps in a row for which one thread leaves the other processor to a recorder: about 0.3 ms. ResNet-18's few kernels between its
 // convolutions made its step 1.1 times as long (measured).
 constexpr int64_t kLeastStretch = 32;
+// What a recorder and a run's team of two take beside their work where they push each other aside: a program of two products that is
+// recorded in 40 us took 75 to 120 us by one thread, by two of them 130 to 250 (measured).
+constexpr int64_t kInTheWayNs = 80'000;
 // Half of a step up to which one thread does it as well where the recorder has gone on for longer than the last time.
 constexpr int64_t kLeastTurnNs = 50'000;
 // Numbers that a library call moves, and does little else with, that are worth a thread.
@@ -229,6 +232,7 @@ constexpr int64_t kMaxShortProducts = int64_t{1} << 20;
 // 512 x 1,024 takes one thread 83 us and two 47, by 256 x 256 11 and 10, by 128 x 128 4.5 and 5.4, with other memory in each call
 // (measured).
 constexpr int64_t kMaxShortNumbers = int64_t{1} << 16;
+constexpr int64_t kNumbersPerThread = kMaxShortNumbers / 2; // of a matrix for a few rows
 // Multiplications that are worth a thread of a product that is cut for them: 11 us. MKL keeps many products of less than ten million to one
 // thread or takes longer with two: 64 x 32 x 1,024 takes one thread 51 us, MKL's two 105, two halves 25 each (measured).
 constexpr int64_t kProductsPerThread = int64_t{1} << 19;

@@ -184,7 +184,7 @@ void add_row_product(const RowProduct& product) {
   constexpr int64_t kUnit = 16; // columns: a cache line of out
   auto add = has_avx512() ? add_by_avx512 : add_by_avx2;
   const int64_t numbers = std::max<int64_t>(1, product.inner * kUnit);
-  const int64_t grain = std::max<int64_t>(1, kMaxShortNumbers / 2 / numbers);
+  const int64_t grain = std::max<int64_t>(1, kNumbersPerThread / numbers);
   const int64_t units = (product.columns + kUnit - 1) / kUnit;
   share_out(units, grain, units / grain, [&](int64_t begin, int64_t end) {
     add(product, begin * kUnit, std::min(product.columns, end * kUnit));

@@ -35,8 +35,10 @@ Work work_of_product(CallKernel kernel, const CallSpec& call) {
   if (kernel == multiply_small) {
     return 0;
   }
-  const bool is_shared_out = kernel == multiply_few_rows || kernel == multiply_vector || (kernel == multiply_parts && is_cut(call));
-  return is_shared_out ? Work(num_products(call) / kProductsPerThread) : std::nullopt;
+  if (kernel == multiply_few_rows || kernel == multiply_vector) {
+    return (kernel == multiply_vector ? call.operands.front() : call.operands.back()).type.numel() / kNumbersPerThread;
+  }
+  return kernel == multiply_parts && is_cut(call) ? Work(num_products(call) / kProductsPerThread) : std::nullopt;
 }
 
 CallKernel choose_groups(const CallSpec&) {

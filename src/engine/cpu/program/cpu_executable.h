@@ -1,6 +1,7 @@
 // A compiled program of the CPU engine: steps over planned memory.
 #pragma once
 
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -38,6 +39,7 @@ class CpuExecutable final : public Executable {
   void check_cancelled(const RunOptions& options) const;
   Work work_of(const StepRef& step) const;
   void find_stretches();
+  int64_t time_alone() const;
   void run_steps(RunArgs& args);
   int32_t run_next(int32_t begin, RunArgs& args);
   void run_step(int32_t number, RunArgs& args);
@@ -77,6 +79,7 @@ class CpuExecutable final : public Executable {
   std::vector<Loop> loops_;
   std::vector<Work> work_; // parallel to plan_.steps
   std::vector<int64_t> stretch_; // likewise: the work from there to the next step that has none, or to the end, where there is none
+  Work work_of_all_; // of all steps; none where one has none
   std::string text_; // empty unless asked for
 
   std::mutex mutex_; // one run at a time; guards all below
@@ -91,6 +94,8 @@ class CpuExecutable final : public Executable {
   std::vector<Undo> undo_; // of what has been written over in such memory before that, the last one last
   std::vector<bool> saves_; // by memory: what is written over is saved
   BlockRef arena_;
+  int num_alone_ = 0; // runs that were run_alone()
+  int64_t alone_ns_ = std::numeric_limits<int64_t>::max(); // the shortest of them
   std::vector<void*> pointers_; // arguments of the kernel that runs
   std::vector<uint64_t> scalars_;
   struct CallArgs {

@@ -27,9 +27,13 @@ thread_local host_activity::Watch watch;
 thread_local bool is_beside = false;
 thread_local int64_t last_team_ns = 0;
 
-bool can_leave_processor() {
+bool has_team_of_all_two() {
   static const int processors = omp_get_num_procs();
-  return processors == 2 && omp_get_max_threads() == 2 && !teams_sleep();
+  return processors == 2 && omp_get_max_threads() == 2;
+}
+
+bool can_leave_processor() {
+  return has_team_of_all_two() && !teams_sleep();
 }
 
 // Whether half of a step on one thread ends within this.
@@ -45,21 +49,12 @@ void spin(int64_t limit_ns, Done done) {
 }
 
 // Of run_beside_recorder(), the calling thread's part.
-void run_alone(const std::function<void()>& tell, const std::function<bool()>& step) {
-  struct Scope {
-    Scope() {
-      is_beside = true;
-    }
-    ~Scope() {
-      is_beside = false;
-    }
-  } scope;
+void tell_and_run(const std::function<void()>& tell, const std::function<bool()>& step) {
   if (tell) {
     tell();
     watch.expect_recording();
   }
-  while (step()) {
-  }
+  run_alone(step);
 }
 
 } // namespace
@@ -72,8 +67,26 @@ bool will_have_recorder_beside(const Work& work) {
   return can_leave_processor() && watch.has_long_turns() && ends_within(host_activity::last_turn_ns.load(std::memory_order_relaxed), work);
 }
 
+bool has_recorder_beside_all(int64_t alone_ns) {
+  const int64_t turn_ns = std::min(host_activity::last_turn_ns.load(std::memory_order_relaxed), host_activity::kLongTurnNs);
+  return has_team_of_all_two() && host_activity::num_in_need.load(std::memory_order_relaxed) == 0 && alone_ns / 2 <= turn_ns + kInTheWayNs;
+}
+
 bool is_beside_recorder() {
   return is_beside;
+}
+
+void run_alone(const std::function<bool()>& step) {
+  struct Scope {
+    Scope() {
+      is_beside = true;
+    }
+    ~Scope() {
+      is_beside = false;
+    }
+  } scope;
+  while (step()) {
+  }
 }
 
 void note_team() {
@@ -82,7 +95,7 @@ void note_team() {
 
 void run_beside_recorder(const std::function<void()>& tell, const std::function<bool()>& step) {
   if (metrics::now_ns() - last_team_ns > kSpinNs) {
-    run_alone(tell, step);
+    tell_and_run(tell, step);
     return;
   }
   const uint32_t pauses = host_activity::num_pauses;
@@ -93,7 +106,7 @@ void run_beside_recorder(const std::function<void()>& tell, const std::function<
     spin(omp_get_num_threads() == 2 ? kUntilItSaysSoNs : 0, [&] { return goes_to_sleep.load(); });
     spin(kUntilItSleepsNs, [] { return false; });
     try {
-      run_alone(tell, step);
+      tell_and_run(tell, step);
     } catch (...) {
       error = std::current_exception();
     }

@@ -19,6 +19,10 @@ bool has_recorder_beside(const Work& work);
 // The same where nobody records yet, but will from the beginning of the step, as threads are told then that wait.
 bool will_have_recorder_beside(const Work& work);
 
+// Whether the calling thread is to run a whole program alone, all of whose steps have Work, if it takes one thread so long: it would have a
+// team of two on two processors, no thread needs its results yet, and the team would take longer, as a recorder is in its way.
+bool has_recorder_beside_all(int64_t alone_ns);
+
 // Whether the calling thread runs steps alone now.
 bool is_beside_recorder();
 
@@ -27,6 +31,9 @@ bool is_beside_recorder();
 // `tell`, which may be empty, is called first: threads that it wakes find a processor idle then, where the system would give them back the
 // one that they had last, and that is often the caller's. What step() throws is thrown on.
 void run_beside_recorder(const std::function<void()>& tell, const std::function<bool()>& step);
+
+// The same where the team's other thread is left alone: it sleeps, or will soon.
+void run_alone(const std::function<bool()>& step);
 
 // The calling thread's team has computed: its other thread spins for some milliseconds before it sleeps.
 void note_team();
