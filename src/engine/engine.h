@@ -109,6 +109,10 @@ class Executable {
   virtual bool leaves_processor() const {
     return false;
   }
+  // Whether run(), called now by any thread, would keep to that thread, as others have the other processors.
+  virtual bool is_alone() const {
+    return false;
+  }
   // Bytes of scratch memory a run needs beside inputs and outputs.
   virtual int64_t scratch_bytes() const = 0;
   // Bytes of machine code; -1 where it is not known.

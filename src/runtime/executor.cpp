@@ -89,13 +89,19 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-thread_local int running_for = -1; // the device, in an Executor::ShortRuns
+// In an Executor::ShortRuns.
+thread_local struct {
+  int device = -1;
+  bool needs_results = false;
+} running_for;
 thread_local bool owns_first = false; // the device's first run is this thread's to run
 
 // Whether the calling thread is to run the program itself. The caller holds the lock.
 bool is_callers(Queue& q, const Run& run) {
-  bool is_short = run.executable->usual_run_ns.load(std::memory_order_relaxed) < kShortNs && !run.executable->is_asynchronous();
-  q.num_short = is_short && running_for == q.device ? q.num_short + 1 : 0;
+  const Executable& executable = *run.executable;
+  const bool is_short = executable.usual_run_ns.load(std::memory_order_relaxed) < kShortNs && !executable.is_asynchronous();
+  const bool gains = running_for.device == q.device && (running_for.needs_results || executable.is_alone());
+  q.num_short = is_short && gains ? q.num_short + 1 : 0;
   return q.num_short > (q.holds_processors ? kShortsInARow : 0) && q.runs.empty() && !run.waits_for_others;
 }
 
@@ -199,12 +205,12 @@ Executor& Executor::get(int device) {
   return (*executors)[static_cast<size_t>(device)];
 }
 
-Executor::ShortRuns::ShortRuns(int device) : device_(device) {
-  running_for = device;
+Executor::ShortRuns::ShortRuns(int device, bool needs_results) : device_(device) {
+  running_for = {device, needs_results};
 }
 
 Executor::ShortRuns::~ShortRuns() {
-  running_for = -1;
+  running_for = {};
   if (!std::exchange(owns_first, false)) {
     return; // without the lock, which a forked child may not take
   }

@@ -229,6 +229,7 @@ void sync(int device, bool wait, SyncCause cause) {
   Executor& executor = Executor::get(device);
   try {
     bool captured = interrupt::retry([device, wait, cause] {
+      const Executor::ShortRuns run_here(device, wait);
       auto lock = lock_recorder(device);
       if (!wait && recorder(device).journal) {
         return true; // a step that is captured is one program: the ends of steps within it run nothing

@@ -100,6 +100,46 @@ TEST(BesideRecorder, IsForStepsThatEndWithTheTurn) {
   at::set_num_threads(threads);
 }
 
+TEST(BesideRecorder, IsForShortProgramsThatNobodyWaitsFor) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  if (omp_get_num_procs() != 2) {
+    GTEST_SKIP() << "a recorder has a processor beside two threads, or has none";
+  }
+  constexpr int64_t kLongNs = 2 * (host_activity::kLongTurnNs + kInTheWayNs);
+  {
+    const host_activity::Pause pause(/*needs_results=*/false);
+  }
+  EXPECT_TRUE(has_recorder_beside_all(2 * kInTheWayNs));
+  EXPECT_FALSE(has_recorder_beside_all(kLongNs + 2)) << "a team takes less";
+  pass_time();
+  {
+    const host_activity::Pause pause(/*needs_results=*/false);
+    EXPECT_TRUE(has_recorder_beside_all(kLongNs)) << "the turn was long";
+    EXPECT_FALSE(has_recorder_beside_all(kLongNs + 2)) << "programs that are not short run step by step";
+  }
+  {
+    const host_activity::Pause pause(/*needs_results=*/true);
+    EXPECT_FALSE(has_recorder_beside_all(0)) << "a thread needs the results";
+  }
+  EXPECT_TRUE(has_recorder_beside_all(0));
+  at::set_num_threads(3);
+  EXPECT_FALSE(has_recorder_beside_all(0));
+  at::set_num_threads(threads);
+}
+
+TEST(BesideRecorder, RunsAllStepsAlone) {
+  int steps = 0;
+  run_alone([&] {
+    EXPECT_TRUE(is_beside_recorder());
+    EXPECT_EQ(count_ranges(), 1);
+    return ++steps < 3;
+  });
+  EXPECT_EQ(steps, 3);
+  EXPECT_THROW(run_alone([]() -> bool { throw std::runtime_error("step"); }), std::runtime_error);
+  EXPECT_FALSE(is_beside_recorder());
+}
+
 TEST(BesideRecorder, RunsStepsOnOneThread) {
   const int threads = at::get_num_threads();
   at::set_num_threads(2);

@@ -21,6 +21,11 @@ class FunctionProgram : public Executable {
   std::string text() const override {
     return "function";
   }
+  bool is_alone() const override {
+    return finds_no_processor;
+  }
+
+  bool finds_no_processor = false; // beside its own
 
  private:
   std::function<void(RunArgs&)> body_;

@@ -176,9 +176,23 @@ TEST(LibraryMatmul, ProductsInPartsDoNotDependOnRecorders) {
   at::set_num_threads(threads);
 }
 
-bool is_true_of(bool (*predicate)(const CallSpec& call), const char* text) {
+CallSpec spec_of(const char* text) {
   LaidOutGraph laid_out = lay_out(parse_graph(text, find_op));
-  return predicate(make_call_spec(laid_out, laid_out.graph.nodes.back(), true));
+  return make_call_spec(laid_out, laid_out.graph.nodes.back(), true);
+}
+
+TEST(LibraryMatmul, AFewRowsAreAsMuchWorkAsTheirMatrixIsToRead) {
+  if (!can_multiply_rows()) {
+    GTEST_SKIP() << "such products are MKL's here";
+  }
+  const LibraryCall row(spec_of("graph(%0: f32[1,512], %1: f32[512,512]) {\n  %2: f32[1,512] = aten::mm(%0, %1)\n  return %2\n}\n"));
+  EXPECT_EQ(row.work(), Work(512 * 512 / kNumbersPerThread));
+  const LibraryCall vector(spec_of("graph(%0: f32[512,512], %1: f32[512]) {\n  %2: f32[512] = aten::mv(%0, %1)\n  return %2\n}\n"));
+  EXPECT_EQ(vector.work(), row.work());
+}
+
+bool is_true_of(bool (*predicate)(const CallSpec& call), const char* text) {
+  return predicate(spec_of(text));
 }
 
 TEST(LibraryMatmul, PrefersPartsOfFloat32ProductsThatAreLongEnough) {

@@ -63,7 +63,7 @@ TEST(Executor, RunsInOrder) {
 }
 
 // Notes the thread of each of its runs.
-std::shared_ptr<Executable> make_noting_program(std::vector<std::thread::id>& threads) {
+std::shared_ptr<FunctionProgram> make_noting_program(std::vector<std::thread::id>& threads) {
   return std::make_shared<FunctionProgram>([&threads](RunArgs& args) {
     threads.push_back(std::this_thread::get_id());
     fill(args);
@@ -78,12 +78,13 @@ void let_device_rest() {
 TEST(Executor, AShortProgramRunsOnTheThreadThatWaitsForIt) {
   std::vector<std::thread::id> threads;
   auto program = make_noting_program(threads);
+  bool needs_results = true;
   auto run_here = [&](bool waits_for_others = false) {
     auto run = make_run(program, {});
     run.waits_for_others = waits_for_others;
     BufferRef output = run.outputs[0];
     {
-      const Executor::ShortRuns short_runs(0);
+      const Executor::ShortRuns short_runs(0, needs_results);
       Executor::get(0).enqueue(std::move(run));
     }
     output->wait();
@@ -102,6 +103,12 @@ TEST(Executor, AShortProgramRunsOnTheThreadThatWaitsForIt) {
   program->usual_run_ns = 1000;
   EXPECT_TRUE(run_here());
   EXPECT_FALSE(run_here(/*waits_for_others=*/true));
+  needs_results = false;
+  EXPECT_FALSE(run_here()) << "the thread goes on without its results";
+  program->finds_no_processor = true;
+  let_device_rest();
+  program->usual_run_ns = 1000;
+  EXPECT_TRUE(run_here()) << "there is no other processor";
   let_device_rest();
   program->usual_run_ns = 1'000'000;
   EXPECT_FALSE(run_here());

@@ -21,6 +21,7 @@ class CpuExecutable final : public Executable {
   CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector<Loop> loops, int device, std::string text = {});
   void run(RunArgs& args) override;
   bool leaves_processor() const override;
+  bool is_alone() const override;
   int64_t scratch_bytes() const override {
     return plan_.memory.arena_bytes;
   }

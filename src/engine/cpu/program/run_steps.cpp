@@ -6,6 +6,7 @@
 #include "core/metrics.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/program/cpu_executable.h"
+#include "engine/cpu/threads/team.h"
 
 namespace torch_xla::cpu {
 
@@ -44,6 +45,10 @@ void CpuExecutable::find_stretches() {
 
 bool CpuExecutable::leaves_processor() const {
   return !stretch_.empty() && stretch_[0] >= kLeastStretch && will_have_recorder_beside(work_[0]);
+}
+
+bool CpuExecutable::is_alone() const {
+  return work_of_all_ && *work_of_all_ <= kMaxWorthAlone && cpu::is_alone();
 }
 
 // What the whole program takes one thread: by its work, until that has been seen.
