@@ -27,6 +27,11 @@ int& num_waiting() {
   return number;
 }
 
+std::atomic<uint64_t>& last_read() {
+  static std::atomic<uint64_t> number{0};
+  return number;
+}
+
 std::condition_variable& changed() {
   static auto* c = new std::condition_variable;
   return *c;
@@ -65,6 +70,7 @@ Buffer::Buffer(EngineBufferRef payload, DType dtype)
 Buffer::Buffer(EngineBufferRef payload) : Buffer(payload, payload->type().dtype) {}
 
 Buffer::State Buffer::wait_for_end() const {
+  wait::last_read().store(run_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   if (!has_ended()) {
     wait::until([this] { return has_ended(); });
   }

@@ -48,6 +48,10 @@ class Buffer {
   // failed.
   const EngineBufferRef& get() const;
 
+  // Which run gives the value; none: 0. See Run::outputs.
+  void set_run(uint64_t number) {
+    run_.store(number, std::memory_order_relaxed);
+  }
   void set_running(EngineBufferRef payload);
   // Threads in wait() see it once the caller has taken the lock of runtime/wait.h and notified.
   void set_ready();
@@ -72,6 +76,7 @@ class Buffer {
   }
 
   std::atomic<State> state_{State::kQueued};
+  std::atomic<uint64_t> run_{0};
   EngineBufferRef payload_;
   std::exception_ptr error_;
 };

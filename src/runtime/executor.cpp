@@ -29,6 +29,9 @@ constexpr int64_t kShortNs = 100'000;
 // costs more than any short program takes.
 constexpr int kShortsInARow = 16;
 
+// So many runs in a row were followed by a read, of their results or of the next run's: so will this one be.
+constexpr int kNeededInARow = 4;
+
 // A device's thread that has had nothing to run for so long leaves the processors to others. Not at once: the threads of a new team often
 // share a processor for the first milliseconds, until the system moves one. A decoder with 2 ms between its steps took 3 times as long so.
 constexpr auto kIdle = std::chrono::milliseconds(100);
@@ -100,7 +103,10 @@ thread_local bool owns_first = false; // the device's first run is this thread's
 bool is_callers(Queue& q, const Run& run) {
   const Executable& executable = *run.executable;
   const bool is_short = executable.usual_run_ns.load(std::memory_order_relaxed) < kShortNs && !executable.is_asynchronous();
-  const bool gains = running_for.device == q.device && (running_for.needs_results || executable.is_alone());
+  const bool last_was_needed = running_for.needs_results || wait::last_read().load(std::memory_order_relaxed) == q.last_run;
+  q.num_needed = last_was_needed ? q.num_needed + 1 : 0;
+  const bool needs_results = running_for.needs_results || q.num_needed >= kNeededInARow;
+  const bool gains = running_for.device == q.device && (needs_results || executable.is_alone());
   q.num_short = is_short && gains ? q.num_short + 1 : 0;
   return q.num_short > (q.holds_processors ? kShortsInARow : 0) && q.runs.empty() && !run.waits_for_others;
 }
@@ -240,7 +246,12 @@ uint64_t Executor::enqueue(Run run) {
   start_thread(device_);
   run.device = device_;
   run.options.cancelled = queues().cancel;
-  run.options.number = ++queues().num_queued;
+  run.options.number = q.last_run = ++queues().num_queued;
+  for (const BufferRef& output : run.outputs) {
+    if (output) {
+      output->set_run(run.options.number);
+    }
+  }
   q.runs.push_back({std::move(run), metrics::now_ns(), memory_log::caller(device_)});
   if (q.caller == std::thread::id()) {
     q.work.notify_one();

@@ -43,8 +43,8 @@ class Executor {
   static Executor& get(int device);
 
   // A short program that the thread enqueues while this lives, with nobody before it, runs on the thread itself, when the scope ends,
-  // instead of being handed over and back: for a thread that goes on with its results and, where other processes have the other processors,
-  // for any. Opened without the recording lock.
+  // instead of being handed over and back: for a thread that goes on with its results, or has read those of the last few runs before it
+  // queued the next, and for any where other processes have the other processors. Opened without the recording lock.
   class ShortRuns {
    public:
     explicit ShortRuns(int device, bool needs_results = true);

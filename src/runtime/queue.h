@@ -40,7 +40,9 @@ struct Queue {
   bool holds_processors = false; // its thread has run something since it last left the processors to others
   bool tells = false; // a run has ended, and threads that wait have yet to be woken; not guarded: of the thread that runs the first one
   bool gives_way = false; // its thread is to leave them now
-  int num_short = 0; // programs in a row that were short for the thread that enqueued them
+  uint64_t last_run = 0; // the number of the newest one
+  int64_t num_needed = 0; // runs in a row that a read followed, of their results or of the next one's
+  int64_t num_short = 0; // programs in a row that were short for the thread that enqueued them
   bool was_cancelled = false; // by an interrupt that has not been settled
 };
 

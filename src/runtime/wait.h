@@ -1,8 +1,10 @@
 // The one lock and condition on which user threads wait for the executor, with polling for signals.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 
@@ -14,6 +16,7 @@ namespace torch_xla::wait {
 std::mutex& mutex(); // never destroyed
 std::condition_variable& changed(); // a buffer or the executor's queue changed; with mutex()
 int& num_waiting(); // threads in until(); guarded by mutex()
+std::atomic<uint64_t>& last_read(); // the run that a thread asked last for a result of
 void notify(); // after set_ready() or set_failed() of a buffer that a thread may wait for
 void cancel_runs(); // all that are queued or running
 bool is_news(const std::exception_ptr& error); // of a run, and nobody has been told

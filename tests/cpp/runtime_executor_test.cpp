@@ -79,6 +79,7 @@ TEST(Executor, AShortProgramRunsOnTheThreadThatWaitsForIt) {
   std::vector<std::thread::id> threads;
   auto program = make_noting_program(threads);
   bool needs_results = true;
+  bool reads = true;
   auto run_here = [&](bool waits_for_others = false) {
     auto run = make_run(program, {});
     run.waits_for_others = waits_for_others;
@@ -87,7 +88,7 @@ TEST(Executor, AShortProgramRunsOnTheThreadThatWaitsForIt) {
       const Executor::ShortRuns short_runs(0, needs_results);
       Executor::get(0).enqueue(std::move(run));
     }
-    output->wait();
+    reads ? static_cast<void>(output->wait()) : Executor::get(0).drain();
     return threads.back() == std::this_thread::get_id();
   };
   EXPECT_FALSE(run_here()) << "how long it takes is not known yet";
@@ -103,8 +104,18 @@ TEST(Executor, AShortProgramRunsOnTheThreadThatWaitsForIt) {
   program->usual_run_ns = 1000;
   EXPECT_TRUE(run_here());
   EXPECT_FALSE(run_here(/*waits_for_others=*/true));
-  needs_results = false;
+  needs_results = reads = false;
+  let_device_rest();
+  EXPECT_TRUE(run_here()) << "as the last ones were read";
+  let_device_rest();
   EXPECT_FALSE(run_here()) << "the thread goes on without its results";
+  reads = true;
+  for (int i = 0; i < 30; ++i) {
+    run_here();
+  }
+  EXPECT_TRUE(run_here()) << "the thread reads each run's results before it queues the next one";
+  reads = false;
+  run_here();
   program->finds_no_processor = true;
   let_device_rest();
   program->usual_run_ns = 1000;
