@@ -272,3 +272,61 @@ def test_gradients_of_slices(device, function, dtype):
     tolerance = {"rtol": 0.05, "atol": 0.5} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-3}
     for expected, actual in zip(gradients("cpu"), gradients(device), strict=True):
         torch.testing.assert_close(actual.cpu(), expected, **tolerance)
+
+
+# ---- Rows that one index names ----
+ROW_CALLS = {
+    "index": lambda x, i, v, dim: x[(slice(None),) * dim + (i - x.shape[dim] * (i % 2),)],  # half of them from the end
+    "index_select": lambda x, i, v, dim: x.index_select(dim, i.flatten()),
+    "put": lambda x, i, v, dim: torch.ops.aten.index_put(x, [None] * dim + [i - x.shape[dim] * (i % 2)], v),
+    "accumulate": lambda x, i, v, dim: torch.ops.aten.index_put(x, [None] * dim + [i], v, accumulate=True),
+    "index_add": lambda x, i, v, dim: x.index_add(dim, i.flatten(), v.flatten(dim, dim + i.dim() - 1)),
+    "scaled": lambda x, i, v, dim: x.index_add(dim, i.flatten(), v.flatten(dim, dim + i.dim() - 1), alpha=3),
+    "index_copy": lambda x, i, v, dim: x.index_copy(dim, i.flatten().long(), v.flatten(dim, dim + i.dim() - 1)),
+}
+SELVES = {"columns": ((300, 64), 0), "few_columns": ((300, 7), 0), "numbers": ((300,), 0), "inner": ((3, 300, 40), 1), "last": ((5, 300), 1)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64], ids=str)
+@pytest.mark.parametrize("shape,dim", SELVES.values(), ids=SELVES)
+@pytest.mark.parametrize("call", ROW_CALLS.values(), ids=ROW_CALLS)
+def test_rows(device, call, shape, dim, dtype):
+    """Each row twice and more, as threads share so many."""
+    if dtype == torch.bool and call in (ROW_CALLS["accumulate"], ROW_CALLS["index_add"], ROW_CALLS["scaled"]):
+        pytest.skip("bools are not added here")
+    i = (torch.arange(4000) * 7919 % 300).reshape(2, 2000)
+    if call in (ROW_CALLS["put"], ROW_CALLS["index_copy"]):
+        i = i.flatten()[:300].reshape(2, 150)  # ATen's threads write a row that is named twice in any order
+    written = (*shape[:dim], *i.shape, *shape[dim + 1 :])
+    start = (torch.arange(torch.Size(shape).numel()).reshape(shape).sin() * 9).to(dtype)
+    values = (torch.arange(torch.Size(written).numel()).reshape(written).cos() * 9).to(dtype)
+    for index in (i, i.int()) if call in (ROW_CALLS["index"], ROW_CALLS["index_select"]) else (i,):
+        expected = call(start, index, values, dim)
+        actual = call(start.to(device), index.to(device), values.to(device), dim)
+        assert actual.stride() == expected.stride()
+        torch.testing.assert_close(actual.cpu(), expected, rtol=0.05 if dtype == torch.bfloat16 else 1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("call", ROW_CALLS.values(), ids=ROW_CALLS)
+def test_rows_out_of_range(device, call):
+    def run(d, start):
+        x = torch.ones(5, 64).to(d)
+        i, v = torch.tensor([[0, 4, start]]).to(d), torch.zeros(1, 3, 64).to(d)
+        return call(x, i, v, 0).sum().item()
+
+    for start in (2, 5, -6):
+        check(lambda d, start=start: run(d, start), "rows")
+
+
+@pytest.mark.parametrize("padding", [None, 3])
+@pytest.mark.parametrize("by_frequency", [False, True])
+@pytest.mark.parametrize("columns", [1, 7, 64])
+def test_gradients_of_embeddings(device, columns, by_frequency, padding):
+    def gradient(d):
+        weight = (torch.arange(300.0 * columns).reshape(300, columns).sin()).to(d).requires_grad_()
+        i = (torch.arange(4000) * 7919 % 300).reshape(40, 100).to(d)
+        y = nn.functional.embedding(i, weight, padding_idx=padding, scale_grad_by_freq=by_frequency)
+        (y * torch.arange(float(y.numel())).reshape(y.shape).cos().to(d)).sum().backward()
+        return weight.grad.cpu()
+
+    torch.testing.assert_close(gradient(device), gradient("cpu"), rtol=1e-5, atol=1e-4)

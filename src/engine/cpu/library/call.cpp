@@ -147,6 +147,7 @@ struct LibraryCall::Impl {
   void write_part(torch::jit::Stack& args, std::vector<Undo>* undo) const;
   void take_result(Pool& pool, const c10::IValue& value, const CallSpec::Tensor& result, ResultMemory& memory) const;
   bool is_operand_memory(const at::Tensor& t) const;
+  bool has_kernel() const; // for the operands at hand
 };
 
 LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.location), choice(choose(spec)), results(spec.results) {
@@ -163,14 +164,18 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
   generator = find_generator(choice.op.schema());
   work = find_work(choice, spec);
   trains = choice.substitute.trains && choice.substitute.trains(spec);
-  for (size_t i = 0; i < outs.size() && !choice.writes_part; ++i) {
-    stack.emplace_back(outs[i]);
+  if (stack.size() < choice.op.schema().arguments().size()) { // an out form
+    stack.insert(stack.end(), outs.begin(), outs.end());
   }
   if (choice.substitute.packing && choice.substitute.packing->fits(spec, stack)) {
     packing = choice.substitute.packing;
     packing_key = packing->key(spec);
     work = std::nullopt;
   }
+}
+
+bool LibraryCall::Impl::has_kernel() const {
+  return choice.kernel && (!choice.substitute.suits || choice.substitute.suits(operands));
 }
 
 // Where ATen refuses to read the part it will refuse to write it, in its own words, but may have written some of it by then.
@@ -186,7 +191,7 @@ void LibraryCall::Impl::write_part(torch::jit::Stack& args, std::vector<Undo>* u
       undo->push_back(save_whole(self));
     }
   }
-  choice.op.callBoxed(args);
+  has_kernel() ? choice.kernel(operands, outs) : choice.op.callBoxed(args);
 }
 
 // Where the result has planned memory, oneDNN's operator is to allocate it there.
@@ -209,16 +214,16 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     compute_packed(args, *packed);
     return;
   }
-  if (choice.kernel) { // which shares its work out itself
-    choice.kernel(operands, outs);
-    return;
-  }
   if (choice.substitute.prepare) {
     choice.substitute.prepare(args);
   }
   c10::AutoGradMode grad_mode(trains);
   if (choice.writes_part) {
     write_part(args, undo);
+    return;
+  }
+  if (has_kernel()) { // which shares its work out itself
+    choice.kernel(operands, outs);
     return;
   }
   if (choice.mutates) {
@@ -228,6 +233,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     args[static_cast<size_t>(generator)] = make_generator(operands);
   }
   choice.op.callBoxed(args);
+  XLA_ASSERT(!choice.kernel, name, " took what does not suit the kernel in its place");
 }
 
 bool LibraryCall::Impl::is_operand_memory(const at::Tensor& t) const {

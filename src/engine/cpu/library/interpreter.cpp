@@ -128,7 +128,7 @@ NodeForm find_form(const Op& row) {
   }
   const auto& arguments = op->schema().arguments();
   form.op = op;
-  form.choose = substitute.choose;
+  form.choose = substitute.suits || substitute.prepare ? nullptr : substitute.choose; // what looks at values first is left to ATen's
   form.prepare = substitute.prepare;
   form.takes_numbers = row.kind == OpKind::kPointwise;
   form.dense = row.kind == OpKind::kComposite || (row.traits & (kDenseOperands | kDenseRows)); // group norms take all for row-major

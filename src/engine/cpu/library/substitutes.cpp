@@ -10,6 +10,7 @@
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/barrier.h"
 #include "engine/cpu/library/products.h"
+#include "engine/cpu/library/rows.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -47,6 +48,43 @@ CallKernel choose_groups(const CallSpec&) {
 
 CallKernel choose_barrier(const CallSpec&) {
   return hand_on;
+}
+
+bool is_along_rows(const CallSpec& call) {
+  return std::get<int64_t>(call.attrs[0]) == 0;
+}
+
+bool adds_once(const CallSpec& call) {
+  const auto* factor = std::get_if<int64_t>(&call.attrs[1]);
+  return factor && *factor == 1;
+}
+
+CallKernel choose_taken(const CallSpec& call) {
+  return takes_rows(call) ? take_rows : nullptr;
+}
+
+CallKernel choose_selected(const CallSpec& call) {
+  return is_along_rows(call) ? choose_taken(call) : nullptr;
+}
+
+CallKernel choose_put(const CallSpec& call) {
+  return !std::get<bool>(call.attrs[1]) ? (writes_rows(call) ? write_rows : nullptr) : adds_rows(call) ? add_rows : nullptr;
+}
+
+CallKernel choose_copied(const CallSpec& call) {
+  return is_along_rows(call) && writes_rows(call) ? write_rows : nullptr;
+}
+
+// ATen's adds in float32 what is stored in 16 bits.
+CallKernel choose_added(const CallSpec& call) {
+  const bool is_exact = item_size(call.results[0].type.dtype) >= item_size(DType::F32);
+  return is_exact && is_along_rows(call) && adds_once(call) && adds_rows(call) ? add_rows : nullptr;
+}
+
+// With no row that is left out, and no row divided by how often it is named.
+CallKernel choose_embedding_backward(const CallSpec& call) {
+  const bool is_plain = std::get<int64_t>(call.attrs[1]) < 0 && !std::get<bool>(call.attrs[2]);
+  return is_plain && adds_embedding_rows(call) ? add_embedding_rows : nullptr;
 }
 
 // ATen's backward passes over indices out of range, as its forward refuses them; here the forward need not have run.
@@ -107,6 +145,15 @@ Work work_of_moves(const CallSpec& call) {
   return std::max(call.operands[0].type.numel(), call.results[0].type.numel()) / kMovedPerThread;
 }
 
+// As they share it out.
+Work work_of_rows(CallKernel kernel, const CallSpec& call) {
+  return (kernel == take_rows                ? call.results[0]
+              : kernel == add_embedding_rows ? call.operands[0]
+                                             : call.operands.back())
+             .type.numel() /
+      kMovedPerThread;
+}
+
 // The sum of a mean, or of a sum, is one thread's in ATen.
 Work work_of_losses(const CallSpec& call) {
   return call.operands[0].type.numel() / kMovedPerThread;
@@ -122,8 +169,29 @@ constexpr Substitute product(const char* row) {
       .packing = &kPackedMatrix};
 }
 
+constexpr Substitute rows(
+    const char* row,
+    CallKernel (*choose)(const CallSpec& call),
+    bool (*suits)(const std::vector<at::Tensor>& operands),
+    Undo (*save_part)(const torch::jit::Stack& arguments) = nullptr) {
+  return {
+      .row = row,
+      .choose = choose,
+      .suits = suits,
+      .work_of_kernel = work_of_rows,
+      .is_faster_only = true,
+      .save_part = save_part,
+      .work = save_part ? nullptr : work_of_moves};
+}
+
 constexpr Substitute kSubstitutes[] = {
-    {.row = "aten::embedding", .work = work_of_moves},
+    rows("aten::embedding", choose_taken, are_rows),
+    rows("aten::index_select", choose_selected, are_rows),
+    rows("aten::index.Tensor", choose_taken, are_rows_from_both_ends),
+    rows("aten::index_add", choose_added, are_rows, save_selected),
+    rows("aten::index_copy", choose_copied, are_rows, save_selected),
+    rows("aten::index_put", choose_put, are_rows_from_both_ends, save_indexed),
+    rows("aten::_index_put_impl_", choose_put, are_rows_from_both_ends, save_indexed),
     {.row = "aten::cat", .work = work_of_moves},
     {.row = "aten::nll_loss_forward", .work = work_of_losses},
     product("aten::mm"),
@@ -135,9 +203,12 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::_scaled_dot_product_flash_attention_for_cpu", .work = work_of_attention},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
-    {.row = "aten::embedding_dense_backward", .prepare = check_embedding_indices, .work = work_of_moves},
-    {.row = "aten::index_add", .save_part = save_selected},
-    {.row = "aten::index_copy", .save_part = save_selected},
+    {.row = "aten::embedding_dense_backward",
+     .choose = choose_embedding_backward,
+     .work_of_kernel = work_of_rows,
+     .is_faster_only = true,
+     .prepare = check_embedding_indices,
+     .work = work_of_moves},
     {.row = "aten::index_reduce", .save_part = save_selected},
     {.row = "aten::index_fill.int_Scalar", .save_part = save_selected},
     {.row = "aten::index_fill.int_Tensor", .save_part = save_selected},
@@ -147,8 +218,6 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::scatter.value_reduce", .save_part = save_scattered},
     {.row = "aten::scatter_add", .save_part = save_scattered},
     {.row = "aten::scatter_reduce.two", .save_part = save_scattered},
-    {.row = "aten::index_put", .save_part = save_indexed},
-    {.row = "aten::_index_put_impl_", .save_part = save_indexed},
     {.row = "aten::put_", .save_part = save_taken},
     {.row = "aten::mkldnn_rnn_layer", .trains = trains_layer, .is_short = has_short_steps, .one_thread = true},
     {.row = "aten::mkldnn_rnn_layer_backward", .is_short = has_short_steps},

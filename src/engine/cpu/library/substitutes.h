@@ -19,13 +19,15 @@ using CallKernel = void (*)(const std::vector<at::Tensor>& operands, const std::
 struct Substitute {
   const char* row = nullptr;
   CallKernel (*choose)(const CallSpec& call) = nullptr; // the kernel for this call, or null: ATen's
+  bool (*suits)(const std::vector<at::Tensor>& operands) = nullptr; // whether that kernel may read these: if not, ATen's raises its error
   Work (*work_of_kernel)(CallKernel kernel, const CallSpec& call) = nullptr; // of that kernel; if null, none
   bool is_faster_only = false; // that kernel computes what ATen's does
-  // Before ATen's kernel: raises ATen's error for what the kernel takes without a look, or changes arguments that it would misread.
+  // Before a kernel: raises ATen's error for what the kernel takes without a look, or changes arguments that it would misread.
   void (*prepare)(torch::jit::Stack& arguments) = nullptr;
   // Whether ATen's kernel, which asks the grad mode, shall keep what a gradient needs.
   bool (*trains)(const CallSpec& call) = nullptr;
-  // The result is operand 0 but for some elements: ATen's operation in place computes it. What these held is saved by this.
+  // The result is operand 0 but for some elements: that kernel, or ATen's operation in place, computes it. What these held is saved by
+  // this.
   Undo (*save_part)(const torch::jit::Stack& arguments) = nullptr;
   bool (*is_short)(const CallSpec& call) = nullptr; // whether its parallel regions are too short to be worth their barriers: one thread
   Work (*work)(const CallSpec& call) = nullptr; // of ATen's kernel; if null, none
