@@ -275,6 +275,12 @@ def test_gradients_of_slices(device, function, dtype):
 
 
 # ---- Rows that one index names ----
+def expanded(x, i, v, dim):
+    """The index beside the other dims of what it names, and that."""
+    v = v.flatten(dim, dim + i.dim() - 1)
+    return i.flatten().long().reshape([-1 if d == dim else 1 for d in range(x.dim())]).expand_as(v), v
+
+
 ROW_CALLS = {
     "index": lambda x, i, v, dim: x[(slice(None),) * dim + (i - x.shape[dim] * (i % 2),)],  # half of them from the end
     "index_select": lambda x, i, v, dim: x.index_select(dim, i.flatten()),
@@ -282,6 +288,7 @@ ROW_CALLS = {
     "accumulate": lambda x, i, v, dim: torch.ops.aten.index_put(x, [None] * dim + [i], v, accumulate=True),
     "index_add": lambda x, i, v, dim: x.index_add(dim, i.flatten(), v.flatten(dim, dim + i.dim() - 1)),
     "scaled": lambda x, i, v, dim: x.index_add(dim, i.flatten(), v.flatten(dim, dim + i.dim() - 1), alpha=3),
+    "scatter_add": lambda x, i, v, dim: x.scatter_add(dim, *expanded(x, i, v, dim)),
     "index_copy": lambda x, i, v, dim: x.index_copy(dim, i.flatten().long(), v.flatten(dim, dim + i.dim() - 1)),
 }
 SELVES = {"columns": ((300, 64), 0), "few_columns": ((300, 7), 0), "numbers": ((300,), 0), "inner": ((3, 300, 40), 1), "last": ((5, 300), 1)}
@@ -292,7 +299,7 @@ SELVES = {"columns": ((300, 64), 0), "few_columns": ((300, 7), 0), "numbers": ((
 @pytest.mark.parametrize("call", ROW_CALLS.values(), ids=ROW_CALLS)
 def test_rows(device, call, shape, dim, dtype):
     """Each row twice and more, as threads share so many."""
-    if dtype == torch.bool and call in (ROW_CALLS["accumulate"], ROW_CALLS["index_add"], ROW_CALLS["scaled"]):
+    if dtype == torch.bool and call in [ROW_CALLS[name] for name in ("accumulate", "index_add", "scaled", "scatter_add")]:
         pytest.skip("bools are not added here")
     i = (torch.arange(4000) * 7919 % 300).reshape(2, 2000)
     if call in (ROW_CALLS["put"], ROW_CALLS["index_copy"]):

@@ -253,9 +253,10 @@ bool InterpreterRun::call_chosen(const Node& node, const NodeForm& form, const V
     const c10::IntArrayRef strides = tensors.back().strides();
     spec.operands.push_back({trace_.type(node.operands[i]), Dims(strides.data(), strides.size())});
   }
+  const Type& type = trace_.type(node.first_result);
+  spec.results.push_back({type, contiguous_strides(type.dims)});
   const CallKernel kernel = form.choose(spec);
   if (kernel) {
-    const Type& type = trace_.type(node.first_result);
     at::Tensor result = at::empty(ref(type.dims), scalar_type(type.dtype));
     kernel(tensors, {result});
     set_result(node, 0, std::move(result));

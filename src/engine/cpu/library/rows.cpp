@@ -48,15 +48,17 @@ bool names_rows(const CallSpec& call, size_t num_written) {
       at <= operands[0].type.dims.size() && is_row_major(call.results[0]);
 }
 
-bool are_within(const std::vector<at::Tensor>& operands, bool from_both_ends) {
-  const size_t at = find_index(operands);
-  const int64_t n = operands[0].size(static_cast<int64_t>(at) - 1);
-  const int64_t least = from_both_ends ? -n : 0;
-  auto check = [&]<typename T>(const T* index) {
-    return std::all_of(index, index + operands[at].numel(), [&](T i) { return i >= least && i < n; });
-  };
-  return operands[at].scalar_type() == at::kLong ? check(operands[at].const_data_ptr<int64_t>())
-                                                 : check(operands[at].const_data_ptr<int32_t>());
+bool are_within(const at::Tensor& index, int64_t least, int64_t n) {
+  auto check = [&]<typename T>(const T* i) { return std::all_of(i, i + index.numel(), [&](T row) { return row >= least && row < n; }); };
+  return index.scalar_type() == at::kLong ? check(index.const_data_ptr<int64_t>()) : check(index.const_data_ptr<int32_t>());
+}
+
+// What was expanded.
+at::Tensor row_index(at::Tensor expanded) {
+  while (expanded.dim() > 1) {
+    expanded = expanded.select(1, 0);
+  }
+  return expanded;
 }
 
 // Self as `outer` times `rows` rows, of which `index` names `num_named`.
@@ -160,17 +162,40 @@ bool adds_rows(const CallSpec& call) {
   return writes_rows(call) && has_adder(call.results[0].type.dtype);
 }
 
+bool adds_expanded_rows(const CallSpec& call) {
+  const CallSpec::Tensor& self = call.operands[0];
+  const CallSpec::Tensor& index = call.operands[1];
+  const CallSpec::Tensor& added = call.operands[2];
+  const Dims& dims = index.type.dims;
+  if (dims.size() < 2 || added.type.dims != dims || !is_index(index) || !has_adder(self.type.dtype)) {
+    return false;
+  }
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if ((dims[d] > 1 && index.strides[d] != (d == 0)) || (d > 0 && self.type.dims[d] != dims[d])) {
+      return false;
+    }
+  }
+  return is_row_major(self) && is_row_major(added) && is_row_major(call.results[0]);
+}
+
 bool adds_embedding_rows(const CallSpec& call) {
   return is_index(call.operands[1]) && is_row_major(call.operands[0]) && is_row_major(call.operands[1]) && is_row_major(call.results[0]) &&
       has_adder(call.results[0].type.dtype);
 }
 
 bool are_rows(const std::vector<at::Tensor>& operands) {
-  return are_within(operands, /*from_both_ends=*/false);
+  const size_t at = find_index(operands);
+  return are_within(operands[at], 0, operands[0].size(static_cast<int64_t>(at) - 1));
 }
 
 bool are_rows_from_both_ends(const std::vector<at::Tensor>& operands) {
-  return are_within(operands, /*from_both_ends=*/true);
+  const size_t at = find_index(operands);
+  const int64_t n = operands[0].size(static_cast<int64_t>(at) - 1);
+  return are_within(operands[at], -n, n);
+}
+
+bool are_expanded_rows(const std::vector<at::Tensor>& operands) {
+  return are_within(row_index(operands[1]), 0, operands[0].size(0));
 }
 
 void take_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
@@ -209,6 +234,10 @@ void write_rows(const std::vector<at::Tensor>& operands, const std::vector<at::T
 
 void add_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
   add(rows_of(operands), outs[0], operands.back());
+}
+
+void add_expanded_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  add(Rows(outs[0], 0, row_index(operands[1])), outs[0], operands[2]);
 }
 
 void add_embedding_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {

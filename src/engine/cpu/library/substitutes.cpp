@@ -11,6 +11,7 @@
 #include "engine/cpu/library/barrier.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/library/rows.h"
+#include "engine/cpu/library/scans.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -75,10 +76,17 @@ CallKernel choose_copied(const CallSpec& call) {
   return is_along_rows(call) && writes_rows(call) ? write_rows : nullptr;
 }
 
-// ATen's adds in float32 what is stored in 16 bits.
+// ATen's add in float32 what is stored in 16 bits.
+bool adds_as_stored(const CallSpec& call) {
+  return item_size(call.results[0].type.dtype) >= item_size(DType::F32);
+}
+
 CallKernel choose_added(const CallSpec& call) {
-  const bool is_exact = item_size(call.results[0].type.dtype) >= item_size(DType::F32);
-  return is_exact && is_along_rows(call) && adds_once(call) && adds_rows(call) ? add_rows : nullptr;
+  return is_along_rows(call) && adds_as_stored(call) && adds_once(call) && adds_rows(call) ? add_rows : nullptr;
+}
+
+CallKernel choose_scattered(const CallSpec& call) {
+  return is_along_rows(call) && adds_as_stored(call) && adds_expanded_rows(call) ? add_expanded_rows : nullptr;
 }
 
 // With no row that is left out, and no row divided by how often it is named.
@@ -184,6 +192,10 @@ constexpr Substitute rows(
       .work = save_part ? nullptr : work_of_moves};
 }
 
+constexpr Substitute scan(const char* row, CallKernel (*choose)(const CallSpec& call)) {
+  return {.row = row, .choose = choose, .work_of_kernel = work_of_scan, .is_faster_only = true};
+}
+
 constexpr Substitute kSubstitutes[] = {
     rows("aten::embedding", choose_taken, are_rows),
     rows("aten::index_select", choose_selected, are_rows),
@@ -196,6 +208,8 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::nll_loss_forward", .work = work_of_losses},
     product("aten::mm"),
     product("aten::addmm"),
+    scan("aten::cumsum", choose_running_sum),
+    scan("aten::cumprod", choose_running_product),
     {.row = "aten::bmm", .choose = choose_batch_product},
     {.row = "aten::mv", .choose = choose_vector, .work_of_kernel = work_of_product, .is_faster_only = true},
     {.row = "aten::convolution", .packing = &kPackedWeight},
@@ -216,7 +230,7 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::scatter.value", .save_part = save_scattered},
     {.row = "aten::scatter.reduce", .save_part = save_scattered},
     {.row = "aten::scatter.value_reduce", .save_part = save_scattered},
-    {.row = "aten::scatter_add", .save_part = save_scattered},
+    rows("aten::scatter_add", choose_scattered, are_expanded_rows, save_scattered),
     {.row = "aten::scatter_reduce.two", .save_part = save_scattered},
     {.row = "aten::put_", .save_part = save_taken},
     {.row = "aten::mkldnn_rnn_layer", .trains = trains_layer, .is_short = has_short_steps, .one_thread = true},
