@@ -1,4 +1,4 @@
-"""cumsum and cumprod along each dim: the embedded engine computes those before the last by rows, with eager's values to the bit."""
+"""cumsum and cumprod: the embedded engine computes dims before the last by rows, with eager's values to the bit."""
 
 import pytest
 import torch
