@@ -1,6 +1,7 @@
-"""The sync that nobody has to write: after `optimizer.step()` on xla parameters, what is pending runs.
+"""What happens before and after `optimizer.step()` on xla parameters without a word of the program.
 
-Within torch_xla.compile() and torch_xla.step() there is none: a sync follows their body.
+After it, what is pending runs; within torch_xla.compile() and torch_xla.step() there is no such sync, as one follows their body. Before it,
+an optimizer forgets the state that a failed first step has left without values.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import weakref
 from collections.abc import Iterator
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from . import _XLAC
 from ._storages import StorageDictionary
@@ -79,6 +80,19 @@ def _replaces_another(optimizer: torch.optim.Optimizer) -> bool:
     return was_stepped
 
 
+def _is_lost(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == "xla" and _XLAC._is_lost_for_good(value)
+
+
+def _before_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
+    """A first step that failed has made no state, as in eager, where it raises before: the next one makes it anew."""
+    if not _XLAC._has_lost_values():
+        return
+    for parameter, state in list(optimizer.state.items()):
+        if isinstance(state, dict) and any(map(_is_lost, state.values())):
+            del optimizer.state[parameter]
+
+
 def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
     # The first of each group tells: a group is rarely split, but over several devices, and a missed sync only delays.
     devices = set() if optimizer in _parts else _find_devices(optimizer, 1)
@@ -94,5 +108,6 @@ def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
 
 
 def install() -> None:
-    """Registers the hook for all optimizers. Called once, when torch_xla is imported."""
+    """Registers the hooks for all optimizers. Called once, when torch_xla is imported."""
+    register_optimizer_step_pre_hook(_before_step)
     register_optimizer_step_post_hook(_after_step)

@@ -6,6 +6,7 @@
 #include "core/env.h"
 #include "ir/listing.h"
 #include "python/bindings.h"
+#include "runtime/losses.h"
 #include "tensor/api.h"
 #include "tensor/barrier.h"
 #include "tensor/compile_reason.h"
@@ -130,6 +131,8 @@ void init_debug(py::module_& m) {
   m.def("_set_buffer_donation", &set_donation, py::arg("tensor"), py::arg("should_donate"));
   m.def("_get_buffer_donation", [](const py::object& tensor) { return buffer_donation(to_tensor(tensor)); }, py::arg("tensor"));
   m.def("_is_placecholder", [](const py::object& tensor) { return has_lost_value(to_tensor(tensor)); }, py::arg("tensor"));
+  m.def("_has_lost_values", &has_lost_values);
+  m.def("_is_lost_for_good", [](const py::object& tensor) { return is_lost_for_good(to_tensor(tensor)); }, py::arg("tensor"));
   m.def("_xla_set_enable_alias_with_buffer_donor_config", &set_donation_within_steps, py::arg("on"));
   m.def("_xla_get_enable_alias_with_buffer_donor_config", &donation_within_steps);
   m.def("_pending_graph_text", &device_text, py::arg("device") = "");

@@ -2,14 +2,20 @@
 #include "runtime/buffer.h"
 
 #include "core/errors.h"
+#include "runtime/losses.h"
 #include "runtime/wait.h"
 
 namespace torch_xla {
 namespace {
 
 std::atomic<void (*)()> interrupt_check{nullptr};
+std::atomic<bool> some_are_lost{false};
 
 } // namespace
+
+bool has_lost_values() {
+  return some_are_lost.load(std::memory_order_relaxed);
+}
 
 void set_interrupt_check(void (*check)()) {
   interrupt_check = check;
@@ -119,6 +125,7 @@ void Buffer::set_ready() {
 }
 
 void Buffer::set_failed(std::exception_ptr error) {
+  some_are_lost.store(true, std::memory_order_relaxed);
   error_ = std::move(error);
   state_.store(State::kFailed, std::memory_order_release);
 }

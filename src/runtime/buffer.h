@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <utility>
 
 #include "engine/engine.h"
 
@@ -67,6 +68,9 @@ class Buffer {
   // Lazy values and readers that refer to this buffer, queued runs not counted: at 0 a run may take the memory. It goes up from 0 under the
   // recording lock only, under which runs are queued, and down on any thread.
   std::atomic<int32_t> owners{0};
+  // By how many Previous it is held: tensors that take it back if a run fails, or a run has failed. It rises and falls as `owners`.
+  std::atomic<int32_t> kept{0};
+  int32_t num_replaced = 0; // for find_donated(), which leaves it at 0; guarded by the recording lock
 
  private:
   Type type_;
@@ -104,10 +108,37 @@ class BufferReader {
   BufferRef buffer_;
 };
 
+// A reference that counts in Buffer::kept.
+class KeptBuffer {
+ public:
+  KeptBuffer() = default;
+  explicit KeptBuffer(BufferRef buffer) : buffer_(std::move(buffer)) {
+    if (buffer_) {
+      buffer_->kept.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  ~KeptBuffer() {
+    if (buffer_) {
+      buffer_->kept.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+  KeptBuffer(KeptBuffer&&) noexcept = default;
+  KeptBuffer& operator=(KeptBuffer&& other) noexcept {
+    std::swap(buffer_, other.buffer_);
+    return *this;
+  }
+  const BufferRef& get() const {
+    return buffer_;
+  }
+
+ private:
+  BufferRef buffer_;
+};
+
 // What a storage held before the value that a run gives it: held by the storage's cell and by the run, which empties it when it has ended
 // well. After a failure the cell takes it back. The executor's thread writes `buffer` and `before`; others read them only after a failure.
 struct Previous {
-  BufferRef buffer;
+  KeptBuffer buffer;
   std::shared_ptr<Previous> before; // what `buffer` itself replaced, while its run may still fail
   // How the value lay in the storage.
   DType dtype = DType::Undefined;

@@ -71,7 +71,7 @@ void give_back(Run& run, RunArgs& args) {
 // What tensors held before a run that has ended well is of no use any more.
 void forget_replaced(Run& run) {
   for (const PreviousRef& previous : run.replaced) {
-    previous->buffer.reset();
+    previous->buffer = {};
     previous->before.reset();
   }
 }

@@ -83,7 +83,7 @@ class Recovery {
       }
     }
     for (const auto& [previous, write] : last_writes_) {
-      previous->buffer = std::make_shared<Buffer>(computed(write->value), recorded_.graph.type(write->value).dtype);
+      previous->buffer = KeptBuffer(std::make_shared<Buffer>(computed(write->value), recorded_.graph.type(write->value).dtype));
       previous->dtype = write->dtype;
       previous->dims = write->dims;
       previous->strides = write->strides;

@@ -77,11 +77,11 @@ void take_back_when_told(Cell& cell) {
     return;
   }
   PreviousRef good = cell.previous;
-  while (good && !(good->buffer && good->buffer->may_have_value())) {
+  while (good && !(good->buffer.get() && good->buffer.get()->may_have_value())) {
     good = good->before;
   }
   if (good) {
-    cell.set_value(LazyValue::ready(good->buffer));
+    cell.set_value(LazyValue::ready(good->buffer.get()));
     cell.dtype = good->dtype;
     cell.dims = good->dims;
     cell.strides = good->strides;
@@ -95,7 +95,7 @@ PreviousRef keep_previous(Cell& cell) {
   }
   const BufferRef& buffer = cell.value->buffer();
   PreviousRef before = buffer->state() == Buffer::State::kReady ? nullptr : std::move(cell.previous);
-  cell.previous = std::make_shared<Previous>(Previous{buffer, std::move(before), cell.dtype, cell.dims, cell.strides});
+  cell.previous = std::make_shared<Previous>(Previous{KeptBuffer(buffer), std::move(before), cell.dtype, cell.dims, cell.strides});
   return cell.previous;
 }
 

@@ -76,6 +76,13 @@ bool has_lost_value(const at::Tensor& tensor) {
   return cell.value && cell.value->buffer() && !cell.value->buffer()->may_have_value();
 }
 
+bool is_lost_for_good(const at::Tensor& tensor) {
+  Cell& cell = cell_of(tensor);
+  auto lock = lock_recorder(cell.device);
+  take_back_when_told(cell);
+  return cell.value && cell.value->buffer() && !cell.value->buffer()->may_have_value() && !cell.value->buffer()->has_news();
+}
+
 void set_donation_within_steps(bool on) {
   within_steps = on;
 }

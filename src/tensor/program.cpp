@@ -41,7 +41,7 @@ CompileOptions compile_options(int device, Trace& trace, CompileSettings setting
   options.device = device;
   options.precision = settings.precision;
   options.custom = std::move(settings.custom);
-  options.donated = find_donated(trace.inputs());
+  options.donated = find_donated(trace.inputs(), trace.replaced());
   options.location = [&trace](int32_t node) { return line_of(trace.locations(), node); };
   options.poll = &interrupt::poll;
   options.keep_text = env::debug_level() >= 3;
@@ -258,10 +258,18 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   return {entry.programs.back(), std::move(offsets)};
 }
 
-std::vector<bool> find_donated(const std::vector<BufferRef>& inputs) {
+std::vector<bool> find_donated(const std::vector<BufferRef>& inputs, const std::vector<PreviousRef>& replaced) {
+  for (const PreviousRef& previous : replaced) {
+    ++previous->buffer.get()->num_replaced;
+  }
   std::vector<bool> donated(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    donated[i] = inputs[i]->owners.load(std::memory_order_acquire) == 0;
+    const Buffer& input = *inputs[i];
+    const bool is_others = input.kept.load(std::memory_order_acquire) > input.num_replaced;
+    donated[i] = input.owners.load(std::memory_order_acquire) == 0 && !is_others;
+  }
+  for (const PreviousRef& previous : replaced) {
+    --previous->buffer.get()->num_replaced;
   }
   return donated;
 }

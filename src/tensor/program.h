@@ -19,8 +19,9 @@ struct FoundProgram {
 // A program whose outputs include the alive values. Throws the error of a failed compile. The caller holds the device's recording lock.
 FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause);
 
-// By input: true where no lazy value refers to the buffer any more, so that it is the run's alone.
-std::vector<bool> find_donated(const std::vector<BufferRef>& inputs);
+// By input: true where no lazy value refers to the buffer any more, and no tensor takes it back but after a failure of this run, which
+// replaces it in those of `replaced`: so that it is the run's alone. The caller holds the device's recording lock.
+std::vector<bool> find_donated(const std::vector<BufferRef>& inputs, const std::vector<PreviousRef>& replaced);
 // The user's line of a node of the trace; empty where it is not known.
 std::string line_of(std::span<const int64_t> locations, int32_t node);
 // For events: in eager mode a trace is one operation, whose last node is its own; else empty.

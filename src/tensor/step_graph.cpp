@@ -81,8 +81,9 @@ void share_value(const at::Tensor& whole, const InputValue& value) {
 }
 
 // By input: nobody else has the buffer. One that stands twice may be read after it was written.
-std::vector<bool> find_donated_once(const std::vector<BufferRef>& inputs) {
-  std::vector<bool> donated = find_donated(inputs);
+std::vector<bool> find_donated_once(const Run& run) {
+  const std::vector<BufferRef>& inputs = run.inputs;
+  std::vector<bool> donated = find_donated(inputs, run.replaced);
   std::map<Buffer*, int> uses;
   for (const BufferRef& input : inputs) {
     ++uses[input.get()];
@@ -96,7 +97,7 @@ std::vector<bool> find_donated_once(const std::vector<BufferRef>& inputs) {
 std::vector<bool> find_restored(const Run& run) {
   std::set<const Buffer*> replaced;
   for (const PreviousRef& previous : run.replaced) {
-    replaced.insert(previous->buffer.get());
+    replaced.insert(previous->buffer.get().get());
   }
   std::vector<bool> restored(run.inputs.size());
   for (size_t i = 0; i < run.inputs.size(); ++i) {
@@ -225,7 +226,7 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
   }
   run.scalars = step.program.groups.take(std::move(bits));
   run.scalars.insert(run.scalars.end(), step.offsets.begin(), step.offsets.end());
-  run.donated = find_donated_once(run.inputs);
+  run.donated = find_donated_once(run);
   run.restored = find_restored(run);
   run.lines = step.lines;
   run.waits_for_others = step.has_collectives;

@@ -55,8 +55,9 @@ ValueBits alive_values(const Trace& trace, bool* any) {
 std::vector<bool> find_restored(const Trace& trace, const Run& run) {
   std::vector<bool> restored(run.inputs.size());
   for (const PreviousRef& previous : run.replaced) {
-    if (previous->buffer->trace_generation == trace.generation()) {
-      auto input = static_cast<size_t>(trace.graph().values[previous->buffer->trace_value].index);
+    const Buffer& buffer = *previous->buffer.get();
+    if (buffer.trace_generation == trace.generation()) {
+      auto input = static_cast<size_t>(trace.graph().values[buffer.trace_value].index);
       restored[input] = run.donated[input];
     }
   }
@@ -122,8 +123,8 @@ uint64_t enqueue(int device, Trace& trace, const FoundProgram& found, const Valu
   run.scalars = found.program.groups.take(std::move(trace.scalars()));
   run.scalars.insert(run.scalars.end(), found.offsets.begin(), found.offsets.end());
   run.inputs = std::move(trace.inputs());
-  run.donated = find_donated(run.inputs);
   run.replaced = std::move(trace.replaced());
+  run.donated = find_donated(run.inputs, run.replaced);
   const bool may_be_repeated = run.executable->checks_values() && !trace.has_collectives();
   run.restored = may_be_repeated ? run.donated : find_restored(trace, run);
   run.lines = std::move(trace.locations());
@@ -207,7 +208,7 @@ void sync_locked(int device, SyncCause cause) {
     give_marked_away(state, trace.inputs(), cause);
     const FoundProgram found = find_or_compile(device, trace, alive, cause);
     if (analyzes) {
-      span.set_program(facts.emplace(trace, found.program, find_donated(trace.inputs())).get());
+      span.set_program(facts.emplace(trace, found.program, find_donated(trace.inputs(), trace.replaced())).get());
     }
     span.set_run(enqueue(device, trace, found, alive));
   } catch (const interrupt::Interrupted&) {

@@ -156,7 +156,7 @@ void Trace::note_order(ValueId v, const Dims& strides) {
 int64_t Trace::orphaned_bytes() const {
   std::unordered_set<const Buffer*> replaced;
   for (const PreviousRef& previous : replaced_) {
-    replaced.insert(previous->buffer.get());
+    replaced.insert(previous->buffer.get().get());
   }
   int64_t bytes = 0;
   for (const BufferRef& input : inputs_) {

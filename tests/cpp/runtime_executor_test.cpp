@@ -306,7 +306,7 @@ TEST(Executor, DonationTakesThePayload) {
 TEST(Executor, FailedRunsGiveBackWhatTensorsHeld) {
   auto before = std::make_shared<Buffer>(make_payload());
   auto kept = std::make_shared<Previous>();
-  kept->buffer = before;
+  kept->buffer = KeptBuffer(before);
   auto replace = [&](std::function<void(RunArgs&)> body) {
     torch_xla::Run run = make_run(std::make_shared<FunctionProgram>(std::move(body)), {before});
     run.donated = run.restored = {true};
@@ -318,7 +318,7 @@ TEST(Executor, FailedRunsGiveBackWhatTensorsHeld) {
   EXPECT_THROW(replace([](RunArgs&) { throw UserError(ErrorKind::Value, "bad step"); })->wait(), UserError);
   EXPECT_TRUE(before->may_have_value());
   EXPECT_NO_THROW(before->wait());
-  EXPECT_EQ(kept->buffer, before);
+  EXPECT_EQ(kept->buffer.get(), before);
   auto lost = [](RunArgs& args) {
     args.inputs[0].reset();
     throw UserError(ErrorKind::Value, "bad step");
@@ -329,7 +329,7 @@ TEST(Executor, FailedRunsGiveBackWhatTensorsHeld) {
   EXPECT_FALSE(before->may_have_value());
   std::swap(before, intact);
   EXPECT_NO_THROW(replace(fill)->wait());
-  EXPECT_EQ(kept->buffer, nullptr);
+  EXPECT_EQ(kept->buffer.get(), nullptr);
   Executor::get(0).drain();
 }
 

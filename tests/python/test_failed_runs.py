@@ -615,3 +615,48 @@ def test_a_read_after_a_failure_that_nobody_has_seen_raises(device):
             told += 1
     assert told == 1
     assert torch.equal(x.cpu(), torch.zeros(3))
+
+
+@pytest.mark.parametrize("pause", [0, 0.1], ids=["behind", "after"])
+def test_a_copy_that_shared_its_memory_is_taken_back(device, pause):
+    """An average of weights that is changed behind, or after, the step that fails; the next step changes the weights alone."""
+    w = torch.ones(4, 4, device=device)
+    average = torch.zeros(4, 4, device=device)
+    average.copy_(w)
+    with pytest.raises(IndexError, match="out of range|out of bounds"):
+        loss = w[torch.tensor([0, 9], device=device)].sum()
+        w.mul_(0.5)
+        torch_xla.sync()
+        time.sleep(pause)
+        average.lerp_(w, 0.1)
+        loss.item()
+    w.mul_(2)
+    torch_xla.sync(wait=True)
+    assert w.sum().item() == 32
+    assert average.sum().item() == 16
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_an_optimizer_whose_first_step_failed_goes_on(device, optimizer):
+    def train(d):
+        torch.manual_seed(0)
+        layer = nn.Linear(4, 4).to(d)
+        x = torch.randn(4, 4).to(d)
+        steps = optimizer(layer.parameters())
+        events = []
+        for step in range(5):
+            target = torch.tensor([0, 1, 2, 9 if step == 0 else 3], device=d)
+            steps.zero_grad()
+            try:
+                loss = F.cross_entropy(layer(x), target)
+                loss.backward()
+                steps.step()
+                loss.item()
+                events.append("ended")
+            except IndexError:
+                events.append("raised")
+        return events, layer.weight.detach().cpu()
+
+    (expected_events, expected), (events, actual) = train("cpu"), train(device)
+    assert events == expected_events
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
