@@ -1,7 +1,7 @@
 """What happens before and after `optimizer.step()` on xla parameters without a word of the program.
 
-After it, what is pending runs; within torch_xla.compile() and torch_xla.step() there is no such sync, as one follows their body. Before it,
-an optimizer forgets the state that a failed first step has left without values.
+After it, what is pending runs; within torch_xla.compile() and torch_xla.step() there is no such sync, as one follows
+their body. Before it, an optimizer forgets the state that a failed first step has left without values.
 """
 
 import contextlib

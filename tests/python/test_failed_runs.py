@@ -619,11 +619,11 @@ def test_a_read_after_a_failure_that_nobody_has_seen_raises(device):
 
 @pytest.mark.parametrize("pause", [0, 0.1], ids=["behind", "after"])
 def test_a_copy_that_shared_its_memory_is_taken_back(device, pause):
-    """An average of weights that is changed behind, or after, the step that fails; the next step changes the weights alone."""
+    """An average is changed behind, or after, the step that fails; the next step changes the weights alone."""
     w = torch.ones(4, 4, device=device)
     average = torch.zeros(4, 4, device=device)
     average.copy_(w)
-    with pytest.raises(IndexError, match="out of range|out of bounds"):
+    with pytest.raises(IndexError, match="out of bounds"):
         loss = w[torch.tensor([0, 9], device=device)].sum()
         w.mul_(0.5)
         torch_xla.sync()
