@@ -77,10 +77,13 @@ bool has_lost_value(const at::Tensor& tensor) {
 }
 
 bool is_lost_for_good(const at::Tensor& tensor) {
-  Cell& cell = cell_of(tensor);
-  auto lock = lock_recorder(cell.device);
-  take_back_when_told(cell);
-  return cell.value && cell.value->buffer() && !cell.value->buffer()->may_have_value() && !cell.value->buffer()->has_news();
+  Cell* cell = find_cell(tensor);
+  if (!cell) {
+    return false;
+  }
+  auto lock = lock_recorder(cell->device);
+  take_back_when_told(*cell);
+  return cell->value && cell->value->buffer() && !cell->value->buffer()->may_have_value() && !cell->value->buffer()->has_news();
 }
 
 void set_donation_within_steps(bool on) {

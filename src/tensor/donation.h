@@ -18,8 +18,8 @@ bool set_buffer_donation(const at::Tensor& tensor, bool on);
 bool buffer_donation(const at::Tensor& tensor);
 // Whether a step has taken the tensor's memory, or its run has failed.
 bool has_lost_value(const at::Tensor& tensor);
-// Whether that has been told and the tensor held nothing before: whoever reads it gets the error until it is written anew. Throws UserError
-// for a tensor of another device.
+// Whether that has been told and the tensor held nothing before: whoever reads it gets the error until it is written anew. False for a
+// tensor without memory of its own on the device, as a sparse one.
 bool is_lost_for_good(const at::Tensor& tensor);
 // Whether runs in the middle of a step (for a read) take marked memory too; off at first.
 void set_donation_within_steps(bool on);

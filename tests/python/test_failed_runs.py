@@ -660,3 +660,17 @@ def test_an_optimizer_whose_first_step_failed_goes_on(device, optimizer):
     (expected_events, expected), (events, actual) = train("cpu"), train(device)
     assert events == expected_events
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_optimizer_of_sparse_gradients_goes_on_after_an_error(device):
+    with pytest.raises(IndexError):
+        torch.ones(4, device=device)[torch.tensor([9], device=device)].sum().item()
+    embedding = nn.Embedding(10, 4, sparse=True).to(device)
+    optimizer = torch.optim.SGD(embedding.parameters(), lr=0.1, momentum=0.9)
+    before = embedding.weight.detach().cpu()
+    for _ in range(2):
+        optimizer.zero_grad()
+        embedding(torch.tensor([1, 2], device=device)).sum().backward()
+        optimizer.step()
+    changed = torch.zeros(10, 4).index_fill(0, torch.tensor([1, 2]), 0.1 + 0.19)
+    torch.testing.assert_close(before - embedding.weight.detach().cpu(), changed)
