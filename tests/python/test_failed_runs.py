@@ -617,6 +617,7 @@ def test_a_read_after_a_failure_that_nobody_has_seen_raises(device):
     assert torch.equal(x.cpu(), torch.zeros(3))
 
 
+@pytest.mark.checks_values
 @pytest.mark.parametrize("pause", [0, 0.1], ids=["behind", "after"])
 def test_a_copy_that_shared_its_memory_is_taken_back(device, pause):
     """An average is changed behind, or after, the step that fails; the next step changes the weights alone."""
@@ -636,6 +637,7 @@ def test_a_copy_that_shared_its_memory_is_taken_back(device, pause):
     assert average.sum().item() == 16
 
 
+@pytest.mark.checks_values
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_an_optimizer_whose_first_step_failed_goes_on(device, optimizer):
     def train(d):
@@ -662,6 +664,7 @@ def test_an_optimizer_whose_first_step_failed_goes_on(device, optimizer):
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.checks_values
 def test_an_optimizer_of_sparse_gradients_goes_on_after_an_error(device):
     with pytest.raises(IndexError):
         torch.ones(4, device=device)[torch.tensor([9], device=device)].sum().item()

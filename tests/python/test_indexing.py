@@ -321,6 +321,7 @@ def test_rows(device, shape, dim, name, dtype):
         torch.testing.assert_close(actual.cpu(), expected, rtol=0.05 if dtype == torch.bfloat16 else 1e-5, atol=1e-3)
 
 
+@pytest.mark.checks_values
 @pytest.mark.parametrize("call", ROW_CALLS.values(), ids=ROW_CALLS)
 def test_rows_out_of_range(device, call):
     def run(d, start):
