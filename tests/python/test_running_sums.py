@@ -9,7 +9,9 @@ SHAPES = [(5, 9), (300, 200), (3, 700, 40), (2, 3, 5, 64), (1000, 8), (4, 1, 300
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool]
 
 
-@pytest.mark.skipif(os.environ.get("PJRT_DEVICE", "CPU") != "CPU", reason="a plugin adds in an order and a precision of its own")
+@pytest.mark.skipif(
+    os.environ.get("PJRT_DEVICE", "CPU") != "CPU", reason="a plugin adds in an order and a precision of its own"
+)
 @pytest.mark.parametrize("function", [torch.cumsum, torch.cumprod])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
