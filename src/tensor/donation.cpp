@@ -26,6 +26,10 @@ bool is_marked(const RecorderState& state, const LazyValue* value) {
   return std::find(state.donors.begin(), state.donors.end(), value) != state.donors.end();
 }
 
+bool has_lost_value(const Cell& cell) {
+  return cell.value && cell.value->buffer() && !cell.value->buffer()->may_have_value();
+}
+
 BufferRef make_lost(const Buffer& buffer) {
   auto lost = std::make_shared<Buffer>(buffer.type(), buffer.strides());
   lost->set_failed(std::make_exception_ptr(
@@ -73,7 +77,7 @@ bool buffer_donation(const at::Tensor& tensor) {
 bool has_lost_value(const at::Tensor& tensor) {
   Cell& cell = cell_of(tensor);
   auto lock = lock_recorder(cell.device);
-  return cell.value && cell.value->buffer() && !cell.value->buffer()->may_have_value();
+  return has_lost_value(cell);
 }
 
 bool is_lost_for_good(const at::Tensor& tensor) {
@@ -83,7 +87,7 @@ bool is_lost_for_good(const at::Tensor& tensor) {
   }
   auto lock = lock_recorder(cell->device);
   take_back_when_told(*cell);
-  return cell->value && cell->value->buffer() && !cell->value->buffer()->may_have_value() && !cell->value->buffer()->has_news();
+  return has_lost_value(*cell) && !cell->value->buffer()->has_news();
 }
 
 void set_donation_within_steps(bool on) {

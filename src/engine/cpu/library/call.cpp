@@ -59,7 +59,7 @@ at::Generator make_generator(const std::vector<at::Tensor>& operands) {
 // True where all results are row-major, as out forms resize theirs.
 bool has_plain_results(const CallSpec& spec) {
   return std::all_of(spec.results.begin(), spec.results.end(), [](const CallSpec::Tensor& t) {
-    return t.type.dtype != DType::Undefined && same_strides(t.type.dims, t.strides, contiguous_strides(t.type.dims));
+    return t.type.dtype != DType::Undefined && is_row_major(t);
   });
 }
 
@@ -93,6 +93,10 @@ Work find_work(const Choice& choice, const CallSpec& spec) {
 }
 
 } // namespace
+
+bool is_row_major(const CallSpec::Tensor& t) {
+  return same_strides(t.type.dims, t.strides, contiguous_strides(t.type.dims));
+}
 
 CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
   auto tensor = [&](ValueId v) { return CallSpec::Tensor{laid_out.graph.type(v), laid_out.places[v].strides}; };

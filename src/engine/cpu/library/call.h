@@ -33,6 +33,8 @@ struct CallSpec {
   int32_t location = -1; // Node::location
 };
 
+bool is_row_major(const CallSpec::Tensor& t);
+
 // `may_write_into` false: results are adopted but where no form of ATen's computes them.
 CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
 // True when the node's call writes its results into memory of the caller, else its results are adopted. Throws as LibraryCall's

@@ -10,7 +10,6 @@
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/products.h"
-#include "ir/strides.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -21,10 +20,6 @@ using Numbers = c10::List<std::optional<at::Scalar>>;
 template <typename Signature>
 c10::TypedOperatorHandle<Signature> find(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
-
-bool is_row_major(const CallSpec::Tensor& t) {
-  return same_strides(t.type.dims, t.strides, contiguous_strides(t.type.dims));
 }
 
 void add(Hash128& hash, const CallSpec::Tensor& t) {

@@ -11,7 +11,6 @@
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/threads/team.h"
-#include "ir/strides.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -23,8 +22,8 @@ bool is_index(const CallSpec::Tensor& t) {
   return t.type.dtype == DType::I64 || t.type.dtype == DType::I32;
 }
 
-bool is_row_major(const CallSpec::Tensor& t) {
-  return t.type.numel() > 0 && same_strides(t.type.dims, t.strides, contiguous_strides(t.type.dims));
+bool has_rows(const CallSpec::Tensor& t) {
+  return t.type.numel() > 0 && is_row_major(t);
 }
 
 // Of operands: the first behind self that is no None.
@@ -44,8 +43,8 @@ size_t find_index(const std::vector<at::Tensor>& operands) {
 bool names_rows(const CallSpec& call, size_t num_written) {
   const auto& operands = call.operands;
   const size_t at = find_index(operands, [](const CallSpec::Tensor& t) { return t.type.dtype == DType::Undefined; });
-  return at + 1 + num_written == operands.size() && is_index(operands[at]) && is_row_major(operands[at]) && is_row_major(operands[0]) &&
-      at <= operands[0].type.dims.size() && is_row_major(call.results[0]);
+  return at + 1 + num_written == operands.size() && is_index(operands[at]) && has_rows(operands[at]) && has_rows(operands[0]) &&
+      at <= operands[0].type.dims.size() && has_rows(call.results[0]);
 }
 
 bool are_within(const at::Tensor& index, int64_t least, int64_t n) {
@@ -154,7 +153,7 @@ bool takes_rows(const CallSpec& call) {
 bool writes_rows(const CallSpec& call) {
   const Type& self = call.operands[0].type;
   const CallSpec::Tensor& written = call.operands.back();
-  return names_rows(call, 1) && written.type.dtype == self.dtype && is_row_major(written) &&
+  return names_rows(call, 1) && written.type.dtype == self.dtype && has_rows(written) &&
       written.type.numel() * self.dims[call.operands.size() - 3] == self.numel() * call.operands[call.operands.size() - 2].type.numel();
 }
 
@@ -175,11 +174,11 @@ bool adds_expanded_rows(const CallSpec& call) {
       return false;
     }
   }
-  return is_row_major(self) && is_row_major(added) && is_row_major(call.results[0]);
+  return has_rows(self) && has_rows(added) && has_rows(call.results[0]);
 }
 
 bool adds_embedding_rows(const CallSpec& call) {
-  return is_index(call.operands[1]) && is_row_major(call.operands[0]) && is_row_major(call.operands[1]) && is_row_major(call.results[0]) &&
+  return is_index(call.operands[1]) && has_rows(call.operands[0]) && has_rows(call.operands[1]) && has_rows(call.results[0]) &&
       has_adder(call.results[0].type.dtype);
 }
 

@@ -71,10 +71,6 @@ void scan(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>
 template <typename Operation>
 constexpr std::array<CallKernel, kMaxDim> kScans = {scan<Operation, 0>, scan<Operation, 1>, scan<Operation, 2>};
 
-bool is_row_major(const CallSpec::Tensor& t) {
-  return same_strides(t.type.dims, t.strides, contiguous_strides(t.type.dims));
-}
-
 template <typename Operation>
 CallKernel choose(const CallSpec& call) {
   const Type& self = call.operands[0].type;
