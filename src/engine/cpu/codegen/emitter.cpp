@@ -212,9 +212,9 @@ Value* Emitter::emit_index(int number, const Position& p) {
 
 // Words of one block come from equal instructions, of which the passes keep one copy.
 Value* Emitter::emit_random(const Instr& instr, const Position& p) {
-  Value* seed = operand(instr.args[0], p.v);
-  Value* offset = operand(instr.args[1], p.v);
-  Value* word = emit_philox(p.v, seed, offset, emit_index(instr.index, p))[instr.lane];
+  Value* seed = operand(instr.args[0], scalar());
+  Value* offset = operand(instr.args[1], scalar());
+  Value* word = emit_philox(p.v, seed, offset, emit_index(instr.index, p), static_cast<unsigned>(instr.lane));
   return ir_.CreateIntCast(word, p.v.type(instr.dtype), false);
 }
 
