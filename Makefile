@@ -26,7 +26,7 @@ test: build ## all tests: C++, then Python in two processes, then what compares 
 	@$(MAKE) --no-print-directory test-interpreted
 
 # Small programs as they run at first (docs/decisions/0022): the tests compile all others at once.
-INTERPRETED := $(addprefix tests/python/test_,$(addsuffix .py,ops forms modules model_zoo optimizers foreach indexing strides image_order attention rnn composed running_sums))
+INTERPRETED := $(addprefix tests/python/test_,$(addsuffix .py,ops forms modules model_zoo optimizers foreach half_products indexing strides image_order attention rnn composed running_sums))
 test-interpreted: build ## what compares values with eager's, interpreted
 	XLA_INTERPRETED_OPERATIONS=1000000000 python -m pytest -n 2 tests/fuzz $(INTERPRETED)
 

@@ -88,6 +88,7 @@ enum OpTrait : uint32_t {
   kBarrier = 1u << 27, // result i is operand i, once all operands are computed: no pass moves or merges anything across it
   kZeros = 1u << 28, // each element of its result is zero
   kAdds = 1u << 29, // its operands, where there are two
+  kHasProducts = 1u << 30, // a library call that takes products of matrices on its way, each of which it may round
   // What holds of a call of ATen's kernel, whatever the row is.
   kOfCalls = kRandom | kDenseOperands | kDenseRows | kChecksValues | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.

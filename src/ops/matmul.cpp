@@ -224,14 +224,14 @@ constinit const Op kRows[] = {
     LIBRARY("_addmm_activation", infer_addmm, .traits = kSumsProducts, .out_form = "out"),
     LIBRARY("bmm", infer_bmm, .traits = kComplex | kSameDtype | kSumsProducts, .out_form = "out"),
     LIBRARY("baddbmm", infer_baddbmm, .traits = kComplex | kSameDtype | kSumsProducts, .out_form = "out"),
-    LIBRARY("addbmm", infer_addbmm, .traits = kComplex | kSameDtype),
+    LIBRARY("addbmm", infer_addbmm, .traits = kComplex | kSameDtype | kHasProducts),
     LIBRARY("mv", infer_mv, .traits = kComplex | kSameDtype, .out_form = "out"),
     LIBRARY("addmv", infer_addmv, .traits = kComplex | kSameDtype, .out_form = "out"),
     LIBRARY("dot", infer_dot, .traits = kComplex | kSameDtype),
     LIBRARY("vdot", infer_dot, .traits = kComplex | kSameDtype),
     LIBRARY("addr", infer_addr, .traits = kComplex),
     CALL("_int_mm", kIntegers),
-    LIBRARY("_grouped_mm", infer_grouped, .expand = expand_grouped),
+    LIBRARY("_grouped_mm", infer_grouped, .expand = expand_grouped, .traits = kHasProducts),
 };
 
 } // namespace

@@ -11,6 +11,15 @@ namespace torch_xla {
 using KeepLibrary = bool (*)(const Op& op);
 bool keep_all(const Op& op);
 
+// Which library calls an engine computes in float32 where the program has 16-bit floats.
+using WidenCall = bool (*)(const Graph& graph, const Node& call);
+
+struct EngineRules {
+  KeepLibrary keeps = keep_all;
+  WidenCall widens = nullptr; // null: none
+  bool narrow_products = true; // it multiplies 16-bit floats faster than float32
+};
+
 // Trace -> trace whose parameters, results and outputs have the types in which the device stores them. Operations compute on the types that
 // tensors report, and their results are rounded once; what moves or draws elements, and with `narrow_products` what sums products, takes
 // the stored types. Scalars and parameters keep their positions.
@@ -22,6 +31,9 @@ std::optional<Graph> add_into_parts(const Graph& trace);
 // their positions. With fusion off the expansion is the same. Throws UserError(NotImplemented) naming a row that is neither kept nor has an
 // expansion.
 Graph lower(const Graph& trace, KeepLibrary keeps = keep_all);
+// The same graph, where the chosen calls take and give float32 in place of 16-bit floats: their operands are converted, and their results
+// rounded, by nodes of their own.
+Graph widen(const Graph& graph, WidenCall widens);
 // Local rewrites: identities that hold for every value (x*1, x/1, double negation and conversion, views of views, select of a constant,
 // view that changes nothing), constant folding.
 void simplify(Graph& graph);
@@ -31,9 +43,9 @@ void cse(Graph& graph);
 void eliminate_dead_code(Graph& graph);
 
 // All of the above on a trace, a verifier after each where env::verify() says so, and dumps of each stage at XLA_DEBUG>=3. The device is
-// for the events; `narrow_products` where the engine multiplies 16-bit floats faster than float32.
-Graph run_passes(const Graph& trace, int device, KeepLibrary keeps = keep_all, bool narrow_products = true);
+// for the events.
+Graph run_passes(const Graph& trace, int device, const EngineRules& rules = {});
 // The same but for narrow(): of a loop's body, whose values have the types that tensors report.
-Graph run_passes_on_body(const Graph& body, int device, KeepLibrary keeps = keep_all);
+Graph run_passes_on_body(const Graph& body, int device, const EngineRules& rules = {});
 
 } // namespace torch_xla

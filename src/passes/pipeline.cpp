@@ -1,4 +1,6 @@
 // The order of the passes, with the verifier and the dumps between them.
+#include <algorithm>
+
 #include "core/env.h"
 #include "core/observer.h"
 #include "passes/passes.h"
@@ -36,25 +38,28 @@ void run_stage(const char* name, int device, Graph& graph, Stage stage) {
 
 } // namespace
 
-Graph run_passes(const Graph& trace, int device, KeepLibrary keeps, bool narrow_products) {
+Graph run_passes(const Graph& trace, int device, const EngineRules& rules) {
   FloatStorage storage = env::float_storage();
   if (storage == FloatStorage::kFull) {
-    return run_passes_on_body(trace, device, keeps);
+    return run_passes_on_body(trace, device, rules);
   }
   check(trace);
   Graph narrowed;
-  run_stage("narrow", device, narrowed, [&](Graph& graph) { graph = narrow(trace, storage, narrow_products); });
-  return run_passes_on_body(narrowed, device, keeps);
+  run_stage("narrow", device, narrowed, [&](Graph& graph) { graph = narrow(trace, storage, rules.narrow_products); });
+  return run_passes_on_body(narrowed, device, rules);
 }
 
-Graph run_passes_on_body(const Graph& body, int device, KeepLibrary keeps) {
+Graph run_passes_on_body(const Graph& body, int device, const EngineRules& rules) {
   check(body);
   Graph graph;
   std::optional<Graph> added = add_into_parts(body);
   if (added) {
     run_stage("add_into_parts", device, *added, [](Graph&) {});
   }
-  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(added ? *added : body, keeps); });
+  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(added ? *added : body, rules.keeps); });
+  if (rules.widens && std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return rules.widens(graph, node); })) {
+    run_stage("widen", device, graph, [&](Graph& widened) { widened = widen(graph, rules.widens); });
+  }
   for (const Pass& pass : kPasses) {
     run_stage(pass.name, device, graph, pass.run);
   }

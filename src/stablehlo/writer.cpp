@@ -184,7 +184,7 @@ std::string write_module(Text& text, const Graph& graph, const StableHloOptions&
 } // namespace
 
 Hlos write_computation(Text& text, const Graph& body, const Hlos& arguments) {
-  return GraphWriter(text, run_passes_on_body(body, /*device=*/0, has_stablehlo_form), arguments).run();
+  return GraphWriter(text, run_passes_on_body(body, /*device=*/0, {.keeps = has_stablehlo_form}), arguments).run();
 }
 
 } // namespace stablehlo

@@ -157,7 +157,7 @@ std::string text_of(const Excerpt& excerpt, int device, const std::vector<int64_
     return known ? location_text(lines[static_cast<size_t>(node)]) : std::string();
   };
   if (format == GraphFormat::kHlo || format == GraphFormat::kStableHlo) {
-    return stablehlo_text([&] { return run_passes(excerpt.graph, device, has_stablehlo_form); }, location, format);
+    return stablehlo_text([&] { return run_passes(excerpt.graph, device, {.keeps = has_stablehlo_form}); }, location, format);
   }
   ListingOptions options{str(engine().hardware(), ":", device), excerpt.scalars, location};
   return format == GraphFormat::kDot ? list_dot(excerpt.graph, options) : list_graph(excerpt.graph, options);
@@ -212,7 +212,7 @@ std::string body_text(int device, const Body& body) {
   std::vector<uint64_t> bits;
   std::transform(body.numbers.begin(), body.numbers.end(), std::back_inserter(bits), [](const Number& number) { return number.bits; });
   Excerpt excerpt(body.computation->graph, bits, Inputs::kParameters);
-  return stablehlo_text([&] { return run_passes_on_body(excerpt.graph, device, has_stablehlo_form); }, /*location=*/{});
+  return stablehlo_text([&] { return run_passes_on_body(excerpt.graph, device, {.keeps = has_stablehlo_form}); }, /*location=*/{});
 }
 
 std::string tensor_text(const at::Tensor& tensor) {

@@ -1,6 +1,7 @@
 // Products by oneDNN and small ones against ATen's, in all orders of the operands' memory.
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -9,6 +10,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -18,6 +20,7 @@
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/few_rows.h"
+#include "engine/cpu/library/half_products.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/schedule/layout.h"
 #include "engine/cpu/threads/beside_recorder.h"
@@ -73,6 +76,40 @@ TEST(LibraryMatmul, ProductsOfFewRowsAgreeWithAten) {
       check_against_aten(multiply_few_rows, m, k, n);
     }
   }
+}
+
+// Each number of 16 bits, times one, in the parts of whole vectors and in the rest.
+TEST(LibraryMatmul, ProductsOfFewRowsReadHalves) {
+  if (!can_multiply_rows()) {
+    GTEST_SKIP() << "there is no code for this processor";
+  }
+  c10::InferenceMode inference;
+  for (at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
+    const at::Tensor all = at::arange(1 << 16, at::kInt).to(at::kShort).view(dtype);
+    for (int64_t k : {1, 8, 64}) {
+      at::Tensor b = at::zeros({k, 1 << 16}, dtype);
+      b[0] = all;
+      at::Tensor a = at::zeros({1, k}, dtype);
+      a.fill_(1);
+      for (const at::Tensor& matrix : {b, b.t().contiguous().t()}) {
+        at::Tensor out = at::empty({1, 1 << 16}, dtype);
+        multiply_few_rows({a, matrix}, {out});
+        EXPECT_TRUE(at::allclose(out[0], all, 0, 0, /*equal_nan=*/true)) << dtype << ", " << k;
+      }
+    }
+  }
+}
+
+TEST(LibraryMatmul, WidensProductsOfHalves) {
+  auto widens = [](const std::string& a, const std::string& b, const std::string& result) {
+    Graph graph = parse_graph(str("graph(%0: ", a, ", %1: ", b, ") {\n  %2: ", result, " = aten::mm(%0, %1)\n  return %2\n}\n"), find_op);
+    return widens_products(graph, graph.nodes.back());
+  };
+  const bool is_slow = multiplies_slowly(DType::BF16);
+  EXPECT_EQ(widens("bf16[9,64]", "bf16[64,64]", "bf16[9,64]"), is_slow);
+  EXPECT_EQ(widens("bf16[8,63]", "bf16[63,64]", "bf16[8,64]"), is_slow);
+  EXPECT_EQ(widens("bf16[8,64]", "bf16[64,64]", "bf16[8,64]"), is_slow && !can_multiply_rows());
+  EXPECT_FALSE(widens("f32[9,64]", "f32[64,64]", "f32[9,64]"));
 }
 
 TEST(LibraryMatmul, TakesFewRowsByLongPieces) {

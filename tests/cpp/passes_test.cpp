@@ -59,6 +59,9 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
   if (name == "narrow_but_products") {
     return narrow(input, FloatStorage::kHalf, /*narrow_products=*/false);
   }
+  if (name == "widen") {
+    return widen(input, [](const Graph&, const Node& call) { return (call.op->traits & (kSumsProducts | kHasProducts)) != 0; });
+  }
   if (name == "pipeline") {
     return run_passes(input, 0);
   }

@@ -19,7 +19,7 @@ namespace {
 using testing::RowCase;
 
 std::string write(const Graph& trace) {
-  return write_stablehlo(run_passes(trace, 0, has_stablehlo_form));
+  return write_stablehlo(run_passes(trace, 0, {.keeps = has_stablehlo_form}));
 }
 
 std::string read_file(const std::filesystem::path& path) {
@@ -141,7 +141,7 @@ std::vector<std::string> names_in(const std::string& line) {
 TEST(Hlo, EveryCaseIsClosed) {
   for (const auto& file : testing::row_case_files()) {
     for (const RowCase& c : testing::read_row_cases(file)) {
-      std::istringstream lines(write_hlo(run_passes(c.trace, 0, has_stablehlo_form)));
+      std::istringstream lines(write_hlo(run_passes(c.trace, 0, {.keeps = has_stablehlo_form})));
       std::set<std::string> computations;
       std::set<std::string> known;
       int roots = 0;
@@ -166,7 +166,7 @@ TEST(Hlo, EveryCaseIsClosed) {
 }
 
 std::string hlo_of(const char* line) {
-  return write_hlo(run_passes(testing::CaseReader(line).run().trace, 0, has_stablehlo_form));
+  return write_hlo(run_passes(testing::CaseReader(line).run().trace, 0, {.keeps = has_stablehlo_form}));
 }
 
 TEST(Hlo, SourceLinesAndTypes) {
@@ -223,7 +223,7 @@ TEST(StableHlo, AliasesAndSourceLines) {
 
 TEST(StableHlo, PrecisionOfFloat32) {
   auto contains = [](const char* line, Precision::Level products, Precision::Level convolutions, const std::string& what) {
-    Graph graph = run_passes(testing::CaseReader(line).run().trace, 0, has_stablehlo_form);
+    Graph graph = run_passes(testing::CaseReader(line).run().trace, 0, {.keeps = has_stablehlo_form});
     std::string text = write_stablehlo(graph, {.products = products, .convolutions = convolutions});
     return text.find(what) != text.npos;
   };
@@ -248,7 +248,7 @@ TEST(StableHlo, ParametersInMemoryOrder) {
 TEST(StableHlo, RowsThatAreNotSupportedAreNamed) {
   auto error_of = [](const std::string& line, KeepLibrary keeps) {
     try {
-      write_stablehlo(run_passes(testing::CaseReader(line).run().trace, 0, keeps));
+      write_stablehlo(run_passes(testing::CaseReader(line).run().trace, 0, {.keeps = keeps}));
     } catch (const UserError& error) {
       EXPECT_EQ(error.kind(), ErrorKind::NotImplemented);
       return std::string(error.what());

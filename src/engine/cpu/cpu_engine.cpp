@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/env.h"
+#include "engine/cpu/library/half_products.h"
 #include "engine/cpu/program/cpu_executable.h"
 #include "engine/cpu/program/interpreted.h"
 #include "engine/cpu/threads/team.h"
@@ -51,7 +52,7 @@ class CpuEngine final : public Engine {
   }
 
   Graph lower(const Graph& trace, int device) const override {
-    return run_passes(trace, device, keep_all, multiplies_bf16_fast());
+    return run_passes(trace, device, {.widens = widens_products, .narrow_products = multiplies_bf16_fast()});
   }
 
   bool runs_library_calls() const override {

@@ -37,7 +37,7 @@ class PjrtEngine final : public Engine {
   }
 
   Graph lower(const Graph& trace, int device) const override {
-    return run_passes(trace, device, has_stablehlo_form);
+    return run_passes(trace, device, {.keeps = has_stablehlo_form});
   }
 
   bool runs_library_calls() const override {

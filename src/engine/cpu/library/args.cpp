@@ -197,13 +197,12 @@ class StackMaker {
 
 at::Tensor make_alias(DType dtype, const Dims& dims, const Dims& strides) {
   c10::InferenceMode inference; // such tensors carry no autograd key
-  auto scalar_type = static_cast<c10::ScalarType>(dtype);
   auto bytes = static_cast<size_t>(span_elements(dims, strides)) * item_size(dtype);
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, c10::kCPU), nullptr, /*resizable=*/false);
   at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(scalar_type));
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(scalar_type(dtype)));
   const Dims steps = readable_strides(dims, strides);
-  t.unsafeGetTensorImpl()->set_sizes_and_strides({dims.data(), dims.size()}, {steps.data(), steps.size()});
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(ref(dims), ref(steps));
   return t;
 }
 

@@ -13,6 +13,14 @@
 
 namespace torch_xla::cpu {
 
+// As ATen takes them.
+inline c10::IntArrayRef ref(const Dims& dims) {
+  return {dims.data(), dims.size()};
+}
+inline c10::ScalarType scalar_type(DType dtype) {
+  return static_cast<c10::ScalarType>(dtype);
+}
+
 // A tensor without memory of its own; its address is set before each call.
 at::Tensor make_alias(DType dtype, const Dims& dims, const Dims& strides);
 void set_address(const at::Tensor& alias, void* data);

@@ -1,4 +1,5 @@
-// Products of a few float32 rows by a matrix. MKL's for processors of other makers than Intel copy the matrix first (docs/decisions/0008).
+// Products of a few float32 rows by a matrix of float32 or 16-bit floats. MKL's for processors of other makers than Intel copy the matrix
+// first (docs/decisions/0008).
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,7 @@ namespace torch_xla::cpu {
 // out[m, n] += sum over k of a[m, k] * b[k, n]. `a` and `out` are row-major.
 struct RowProduct {
   const float* a; // [rows, inner]
-  const float* b; // [inner, columns]
-  float* out; // [rows, columns]; shares no memory with the others
+  float* out; // [rows, columns]; shares no memory with a and b
   int64_t rows, inner, columns;
   int64_t b_stride; // in elements, between rows, or between columns where b_is_transposed
   bool b_is_transposed; // its columns lie in one piece; else its rows do
@@ -18,7 +18,9 @@ struct RowProduct {
 // Whether add_row_product() has code for this processor.
 bool can_multiply_rows();
 
-// On the calling thread's team. Each number is summed in the same order for any number of threads.
-void add_row_product(const RowProduct& product);
+// `b`: [inner, columns]. On the calling thread's team. Each number is summed in float32, in the same order for any number of threads.
+// T: float, c10::Half or c10::BFloat16.
+template <typename T>
+void add_row_product(const RowProduct& product, const T* b);
 
 } // namespace torch_xla::cpu

@@ -2,11 +2,8 @@
 #include "engine/cpu/library/interpreter.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/eye.h>
-#include <ATen/ops/full.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
@@ -18,6 +15,8 @@
 #include "core/errors.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/args.h"
+#include "engine/cpu/library/half_products.h"
+#include "engine/cpu/library/own_rows.h"
 #include "engine/cpu/library/step_error.h"
 #include "engine/cpu/library/substitutes.h"
 #include "engine/cpu/threads/team.h"
@@ -28,7 +27,7 @@ namespace torch_xla::cpu {
 
 struct NodeForm {
   std::optional<c10::OperatorHandle> op; // ATen's
-  at::Tensor (*own)(const Attrs& attrs, const std::vector<c10::IValue>& operands) = nullptr; // of a row that ATen does not know
+  OwnKernel own = nullptr; // of a row that ATen does not know
   CallKernel (*choose)(const CallSpec& call) = nullptr; // as Substitute's; of one result
   void (*prepare)(torch::jit::Stack& arguments) = nullptr; // as Substitute's
   bool dense = false; // operands must be row-major
@@ -39,63 +38,6 @@ struct NodeForm {
 namespace {
 
 using Values = std::vector<c10::IValue>;
-
-c10::IntArrayRef ref(const Dims& dims) {
-  return {dims.data(), dims.size()};
-}
-
-c10::ScalarType scalar_type(DType dtype) {
-  return static_cast<c10::ScalarType>(dtype);
-}
-
-// ---- Rows that ATen does not know ----
-
-at::Tensor full(const Attrs& attrs, const Values& operands) {
-  const auto dtype = scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0])));
-  const c10::IValue& value = operands[0];
-  if (value.isTensor()) {
-    return value.toTensor().to(dtype).expand(ref(std::get<Dims>(attrs[1]))).contiguous();
-  }
-  return at::full(ref(std::get<Dims>(attrs[1])), value.toScalar(), dtype);
-}
-
-at::Tensor zeros(const Attrs& attrs, const Values& /*operands*/) {
-  return full(attrs, {c10::IValue(0)});
-}
-
-at::Tensor convert(const Attrs& attrs, const Values& operands) {
-  return tensor_of(operands[0]).to(scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0]))));
-}
-
-at::Tensor arange(const Attrs& attrs, const Values& operands) {
-  const auto dtype = scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0])));
-  const bool floats = c10::isFloatingType(dtype);
-  at::Tensor numbers = at::arange(std::get<int64_t>(attrs[1]), floats ? c10::ScalarType::Double : c10::ScalarType::Long);
-  auto number = [&](const c10::IValue& v) { return floats ? at::Scalar(v.toScalar().toDouble()) : at::Scalar(v.toScalar().toLong()); };
-  return numbers.mul_(number(operands[1])).add_(number(operands[0])).to(dtype);
-}
-
-at::Tensor eye(const Attrs& attrs, const Values& /*operands*/) {
-  return at::eye(std::get<int64_t>(attrs[1]), std::get<int64_t>(attrs[2]), scalar_type(static_cast<DType>(std::get<int64_t>(attrs[0]))));
-}
-
-using OwnKernel = at::Tensor (*)(const Attrs& attrs, const Values& operands);
-
-// By row; null for ATen's. The only attribute of a conversion is the type.
-OwnKernel find_own(const Op& row) {
-  static const auto* kernels = new std::unordered_map<const Op*, OwnKernel>{
-      {&get_op("xla::full"), full},
-      {&get_op("xla::zeros"), zeros},
-      {&get_op("xla::arange"), arange},
-      {&get_op("xla::eye"), eye},
-      {&get_op("xla::convert"), convert},
-      {&get_op("aten::_to_copy"), convert},
-  };
-  auto found = kernels->find(&row);
-  return found == kernels->end() ? nullptr : found->second;
-}
-
-// ---- What computes a row ----
 
 // Draws, meetings with other replicas and loops are the compiled program's. Of rows that the recorder fills by its own only the library
 // calls have their arguments in the order of ATen's schema.
@@ -114,7 +56,7 @@ bool returns_tensors(const c10::FunctionSchema& schema) {
 
 NodeForm find_form(const Op& row) {
   NodeForm form;
-  form.own = find_own(row);
+  form.own = find_own_kernel(row);
   if (form.own || !is_call_of_aten(row)) {
     return form;
   }
@@ -155,8 +97,10 @@ c10::IValue number(DType dtype, uint64_t bits) {
 
 Interpreter::Interpreter(const Graph& trace) : trace_(trace) {
   forms_.reserve(trace.nodes.size());
+  widened_.reserve(trace.nodes.size());
   for (const Node& node : trace.nodes) {
     forms_.push_back(&form_of(*node.op));
+    widened_.push_back(widens_products(trace, node));
   }
 }
 
@@ -244,16 +188,18 @@ int64_t InterpreterRun::num_elements_of(const Node& node) const {
 }
 
 // By the kernel that is faster than ATen's for these operands, if there is one.
-bool InterpreterRun::call_chosen(const Node& node, const NodeForm& form, const Values& operands) {
+bool InterpreterRun::call_chosen(const Node& node, const NodeForm& form, const Values& operands, bool is_widened) {
   CallSpec spec;
   spec.attrs = node.attrs;
   std::vector<at::Tensor> tensors;
   for (size_t i = 0; i < operands.size(); ++i) {
     tensors.push_back(operands[i].toTensor());
     const c10::IntArrayRef strides = tensors.back().strides();
-    spec.operands.push_back({trace_.type(node.operands[i]), Dims(strides.data(), strides.size())});
+    const Type type{static_cast<DType>(tensors.back().scalar_type()), trace_.type(node.operands[i]).dims};
+    spec.operands.push_back({type, Dims(strides.data(), strides.size())});
   }
-  const Type& type = trace_.type(node.first_result);
+  Type type = trace_.type(node.first_result);
+  type.dtype = is_widened ? compute_type(type.dtype) : type.dtype;
   spec.results.push_back({type, contiguous_strides(type.dims)});
   const CallKernel kernel = form.choose(spec);
   if (kernel) {
@@ -264,13 +210,19 @@ bool InterpreterRun::call_chosen(const Node& node, const NodeForm& form, const V
   return kernel;
 }
 
-void InterpreterRun::call(const Node& node, const NodeForm& form) {
+void InterpreterRun::call(size_t index) {
+  const Node& node = trace_.nodes[index];
+  const NodeForm& form = *interpreter_.forms_[index];
+  const bool is_widened = interpreter_.widened_[index];
   Values operands;
   operands.reserve(node.operands.size());
   for (ValueId v : node.operands) {
     operands.push_back(v == kNoValue ? c10::IValue() : values_[v]);
     if (form.dense && operands.back().isTensor()) {
       operands.back() = operands.back().toTensor().contiguous();
+    }
+    if (is_widened && v != kNoValue && is_reduced_float(trace_.type(v).dtype)) {
+      operands.back() = operands.back().toTensor().to(at::kFloat);
     }
   }
   if (form.own) {
@@ -281,7 +233,7 @@ void InterpreterRun::call(const Node& node, const NodeForm& form) {
     operands[0] = operands[0].toTensor().clone();
   }
   const bool is_small = num_elements_of(node) <= kOneThreadElements; // by ATen's kernels, whose values are eager's to the bit
-  if (!is_small && form.choose && call_chosen(node, form, operands)) {
+  if (!is_small && form.choose && call_chosen(node, form, operands, is_widened)) {
     return;
   }
   const OneThread one_thread(is_small);
@@ -306,7 +258,7 @@ void InterpreterRun::compute(size_t i) {
         update_view(node);
         break;
       default:
-        call(node, *interpreter_.forms_[i]);
+        call(i);
     }
   } catch (...) {
     rethrow_as_step_error(node.op->name, node.location);

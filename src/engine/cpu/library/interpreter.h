@@ -27,6 +27,7 @@ class Interpreter {
 
   const Graph& trace_;
   std::vector<const NodeForm*> forms_; // by node
+  std::vector<bool> widened_; // by node: see widens_products()
 };
 
 // One run, on one thread, whose ATen calls are the run's as long as it lives.
@@ -49,8 +50,8 @@ class InterpreterRun {
   at::Tensor view(const Node& node, const at::Tensor& base, const Dims& dims, size_t moved_by) const;
   void update_view(const Node& node);
   int64_t num_elements_of(const Node& node) const;
-  bool call_chosen(const Node& node, const NodeForm& form, const std::vector<c10::IValue>& operands);
-  void call(const Node& node, const NodeForm& form);
+  bool call_chosen(const Node& node, const NodeForm& form, const std::vector<c10::IValue>& operands, bool is_widened);
+  void call(size_t node);
   void set_result(const Node& node, int32_t i, at::Tensor result);
   static ResultMemory take(at::Tensor t, const Dims& strides);
 

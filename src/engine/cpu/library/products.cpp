@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <c10/core/InferenceMode.h>
 
@@ -17,6 +18,7 @@
 #include "core/hash.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/few_rows.h"
+#include "engine/cpu/library/half_products.h"
 #include "engine/cpu/threads/team.h"
 
 namespace at::native {
@@ -40,12 +42,6 @@ bool has_long_pieces(int64_t extent, int64_t stride) {
   return stride == 1 && extent >= kShortestPiece;
 }
 
-bool is_one(const Attr& attr) {
-  const auto* integer = std::get_if<int64_t>(&attr);
-  const auto* number = std::get_if<double>(&attr);
-  return (integer && *integer == 1) || (number && *number == 1);
-}
-
 // oneDNN makes code for each shape and its memory is not all given back: where shapes go on changing the later ones are left to MKL.
 bool is_among_the_first(const Type& a, const Type& b) {
   static auto* mutex = new std::mutex; // a leaf
@@ -61,9 +57,9 @@ bool is_among_the_first(const Type& a, const Type& b) {
 // What add_row_product() reads, where it is of use.
 bool is_readable_matrix(const CallSpec::Tensor& t) {
   const Dims& dims = t.type.dims;
-  static const bool is_fitting_processor = is_foreign_processor() && can_multiply_rows();
-  return is_fitting_processor && t.type.dtype == DType::F32 &&
-      (has_long_pieces(dims[0], t.strides[0]) || has_long_pieces(dims[1], t.strides[1]));
+  static const bool is_foreign = is_foreign_processor();
+  const bool is_of_use = t.type.dtype == DType::F32 ? is_foreign : multiplies_slowly(t.type.dtype);
+  return is_of_use && can_multiply_rows() && (has_long_pieces(dims[0], t.strides[0]) || has_long_pieces(dims[1], t.strides[1]));
 }
 
 // A matrix in memory; a vector is each row of one, a number all of it.
@@ -115,7 +111,7 @@ bool can_multiply_by_onednn() {
 }
 
 bool is_plain_sum(const CallSpec& call) {
-  return call.operands.size() == 2 || (call.attrs.size() == 2 && is_one(call.attrs[0]) && is_one(call.attrs[1]));
+  return is_plain_sum(call.operands.size(), call.attrs);
 }
 
 int64_t num_products(const CallSpec& call) {
@@ -158,7 +154,7 @@ bool has_few_rows(const CallSpec& call) {
 }
 
 bool has_vector(const CallSpec& call) {
-  return is_readable_matrix(call.operands[0]);
+  return call.operands[0].type.dtype == DType::F32 && is_readable_matrix(call.operands[0]);
 }
 
 bool is_short_product(const CallSpec& call) {
@@ -188,23 +184,30 @@ void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<a
 }
 
 void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
-  const at::Tensor& out = outs[0];
-  const at::Tensor a = operands[operands.size() - 2].contiguous();
   const at::Tensor& b = operands.back();
+  const bool is_float = b.scalar_type() == at::kFloat;
+  const at::Tensor a = operands[operands.size() - 2].to(at::kFloat).contiguous();
+  const at::Tensor out = is_float ? outs[0] : at::empty(outs[0].sizes(), a.options());
   {
     const OneThread one_thread(is_beside_recorder());
     operands.size() == 3 ? out.copy_(operands[0].expand_as(out)) : out.zero_();
   }
   const bool b_is_transposed = b.stride(0) == 1 && (b.stride(1) != 1 || b.size(1) == 1);
-  add_row_product(
-      {.a = a.const_data_ptr<float>(),
-       .b = b.const_data_ptr<float>(),
-       .out = out.data_ptr<float>(),
-       .rows = a.size(0),
-       .inner = a.size(1),
-       .columns = b.size(1),
-       .b_stride = b.stride(b_is_transposed ? 1 : 0),
-       .b_is_transposed = b_is_transposed});
+  const RowProduct product{
+      .a = a.const_data_ptr<float>(),
+      .out = out.data_ptr<float>(),
+      .rows = a.size(0),
+      .inner = a.size(1),
+      .columns = b.size(1),
+      .b_stride = b.stride(b_is_transposed ? 1 : 0),
+      .b_is_transposed = b_is_transposed};
+  if (is_float) {
+    add_row_product(product, b.const_data_ptr<float>());
+    return;
+  }
+  b.scalar_type() == at::kHalf ? add_row_product(product, b.const_data_ptr<c10::Half>())
+                               : add_row_product(product, b.const_data_ptr<c10::BFloat16>());
+  outs[0].copy_(out);
 }
 
 void multiply_vector(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/errors.h"
+#include "engine/cpu/library/half_products.h"
 #include "passes/passes.h"
 
 namespace torch_xla::cpu {
@@ -17,7 +18,7 @@ std::shared_ptr<Executable> compile_body(const Graph& body, size_t carried, cons
   own.poll = options.poll;
   own.donated.assign(body.parameters.size(), false);
   std::fill_n(own.donated.begin(), carried, true);
-  return cpu_engine().compile(run_passes_on_body(body, own.device), own);
+  return cpu_engine().compile(run_passes_on_body(body, own.device, {.widens = widens_products}), own);
 }
 
 BlockRef block_of(const EngineBufferRef& buffer) {

@@ -1,0 +1,54 @@
+// Which calls of 16-bit floats are computed in float32.
+#include "engine/cpu/library/half_products.h"
+
+#include <algorithm>
+
+#include "engine/cpu/cost.h"
+#include "engine/cpu/library/few_rows.h"
+#include "engine/cpu/library/products.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+bool is_one(const Attr& attr) {
+  const auto* integer = std::get_if<int64_t>(&attr);
+  const auto* number = std::get_if<double>(&attr);
+  return (integer && *integer == 1) || (number && *number == 1);
+}
+
+bool is_matrix(const Type& type) {
+  return type.dims.size() == 2;
+}
+
+// Whether has_few_rows() holds whatever the strides.
+bool has_few_rows_in_any_order(const Graph& graph, const Node& call) {
+  const size_t n = call.operands.size();
+  if (!(call.op->traits & kSumsProducts) || n < 2 || n > 3 || !is_plain_sum(n, call.attrs) || !can_multiply_rows()) {
+    return false;
+  }
+  const Type& a = graph.type(call.operands[n - 2]);
+  const Type& b = graph.type(call.operands[n - 1]);
+  return is_matrix(a) && is_matrix(b) && a.dims[0] <= kMaxFewRows && std::min(b.dims[0], b.dims[1]) >= kShortestPiece;
+}
+
+} // namespace
+
+bool multiplies_slowly(DType dtype) {
+#if defined(__x86_64__)
+  return (dtype == DType::F16 && !__builtin_cpu_supports("avx512fp16")) || (dtype == DType::BF16 && !can_multiply_by_onednn());
+#else
+  return false;
+#endif
+}
+
+bool widens_products(const Graph& graph, const Node& call) {
+  auto is_slow = [&graph](ValueId v) { return v != kNoValue && multiplies_slowly(graph.type(v).dtype); };
+  const bool has_products = call.op->kind == OpKind::kLibrary && (call.op->traits & (kSumsProducts | kHasProducts));
+  return has_products && std::any_of(call.operands.begin(), call.operands.end(), is_slow) && !has_few_rows_in_any_order(graph, call);
+}
+
+bool is_plain_sum(size_t num_operands, const Attrs& attrs) {
+  return num_operands == 2 || (attrs.size() == 2 && is_one(attrs[0]) && is_one(attrs[1]));
+}
+
+} // namespace torch_xla::cpu
