@@ -149,7 +149,7 @@ void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, tor
       // ATen's products read conjugated and negated operands as they lie in memory, which a library call does not know of.
       call.tensors = without_bits(std::move(call.tensors));
       shapes = promotes_ ? infer_promoted(*promotes_, call) : nullptr; // ATen's rule is Python's: its first call takes a second
-      shapes = shapes ? shapes : infer_on_meta(functional_, arguments, call);
+      shapes = shapes ? shapes : infer_by_aten(functional_, arguments, call);
       obstacle = find_obstacle_of_result(call, shapes);
     }
     if (!obstacle.empty()) {

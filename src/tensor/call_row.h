@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tensor/boxed_call.h"
-#include "tensor/meta_shapes.h"
+#include "tensor/aten_shapes.h"
 #include "tensor/rows.h"
 
 namespace torch_xla {

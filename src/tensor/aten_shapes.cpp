@@ -1,8 +1,9 @@
-// Calls on Meta tensors, and what they gave.
-#include "tensor/meta_shapes.h"
+// Calls on zeros or on Meta tensors, and what they gave.
+#include "tensor/aten_shapes.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/DefaultDtype.h>
+#include <c10/core/InferenceMode.h>
 
 #include "core/remembered.h"
 #include "tensor/cell.h"
@@ -12,6 +13,9 @@ namespace {
 
 // Shapes of so many calls are remembered, about 0.5 KB each; then all are forgotten.
 constexpr size_t kMostShapes = 8192;
+
+// Calls of so many numbers are run to see what they give.
+constexpr int64_t kMostTried = 1 << 16;
 
 void hash_tensor(const at::Tensor& t, Hash128& hash) {
   if (!t.defined()) {
@@ -40,13 +44,19 @@ Hash128 hash_call(const c10::OperatorHandle& op, const BoxedCall& call) {
 }
 
 at::Tensor on_meta(const at::Tensor& t) {
-  return t.defined() ? at::Tensor(at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type())) : t;
+  return at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
 }
 
-// The arguments with Meta tensors in the place of the call's, which are in the same order.
-class MetaArguments {
+at::Tensor zeros_like(const at::Tensor& t) {
+  return at::Tensor(at::detail::empty_strided_cpu(t.sizes(), t.strides(), t.scalar_type())).zero_();
+}
+
+using StandIn = at::Tensor (*)(const at::Tensor& t);
+
+// The arguments with other tensors in the place of the call's, which are in the same order.
+class StandInArguments {
  public:
-  explicit MetaArguments(const BoxedCall& call) : call_(call) {}
+  StandInArguments(const BoxedCall& call, StandIn make) : call_(call), make_(make) {}
 
   c10::IValue next(const c10::IValue& value, const c10::Argument& argument) {
     switch (role_of(argument, library_row_)) {
@@ -69,7 +79,8 @@ class MetaArguments {
   }
 
   at::Tensor next_tensor() {
-    return on_meta(call_.tensors.at(next_++));
+    const at::Tensor& t = call_.tensors.at(next_++);
+    return t.defined() ? make_(t) : t;
   }
 
   template <typename T>
@@ -87,6 +98,7 @@ class MetaArguments {
 
   static constexpr Op library_row_{.kind = OpKind::kLibrary};
   const BoxedCall& call_;
+  const StandIn make_;
   size_t next_ = 0;
 };
 
@@ -98,14 +110,16 @@ ResultShape shape_of(const at::Tensor& t) {
   return {{to_dtype(t.scalar_type()), to_dims(t.sizes())}, plain ? Dims() : to_dims(t.strides())};
 }
 
-ResultShapes call_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
+// By the kernel for `key`, of tensors that `make` gives it.
+ResultShapes call_with(
+    StandIn make, c10::DispatchKey key, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
   torch::jit::Stack stack;
-  MetaArguments meta(call);
-  for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
-    stack.push_back(meta.next(arguments[i], op.schema().arguments()[i]));
-  }
+  StandInArguments made(call, make);
   try {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+    for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
+      stack.push_back(made.next(arguments[i], op.schema().arguments()[i]));
+    }
+    op.redispatchBoxed(c10::DispatchKeySet(key), &stack);
   } catch (...) {
     return nullptr; // the CPU's kernel raises the error that eager raises
   }
@@ -116,15 +130,36 @@ ResultShapes call_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<c10::IVal
   return std::make_shared<const std::vector<ResultShape>>(std::move(shapes));
 }
 
+// Whether the CPU's kernel takes little time, draws nothing, and finds no index or pivot among its operands, which zeros may be none of.
+bool may_try(const c10::OperatorHandle& op, const BoxedCall& call) {
+  int64_t numbers = 0;
+  for (const at::Tensor& t : call.tensors) {
+    if (t.defined() && !t.is_floating_point() && !t.is_complex()) {
+      return false;
+    }
+    numbers += t.defined() ? t.numel() : 0;
+  }
+  return numbers <= kMostTried && op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) && !op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+ResultShapes try_on_zeros(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
+  if (!may_try(op, call)) {
+    return nullptr;
+  }
+  const c10::InferenceMode inference;
+  return call_with(zeros_like, c10::DispatchKey::CPU, op, arguments, call);
+}
+
 } // namespace
 
-ResultShapes infer_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
+ResultShapes infer_by_aten(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
   Hash128 key = hash_call(op, call);
   static auto* known = new Remembered<ResultShapes>(kMostShapes); // never destroyed
   if (std::optional<ResultShapes> shapes = known->find(key)) {
     return *std::move(shapes);
   }
-  ResultShapes shapes = call_on_meta(op, arguments, call);
+  ResultShapes shapes = try_on_zeros(op, arguments, call);
+  shapes = shapes ? shapes : call_with(on_meta, c10::DispatchKey::Meta, op, arguments, call);
   known->add(key, shapes);
   return shapes;
 }
