@@ -207,6 +207,7 @@ void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vecto
   }
   b.scalar_type() == at::kHalf ? add_row_product(product, b.const_data_ptr<c10::Half>())
                                : add_row_product(product, b.const_data_ptr<c10::BFloat16>());
+  const OneThread one_thread(is_beside_recorder());
   outs[0].copy_(out);
 }
 
