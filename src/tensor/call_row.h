@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "tensor/boxed_call.h"
 #include "tensor/aten_shapes.h"
+#include "tensor/boxed_call.h"
 #include "tensor/rows.h"
 
 namespace torch_xla {
