@@ -1,4 +1,4 @@
-"""The first call of an operation takes no longer than others: it imports nothing, as torch's shape rules in Python do."""
+"""The first call of an operation takes no longer than others: it imports nothing, as torch's rules in Python do."""
 
 CALLS = {
     "Fourier transform": "torch.fft.irfft(torch.fft.rfft(x))",
