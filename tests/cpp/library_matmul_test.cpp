@@ -89,8 +89,7 @@ TEST(LibraryMatmul, ProductsOfFewRowsReadHalves) {
     for (int64_t k : {1, 8, 64}) {
       at::Tensor b = at::zeros({k, 1 << 16}, dtype);
       b[0] = all;
-      at::Tensor a = at::zeros({1, k}, dtype);
-      a.fill_(1);
+      const at::Tensor a = at::ones({1, k}, dtype);
       for (const at::Tensor& matrix : {b, b.t().contiguous().t()}) {
         at::Tensor out = at::empty({1, 1 << 16}, dtype);
         multiply_few_rows({a, matrix}, {out});

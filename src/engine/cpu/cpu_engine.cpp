@@ -20,15 +20,6 @@ namespace {
 // Stands on disk for a program that is interpreted.
 constexpr std::string_view kInterpreted = "interpreted";
 
-// By instructions of their own, which oneDNN has.
-bool multiplies_bf16_fast() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
-
 std::vector<Kernel> code_of(std::vector<CompiledKernel> compiled) {
   std::vector<Kernel> code;
   for (CompiledKernel& kernel : compiled) {

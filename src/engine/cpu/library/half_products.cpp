@@ -10,12 +10,6 @@
 namespace torch_xla::cpu {
 namespace {
 
-bool is_one(const Attr& attr) {
-  const auto* integer = std::get_if<int64_t>(&attr);
-  const auto* number = std::get_if<double>(&attr);
-  return (integer && *integer == 1) || (number && *number == 1);
-}
-
 bool is_matrix(const Type& type) {
   return type.dims.size() == 2;
 }
@@ -33,6 +27,14 @@ bool has_few_rows_in_any_order(const Graph& graph, const Node& call) {
 
 } // namespace
 
+bool multiplies_bf16_fast() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 bool multiplies_slowly(DType dtype) {
 #if defined(__x86_64__)
   return (dtype == DType::F16 && !__builtin_cpu_supports("avx512fp16")) || (dtype == DType::BF16 && !can_multiply_by_onednn());
@@ -45,10 +47,6 @@ bool widens_products(const Graph& graph, const Node& call) {
   auto is_slow = [&graph](ValueId v) { return v != kNoValue && multiplies_slowly(graph.type(v).dtype); };
   const bool has_products = call.op->kind == OpKind::kLibrary && (call.op->traits & (kSumsProducts | kHasProducts));
   return has_products && std::any_of(call.operands.begin(), call.operands.end(), is_slow) && !has_few_rows_in_any_order(graph, call);
-}
-
-bool is_plain_sum(size_t num_operands, const Attrs& attrs) {
-  return num_operands == 2 || (attrs.size() == 2 && is_one(attrs[0]) && is_one(attrs[1]));
 }
 
 } // namespace torch_xla::cpu

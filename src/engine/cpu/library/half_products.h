@@ -5,12 +5,12 @@
 
 namespace torch_xla::cpu {
 
+// Whether the processor has instructions of its own for products of bfloat16, which oneDNN uses.
+bool multiplies_bf16_fast();
 // Whether ATen multiplies matrices of such floats by plain loops on this processor.
 bool multiplies_slowly(DType dtype);
 // Whether a call that takes such products is several times faster in float32. False for those of a few rows, which read their matrix as it
 // is.
 bool widens_products(const Graph& graph, const Node& call);
-// Whether operands and attributes of mm or addmm are those of a product, or of a sum that is multiplied by nothing.
-bool is_plain_sum(size_t num_operands, const Attrs& attrs);
 
 } // namespace torch_xla::cpu

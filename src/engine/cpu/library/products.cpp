@@ -42,6 +42,12 @@ bool has_long_pieces(int64_t extent, int64_t stride) {
   return stride == 1 && extent >= kShortestPiece;
 }
 
+bool is_one(const Attr& attr) {
+  const auto* integer = std::get_if<int64_t>(&attr);
+  const auto* number = std::get_if<double>(&attr);
+  return (integer && *integer == 1) || (number && *number == 1);
+}
+
 // oneDNN makes code for each shape and its memory is not all given back: where shapes go on changing the later ones are left to MKL.
 bool is_among_the_first(const Type& a, const Type& b) {
   static auto* mutex = new std::mutex; // a leaf
@@ -108,6 +114,10 @@ bool can_multiply_by_onednn() {
 #else
   return true;
 #endif
+}
+
+bool is_plain_sum(size_t num_operands, const Attrs& attrs) {
+  return num_operands == 2 || (attrs.size() == 2 && is_one(attrs[0]) && is_one(attrs[1]));
 }
 
 bool is_plain_sum(const CallSpec& call) {

@@ -14,6 +14,7 @@ namespace torch_xla::cpu {
 bool can_multiply_by_onednn();
 // mm, or addmm with beta and alpha 1.
 bool is_plain_sum(const CallSpec& call);
+bool is_plain_sum(size_t num_operands, const Attrs& attrs);
 // Multiplications of a call of mm, addmm or mv.
 int64_t num_products(const CallSpec& call);
 // True for a call of mm or addmm (beta and alpha 1) that oneDNN computes faster.
