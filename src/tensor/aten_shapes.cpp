@@ -130,8 +130,12 @@ ResultShapes call_with(
   return std::make_shared<const std::vector<ResultShape>>(std::move(shapes));
 }
 
-// Whether the CPU's kernel takes little time, draws nothing, and finds no index or pivot among its operands, which zeros may be none of.
+// Whether the CPU's kernel takes little time, has no effect but its results, and finds no index or pivot among its operands, which zeros
+// may be none of. Others' kernels may have effects: those of collectives meet the other replicas.
 bool may_try(const c10::OperatorHandle& op, const BoxedCall& call) {
+  if (op.schema().getNamespace() != "aten" || op.hasTag(at::Tag::nondeterministic_seeded)) {
+    return false;
+  }
   int64_t numbers = 0;
   for (const at::Tensor& t : call.tensors) {
     if (t.defined() && !t.is_floating_point() && !t.is_complex()) {
@@ -139,7 +143,7 @@ bool may_try(const c10::OperatorHandle& op, const BoxedCall& call) {
     }
     numbers += t.defined() ? t.numel() : 0;
   }
-  return numbers <= kMostTried && op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) && !op.hasTag(at::Tag::nondeterministic_seeded);
+  return numbers <= kMostTried && op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
 ResultShapes try_on_zeros(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
