@@ -7,8 +7,10 @@ depth 2 and 24, in inference and training, in float32 and under bfloat16 autocas
 """
 
 import itertools
+import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import compare
 from compare_page import ratio, split, table, TOLERANCE
@@ -59,11 +61,14 @@ def list_combinations() -> list[tuple[tuple[str, str, str], list[str]]]:
     return [(row, [combination(*row, batch, layers) for layers, batch in cells]) for row in rows]
 
 
-def best_ratio(results: dict[str, dict]) -> float | None:
-    """This device's time as a part of the fastest peer's."""
+def combination_text(results: dict[str, dict]) -> str:
+    """A cell: this device's time as a part of the fastest peer's, and in ms."""
     found, _ = split(results)
-    ratios = [ratio(found, peer, 0) for peer in found if peer != "xla"]
-    return max(ratios, default=None)
+    if "xla" not in found:
+        return "**gave up**"
+    best = max((ratio(found, peer, 0) for peer in found if peer != "xla"), default=None)
+    mark = "**differs** " if is_apart(found) else ""
+    return f"{mark}{'no peer' if best is None else f'{best:.2f}'} ({found['xla']['ms']['0']:.3g})"
 
 
 def is_apart(results: dict[str, dict]) -> bool:
@@ -78,6 +83,9 @@ def series_lines(series: Series, measured: dict[str, dict]) -> list[str]:
     lines = []
     for value in series.values:
         found, remarks = split(measured[series.text(value)])
+        if "xla" not in found:
+            lines.append([f"{value}", *[""] * 6, ", ".join(remarks)])
+            continue
         ours = found["xla"]
         peers = [impl for impl in found if impl != "xla"]
         remarks += ["**differs**"] if is_apart(found) else []
@@ -92,17 +100,16 @@ def series_lines(series: Series, measured: dict[str, dict]) -> list[str]:
 
 def combination_lines(measured: dict[str, dict]) -> list[str]:
     """The table of combinations: the time as a part of the fastest peer's, and the time."""
-    lines = []
-    for row, programs in list_combinations():
-        cells = [measured[program] for program in programs]
-        marks = ["**differs** " if is_apart(cell) else "" for cell in cells]
-        texts = [f"{mark}{best_ratio(cell):.2f} ({cell['xla']['ms']['0']:.3g})" for mark, cell in zip(marks, cells)]
-        lines.append([", ".join(row), *texts])
+    lines = [
+        [", ".join(row), *(combination_text(measured[program]) for program in programs)]
+        for row, programs in list_combinations()
+    ]
     headings = [f"{layers} layers, batch {batch}" for layers, batch in itertools.product(DEPTHS, BATCHES)]
     return [
         "## Combinations",
         "",
-        "The time of a step divided by that of the fastest peer, and in brackets the time in ms.",
+        "The time of a step divided by that of the fastest peer, and in brackets the time in ms. No peer: each",
+        "of them made no first step in time.",
         "",
         *table(["program", *headings], lines),
         "",
@@ -158,6 +165,9 @@ def read_options():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3, help="of a turn")
     parser.add_argument("--patience", type=float, default=120, help="seconds for the first steps; default: %(default)s")
+    parser.add_argument(
+        "--values", type=Path, help="JSON of what was measured, from which a run goes on that was stopped"
+    )
     options = parser.parse_args()
     options.impls, options.only, options.busy = options.impls.split(","), options.only.split(","), [0]
     if options.impls[0] != "xla" or set(options.impls) - {"xla", "eager", "inductor"}:
@@ -167,6 +177,24 @@ def read_options():
     return options
 
 
+def measure(programs: list[str], options) -> dict[str, dict]:
+    """What was measured, by program."""
+    known = options.values and options.values.exists()
+    measured = json.loads(options.values.read_text(encoding="utf-8")) if known else {}
+    for i, program in enumerate(programs):
+        if program not in measured:
+            print(f"{i + 1} of {len(programs)}: {program}", file=sys.stderr, flush=True)
+            measured[program] = compare.measure(program, options)
+            if options.values:
+                options.values.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+    return measured
+
+
+def is_fault(results: dict[str, dict]) -> bool:
+    """Whether this device gave up or differs."""
+    return "gave_up" in results["xla"] or is_apart(results)
+
+
 def main() -> int:
     """Measures and prints the page; returns the exit status."""
     options = read_options()
@@ -174,16 +202,11 @@ def main() -> int:
     programs = [series.text(value) for series in SERIES for value in series.values] * ("series" in options.only)
     if "combinations" in options.only:
         programs += [program for _, row in list_combinations() for program in row]
-    measured = {}
-    for i, program in enumerate(programs):
-        print(f"{i + 1} of {len(programs)}: {program}", file=sys.stderr, flush=True)
-        measured[program] = compare.measure(program, options)
-        if "gave_up" in measured[program]["xla"]:
-            sys.exit(f"{program}: {measured[program]['xla']['gave_up']}; see above")
+    measured = measure(programs, options)
     show(page(measured, options, before), options.page)
     if options.page and "series" in options.only:
         plot(measured, options)
-    return 1 if any(is_apart(results) for results in measured.values()) else 0
+    return 1 if any(is_fault(measured[program]) for program in programs) else 0
 
 
 if __name__ == "__main__":
