@@ -144,13 +144,45 @@ print(*sorted({{phase for phase, _ in steps(lambda: globals().update(y={what}))}
     [
         ("x * 2 + 1", "", "library"),
         ("x * 2 + 1", "torch.use_deterministic_algorithms(True)", "kernel"),
-        ("torch.rand(4, device='xla') + x", "", "kernel"),  # of the device's own generator
         ("torch.full((1 << 16,), 2.0, device='xla').exp()", "", "kernel"),  # large
     ],
-    ids=["small", "deterministic", "random", "large"],
+    ids=["small", "deterministic", "large"],
 )
 def test_what_is_compiled_at_once(run_python, what, before, kind):
     assert interpreted(run_python, STEPS.format(what=what, before=before)) == [kind]
+
+
+def test_operations_without_a_kernel_of_atens(run_python):
+    source = """
+torch.manual_seed(0)
+cell = torch.nn.GRUCell(3, 4).xla()
+x, state = torch.ones(2, 3).xla().requires_grad_(), torch.ones(2, 4).xla().t().contiguous().t()
+
+def work():
+    dropped = torch.nn.functional.dropout(cell(x, state), 0.5)
+    (dropped * torch.rand(4, device="xla")).sum().backward()
+
+torch_xla.sync(wait=True)
+kinds = {kind for kind, _ in steps(work)}
+print(*("library" in kinds, *count()), *x.grad.flatten().tolist(), *cell.weight_hh.grad.flatten().tolist())
+"""
+    first, compiled = interpreted(run_python, source), interpreted(run_python, source, operations=0)
+    assert first[0] == "True" and first[3] == "0"
+    numbers, expected = [float(word) for word in first[4:]], [float(word) for word in compiled[4:]]
+    assert any(numbers) and numbers == pytest.approx(expected, rel=1e-5)
+
+
+def test_errors_of_operations_without_a_kernel_of_atens(run_python):
+    source = """
+weights, x = torch.tensor([0.0, 0.0]).xla(), torch.ones(3).xla()
+torch_xla.sync(wait=True)
+try:
+    torch.multinomial(weights, 1).cpu()
+except Exception as error:
+    print(type(error).__name__, str(error).count("aten::multinomial: "), "<string>" in str(error))
+print(*(x + 1).tolist())
+"""
+    assert interpreted(run_python, source) == ["RuntimeError", "1", "True", "2.0", "2.0", "2.0"]
 
 
 def test_switched_off(run_python):

@@ -1,4 +1,4 @@
-// What ATen computes a node with, found once for each row, and its run.
+// What computes a node, found once for each row, and its run.
 #include "engine/cpu/library/interpreter.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -16,6 +16,7 @@
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/half_products.h"
+#include "engine/cpu/library/node_program.h"
 #include "engine/cpu/library/own_rows.h"
 #include "engine/cpu/library/step_error.h"
 #include "engine/cpu/library/substitutes.h"
@@ -39,13 +40,12 @@ namespace {
 
 using Values = std::vector<c10::IValue>;
 
-// Draws, meetings with other replicas and loops are the compiled program's. Of rows that the recorder fills by its own only the library
-// calls have their arguments in the order of ATen's schema.
+// The device draws other numbers than the CPU's generator. Of rows that the recorder fills by its own only the library calls have their
+// arguments in the order of ATen's schema.
 bool is_call_of_aten(const Op& row) {
-  constexpr uint32_t kOthers = kRandom | kCollective | kLoop | kBarrier | kOtherLibrary;
   const bool is_row = row.kind == OpKind::kPointwise || row.kind == OpKind::kComposite || row.kind == OpKind::kLibrary;
   const bool has_order = !(row.traits & kOwnKernel) || row.kind == OpKind::kLibrary;
-  return is_row && has_order && !(row.traits & kOthers);
+  return is_row && has_order && !(row.traits & kRandom) && has_program(row);
 }
 
 bool returns_tensors(const c10::FunctionSchema& schema) {
@@ -93,29 +93,33 @@ c10::IValue number(DType dtype, uint64_t bits) {
   return dtype == DType::Bool ? c10::IValue(bits != 0) : c10::IValue(static_cast<int64_t>(bits));
 }
 
+// Whether nothing is computed but where a value lies.
+bool is_in_memory(const Node& node) {
+  return node.op->kind == OpKind::kView || node.op->kind == OpKind::kViewUpdate;
+}
+
 } // namespace
 
-Interpreter::Interpreter(const Graph& trace) : trace_(trace) {
+bool can_interpret(const Graph& trace) {
+  return std::all_of(trace.nodes.begin(), trace.nodes.end(), [](const Node& node) { return is_in_memory(node) || has_program(*node.op); });
+}
+
+Interpreter::Interpreter(const Graph& trace, const std::vector<bool>& live, int device)
+    : trace_(trace), device_(device), programs_(trace.nodes.size()) {
   forms_.reserve(trace.nodes.size());
   widened_.reserve(trace.nodes.size());
-  for (const Node& node : trace.nodes) {
+  for (size_t i = 0; i < trace.nodes.size(); ++i) {
+    const Node& node = trace.nodes[i];
     forms_.push_back(&form_of(*node.op));
     widened_.push_back(widens_products(trace, node));
-  }
-}
-
-bool Interpreter::computes_all() const {
-  for (size_t i = 0; i < forms_.size(); ++i) {
-    const OpKind kind = trace_.nodes[i].op->kind;
-    if (kind != OpKind::kView && kind != OpKind::kViewUpdate && !forms_[i]->op && !forms_[i]->own) {
-      return false;
+    if (live[i] && !is_in_memory(node) && !forms_[i]->op && !forms_[i]->own) {
+      programs_[i] = find_or_compile_node(trace, node, device);
     }
   }
-  return true;
 }
 
-InterpreterRun::InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool)
-    : interpreter_(interpreter), trace_(interpreter.trace_), values_(trace_.values.size()), redirect_(pool) {
+InterpreterRun::InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool, const RunOptions& options)
+    : interpreter_(interpreter), trace_(interpreter.trace_), options_(options), values_(trace_.values.size()), redirect_(pool) {
   for (size_t i = 0; i < trace_.scalars.size(); ++i) {
     values_[trace_.scalars[i]] = number(trace_.type(trace_.scalars[i]).dtype, numbers[i]);
   }
@@ -247,6 +251,18 @@ void InterpreterRun::call(size_t index) {
   }
 }
 
+void InterpreterRun::run_program(size_t i) {
+  const Node& node = trace_.nodes[i];
+  Values operands;
+  for (ValueId v : node.operands) {
+    operands.push_back(v == kNoValue ? c10::IValue() : values_[v]);
+  }
+  std::vector<at::Tensor> results = run_node(*interpreter_.programs_[i], trace_, node, operands, interpreter_.device_, options_);
+  for (int32_t r = 0; r < node.num_results; ++r) {
+    set_result(node, r, std::move(results[static_cast<size_t>(r)]));
+  }
+}
+
 void InterpreterRun::compute(size_t i) {
   const Node& node = trace_.nodes[i];
   try {
@@ -258,7 +274,7 @@ void InterpreterRun::compute(size_t i) {
         update_view(node);
         break;
       default:
-        call(i);
+        interpreter_.programs_[i] ? run_program(i) : call(i);
     }
   } catch (...) {
     rethrow_as_step_error(node.op->name, node.location);

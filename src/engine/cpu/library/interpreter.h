@@ -1,40 +1,46 @@
-// The nodes of a trace one by one, by ATen's kernels, as eager PyTorch runs them: no passes, no code, no plan.
+// The nodes of a trace one by one, by ATen's kernels, as eager PyTorch runs them: no passes, no plan, and code only for nodes that ATen
+// does not know.
 #pragma once
 
 #include <ATen/core/ivalue.h>
 #include <c10/core/InferenceMode.h>
 
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "engine/cpu/library/aten_allocator.h"
 #include "engine/cpu/library/call.h"
-#include "ir/graph.h"
+#include "engine/engine.h"
 
 namespace torch_xla::cpu {
 
 struct NodeForm; // what computes a node
 
+// Whether each node has a kernel of ATen's that computes what its row does, or a program of its own.
+bool can_interpret(const Graph& trace);
+
 // A trace that can be interpreted, which outlives it. Immutable.
 class Interpreter {
  public:
-  explicit Interpreter(const Graph& trace);
-  // Whether ATen's kernels alone compute all nodes, and as their rows do.
-  bool computes_all() const;
+  // Compiles the programs of `live` nodes, or throws what compiling does.
+  Interpreter(const Graph& trace, const std::vector<bool>& live, int device);
 
  private:
   friend class InterpreterRun;
 
   const Graph& trace_;
+  const int device_;
   std::vector<const NodeForm*> forms_; // by node
   std::vector<bool> widened_; // by node: see widens_products()
+  std::vector<std::shared_ptr<Executable>> programs_; // by node; null where ATen computes it
 };
 
 // One run, on one thread, whose ATen calls are the run's as long as it lives.
 class InterpreterRun {
  public:
-  // `numbers` are parallel to Graph::scalars: double or int64 bits. What is allocated comes from the pool.
-  InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool);
+  // `numbers` are parallel to Graph::scalars: double or int64 bits. What is allocated comes from the pool. The options outlive the run.
+  InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool, const RunOptions& options);
   // Memory of parameter i, in its strides; it is only read.
   void set_parameter(size_t i, void* data);
   // Nodes run in their order, when all parameters are set; those that no output needs may be left out. Throws StepError with ATen's
@@ -52,11 +58,13 @@ class InterpreterRun {
   int64_t num_elements_of(const Node& node) const;
   bool call_chosen(const Node& node, const NodeForm& form, const std::vector<c10::IValue>& operands, bool is_widened);
   void call(size_t node);
+  void run_program(size_t node);
   void set_result(const Node& node, int32_t i, at::Tensor result);
   static ResultMemory take(at::Tensor t, const Dims& strides);
 
   const Interpreter& interpreter_;
   const Graph& trace_;
+  const RunOptions& options_;
   std::vector<c10::IValue> values_; // by value: tensors, and the numbers as such
   const c10::InferenceMode inference_;
   const PoolRedirect redirect_;

@@ -20,6 +20,8 @@ void rethrow_as_step_error(const std::string& name, int32_t location) {
     throw;
   } catch (const InternalError&) {
     throw;
+  } catch (const StepError& e) { // of a program of the node's own, which names the row
+    throw StepError(e.kind(), e.what(), location);
   } catch (const UserError& e) { // of the pool
     fail(e.kind(), e.what());
   } catch (const c10::OutOfMemoryError& e) {

@@ -55,7 +55,7 @@ bool looks_short(const Graph& trace) {
 class InterpretedProgram final : public Executable {
  public:
   InterpretedProgram(const Graph& trace, int device)
-      : trace_(trace), interpreter_(trace_), live_(find_live_nodes(trace_)), device_(device), pool_(Pool::get(device)) {
+      : trace_(trace), live_(find_live_nodes(trace_)), interpreter_(trace_, live_, device), device_(device), pool_(Pool::get(device)) {
     if (looks_short(trace)) {
       usual_run_ns = 0;
     }
@@ -94,7 +94,7 @@ class InterpretedProgram final : public Executable {
  private:
   void interpret(RunArgs& args) const {
     use_team(args.options.threads);
-    InterpreterRun run(interpreter_, args.scalars, pool_);
+    InterpreterRun run(interpreter_, args.scalars, pool_, args.options);
     for (size_t i = 0; i < args.inputs.size(); ++i) {
       run.set_parameter(i, args.inputs[i]->host_pointer());
     }
@@ -144,8 +144,8 @@ class InterpretedProgram final : public Executable {
   }
 
   const Graph trace_;
-  const Interpreter interpreter_;
   const std::vector<bool> live_; // by node
+  const Interpreter interpreter_;
   const int device_;
   Pool& pool_;
   bool checks_values_ = false;
@@ -159,7 +159,7 @@ std::shared_ptr<Executable> interpret(const Graph& trace, const CompileOptions& 
   const bool is_plain = env::float_storage() == FloatStorage::kFull;
   const int64_t mean_bytes = options.often_interpreted ? kOftenInterpretedBytes : kInterpretedBytes;
   const bool is_small = bytes_computed(trace) <= mean_bytes * static_cast<int64_t>(trace.nodes.size());
-  const bool is_fit = is_plain && is_small && Interpreter(trace).computes_all();
+  const bool is_fit = is_plain && is_small && can_interpret(trace);
   return is_fit ? std::make_shared<InterpretedProgram>(trace, options.device) : nullptr;
 }
 

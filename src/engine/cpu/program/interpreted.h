@@ -7,8 +7,8 @@
 
 namespace torch_xla::cpu {
 
-// The program of the trace, or null where it is none for this: its values are too large, so that it gains by being fused, or not all of it
-// are operations that ATen computes as the device does.
+// The program of the trace, or null where it is none for this: its values are too large, so that it gains by being fused, or it has a node
+// that means something in the whole of its program only.
 std::shared_ptr<Executable> interpret(const Graph& trace, const CompileOptions& options);
 
 } // namespace torch_xla::cpu

@@ -1,0 +1,134 @@
+// Graphs of one node, their programs, and runs of these on tensors.
+#include "engine/cpu/library/node_program.h"
+
+#include <bit>
+
+#include "core/remembered.h"
+#include "engine/cpu/library/args.h"
+#include "engine/cpu/memory/cpu_buffer.h"
+
+namespace torch_xla::cpu {
+namespace {
+
+// So many programs are remembered; then all are forgotten.
+constexpr size_t kMostPrograms = 1024;
+
+bool is_result(const Graph& trace, ValueId v) {
+  return trace.type(v).dtype != DType::Undefined;
+}
+
+void hash_type(const Type& type, Hash128& hash) {
+  hash.add(static_cast<uint64_t>(type.dtype));
+  hash.add(type.dims.size());
+  for (int64_t size : type.dims) {
+    hash.add(static_cast<uint64_t>(size));
+  }
+}
+
+Hash128 hash_node(const Graph& trace, const Node& node, int device) {
+  Hash128 hash;
+  hash.add(reinterpret_cast<uintptr_t>(node.op));
+  hash.add(static_cast<uint64_t>(device));
+  for (ValueId v : node.operands) {
+    hash.add(v == kNoValue ? ~uint64_t{0} : static_cast<uint64_t>(trace.values[v].kind == ValueKind::kScalar));
+    hash_type(v == kNoValue ? Type{DType::Undefined, {}} : trace.type(v), hash);
+  }
+  for (const Attr& attr : node.attrs) {
+    hash_attr(attr, hash);
+  }
+  return hash;
+}
+
+Graph graph_of(const Graph& trace, const Node& node) {
+  Graph graph;
+  InlineVec<ValueId, 4> operands;
+  for (ValueId v : node.operands) {
+    if (v == kNoValue) {
+      operands.push_back(kNoValue);
+    } else if (trace.values[v].kind == ValueKind::kScalar) {
+      operands.push_back(graph.add_scalar(trace.type(v).dtype));
+    } else {
+      operands.push_back(graph.add_parameter(trace.type(v)));
+    }
+  }
+  std::vector<Type> results;
+  for (int32_t i = 0; i < node.num_results; ++i) {
+    results.push_back(trace.type(node.result(i)));
+  }
+  const ValueId first = graph.add_node(*node.op, std::move(operands), node.attrs, results);
+  for (int32_t i = 0; i < node.num_results; ++i) {
+    if (is_result(graph, first + i)) {
+      graph.outputs.push_back(first + i);
+    }
+  }
+  return graph;
+}
+
+uint64_t bits_of(const c10::IValue& number) {
+  return number.isDouble() ? std::bit_cast<uint64_t>(number.toDouble()) : static_cast<uint64_t>(number.toScalar().toLong());
+}
+
+EngineBufferRef buffer_of(const at::Tensor& given, const Type& type, int device) {
+  at::Tensor t = given.contiguous();
+  auto block = std::make_shared<Block>(t.data_ptr(), [t] {});
+  return std::make_shared<CpuBuffer>(type, contiguous_strides(type.dims), device, std::move(block));
+}
+
+at::Tensor tensor_over(const EngineBufferRef& buffer) {
+  const Type& type = buffer->type();
+  at::DataPtr data(
+      buffer->host_pointer(), new EngineBufferRef(buffer), [](void* owner) { delete static_cast<EngineBufferRef*>(owner); }, at::kCPU);
+  at::Tensor result = make_alias(type.dtype, type.dims, contiguous_strides(type.dims));
+  result.storage().set_data_ptr(std::move(data));
+  return result;
+}
+
+} // namespace
+
+bool has_program(const Op& row) {
+  return !(row.traits & (kCollective | kLoop | kBarrier | kOtherLibrary));
+}
+
+std::shared_ptr<Executable> find_or_compile_node(const Graph& trace, const Node& node, int device) {
+  static auto* known = new Remembered<std::shared_ptr<Executable>>(kMostPrograms); // never destroyed
+  const Hash128 key = hash_node(trace, node, device);
+  if (std::optional<std::shared_ptr<Executable>> program = known->find(key)) {
+    return *std::move(program);
+  }
+  CompileOptions options;
+  options.device = device;
+  std::shared_ptr<Executable> program = cpu_engine().compile_trace(graph_of(trace, node), options);
+  known->add(key, program);
+  return program;
+}
+
+std::vector<at::Tensor> run_node(
+    Executable& program,
+    const Graph& trace,
+    const Node& node,
+    const std::vector<c10::IValue>& operands,
+    int device,
+    const RunOptions& options) {
+  RunArgs args;
+  args.options.threads = options.threads; // short, and not cancelled; its lines are another trace's
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const ValueId v = node.operands[i];
+    if (v != kNoValue && trace.values[v].kind == ValueKind::kScalar) {
+      args.scalars.push_back(bits_of(operands[i]));
+    } else if (v != kNoValue) {
+      args.inputs.push_back(buffer_of(operands[i].toTensor(), trace.type(v), device));
+    }
+  }
+  args.donated.assign(args.inputs.size(), false);
+  args.restored.assign(args.inputs.size(), false);
+  program.run(args);
+  std::vector<at::Tensor> results(static_cast<size_t>(node.num_results));
+  for (size_t i = 0, output = 0; i < results.size(); ++i) {
+    if (is_result(trace, node.result(static_cast<int32_t>(i)))) {
+      results[i] = tensor_over(args.outputs.at(output++));
+    }
+  }
+  return results;
+}
+
+} // namespace torch_xla::cpu
