@@ -1,43 +1,11 @@
-// What a computation's key is made of, and its random streams.
+// A computation's key and its random streams.
 #include "ir/computation.h"
 
-#include <string_view>
-
 #include "core/errors.h"
+#include "ir/structure.h"
 
 namespace torch_xla {
 namespace {
-
-void add_type(Hash128& hash, const Type& type) {
-  hash.add(static_cast<uint64_t>(type.dtype));
-  hash.add_bytes(type.dims.data(), type.dims.size() * sizeof(int64_t));
-}
-
-void add_values(Hash128& hash, std::span<const ValueId> values) {
-  hash.add_bytes(values.data(), values.size_bytes());
-}
-
-Hash128 hash_graph(const Graph& graph) {
-  Hash128 hash;
-  add_values(hash, graph.parameters);
-  add_values(hash, graph.scalars);
-  for (const Value& value : graph.values) {
-    add_type(hash, value.type);
-  }
-  for (const Node& node : graph.nodes) {
-    // No address: programs on disk are found by it. Rows of one name are told apart by their kind (library_form()).
-    std::string_view name = node.op->name;
-    hash.add_bytes(name.data(), name.size());
-    hash.add(static_cast<uint64_t>(node.op->kind));
-    add_values(hash, {node.operands.data(), node.operands.size()});
-    hash.add(static_cast<uint64_t>(node.num_results));
-    for (const Attr& attr : node.attrs) {
-      hash_attr(attr, hash);
-    }
-  }
-  add_values(hash, graph.outputs);
-  return hash;
-}
 
 void add_draw(const Graph& graph, ValueId seed, ValueId offset, std::vector<Computation::Draw>& draws) {
   bool given = graph.values[seed].kind == ValueKind::kScalar && graph.values[offset].kind == ValueKind::kScalar;

@@ -1,4 +1,4 @@
-// Hashes a graph without sizes.
+// Hashes of graphs, with and without sizes.
 #include "ir/structure.h"
 
 #include "ir/computation.h"
@@ -28,7 +28,38 @@ void add_attr(Hash128& hash, const Attr& attr) {
   }
 }
 
+void add_type(Hash128& hash, const Type& type) {
+  hash.add(static_cast<uint64_t>(type.dtype));
+  hash.add_bytes(type.dims.data(), type.dims.size() * sizeof(int64_t));
+}
+
+void add_values(Hash128& hash, std::span<const ValueId> values) {
+  hash.add_bytes(values.data(), values.size_bytes());
+}
+
 } // namespace
+
+Hash128 hash_graph(const Graph& graph) {
+  Hash128 hash;
+  add_values(hash, graph.parameters);
+  add_values(hash, graph.scalars);
+  for (const Value& value : graph.values) {
+    add_type(hash, value.type);
+  }
+  for (const Node& node : graph.nodes) {
+    // No address: programs on disk are found by it. Rows of one name are told apart by their kind (library_form()).
+    std::string_view name = node.op->name;
+    hash.add_bytes(name.data(), name.size());
+    hash.add(static_cast<uint64_t>(node.op->kind));
+    add_values(hash, {node.operands.data(), node.operands.size()});
+    hash.add(static_cast<uint64_t>(node.num_results));
+    for (const Attr& attr : node.attrs) {
+      hash_attr(attr, hash);
+    }
+  }
+  add_values(hash, graph.outputs);
+  return hash;
+}
 
 Hash128 structure_of(const Graph& graph) {
   Hash128 hash;

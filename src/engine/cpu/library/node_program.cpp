@@ -6,6 +6,7 @@
 #include "core/remembered.h"
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/memory/cpu_buffer.h"
+#include "ir/structure.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -15,28 +16,6 @@ constexpr size_t kMostPrograms = 1024;
 
 bool is_result(const Graph& trace, ValueId v) {
   return trace.type(v).dtype != DType::Undefined;
-}
-
-void hash_type(const Type& type, Hash128& hash) {
-  hash.add(static_cast<uint64_t>(type.dtype));
-  hash.add(type.dims.size());
-  for (int64_t size : type.dims) {
-    hash.add(static_cast<uint64_t>(size));
-  }
-}
-
-Hash128 hash_node(const Graph& trace, const Node& node, int device) {
-  Hash128 hash;
-  hash.add(reinterpret_cast<uintptr_t>(node.op));
-  hash.add(static_cast<uint64_t>(device));
-  for (ValueId v : node.operands) {
-    hash.add(v == kNoValue ? ~uint64_t{0} : static_cast<uint64_t>(trace.values[v].kind == ValueKind::kScalar));
-    hash_type(v == kNoValue ? Type{DType::Undefined, {}} : trace.type(v), hash);
-  }
-  for (const Attr& attr : node.attrs) {
-    hash_attr(attr, hash);
-  }
-  return hash;
 }
 
 Graph graph_of(const Graph& trace, const Node& node) {
@@ -91,13 +70,15 @@ bool has_program(const Op& row) {
 
 std::shared_ptr<Executable> find_or_compile_node(const Graph& trace, const Node& node, int device) {
   static auto* known = new Remembered<std::shared_ptr<Executable>>(kMostPrograms); // never destroyed
-  const Hash128 key = hash_node(trace, node, device);
+  const Graph graph = graph_of(trace, node);
+  Hash128 key = hash_graph(graph);
+  key.add(static_cast<uint64_t>(device));
   if (std::optional<std::shared_ptr<Executable>> program = known->find(key)) {
     return *std::move(program);
   }
   CompileOptions options;
   options.device = device;
-  std::shared_ptr<Executable> program = cpu_engine().compile_trace(graph_of(trace, node), options);
+  std::shared_ptr<Executable> program = cpu_engine().compile_trace(graph, options);
   known->add(key, program);
   return program;
 }
