@@ -10,7 +10,7 @@ import torch
 
 import torch_xla
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))  # last, as both folders have a replicas.py
 
 import compare
 import workloads
