@@ -118,8 +118,8 @@ Interpreter::Interpreter(const Graph& trace, const std::vector<bool>& live, int 
   }
 }
 
-InterpreterRun::InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool, const RunOptions& options)
-    : interpreter_(interpreter), trace_(interpreter.trace_), options_(options), values_(trace_.values.size()), redirect_(pool) {
+InterpreterRun::InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool, int threads)
+    : interpreter_(interpreter), trace_(interpreter.trace_), threads_(threads), values_(trace_.values.size()), redirect_(pool) {
   for (size_t i = 0; i < trace_.scalars.size(); ++i) {
     values_[trace_.scalars[i]] = number(trace_.type(trace_.scalars[i]).dtype, numbers[i]);
   }
@@ -257,7 +257,7 @@ void InterpreterRun::run_program(size_t i) {
   for (ValueId v : node.operands) {
     operands.push_back(v == kNoValue ? c10::IValue() : values_[v]);
   }
-  std::vector<at::Tensor> results = run_node(*interpreter_.programs_[i], trace_, node, operands, interpreter_.device_, options_);
+  std::vector<at::Tensor> results = run_node(*interpreter_.programs_[i], trace_, node, operands, interpreter_.device_, threads_);
   for (int32_t r = 0; r < node.num_results; ++r) {
     set_result(node, r, std::move(results[static_cast<size_t>(r)]));
   }

@@ -39,8 +39,9 @@ class Interpreter {
 // One run, on one thread, whose ATen calls are the run's as long as it lives.
 class InterpreterRun {
  public:
-  // `numbers` are parallel to Graph::scalars: double or int64 bits. What is allocated comes from the pool. The options outlive the run.
-  InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool, const RunOptions& options);
+  // `numbers` are parallel to Graph::scalars: double or int64 bits. What is allocated comes from the pool. `threads`: as
+  // RunOptions::threads.
+  InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool, int threads);
   // Memory of parameter i, in its strides; it is only read.
   void set_parameter(size_t i, void* data);
   // Nodes run in their order, when all parameters are set; those that no output needs may be left out. Throws StepError with ATen's
@@ -64,7 +65,7 @@ class InterpreterRun {
 
   const Interpreter& interpreter_;
   const Graph& trace_;
-  const RunOptions& options_;
+  const int threads_;
   std::vector<c10::IValue> values_; // by value: tensors, and the numbers as such
   const c10::InferenceMode inference_;
   const PoolRedirect redirect_;

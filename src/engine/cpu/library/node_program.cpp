@@ -1,11 +1,12 @@
 // Graphs of one node, their programs, and runs of these on tensors.
 #include "engine/cpu/library/node_program.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include <bit>
 
 #include "core/remembered.h"
 #include "engine/cpu/library/args.h"
-#include "engine/cpu/memory/cpu_buffer.h"
 #include "ir/structure.h"
 
 namespace torch_xla::cpu {
@@ -47,19 +48,14 @@ uint64_t bits_of(const c10::IValue& number) {
   return number.isDouble() ? std::bit_cast<uint64_t>(number.toDouble()) : static_cast<uint64_t>(number.toScalar().toLong());
 }
 
-EngineBufferRef buffer_of(const at::Tensor& given, const Type& type, int device) {
+EngineBufferRef buffer_over(const at::Tensor& given, const Type& type, int device) {
   at::Tensor t = given.contiguous();
-  auto block = std::make_shared<Block>(t.data_ptr(), [t] {});
-  return std::make_shared<CpuBuffer>(type, contiguous_strides(type.dims), device, std::move(block));
+  return cpu_engine().adopt(device, type, {}, t.data_ptr(), [t] {});
 }
 
 at::Tensor tensor_over(const EngineBufferRef& buffer) {
   const Type& type = buffer->type();
-  at::DataPtr data(
-      buffer->host_pointer(), new EngineBufferRef(buffer), [](void* owner) { delete static_cast<EngineBufferRef*>(owner); }, at::kCPU);
-  at::Tensor result = make_alias(type.dtype, type.dims, contiguous_strides(type.dims));
-  result.storage().set_data_ptr(std::move(data));
-  return result;
+  return at::from_blob(buffer->host_pointer(), ref(type.dims), [buffer](void*) {}, scalar_type(type.dtype));
 }
 
 } // namespace
@@ -84,20 +80,15 @@ std::shared_ptr<Executable> find_or_compile_node(const Graph& trace, const Node&
 }
 
 std::vector<at::Tensor> run_node(
-    Executable& program,
-    const Graph& trace,
-    const Node& node,
-    const std::vector<c10::IValue>& operands,
-    int device,
-    const RunOptions& options) {
+    Executable& program, const Graph& trace, const Node& node, const std::vector<c10::IValue>& operands, int device, int threads) {
   RunArgs args;
-  args.options.threads = options.threads; // short, and not cancelled; its lines are another trace's
+  args.options.threads = threads;
   for (size_t i = 0; i < operands.size(); ++i) {
     const ValueId v = node.operands[i];
     if (v != kNoValue && trace.values[v].kind == ValueKind::kScalar) {
       args.scalars.push_back(bits_of(operands[i]));
     } else if (v != kNoValue) {
-      args.inputs.push_back(buffer_of(operands[i].toTensor(), trace.type(v), device));
+      args.inputs.push_back(buffer_over(operands[i].toTensor(), trace.type(v), device));
     }
   }
   args.donated.assign(args.inputs.size(), false);

@@ -17,13 +17,9 @@ bool has_program(const Op& row);
 // One for all nodes of the row with the same attributes and types of operands. Throws what compiling does. Any thread.
 std::shared_ptr<Executable> find_or_compile_node(const Graph& trace, const Node& node, int device);
 
-// The results, undefined where the node gives none. `operands` are the node's: tensors in any order, and numbers as such. Throws StepError.
+// The results, undefined where the node gives none. `operands` are the node's: tensors in any order, and numbers as such; `threads` as
+// RunOptions::threads. It is not cancelled. Throws StepError.
 std::vector<at::Tensor> run_node(
-    Executable& program,
-    const Graph& trace,
-    const Node& node,
-    const std::vector<c10::IValue>& operands,
-    int device,
-    const RunOptions& options);
+    Executable& program, const Graph& trace, const Node& node, const std::vector<c10::IValue>& operands, int device, int threads);
 
 } // namespace torch_xla::cpu

@@ -94,7 +94,7 @@ class InterpretedProgram final : public Executable {
  private:
   void interpret(RunArgs& args) const {
     use_team(args.options.threads);
-    InterpreterRun run(interpreter_, args.scalars, pool_, args.options);
+    InterpreterRun run(interpreter_, args.scalars, pool_, args.options.threads);
     for (size_t i = 0; i < args.inputs.size(); ++i) {
       run.set_parameter(i, args.inputs[i]->host_pointer());
     }
