@@ -1,4 +1,6 @@
 // Draws from philox streams. Operands end with seed and offset; each element takes the words of its linear index.
+#include <limits>
+
 #include "ops/math.h"
 #include "ops/row.h"
 #include "ops/rules.h"
@@ -195,8 +197,10 @@ void expand_dropout(ExpandContext& c) {
 
 using Numbers = std::span<const double>;
 
+// Beyond float's range it depends on the dtype what ATen refuses.
 bool is_range(Numbers n, const Attrs&) { // from, to
-  return n[0] <= n[1];
+  constexpr double kMax = std::numeric_limits<float>::max();
+  return -kMax <= n[0] && n[0] <= n[1] && n[1] <= kMax && n[1] - n[0] <= kMax;
 }
 bool has_deviation(Numbers n, const Attrs&) { // mean, std
   return n[1] >= 0;

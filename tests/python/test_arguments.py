@@ -427,3 +427,37 @@ def test_lbfgs_on_one_number(device):
         return seen
 
     check(steps, "steps")
+
+
+OVERLAPS = {
+    "wider": lambda b: torch.neg(b[1:3], out=b),
+    "wider, from the same place": lambda b: torch.exp(b[:1], out=b),
+    "of one number": lambda b: torch.neg(b[0], out=b[:2]),
+    "shifted": lambda b: torch.add(b[:2], 1, out=b[1:3]),
+    "where": lambda b: torch.where(b[:2] > 0, b[:2], b[2:], out=b),
+}
+
+
+@pytest.mark.parametrize("call", OVERLAPS.values(), ids=OVERLAPS)
+def test_out_that_overlaps_an_operand_is_refused_and_keeps_its_size(call, device):
+    for place in ("cpu", device):
+        b = torch.arange(4.0, device=place)
+        with pytest.raises(RuntimeError, match="single memory location|some elements of the input"):
+            call(b)
+        assert b.tolist() == [0, 1, 2, 3]
+
+
+def test_out_beside_an_operand_in_one_memory_is_written(device):
+    for place in ("cpu", device):
+        b = torch.arange(4.0, device=place)
+        torch.add(b[:2], 1, out=b[2:])
+        assert b.tolist() == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "bounds", [(-3e38, 3e38), (float("-inf"), 0.0), (0.0, float("inf")), (0.0, 1e39), (0.0, float("nan"))]
+)
+def test_ranges_beyond_float_are_refused(bounds, device):
+    for place in ("cpu", device):
+        with pytest.raises(RuntimeError, match="out of bounds|expects"):
+            torch.empty(3, device=place).uniform_(*bounds)
