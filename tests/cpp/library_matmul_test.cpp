@@ -17,6 +17,7 @@
 
 #include <array>
 #include <cmath>
+#include <initializer_list>
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/few_rows.h"
@@ -192,24 +193,41 @@ TEST(LibraryMatmul, ProductsInPartsDoNotDependOnLoad) {
   EXPECT_TRUE(at::equal(alone, quiet));
 }
 
-// MKL cuts the sums of these, or goes about narrow ones in another way, where it has been told of two threads, also in a parallel region.
-TEST(LibraryMatmul, ProductsInPartsDoNotDependOnRecorders) {
+// With a team, and by one thread while somebody records.
+void check_beside_recorder(Multiply multiply, std::initializer_list<std::array<int64_t, 3>> products) {
   c10::InferenceMode inference;
   const int threads = at::get_num_threads();
   at::set_num_threads(2);
-  for (auto [m, k, n] : {std::array{256, 1024, 256}, {64, 784, 512}, {100, 1000, 256}, {8, 448, 1000}, {10, 320, 1000}, {200, 256, 33}}) {
-    at::Tensor bias = at::randn({n}), a = at::randn({m, k});
-    for (const at::Tensor& b : {at::randn({k, n}), at::randn({n, k}).t()}) {
-      at::Tensor by_team = at::empty({m, n}), by_one = at::empty({m, n});
-      multiply_parts({bias, a, b}, {by_team});
-      run_beside_recorder({}, [&] {
-        multiply_parts({bias, a, b}, {by_one});
-        return false;
-      });
-      EXPECT_TRUE(at::equal(by_one, by_team)) << m << " x " << k << " x " << n;
+  for (auto [m, k, n] : products) {
+    at::Tensor bias = at::randn({n});
+    for (const at::Tensor& a : {at::randn({m, k}), at::randn({k, m}).t()}) {
+      for (const at::Tensor& b : {at::randn({k, n}), at::randn({n, k}).t()}) {
+        at::Tensor by_team = at::empty({m, n}), by_one = at::empty({m, n});
+        multiply({bias, a, b}, {by_team});
+        run_beside_recorder({}, [&, &a = a] {
+          multiply({bias, a, b}, {by_one});
+          return false;
+        });
+        EXPECT_TRUE(at::equal(by_one, by_team)) << m << " x " << k << " x " << n;
+      }
     }
   }
   at::set_num_threads(threads);
+}
+
+// MKL cuts the sums of these, or goes about narrow ones in another way, where it has been told of two threads, also in a parallel region.
+TEST(LibraryMatmul, ProductsInPartsDoNotDependOnRecorders) {
+  check_beside_recorder(
+      multiply_parts, {{256, 1024, 256}, {64, 784, 512}, {100, 1000, 256}, {8, 448, 1000}, {10, 320, 1000}, {200, 256, 33}});
+}
+
+TEST(LibraryMatmul, ProductsByOnednnDoNotDependOnRecorders) {
+  if (!can_multiply_by_onednn()) {
+    GTEST_SKIP() << "ATen refuses oneDNN's product on a processor without AVX-512";
+  }
+  check_beside_recorder(
+      multiply_by_onednn,
+      {{64, 784, 512}, {512, 64, 784}, {256, 2047, 64}, {448, 2032, 48}, {1431, 2000, 18}, {9, 2000, 900}, {2000, 700, 16}});
 }
 
 CallSpec spec_of(const char* text) {
@@ -256,6 +274,8 @@ TEST(LibraryMatmul, PrefersLargeFloat32Products) {
 #if defined(__x86_64__)
   EXPECT_EQ(large, !__builtin_cpu_is("intel") && can_multiply_by_onednn());
 #endif
+  const LibraryCall call(spec_of("graph(%0: f32[256,256], %1: f32[256,256]) {\n  %2: f32[256,256] = aten::mm(%0, %1)\n  return %2\n}\n"));
+  EXPECT_EQ(call.work(), Work(256 * 256 * 256 / kProductsPerThread)); // cut by us, or of uncut sums
   for (const char* never :
        {"graph(%0: f32[16,64], %1: f32[64,32]) {\n  %2: f32[16,32] = aten::mm(%0, %1)\n  return %2\n}\n",
         "graph(%0: f64[256,256], %1: f64[256,256]) {\n  %2: f64[256,256] = aten::mm(%0, %1)\n  return %2\n}\n",

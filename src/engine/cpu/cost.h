@@ -241,6 +241,9 @@ constexpr int64_t kProductsPerThread = int64_t{1} << 19;
 // ones four of five, of narrower ones one of 17 (measured). Where it does not cut them it computes as fast, but what it leaves in the
 // caches makes the next step faster: an MLP's training 1.05 times.
 constexpr int64_t kLongestUncutSum = 512;
+// Sums from which on oneDNN cuts some for two threads. Of 500 products of 12 to 200 million multiplications none with shorter ones had
+// other values on one thread, but most with at most 64 columns and a transposed (measured).
+constexpr int64_t kLeastCutSum = 2048;
 // Numbers of a head's rows up to which attention's sums are not cut either: none of some thousand shapes differed (measured).
 constexpr int64_t kLongestUncutHead = 128;
 // Rows or columns of such a part: a multiple of a vector's numbers.

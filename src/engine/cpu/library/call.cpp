@@ -174,7 +174,6 @@ LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.l
   if (choice.substitute.packing && choice.substitute.packing->fits(spec, stack)) {
     packing = choice.substitute.packing;
     packing_key = packing->key(spec);
-    work = std::nullopt;
   }
 }
 

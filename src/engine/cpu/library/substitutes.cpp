@@ -32,7 +32,7 @@ CallKernel choose_vector(const CallSpec& call) {
   return has_vector(call) ? multiply_vector : nullptr;
 }
 
-// Of a kernel that the functions above choose. What we do not cut, MKL does.
+// Of a kernel that the functions above choose. What we do not cut, MKL does, and oneDNN what is long.
 Work work_of_product(CallKernel kernel, const CallSpec& call) {
   if (kernel == multiply_small) {
     return 0;
@@ -40,7 +40,8 @@ Work work_of_product(CallKernel kernel, const CallSpec& call) {
   if (kernel == multiply_few_rows || kernel == multiply_vector) {
     return (kernel == multiply_vector ? call.operands.front() : call.operands.back()).type.numel() / kNumbersPerThread;
   }
-  return kernel == multiply_parts && is_cut(call) ? Work(num_products(call) / kProductsPerThread) : std::nullopt;
+  const bool is_same = (kernel == multiply_parts && is_cut(call)) || (kernel == multiply_by_onednn && has_uncut_sums(call));
+  return is_same ? Work(num_products(call) / kProductsPerThread) : std::nullopt;
 }
 
 CallKernel choose_groups(const CallSpec&) {
