@@ -442,7 +442,7 @@ OVERLAPS = {
 def test_out_that_overlaps_an_operand_is_refused_and_keeps_its_size(call, device):
     for place in ("cpu", device):
         b = torch.arange(4.0, device=place)
-        with pytest.raises(RuntimeError, match="single memory location|some elements of the input"):
+        with pytest.raises(RuntimeError, match="single memory location"):
             call(b)
         assert b.tolist() == [0, 1, 2, 3]
 
@@ -459,5 +459,5 @@ def test_out_beside_an_operand_in_one_memory_is_written(device):
 )
 def test_ranges_beyond_float_are_refused(bounds, device):
     for place in ("cpu", device):
-        with pytest.raises(RuntimeError, match="out of bounds|expects"):
+        with pytest.raises(RuntimeError, match=r"out of bounds|expects"):
             torch.empty(3, device=place).uniform_(*bounds)
