@@ -187,7 +187,7 @@ void resize_out(const at::Tensor& out, const Dims& dims, const Dims& strides) {
 void record_out(const Op& op, const at::Tensor& out, std::span<const PointwiseArg> args, Attrs attrs) {
   PointwiseResult result = infer_pointwise(op, args);
   TORCH_CHECK(is_xla_tensor(out), "Expected out tensor to be on the xla device, but got ", out.device());
-  check_writable(out, args); // as it is, or what a refused call leaves had been cut down
+  check_writable(out, args); // before it is resized: a refused call leaves it as it was
   check_cast(result, out);
   bool reads_out = std::any_of(args.begin(), args.end(), [&](const PointwiseArg& arg) { return arg.tensor && arg.tensor->is_same(out); });
   if (reads_out) {

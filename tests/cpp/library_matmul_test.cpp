@@ -204,7 +204,7 @@ void check_beside_recorder(Multiply multiply, std::initializer_list<std::array<i
       for (const at::Tensor& b : {at::randn({k, n}), at::randn({n, k}).t()}) {
         at::Tensor by_team = at::empty({m, n}), by_one = at::empty({m, n});
         multiply({bias, a, b}, {by_team});
-        run_beside_recorder({}, [&, &a = a] {
+        run_beside_recorder({}, [&] {
           multiply({bias, a, b}, {by_one});
           return false;
         });

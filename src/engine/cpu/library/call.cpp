@@ -289,7 +289,8 @@ void LibraryCall::run(
   }
   try {
     const Work& work = impl_->work;
-    const OneThread one_thread(!impl_->choice.kernel && work && (*work == 0 || takes_one_thread(*work)));
+    const bool shares_out = impl_->choice.kernel && !packed; // a kernel, itself
+    const OneThread one_thread(!shares_out && work && (*work == 0 || takes_one_thread(*work)));
     torch::jit::Stack args = impl_->stack;
     impl_->call(pool, args, undo, packed.get());
     for (size_t i = 0; i < impl_->results.size() && !writes_into(); ++i) {

@@ -225,14 +225,14 @@ void multiply_vector(const std::vector<at::Tensor>& operands, const std::vector<
   multiply_few_rows({operands[1].unsqueeze(0), operands[0].t()}, {outs[0].unsqueeze(0)});
 }
 
-bool has_uncut_sums(const CallSpec& call) {
-  return call.operands.back().type.dims[0] < kLeastCutSum;
+bool has_uncut_sums(int64_t length) {
+  return length < kLeastCutSum;
 }
 
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
   const at::Tensor& out = outs[0];
-  const int64_t sum = operands.back().size(0);
-  const OneThread one_thread(sum < kLeastCutSum && takes_one_thread(out.numel() * sum / kProductsPerThread));
+  const int64_t length = operands.back().size(0);
+  const OneThread one_thread(has_uncut_sums(length) && takes_one_thread(out.numel() * length / kProductsPerThread));
   bool sums = operands.size() == 3;
   if (sums) {
     out.copy_(operands[0].expand_as(out));

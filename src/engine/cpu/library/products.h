@@ -19,8 +19,8 @@ bool is_plain_sum(size_t num_operands, const Attrs& attrs);
 int64_t num_products(const CallSpec& call);
 // True for a call of mm or addmm (beta and alpha 1) that oneDNN computes faster.
 bool prefers_onednn(const CallSpec& call);
-// Whether oneDNN gives such a product the same values on any number of threads.
-bool has_uncut_sums(const CallSpec& call);
+// Whether oneDNN gives a product with sums of so many numbers the same values on any number of threads.
+bool has_uncut_sums(int64_t length);
 // Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and none of them. Throws c10::Error where oneDNN cannot.
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 

@@ -40,7 +40,8 @@ Work work_of_product(CallKernel kernel, const CallSpec& call) {
   if (kernel == multiply_few_rows || kernel == multiply_vector) {
     return (kernel == multiply_vector ? call.operands.front() : call.operands.back()).type.numel() / kNumbersPerThread;
   }
-  const bool is_same = (kernel == multiply_parts && is_cut(call)) || (kernel == multiply_by_onednn && has_uncut_sums(call));
+  const int64_t length = call.operands.back().type.dims[0];
+  const bool is_same = (kernel == multiply_parts && is_cut(call)) || (kernel == multiply_by_onednn && has_uncut_sums(length));
   return is_same ? Work(num_products(call) / kProductsPerThread) : std::nullopt;
 }
 

@@ -58,7 +58,6 @@ class CpuExecutable final : public Executable {
   void take_kept(const KernelStep& step, const std::vector<CpuBufferRef>& results);
   void run_keeping(int32_t index, const RunArgs& args);
   PackedRef find_packed(int32_t index, const RunArgs& args);
-  bool may_be_packed(int32_t index) const;
   void run_library(int32_t index, const RunArgs& args);
   void prepare_call(int32_t index);
   void take_results(int32_t index);

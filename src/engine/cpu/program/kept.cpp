@@ -94,19 +94,6 @@ void CpuExecutable::run_keeping(int32_t index, const RunArgs& args) {
   }
 }
 
-// Whether a run may find the call's operand packed: not what each run replaces, as a training step does its weights.
-bool CpuExecutable::may_be_packed(int32_t index) const {
-  const int32_t packable = calls_[index]->packable();
-  if (packable < 0) {
-    return false;
-  }
-  const int32_t operand = plan_.calls[index].operands[packable].memory;
-  const std::vector<Memory>& memories = plan_.memory.memories;
-  return std::none_of(memories.begin(), memories.end(), [operand](const Memory& m) {
-    return m.is_output && std::find(m.donors.begin(), m.donors.end(), operand) != m.donors.end();
-  });
-}
-
 // The operand of the call that can be packed, if it is so or was the same in the last run; else null.
 PackedRef CpuExecutable::find_packed(int32_t index, const RunArgs& args) {
   const LibraryCall& call = *calls_[index];

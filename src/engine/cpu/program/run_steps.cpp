@@ -20,7 +20,7 @@ Work CpuExecutable::work_of(const StepRef& step) const {
       return kernel.units <= kernel.grain ? 0 : kernel.units / kernel.grain;
     }
     case StepKind::kLibrary:
-      return calls_[step.index] && !may_be_packed(step.index) ? calls_[step.index]->work() : std::nullopt;
+      return calls_[step.index] ? calls_[step.index]->work() : std::nullopt;
     case StepKind::kUpdate:
       return plan_.updates[step.index].elements / kMovedPerThread;
     default:
