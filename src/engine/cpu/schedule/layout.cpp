@@ -2,6 +2,7 @@
 #include "engine/cpu/schedule/layout.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/errors.h"
 #include "engine/cpu/cost.h"
@@ -23,6 +24,7 @@ class LayoutStage : private PlacedGraph {
         wanted_(in.values.size()),
         pieces_(in),
         cut_(in.values.size(), kNoValue),
+        rows_(in.values.size(), kNoValue),
         image_orders_(in) {}
 
   LaidOutGraph run() {
@@ -157,13 +159,43 @@ class LayoutStage : private PlacedGraph {
       return cut_[old];
     }
     if (dims.size() < whole.size() || dims[0] != whole[0]) {
-      return map_[old];
+      return cut.has_rows() && num_elements(dims) > 1 ? for_each_row(old, cut) : map_[old];
     }
     Dims pieces(cut.pieces.data(), cut.pieces.size() - whole.size() + 1);
     for (size_t d = 1; d < dims.size(); ++d) {
       pieces.push_back(dims[d]);
     }
-    return reshape(in_memory(map_[old]), pieces);
+    const Node* node = in_.find_producer(old);
+    const bool counts = node && node->op->kind == OpKind::kPrim && node->op->prim == Prim::kIota;
+    return counts ? iota_in_pieces(*node, std::move(pieces), cut) : reshape(in_memory(map_[old]), pieces);
+  }
+
+  // What all rows have in common, once for each of those that lie beside each other: only so their loop and that of the columns are one.
+  ValueId for_each_row(ValueId old, const ReductionCut& cut) {
+    ValueId& rows = rows_[old];
+    if (rows == kNoValue || graph_.type(rows).dims != cut.row_dims()) {
+      rows = stored(map_[old], cut.row_dims());
+    }
+    return rows;
+  }
+
+  // Counted again, as a view would have it stored: along the first dim in the order of memory. Which of the rows beside each other an
+  // element is in comes from a table, for the same reason. (Floats are rounded once, so they are not put together.)
+  ValueId iota_in_pieces(const Node& node, Dims pieces, const ReductionCut& cut) {
+    const auto& [dtype, whole] = in_.type(node.result());
+    const size_t parts = pieces.size() - whole.size() + 1; // of the first dim
+    if (const auto along = std::get<int64_t>(node.attrs.at(0)); along > 0) {
+      return iota(pieces, along + static_cast<int64_t>(parts) - 1, dtype);
+    }
+    std::fill(pieces.begin() + parts, pieces.end(), 1);
+    if (!cut.has_rows() || is_float(dtype)) {
+      return iota(pieces, -1, dtype);
+    }
+    Dims beside(pieces.size(), 1);
+    beside[parts - 1] = std::exchange(pieces[parts - 1], 1);
+    const ValueId table = stored(iota(beside, static_cast<int64_t>(parts) - 1, dtype), cut.row_dims());
+    const ValueId groups = iota(pieces, -1, dtype);
+    return combine(Prim::kAdd, combine(Prim::kMul, groups, integer(num_elements(beside), dtype)), table);
   }
 
   // Over extents of 1 nothing is reduced, which a kernel without reductions shows to the stages after this one.
@@ -302,6 +334,7 @@ class LayoutStage : private PlacedGraph {
   std::vector<Dims> wanted_; // by value of in_; empty: no wish
   const ValuesInPieces pieces_;
   std::vector<ValueId> cut_; // by value of in_: the same in pieces, or none
+  std::vector<ValueId> rows_; // by value of in_: the same for each of the rows of a cut, or none
   const ImageOrders image_orders_;
 };
 

@@ -13,9 +13,13 @@ bool is_reduction(const Node& node) {
   return node.op->kind == OpKind::kPrim && is_reduce(node.op->prim);
 }
 
-// An iota's elements depend on their place in its dims.
+// Its elements depend on their place in its dims: it is counted for each cut that reads it.
+bool is_iota(const Node& node) {
+  return node.op->kind == OpKind::kPrim && node.op->prim == Prim::kIota;
+}
+
 bool is_pointwise(const Node& node) {
-  return node.op->kind == OpKind::kPrim && !is_reduction(node) && node.op->prim != Prim::kIota;
+  return node.op->kind == OpKind::kPrim && !is_reduction(node) && !is_iota(node);
 }
 
 } // namespace
@@ -29,7 +33,8 @@ ValuesInPieces::ValuesInPieces(const Graph& graph) : uses_(graph.values.size()) 
     const ValueId result = node->result();
     const Type& type = graph.type(result);
     for (int32_t i = 0; i < node->num_results && !is_pointwise(*node); ++i) {
-      uses_[node->result(i)] = {.cut = -1, .is_whole = true};
+      Use& use = uses_[node->result(i)];
+      use = {.cut = -1, .is_whole = use.is_whole || !is_iota(*node)};
     }
     if (Use& made = uses_[result]; made.is_whole && made.cut >= 0) {
       if (!recompute) {

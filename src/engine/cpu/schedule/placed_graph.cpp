@@ -22,6 +22,24 @@ ValueId PlacedGraph::in_order(ValueId v, const Dims& strides) {
   return same_strides(graph_.type(v).dims, places_[v].strides, strides) ? v : copy_as(v, strides);
 }
 
+// A view of what is computed has it stored.
+ValueId PlacedGraph::stored(ValueId v, const Dims& dims) {
+  return reshape(append(prim_op(Prim::kConvert), {v}, {}, {graph_.type(v).dtype, dims}, contiguous_strides(dims)), dims);
+}
+
+ValueId PlacedGraph::iota(const Dims& dims, int64_t dim, DType dtype) {
+  return append(prim_op(Prim::kIota), {}, {dim}, {dtype, dims}, contiguous_strides(dims));
+}
+
+ValueId PlacedGraph::integer(int64_t number, DType dtype) {
+  return append(prim_op(Prim::kConstant), {}, {number}, {dtype, {}}, {});
+}
+
+ValueId PlacedGraph::combine(Prim prim, ValueId a, ValueId b) {
+  const Type type{graph_.type(a).dtype, broadcast_dims(graph_.type(a).dims, graph_.type(b).dims)};
+  return append(prim_op(prim), {a, b}, {}, type, contiguous_strides(type.dims));
+}
+
 ValueId PlacedGraph::in_memory(ValueId v) {
   return graph_.values[v].kind == ValueKind::kScalar ? copy_as(v, {}) : v;
 }

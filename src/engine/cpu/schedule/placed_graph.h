@@ -15,6 +15,11 @@ class PlacedGraph {
   // The same value stored in another order.
   ValueId copy_as(ValueId v, const Dims& strides);
   ValueId in_order(ValueId v, const Dims& strides);
+  // Broadcast to these dims and stored for all that read it, however cheap it is to compute.
+  ValueId stored(ValueId v, const Dims& dims);
+  ValueId iota(const Dims& dims, int64_t dim, DType dtype);
+  ValueId integer(int64_t number, DType dtype);
+  ValueId combine(Prim prim, ValueId a, ValueId b); // of the same type of elements, which the result has, too
   // Scalars of the program have no memory: kernels get them in registers.
   ValueId in_memory(ValueId v);
   // In terms of x's own memory, or of a copy in the order that the view is meant in.

@@ -19,6 +19,15 @@ struct ReductionCut {
   // size. Its dim 1 is reduced first, then `rest`: the pieces, and rows that lie beside each other, with which narrow columns fill vectors.
   Dims pieces;
   Dims rest;
+
+  bool has_rows() const { // beside each other
+    return rest.size() > 1;
+  }
+  Dims row_dims() const { // of those of one place in one piece, broadcast to the pieces
+    Dims dims = pieces;
+    dims[0] = dims[1] = 1;
+    return dims;
+  }
 };
 
 // `over` is sorted.
