@@ -70,6 +70,22 @@ print(*count())
     assert interpreted(run_python, source) == ["1", "27", "0"]
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad"])
+def test_gradients_that_a_fused_update_leaves_as_they_are_keep_their_memory(run_python, name):
+    source = f"""
+w = torch.nn.Parameter(torch.ones(4, 8, device="xla"))
+optimizer = torch.optim.{name}([w], fused=True)
+(w * torch.arange(8.0, device="xla")).sum().backward()
+torch_xla.sync(wait=True)
+optimizer.step()
+torch_xla.sync(wait=True)
+others = [torch.full((4, 8), 0.5, device="xla") + i for i in range(20)]  # memory that is free by now
+torch_xla.sync(wait=True)
+assert torch.equal(w.grad.cpu(), torch.arange(8.0).expand(4, 8))
+"""
+    interpreted(run_python, source)
+
+
 def test_values_that_share_memory_are_values_of_their_own(run_python):
     source = """
 x = torch.arange(12.0).view(3, 4).xla()

@@ -48,13 +48,18 @@ uint64_t bits_of(const c10::IValue& number) {
   return number.isDouble() ? std::bit_cast<uint64_t>(number.toDouble()) : static_cast<uint64_t>(number.toScalar().toLong());
 }
 
-EngineBufferRef buffer_over(const at::Tensor& given, const Type& type, int device) {
-  at::Tensor t = given.contiguous();
+EngineBufferRef buffer_over(const at::Tensor& t, const Type& type, int device) {
   return cpu_engine().adopt(device, type, {}, t.data_ptr(), [t] {});
 }
 
-at::Tensor tensor_over(const EngineBufferRef& buffer) {
+// What the program returns as it came is the operand's: its memory is not the buffer's to give away.
+at::Tensor tensor_over(const EngineBufferRef& buffer, const std::vector<at::Tensor>& operands) {
   const Type& type = buffer->type();
+  for (const at::Tensor& t : operands) {
+    if (type.numel() > 0 && t.data_ptr() == buffer->host_pointer()) {
+      return t.view(ref(type.dims));
+    }
+  }
   return at::from_blob(buffer->host_pointer(), ref(type.dims), [buffer](void*) {}, scalar_type(type.dtype));
 }
 
@@ -83,12 +88,14 @@ std::vector<at::Tensor> run_node(
     Executable& program, const Graph& trace, const Node& node, const std::vector<c10::IValue>& operands, int device, int threads) {
   RunArgs args;
   args.options.threads = threads;
+  std::vector<at::Tensor> tensors;
   for (size_t i = 0; i < operands.size(); ++i) {
     const ValueId v = node.operands[i];
     if (v != kNoValue && trace.values[v].kind == ValueKind::kScalar) {
       args.scalars.push_back(bits_of(operands[i]));
     } else if (v != kNoValue) {
-      args.inputs.push_back(buffer_over(operands[i].toTensor(), trace.type(v), device));
+      tensors.push_back(operands[i].toTensor().contiguous());
+      args.inputs.push_back(buffer_over(tensors.back(), trace.type(v), device));
     }
   }
   args.donated.assign(args.inputs.size(), false);
@@ -97,7 +104,7 @@ std::vector<at::Tensor> run_node(
   std::vector<at::Tensor> results(static_cast<size_t>(node.num_results));
   for (size_t i = 0, output = 0; i < results.size(); ++i) {
     if (is_result(trace, node.result(static_cast<int32_t>(i)))) {
-      results[i] = tensor_over(args.outputs.at(output++));
+      results[i] = tensor_over(args.outputs.at(output++), tensors);
     }
   }
   return results;
