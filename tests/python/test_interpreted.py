@@ -86,6 +86,21 @@ assert torch.equal(w.grad.cpu(), torch.arange(8.0).expand(4, 8))
     interpreted(run_python, source)
 
 
+def test_a_probability_above_one_costs_nothing_that_was_recorded_before_it(run_python):
+    source = """
+x = torch.zeros(3, device="xla")
+torch_xla.sync()
+x.add_(1)
+drawn = torch.bernoulli(x + 1)
+x.mul_(5)
+try:
+    drawn.cpu()
+except RuntimeError as error:
+    print(*x.tolist())
+"""
+    assert interpreted(run_python, source) == ["1.0", "1.0", "1.0"]
+
+
 def test_values_that_share_memory_are_values_of_their_own(run_python):
     source = """
 x = torch.arange(12.0).view(3, 4).xla()

@@ -115,6 +115,8 @@ Interpreter::Interpreter(const Graph& trace, const std::vector<bool>& live, int 
     if (live[i] && !is_in_memory(node) && !forms_[i]->op && !forms_[i]->own) {
       programs_[i] = find_or_compile_node(trace, node, device);
     }
+    const bool checks = (node.op->traits & kChecksValues) || (programs_[i] && programs_[i]->checks_values());
+    checks_values_ = checks_values_ || (live[i] && checks);
   }
 }
 

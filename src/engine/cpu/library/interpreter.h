@@ -26,6 +26,11 @@ class Interpreter {
   // Compiles the programs of `live` nodes, or throws what compiling does.
   Interpreter(const Graph& trace, const std::vector<bool>& live, int device);
 
+  // As Executable's: a row says so, or what its program is made of does.
+  bool checks_values() const {
+    return checks_values_;
+  }
+
  private:
   friend class InterpreterRun;
 
@@ -34,6 +39,7 @@ class Interpreter {
   std::vector<const NodeForm*> forms_; // by node
   std::vector<bool> widened_; // by node: see widens_products()
   std::vector<std::shared_ptr<Executable>> programs_; // by node; null where ATen computes it
+  bool checks_values_ = false;
 };
 
 // One run, on one thread, whose ATen calls are the run's as long as it lives.

@@ -59,9 +59,6 @@ class InterpretedProgram final : public Executable {
     if (looks_short(trace)) {
       usual_run_ns = 0;
     }
-    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
-      checks_values_ = checks_values_ || (live_[i] && (trace_.nodes[i].op->traits & kChecksValues));
-    }
   }
 
   void run(RunArgs& args) override {
@@ -82,7 +79,7 @@ class InterpretedProgram final : public Executable {
     return 0;
   }
   bool checks_values() const override {
-    return checks_values_;
+    return interpreter_.checks_values();
   }
   bool is_interpreted() const override {
     return true;
@@ -148,7 +145,6 @@ class InterpretedProgram final : public Executable {
   const Interpreter interpreter_;
   const int device_;
   Pool& pool_;
-  bool checks_values_ = false;
   std::once_flag once_;
   std::shared_ptr<Executable> compiled_; // null until it is needed
 };
