@@ -26,7 +26,3 @@ class StorageDictionary:
         """The value. None if there is none."""
         storage, value = self._entries.get(t.untyped_storage()._cdata, (None, None))
         return None if storage is None or storage.expired() else value
-
-    def remove(self, t: torch.Tensor) -> None:
-        """Forgets the value, if there is one."""
-        self._entries.pop(t.untyped_storage()._cdata, None)

@@ -107,6 +107,22 @@ def test_a_mark_is_of_the_memory(x, mesh):
     assert sharded.local_shards is None and sharded.sharding_type is None and sharded.sharding_spec == ""
 
 
+def test_views_of_one_tensor_have_marks_of_their_own(device, mesh):
+    whole = torch.zeros(8, 8, device=device)
+    top, bottom = whole[:4], whole[4:]
+    xs.mark_sharding(top, mesh, ("data", None))
+    xs.mark_sharding(bottom, mesh, (None, "data"))
+    xs.mark_sharding(whole, mesh, (None, None))
+    parameter = nn.Parameter(bottom)
+    bottom.add_(1)
+    torch_xla.sync()
+    marked = [xs.sharding_spec(t) for t in (top, whole[:4], bottom.detach(), parameter, whole, whole[2:6])]
+    rows, columns = (str(mesh.get_op_sharding(spec)) for spec in (("data", None), (None, "data")))
+    assert marked == [rows, rows, columns, columns, "{replicated}", ""]
+    xs.clear_sharding(top)
+    assert [xs.sharding_spec(t) for t in (top, bottom, whole)] == ["", columns, "{replicated}"]
+
+
 def test_names_of_the_first_versions():
     assert xla_sharding.Mesh is xs.Mesh and xla_sharding.mark_sharding is xs.mark_sharding
     assert xla_sharding.clear_sharding is xs.clear_sharding

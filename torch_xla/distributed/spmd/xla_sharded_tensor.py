@@ -12,7 +12,7 @@ from ..._storages import StorageDictionary
 from .op_sharding import OpSharding, ShardingType
 
 # ---- Which tensors are marked ----
-_marks = StorageDictionary()  # (sizes, strides and offset of what is marked, its OpSharding): detach() keeps them
+_marks = StorageDictionary()  # OpShardings by the view (sizes, strides and offset) that is marked: detach() keeps them
 
 
 def _view_of(t: torch.Tensor) -> tuple:
@@ -20,14 +20,16 @@ def _view_of(t: torch.Tensor) -> tuple:
 
 
 def set_sharding(t: torch.Tensor, sharding: OpSharding) -> None:
-    """Marks the tensor, and what else is the same part of the same storage."""
-    _marks.set(t, (_view_of(t), sharding))
+    """Marks the tensor, and what else is the same part of the same storage. Other parts keep their marks."""
+    of_storage = _marks.get(t)
+    if of_storage is None:
+        _marks.set(t, of_storage := {})
+    of_storage[_view_of(t)] = sharding
 
 
 def find_sharding(t: torch.Tensor) -> OpSharding | None:
     """How the tensor is marked. None for one that is not."""
-    view, sharding = _marks.get(t) or (None, None)
-    return sharding if view == _view_of(t) else None
+    return (_marks.get(t) or {}).get(_view_of(t))
 
 
 def sharding_spec(t: torch.Tensor) -> str:
@@ -42,8 +44,7 @@ def _type_of(t: torch.Tensor) -> ShardingType | None:
 
 def remove_sharding(t: torch.Tensor) -> None:
     """Takes the mark away, if there is one."""
-    if find_sharding(t) is not None:
-        _marks.remove(t)
+    (_marks.get(t) or {}).pop(_view_of(t), None)
 
 
 # ---- Shards ----
