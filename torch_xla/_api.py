@@ -151,6 +151,45 @@ def _counter(name: str) -> int:
     return _XLAC._xla_counter_value(name) or 0
 
 
+class _Region:
+    """What torch_xla.compile() is without a function: a decorator, or the context manager of a block.
+
+    Each function that it wraps has limits of its own.
+    """
+
+    def __init__(self, name: str | None, full_graph: bool, most: int | None, replay: bool):
+        self._name, self._full_graph, self._most, self._replay = name, full_graph, most, replay
+        self._of_block = _Limits(name or "the block", full_graph, most)
+        self._entered: list[contextlib.AbstractContextManager] = []  # innermost last
+
+    def __call__(self, f: Callable) -> Callable:
+        if not callable(f):
+            raise TypeError(f"torch_xla.compile() wants a function, but got {f!r}; its other arguments have names")
+        name = self._name or getattr(f, "__name__", "")
+        if self._replay:
+            from ._replay import ReplayedFunction
+
+            return ReplayedFunction(f, name or "the function")
+        limits = _Limits(name or "the function", self._full_graph, self._most)
+
+        @functools.wraps(f)
+        def call(*args, **kwargs):
+            with _programs_of_its_own(name, limits):
+                return f(*args, **kwargs)
+
+        return call
+
+    def __enter__(self) -> None:
+        if self._replay:
+            raise ValueError("torch_xla.compile(replay=True) wants the function that is to be replayed, not a block")
+        region = _programs_of_its_own(self._name or "", self._of_block)
+        region.__enter__()
+        self._entered.append(region)
+
+    def __exit__(self, *error) -> bool | None:
+        return self._entered.pop().__exit__(*error)
+
+
 def compile(
     f: Callable | None = None,
     full_graph: bool = False,
@@ -162,38 +201,23 @@ def compile(
 ):
     """Runs the function, or the body of the `with` statement, as programs of its own: it syncs before and after.
 
+    A decorator of functions and methods, with arguments and without.
+
     Args:
-        f: the function to wrap; without it a context manager (which is also a decorator) is returned.
+        f: the function to wrap; without it a decorator is returned, which is also a context manager.
         full_graph: it has to be one program: RuntimeError if it ran another before its end.
         name: for errors, analyses and dumps; by default the function's.
         max_different_graphs: how many different programs all calls together may have; RuntimeError beyond.
         custom_compile_options: for set_custom_compile_options(), which is called now; None changes nothing.
         replay: from the third call on the function's Python does not run any more: what it has recorded runs again, on
             the arguments of the call, the tensors that it reads and writes beside them, and new random numbers
-            (docs/replay.md). RuntimeError where calls differ in anything else. Wants `f`.
+            (docs/replay.md); one program, whatever the limits are. RuntimeError where calls differ in anything else. A
+            method is recorded for each object. Wants a function, not a block.
     """
-    if replay:
-        return _replayed(f, name)
     if custom_compile_options is not None:
         set_custom_compile_options(custom_compile_options)
-    name = name or getattr(f, "__name__", "")
-    limits = _Limits(name or "the block", full_graph, max_different_graphs)
-    region = _programs_of_its_own(name, limits)
+    region = _Region(name, full_graph, max_different_graphs, replay)
     return region if f is None else region(f)
-
-
-def _replayed(f: Callable | None, name: str | None):
-    from ._replay import ReplayedStep
-
-    if f is None:
-        raise ValueError("torch_xla.compile(replay=True) wants the function that is to be replayed")
-    step = ReplayedStep(f, name or getattr(f, "__name__", "the function"))
-
-    @functools.wraps(f)
-    def call(*args, **kwargs):
-        return step(*args, **kwargs)
-
-    return call
 
 
 def set_custom_compile_options(options: dict) -> None:

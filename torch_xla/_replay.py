@@ -1,10 +1,14 @@
 """torch_xla.compile(replay=True): a step that is recorded once and then run again without its Python."""
 
+import functools
 import itertools
+import types
+import weakref
 from collections.abc import Callable
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakIdKeyDictionary
 
 from . import _XLAC
 
@@ -53,6 +57,31 @@ class ReplayedStep:
         result = step.replay(leaves)
         self._step = step
         return result
+
+
+class ReplayedFunction:
+    """A ReplayedStep for a function. As a method it has a step for each object of the class, as long as that lives.
+
+    Args: as of ReplayedStep.
+    """
+
+    def __init__(self, function: Callable, name: str):
+        functools.update_wrapper(self, function)
+        self._function, self._name = function, name
+        self._step = ReplayedStep(function, name)
+        self._of_objects = WeakIdKeyDictionary()
+
+    def __call__(self, *args, **kwargs):
+        return self._step(*args, **kwargs)
+
+    def __get__(self, owner, owner_type=None):
+        return self if owner is None else types.MethodType(self._call_method, owner)
+
+    def _call_method(self, owner, /, *args, **kwargs):
+        if owner not in self._of_objects:
+            known = weakref.ref(owner)  # the dictionary keeps the step as long as it keeps the object
+            self._of_objects[owner] = ReplayedStep(lambda *a, **k: self._function(known(), *a, **k), self._name)
+        return self._of_objects[owner](*args, **kwargs)
 
 
 class _Recorded:

@@ -1,5 +1,7 @@
 """The API of torch_xla and of torch.xla, as far as it needs no several devices."""
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -328,6 +330,81 @@ def test_a_block_that_is_one_program(device):
     with torch_xla.compile(full_graph=True):
         y = x + 1
     assert y.tolist() == [2, 2]
+
+
+ARGUMENTS = [
+    {},
+    {"full_graph": True},
+    {"name": "named"},
+    {"max_different_graphs": 3},
+    {"full_graph": True, "max_different_graphs": 3, "name": "named"},
+]
+
+
+@pytest.mark.parametrize("replay", [False, True])
+@pytest.mark.parametrize("arguments", ARGUMENTS, ids=lambda arguments: "-".join(arguments))
+def test_compile_decorates_with_all_arguments(device, arguments, replay):
+    decorate = torch_xla.compile(**arguments, replay=replay)
+
+    @decorate
+    def add(x, y=2):
+        """Adds."""
+        return x + y
+
+    class Adder:
+        three = 3
+
+        @decorate
+        def add(self, x):
+            return x + self.three
+
+    forms = [
+        (add, 2),
+        (Adder().add, 3),
+        (decorate(lambda x: x + 4), 4),
+        (decorate(functools.partial(torch.add, other=5)), 5),
+    ]
+    forms += [(torch_xla.compile(lambda x: x + 6, **arguments, replay=replay), 6)]
+    for turn in range(4):
+        for form, more in forms:
+            assert form(torch.full((2,), float(turn), device=device)).tolist() == [turn + more] * 2
+    assert (add.__name__, add.__doc__) == ("add", "Adds.")
+
+
+def test_compile_decorates_without_parentheses(device):
+    @torch_xla.compile
+    def double(x):
+        return x * 2
+
+    class Model(torch.nn.Module):
+        @torch_xla.compile
+        def forward(self, x):
+            return double(x) + 1
+
+    assert Model()(torch.ones(2, device=device)).tolist() == [3, 3]
+    with pytest.raises(TypeError, match="wants a function, but got True"):
+        torch_xla.compile(True)
+
+
+def test_each_decorated_function_has_its_name_and_limits(device):
+    decorate = torch_xla.compile(max_different_graphs=1)
+    double, half = decorate(lambda x: x * 2), decorate(lambda x: x / 2)
+    assert double(torch.ones(3, device=device)).tolist() == half(torch.full((3,), 4.0, device=device)).tolist()
+
+    @torch_xla.compile(full_graph=True)
+    def reads(x):
+        return x.sum().item()
+
+    with pytest.raises(RuntimeError, match="reads ran 1 programs"):
+        reads(torch.ones(2, device=device))
+
+
+def test_a_region_is_entered_again(device):
+    region, x = torch_xla.compile(full_graph=True), torch.ones(2, device=device)
+    for _ in range(2):
+        with region:
+            x = x * 2
+    assert x.tolist() == [4, 4]
 
 
 def test_launch_of_one_process_for_debugging():

@@ -1,6 +1,8 @@
 """Steps that are captured and replayed: torch.accelerator.Graph and torch_xla.compile(replay=True)."""
 
 import copy
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -334,8 +336,46 @@ def test_arguments_that_are_not_as_they_were(device):
         with pytest.raises(RuntimeError, match=text):
             replayed(*args)
     assert replayed(x * 2).tolist() == [4, 4, 4]
-    with pytest.raises(ValueError, match="wants the function"):
-        torch_xla.compile(replay=True)
+    with pytest.raises(ValueError, match="wants the function"), torch_xla.compile(replay=True):
+        pass
+
+
+def test_replay_decorates_methods_of_several_objects(device):
+    class Counter:
+        calls = 0
+
+        def __init__(self, step):
+            self.total = torch.zeros(2, device=device) + step
+            self.step = torch.full((2,), float(step), device=device)
+
+        @torch_xla.compile(replay=True)
+        def add(self, x, scale=1):
+            """Adds."""
+            Counter.calls += 1
+            self.total += self.step * x * scale
+            return self.total + 1
+
+        @staticmethod
+        @torch_xla.compile(replay=True, name="twice")
+        def double(x):
+            return x * 2
+
+        @classmethod
+        @torch_xla.compile(replay=True)
+        def triple(cls, x):
+            return x * 3
+
+    one, ten = Counter(1), Counter(10)
+    x = torch.ones(2, device=device)
+    for turn in range(1, 6):
+        assert one.add(x, scale=2).tolist() == [2 * turn + 2] * 2 and ten.add(x).tolist() == [10 * turn + 11] * 2
+        assert one.double(x).tolist() == [2, 2] and Counter.triple(x).tolist() == [3, 3]
+    assert Counter.calls == 6  # each object's first three
+    assert Counter.add.__name__ == "add" and Counter.add.__doc__ == "Adds."
+    alive = weakref.ref(one)
+    del one
+    gc.collect()
+    assert alive() is None
 
 
 def test_results_of_earlier_calls_keep_their_values(device):
