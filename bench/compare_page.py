@@ -16,6 +16,9 @@ TOLERANCE = 2e-2
 
 OWN = ("xla", "replay")  # implementations that are this device's
 
+# What the numbers of a column "xla / eager" are.
+RATIO = "This device's time / the peer's: below 1 this device is faster"
+
 
 def ratio(found: dict[str, dict], peer: str, busy: int, impl: str = "xla") -> float | None:
     """An implementation's time as a part of a peer's, or None if one of them was not measured."""
@@ -92,7 +95,7 @@ def table(headings: list[str], lines: list[list[str]]) -> list[str]:
 def page(measured: dict[str, dict], options: argparse.Namespace, before: float) -> list[str]:
     """The lines of the page."""
     headings = ["program", "xla ms"]
-    headings += [f"{impl} x {peer}".removeprefix("xla ") for impl in own(options) for peer in peers(options)]
+    headings += [f"{impl} / {peer}" for impl in own(options) for peer in peers(options)]
     headings += ["limit ms", "x limit", f"recording ms ({' / '.join(own(options))})"]
     headings += [f"first step s ({' / '.join(options.impls)})", f"peak MB ({' / '.join(options.impls)})", ""]
     lines = [
@@ -100,26 +103,28 @@ def page(measured: dict[str, dict], options: argparse.Namespace, before: float) 
         "",
         f"{machine()}. {load_line(before, load())}",
         f"Warm processes in turns, {options.rounds} rounds of {options.seconds:g} s, medians of one step; all with",
-        "settings of malloc that keep memory. `x eager`: this device's time divided by PyTorch eager's on the CPU",
-        "(ResNet-18's in channels-last order); inductor: `torch.compile(model)` on the CPU; jax: the whole step under",
-        "one `jax.jit`. `replay`: this device's whole step, recorded once ([how](replay.md)).",
+        "settings of malloc that keep memory. eager: PyTorch's on the CPU (ResNet-18's in channels-last order);",
+        "inductor: `torch.compile(model)` on the CPU; jax: the whole step under one `jax.jit`. `replay`: this device's",
+        "whole step, recorded once ([how](replay.md)).",
         "The limit: what products and convolutions of a step would take at the speed of one large product here,",
         f"{options.peak_flops / 1e9:.0f} GFLOP/s, and parameters, states, inputs and result at the speed of memory,",
         f"{options.peak_bytes / 1e9:.1f} GB/s (caches are faster). Recording: until the caller of a step goes on.",
         "Written by `bench/compare.py`; what grows with sizes is in [growth.md](growth.md).",
+        "",
+        f"## {RATIO}",
         "",
         *table(headings, [rows(name, found, options) for name, found in measured.items()]),
     ]
     if options.page:
         lines += ["", f"![Time divided by each peer's]({options.page.with_suffix('.svg').name})"]
     if options.busy[1:]:
-        counts = [f"{impl}, {busy} busy" for busy in options.busy[1:] for impl in [*options.impls, "x eager"]]
+        counts = [f"{impl}, {busy} busy" for busy in options.busy[1:] for impl in [*options.impls, "xla / eager"]]
         lines += [
             "",
             "## Beside busy processes",
             "",
-            "How many times its own quiet time a step takes beside processes that compute without end; `x eager`: this",
-            "device's time divided by eager's in the same load",
+            "How many times its own quiet time a step takes beside processes that compute without end; `xla / eager`:",
+            "this device's time divided by eager's in the same load, below 1 this device is faster",
             "([why](decisions/0016-teams-sleep-on-a-busy-machine.md)).",
             "",
             *table(["program", *counts], [busy_rows(name, found, options) for name, found in measured.items()]),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import compare
-from compare_page import ratio, split, table, TOLERANCE
+from compare_page import RATIO, ratio, split, table, TOLERANCE
 from pages import load, load_line, machine, make_parser, show
 
 
@@ -94,7 +94,7 @@ def series_lines(series: Series, measured: dict[str, dict]) -> list[str]:
         cells = [f"{value}", f"{ours['ms']['0']:.3g}", times, ratios, f"{ours['host_ms']:.2g}"]
         memory = " / ".join(f"{found[impl]['peak_mb']:.0f}" for impl in ("xla", *peers))
         lines.append([*cells, f"{ours['first_s']:.2g}", memory, ", ".join(remarks)])
-    headings = [series.size, "xla ms", "peers' ms", "x each peer", "recording ms", "first step s", "peak MB", ""]
+    headings = [series.size, "xla ms", "peers' ms", "xla / each peer", "recording ms", "first step s", "peak MB", ""]
     return [f"### {series.title}", "", *table(headings, lines), ""]
 
 
@@ -108,8 +108,8 @@ def combination_lines(measured: dict[str, dict]) -> list[str]:
     return [
         "## Combinations",
         "",
-        "The time of a step divided by that of the fastest peer, and in brackets the time in ms. No peer: each",
-        "of them made no first step in time.",
+        f"{RATIO}, here the fastest one's, and in brackets the time of a step in ms.",
+        "No peer: each of them made no first step in time.",
         "",
         *table(["program", *headings], lines),
         "",
@@ -131,7 +131,14 @@ def page(measured: dict[str, dict], options, before: float) -> list[str]:
         lines += combination_lines(measured)
     if "series" in options.only:
         plotted = [f"![Times of a step]({options.page.with_suffix('.svg').name})", ""] if options.page else []
-        lines += ["## Series", "", *plotted, *(line for series in SERIES for line in series_lines(series, measured))]
+        lines += [
+            "## Series",
+            "",
+            f"{RATIO}.",
+            "",
+            *plotted,
+            *(line for series in SERIES for line in series_lines(series, measured)),
+        ]
     return lines[:-1]
 
 

@@ -61,6 +61,7 @@ def test_the_page_has_the_ratios():
     text = "\n".join(compare.page(measured, _options(), 0.0))
     assert "| MLP 784-512-512-10, training, batch 64, SGD with momentum | 2 | 0.50 |  | 3 | 0.7 | 0.5 |" in text
     assert "| mlp | 2.0 | 10.0 |  | 0.10 |" in text
+    assert "## This device's time / the peer's: below 1 this device is faster" in text
 
 
 def test_the_least_that_a_step_must_do():
@@ -76,7 +77,7 @@ def test_the_least_that_a_step_must_do():
 def test_what_is_replayed_has_ratios_of_its_own():
     measured = {"mlp": {"xla": _found(2.0), "replay": _found(1.0), "eager": _found(4.0), "jax": _found(2.0)}}
     text = "\n".join(compare.page(measured, _options(impls=["xla", "replay", "eager", "jax"], busy=[0]), 0.0))
-    assert "| program | xla ms | x eager | x jax | replay x eager | replay x jax | limit ms | x limit |" in text
+    assert "| program | xla ms | xla / eager | xla / jax | replay / eager | replay / jax | limit ms | x limit |" in text
     assert "| MLP 784-512-512-10, training, batch 64, SGD with momentum | 2 | 0.50 | 1.00 | 0.25 | 0.50 |" in text
 
 
