@@ -4,6 +4,7 @@
 // Numbers and enumerations are as they lie in memory, so that a file is read by the build that has written it, on the same machine.
 #pragma once
 
+#include <algorithm>
 #include <complex>
 #include <cstdint>
 #include <cstring>
@@ -195,9 +196,13 @@ class Reader {
         std::memcpy(list.data(), take(list.size() * sizeof(T)).data(), list.size() * sizeof(T));
       }
     } else {
-      list.resize(read_size(1));
-      for (auto& element : list) {
+      const size_t size = read_size(1);
+      list.clear();
+      list.reserve(std::min(size, rest_.size() / sizeof(T))); // a number that is wrong takes no memory
+      for (size_t i = 0; i < size; ++i) {
+        T element{};
         read(element);
+        list.push_back(std::move(element));
       }
     }
   }

@@ -77,26 +77,47 @@ bool is_own(const struct stat& info) {
   return info.st_uid == ::geteuid() && !(info.st_mode & kOthersMayWrite);
 }
 
-// The bytes of a regular file of this user; nothing for anything else. Never blocks, as a FIFO would. `touch`: marks it as used.
-std::optional<std::string> read_file(const std::string& path, bool touch) {
+bool read_all(int fd, char* bytes, size_t size) {
+  for (size_t done = 0; done < size;) {
+    ssize_t n = ::read(fd, bytes + done, size - done);
+    if (n <= 0) {
+      return false;
+    }
+    done += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+struct Content {
+  Header header;
+  std::string rest; // the key and the object
+};
+
+// Of a regular file of this user that is as long as it says; nothing for anything else. Never blocks, as a FIFO would, and takes no memory
+// for a file that was lengthened. `touch`: marks it as used.
+std::optional<Content> read_file(const std::string& path, bool touch) {
   File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   struct stat info;
   if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0 || !S_ISREG(info.st_mode) || !is_own(info)) {
     return std::nullopt;
   }
-  std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  size_t done = 0;
-  while (done < bytes.size()) {
-    ssize_t n = ::read(file.fd(), bytes.data() + done, bytes.size() - done);
-    if (n <= 0) {
-      return std::nullopt;
-    }
-    done += static_cast<size_t>(n);
+  Content content;
+  auto size = static_cast<uint64_t>(info.st_size);
+  if (size < sizeof(Header) || !read_all(file.fd(), reinterpret_cast<char*>(&content.header), sizeof(Header))) {
+    return std::nullopt;
+  }
+  size -= sizeof(Header);
+  if (content.header.key_size > size || content.header.object_size != size - content.header.key_size) {
+    return std::nullopt;
+  }
+  content.rest.resize(size);
+  if (!read_all(file.fd(), content.rest.data(), size)) {
+    return std::nullopt;
   }
   if (touch && std::time(nullptr) - info.st_mtime > kTouchAfter) {
     ::futimens(file.fd(), nullptr);
   }
-  return bytes;
+  return content;
 }
 
 // With the missing ones above it, all for their owner only.
@@ -170,20 +191,14 @@ std::optional<std::string> ObjectCache::read_object(const Hash128& hash, const s
   std::string path = path_of(hash);
   bool touch = !read_only_;
   lock.unlock();
-  std::optional<std::string> bytes = path.empty() ? std::nullopt : read_file(path, touch);
-  Header header;
-  if (!bytes || bytes->size() < sizeof(Header)) {
+  std::optional<Content> content = path.empty() ? std::nullopt : read_file(path, touch);
+  if (!content) {
     return std::nullopt;
   }
-  std::memcpy(&header, bytes->data(), sizeof(Header));
-  std::string_view rest = std::string_view(*bytes).substr(sizeof(Header));
-  if (header.key_size > rest.size()) {
-    return std::nullopt;
-  }
-  std::string_view found_key = rest.substr(0, header.key_size);
-  std::string_view object = rest.substr(header.key_size);
+  std::string_view found_key = std::string_view(content->rest).substr(0, content->header.key_size);
+  std::string_view object = std::string_view(content->rest).substr(content->header.key_size);
   Header expected = header_of(found_key, object);
-  bool intact = std::memcmp(&header, &expected, sizeof(Header)) == 0;
+  bool intact = std::memcmp(&content->header, &expected, sizeof(Header)) == 0;
   bool is_of_key = key ? found_key == *key : hash_of(found_key) == hash;
   return intact && is_of_key ? std::make_optional<std::string>(object) : std::nullopt;
 }

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "engine/object_cache.h"
 
@@ -97,6 +99,34 @@ TEST_F(ObjectCacheTest, DamageIsAMiss) {
   }
   cache_.put("key", "object");
   EXPECT_EQ(cache_.find("key"), "object") << "a damaged file is replaced";
+}
+
+TEST_F(ObjectCacheTest, FilesOfAnotherLengthAreMisses) {
+  warning();
+  cache_.put("key", "object");
+  const fs::path file = file_of("key");
+  const std::string good = read(file);
+  for (uintmax_t size : {uintmax_t{0}, uintmax_t{7}, uintmax_t{good.size() - 1}, uintmax_t{good.size() + 1}, uintmax_t{1} << 40}) {
+    fs::resize_file(file, size); // sparse: no disk holds the last one
+    EXPECT_EQ(cache_.find("key"), std::nullopt) << size;
+    cache_.put("key", "object");
+    EXPECT_EQ(cache_.find("key"), "object") << "it was written again";
+  }
+}
+
+TEST_F(ObjectCacheTest, WrongLengthsInAFileAreMisses) {
+  warning();
+  cache_.put("key", "object");
+  const fs::path file = file_of("key");
+  const std::string good = read(file);
+  std::mt19937_64 random(0);
+  for (int i = 0; i < 1000; ++i) {
+    std::string bytes = good;
+    const uint64_t length = random() >> (random() % 64);
+    std::memcpy(bytes.data() + 24 + 8 * (random() % 2), &length, sizeof length); // of the key or of the object
+    write(file, bytes);
+    EXPECT_TRUE(!cache_.find("key") || bytes == good) << length;
+  }
 }
 
 TEST_F(ObjectCacheTest, AnotherKeysFileIsAMiss) {

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -82,6 +84,24 @@ TEST(Archive, BytesThatAreNoSuchValueThrow) {
   }
   EXPECT_THROW(read(bytes + "x"), InternalError);
   EXPECT_THROW(read(std::string(bytes.size(), '\xff')), InternalError) << "a size that no memory holds";
+}
+
+struct Large {
+  std::string text;
+  std::array<char, 4096> rest{};
+};
+template <typename Archive>
+void fields(Archive& archive, Large& large) {
+  archive(large.text);
+}
+
+TEST(Archive, ANumberOfElementsThatIsWrongTakesNoMemory) {
+  std::string bytes(64 << 20, '\x7f'); // the first text is longer than the bytes
+  const uint64_t count = bytes.size() - sizeof count; // an element may take a byte, so this many may come
+  std::memcpy(bytes.data(), &count, sizeof count);
+  std::vector<Large> list; // that many would take 256 GB
+  Reader in(bytes);
+  EXPECT_THROW(in(list), InternalError);
 }
 
 // ---- Keys ----
