@@ -18,6 +18,7 @@ from . import (
     _dynamo,
     _late_modules,
     _legacy_types,
+    _printing,
     _replica_copies,
     _serialization,
     _storages,
@@ -119,6 +120,7 @@ def register() -> None:
     _device_mesh.install()
     _dynamo.install()
     _replica_copies.install()
+    _printing.install()
     _point_deprecated_autocast_functions_here()
     _auto_sync.install()
     _late_modules.when_imported("torch.nn.attention.flex_attention", _admit_to_flex_attention)

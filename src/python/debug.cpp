@@ -61,6 +61,20 @@ uintptr_t address_of(const py::object& object) {
   return storage_address(tensor);
 }
 
+// See read_on_cpu(). None for a tensor without memory of the device's.
+py::object shown_on_cpu(const py::object& object) {
+  const at::Tensor tensor = to_tensor(object);
+  if (!find_cell(tensor)) {
+    return py::none();
+  }
+  at::Tensor shown;
+  {
+    const py::gil_scoped_release no_gil;
+    shown = read_on_cpu(tensor, "copy");
+  }
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(shown));
+}
+
 bool set_donation(const py::object& tensor, bool on) {
   return set_buffer_donation(to_tensor(tensor), on);
 }
@@ -128,6 +142,7 @@ void init_debug(py::module_& m) {
   m.def("_set_current_graph_name", [](const std::string& name) { graph_name() = name; }, py::arg("name"));
   m.def("_xla_optimization_barrier_", &barrier, py::arg("tensors"));
   m.def("_unsafe_buffer_pointer", &address_of, py::arg("tensor"));
+  m.def("_shown_on_cpu", &shown_on_cpu, py::arg("tensor"));
   m.def("_set_buffer_donation", &set_donation, py::arg("tensor"), py::arg("should_donate"));
   m.def("_get_buffer_donation", [](const py::object& tensor) { return buffer_donation(to_tensor(tensor)); }, py::arg("tensor"));
   m.def("_is_placecholder", [](const py::object& tensor) { return has_lost_value(to_tensor(tensor)); }, py::arg("tensor"));

@@ -36,6 +36,8 @@ DIFFERENCES = {
     "test_the_device_works_where_addresses_are_few": {"": OWN_MEMORY},
     "test_a_program_halves_its_batch_until_it_fits": {"": OWN_MEMORY},
     "test_figures_follow_what_is_held": {"": OWN_MEMORY},
+    "test_positions_take_no_memory": {"": OWN_MEMORY},
+    "test_a_summary_copies_nothing": {"": OWN_MEMORY},
     "test_the_memory_of_a_tensor_can_be_read_where_it_lies": {"": OWN_MEMORY},
     "test_some_rows_are_written_where_they_are": {"": OWN_MEMORY},
     "test_every_wait_raises_the_class_of_the_runs_error": dict.fromkeys(

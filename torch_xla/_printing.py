@@ -1,0 +1,46 @@
+"""A summary of a large tensor is printed without a copy of it.
+
+PyTorch's printer moves all of a device tensor to the CPU, and then reads the few numbers that it prints. Here it gets a
+tensor that shows the device's memory, where the host can read that.
+"""
+
+import functools
+
+import torch
+from torch import _tensor_str
+from torch.overrides import TorchFunctionMode
+
+from . import _XLAC
+
+_print_in_torch = _tensor_str._str_intern
+
+
+class _Showing(TorchFunctionMode):
+    """Within its body, what the printer moves to the CPU is shown there."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.to and args[1:] == ("cpu",) and not kwargs and args[0].device.type == "xla":
+            shown = _XLAC._shown_on_cpu(args[0])
+            if shown is not None:
+                return shown
+        return func(*args, **(kwargs or {}))
+
+
+def _is_summarized(tensor: torch.Tensor) -> bool:
+    # What a subclass makes of the move to the CPU is its own matter.
+    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    has_memory = is_plain and tensor.layout == torch.strided and not tensor.is_nested
+    return has_memory and tensor.device.type == "xla" and tensor.numel() > _tensor_str.PRINT_OPTS.threshold
+
+
+@functools.wraps(_print_in_torch)
+def _print(tensor, **kwargs):
+    if not _is_summarized(tensor):
+        return _print_in_torch(tensor, **kwargs)
+    with _Showing():
+        return _print_in_torch(tensor, **kwargs)
+
+
+def install() -> None:
+    """Called once, when torch_xla is imported."""
+    _tensor_str._str_intern = _print
