@@ -72,8 +72,14 @@ constinit const Op kRows[] = {
     LIBRARY("kthvalue", infer_ordered<1>, .traits = kReadsWhileWriting),
     LIBRARY("median", infer_median, .traits = kReadsWhileWriting),
     LIBRARY("nanmedian", infer_median, .traits = kReadsWhileWriting),
-    LIBRARY("sort", infer_sorted<0>, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting | kMovesElements),
-    LIBRARY("sort.stable", infer_sorted<1>, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting | kMovesElements),
+    LIBRARY(
+        "sort", infer_sorted<0>, .layout = ResultLayout::kOfOperands, .traits = kReadsWhileWriting | kMovesElements, .out_form = "values"),
+    LIBRARY(
+        "sort.stable",
+        infer_sorted<1>,
+        .layout = ResultLayout::kOfOperands,
+        .traits = kReadsWhileWriting | kMovesElements,
+        .out_form = "values_stable"),
     LIBRARY("topk", infer_topk, .traits = kReadsWhileWriting | kMovesElements, .out_form = "values"),
     LIBRARY("cummax", infer_running_extremum, .traits = kReadsWhileWriting),
     LIBRARY("cummin", infer_running_extremum, .traits = kReadsWhileWriting),

@@ -212,7 +212,10 @@ void LibraryCall::Impl::compute_packed(torch::jit::Stack& args, const at::Tensor
 
 void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo, const at::Tensor* packed) const {
   c10::InferenceMode inference;
-  PoolRedirect redirect(pool);
+  std::optional<PoolRedirect> redirect;
+  if (!choice.substitute.outside_pool) {
+    redirect.emplace(pool);
+  }
   if (packed) {
     compute_packed(args, *packed);
     return;

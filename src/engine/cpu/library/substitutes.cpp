@@ -212,6 +212,8 @@ constexpr Substitute kSubstitutes[] = {
     product("aten::addmm"),
     scan("aten::cumsum", choose_running_sum),
     scan("aten::cumprod", choose_running_product),
+    {.row = "aten::sort", .outside_pool = true},
+    {.row = "aten::sort.stable", .outside_pool = true},
     {.row = "aten::bmm", .choose = choose_batch_product},
     {.row = "aten::mv", .choose = choose_vector, .work_of_kernel = work_of_product, .is_faster_only = true},
     {.row = "aten::convolution", .packing = &kPackedWeight},

@@ -33,6 +33,7 @@ struct Substitute {
   Work (*work)(const CallSpec& call) = nullptr; // of ATen's kernel; if null, none
   const Packing* packing = nullptr; // of one of its operands
   bool one_thread = false; // the kernel opens many short parallel regions: several calls are faster beside each other, on a thread each
+  bool outside_pool = false; // most of ATen's temporaries are no tensors: those that are would stay in the pool beside them
 };
 
 // Nothing for rows that are ATen's alone.
