@@ -164,10 +164,11 @@ def initialize_cache(path: str, readonly: bool = False) -> None:
     Programs that are compiled already are not written again.
 
     Args:
-        path: created where it is missing; it must be the user's alone. Empty for no folder.
+        path: created where it is missing; it must be the user's alone. `~` is the user's home. Empty for no folder.
         readonly: nothing is written there, so that many processes may read what one has compiled.
     """
-    os.environ["XLA_PERSISTENT_CACHE_PATH"] = path
+    path = os.fspath(path)
+    os.environ["XLA_PERSISTENT_CACHE_PATH"] = path and os.path.abspath(os.path.expanduser(path))
     os.environ["XLA_PERSISTENT_CACHE_READ_ONLY"] = "1" if readonly else "0"
     _XLAC._reopen_caches()
 

@@ -7,13 +7,12 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <initializer_list>
-#include <mutex>
 
 #include "core/errors.h"
+#include "core/log_file.h"
+#include "core/paths.h"
 
 namespace torch_xla::env {
 namespace {
@@ -56,19 +55,9 @@ bool verifies_unasked() {
 #endif
 }
 
-std::FILE* open_debug_file() {
-  std::string path = text(variable("XLA_DEBUG_FILE"));
-  if (path.empty()) {
-    return stderr;
-  }
-  std::FILE* file = std::fopen(path.c_str(), "a");
-  XLA_CHECK_KIND(Value, file, "the file that XLA_DEBUG_FILE names, ", path, ", cannot be written: ", std::strerror(errno));
-  return file;
-}
-
-std::FILE* debug_file() {
-  static std::FILE* file = open_debug_file();
-  return file;
+LogFile& debug_file() {
+  static auto* file = new LogFile("XLA_DEBUG_FILE", text(variable("XLA_DEBUG_FILE")));
+  return *file;
 }
 
 } // namespace
@@ -84,7 +73,8 @@ bool is_set(const Variable& variable) {
 
 std::string text(const Variable& variable) {
   const char* value = std::getenv(variable.name);
-  return value && *value ? value : variable.otherwise;
+  const std::string found = value && *value ? value : variable.otherwise;
+  return variable.accepts.kind == Kind::kPath ? full_path(found) : found;
 }
 
 bool parse_flag(const std::string& name, const std::string& text) {
@@ -118,6 +108,7 @@ void check(const Variable& variable) {
   }
   switch (variable.accepts.kind) {
     case Kind::kText:
+    case Kind::kPath:
       break;
     case Kind::kSwitch:
       flag(variable);
@@ -134,6 +125,7 @@ void check(const Variable& variable) {
 std::string accepted(const Variable& variable) {
   switch (variable.accepts.kind) {
     case Kind::kText:
+    case Kind::kPath:
       break;
     case Kind::kSwitch:
       return "a switch";
@@ -166,12 +158,7 @@ int debug_level() {
 }
 
 void debug_print(const std::string& title, const std::string& text) {
-  // One lock for the whole block, so that threads do not mix their lines.
-  static std::mutex mutex;
-  std::lock_guard<std::mutex> lock(mutex);
-  std::FILE* file = debug_file();
-  std::fprintf(file, "[torch_xla] %s\n%s%s", title.c_str(), text.c_str(), text.empty() || text.back() == '\n' ? "" : "\n");
-  std::fflush(file);
+  debug_file().append(str("[torch_xla] ", title, "\n", text, text.empty() || text.back() == '\n' ? "" : "\n"));
 }
 
 bool verify() {
@@ -196,7 +183,7 @@ FloatStorage float_storage() {
 
 std::string cache_dir() {
   if (std::optional<std::string> path = find(variable("XLA_PERSISTENT_CACHE_PATH"))) {
-    return *path;
+    return full_path(*path);
   }
   std::string home = text(variable("HOME"));
   return home.empty() ? home : home + "/.cache/torch_xla";

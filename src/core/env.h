@@ -14,7 +14,7 @@ namespace torch_xla::env {
 // ---- Reading, by the row that variable() finds. A text that is not understood throws UserError (Value) ----
 std::optional<std::string> find(const Variable& variable); // as it is, empty ones too
 bool is_set(const Variable& variable); // to more than nothing
-std::string text(const Variable& variable);
+std::string text(const Variable& variable); // of a path as full_path() of core/paths.h
 bool flag(const Variable& variable); // 1, true, yes, on; 0, false, no, off; upper and lower case are one
 int64_t integer(const Variable& variable);
 int64_t integer_or(const Variable& variable, int64_t otherwise); // for one without a default

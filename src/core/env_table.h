@@ -8,18 +8,18 @@
 
 namespace torch_xla::env {
 
-enum class Kind : uint8_t { kText, kSwitch, kInteger, kShare };
+enum class Kind : uint8_t { kText, kPath, kSwitch, kInteger, kShare };
 
 // What the text of a variable may be.
 struct Accepts {
   Kind kind;
-  const char* words = ""; // for people; of kText only, the other kinds say it themselves
+  const char* words = ""; // for people; of kText and kPath only, the other kinds say it themselves
   int64_t low = 0; // of kInteger
   int64_t high = 0;
 };
 inline constexpr Accepts kSwitch{Kind::kSwitch};
 inline constexpr Accepts kShare{Kind::kShare};
-inline constexpr Accepts kPath{Kind::kText, "a path"};
+inline constexpr Accepts kPath{Kind::kPath, "a path"};
 constexpr Accepts words(const char* words) {
   return {Kind::kText, words};
 }
@@ -48,7 +48,11 @@ inline constexpr Variable kVariables[] = {
      "on",
      "off: PJRT_DEVICE has to be set, so that nothing runs on the CPU by mistake",
      "src/engine/choose.cpp, torch_xla/runtime.py"},
-    {"PJRT_LIBRARY_PATH", kPath, "", "the PJRT plugin for PJRT_DEVICE=LIBRARY", "src/engine/choose.cpp"},
+    {"PJRT_LIBRARY_PATH",
+     words("a path, or the name of a library that the loader finds"),
+     "",
+     "the PJRT plugin for PJRT_DEVICE=LIBRARY",
+     "src/engine/choose.cpp"},
     {"PJRT_ALLOCATOR_FRACTION", kShare, "", "share of a GPU's memory that is taken", "torch_xla/experimental/plugins.py", "XLA's: 0.75"},
     {"PJRT_ALLOCATOR_PREALLOCATE", kSwitch, "", "take a GPU's memory at once", "torch_xla/experimental/plugins.py", "XLA's: on"},
     {"PJRT_ALLOCATOR_CUDA_ASYNC", kSwitch, "off", "use CUDA's own allocator", "torch_xla/experimental/plugins.py"},
@@ -103,13 +107,17 @@ inline constexpr Variable kVariables[] = {
      "traces whose programs are kept in memory; those not used for the longest time go first",
      "src/core/env.cpp"},
     {"XLA_PERSISTENT_CACHE_PATH",
-     words("a path; empty for none"),
+     Accepts{Kind::kPath, "a path; empty for none"},
      "",
      "the directory of compiled programs and kernels",
      "src/core/env.cpp",
      "~/.cache/torch_xla"},
     {"XLA_PERSISTENT_CACHE_READ_ONLY", kSwitch, "off", "nothing is written to that directory", "src/core/env.cpp"},
-    {"HOME", kPath, "", "the user's folder: where the directory of compiled programs and kernels is by default", "src/core/env.cpp"},
+    {"HOME",
+     kPath,
+     "",
+     "the user's folder: where the directory of compiled programs and kernels is by default, and `~` in paths",
+     "src/core/env.cpp, src/core/paths.cpp"},
 
     // Finding faults
     {"XLA_DEBUG", whole_number(0, 5), "0", "prints more and more", "src/core/env.cpp"},

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "core/env.h"
+#include "core/paths.h"
 #include "engine/engine.h"
 #include "engine/pjrt/pjrt_engine.h"
 #include "engine/program_store.h"
@@ -37,7 +38,7 @@ Choice& choice() {
 std::string library_path() {
   std::string path = env::text(env::variable("PJRT_LIBRARY_PATH"));
   XLA_CHECK(!path.empty(), "PJRT_DEVICE=LIBRARY needs the path of a PJRT plugin in PJRT_LIBRARY_PATH, which is not set");
-  return path;
+  return path.find('/') == path.npos ? path : full_path(path); // a name alone is the loader's to find
 }
 
 // Nothing for the embedded engine.

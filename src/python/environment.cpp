@@ -2,6 +2,7 @@
 #include "core/env.h"
 
 #include "core/errors.h"
+#include "core/paths.h"
 #include "python/bindings.h"
 
 namespace torch_xla {
@@ -53,6 +54,7 @@ void init_environment(py::module_& m) {
   m.def("_env_share", &read_by_name<&env::share>, py::arg("name"));
   m.def("_env_is_set", &read_by_name<&env::is_set>, py::arg("name"));
   m.def("_env_parse_flag", &env::parse_flag, py::arg("name"), py::arg("text"));
+  m.def("_full_path", &full_path, py::arg("path"));
   m.def("_env_variables", &variables);
   m.def("_env_ignored", [] { return std::vector<std::string>(std::begin(env::kIgnored), std::end(env::kIgnored)); });
 }

@@ -2,14 +2,11 @@
 #include "tensor/analysis.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <iostream>
 
 #include "core/env.h"
 #include "core/errors.h"
+#include "core/log_file.h"
 #include "tensor/api.h"
 #include "tensor/source_line.h"
 
@@ -56,18 +53,17 @@ std::string size_line(const char* what, int64_t bytes) {
 
 class Printer final : public observer::Observer {
  public:
-  explicit Printer(const Settings& settings) : settings_(settings) {}
+  explicit Printer(const Settings& settings) : settings_(settings), file_("PT_XLA_DEBUG_FILE", settings.path) {}
 
-  // Called under locks: a file that cannot be written any more is no reason to throw. start_analysis() has opened it once.
   void on_event(const observer::Event& event) override {
     if (!event.program || !env::lazy()) {
       return;
     }
     if (event.phase == observer::Phase::kCompile) {
-      print(describe(event, "Compilation Analysis", "Compilation Cause"));
-      print(describe_sizes(*event.program));
+      file_.append(describe(event, "Compilation Analysis", "Compilation Cause"));
+      file_.append(describe_sizes(*event.program));
     } else if (settings_.level > 1) {
-      print(describe(event, "Execution Analysis", "Execution Cause"));
+      file_.append(describe(event, "Execution Analysis", "Execution Cause"));
     }
   }
 
@@ -101,30 +97,14 @@ class Printer final : public observer::Observer {
     return block.finish();
   }
 
-  void print(const std::string& text) const {
-    if (settings_.path.empty()) {
-      std::cerr << text << std::flush;
-    } else {
-      std::ofstream(settings_.path, std::ios::app) << text;
-    }
-  }
-
   const Settings settings_;
+  LogFile file_;
 };
 
 bool start() {
   Settings settings;
   if (settings.level <= 0 || !settings.is_master) {
     return false;
-  }
-  if (!settings.path.empty()) {
-    XLA_CHECK_KIND(
-        Value,
-        std::ofstream(settings.path, std::ios::app).good(),
-        "the file that PT_XLA_DEBUG_FILE names, ",
-        settings.path,
-        ", cannot be written: ",
-        std::strerror(errno));
   }
   observer::add(
       *new Printer(settings), observer::phase_bits(observer::Phase::kCompile, observer::Phase::kSync)); // for as long as the process lives

@@ -2,12 +2,13 @@
 #include "tensor/pending_graph.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <fstream>
-#include <mutex>
+#include <memory>
 
 #include "core/env.h"
 #include "core/errors.h"
+#include "core/log_file.h"
 #include "engine/engine.h"
 #include "ir/builder.h"
 #include "ir/listing.h"
@@ -182,6 +183,17 @@ const std::string& graph_file() {
   return *path;
 }
 
+// The caller holds the device's recording lock.
+LogFile& graph_file_of(int device) {
+  static std::array<std::unique_ptr<LogFile>, kMaxDevices> files;
+  std::unique_ptr<LogFile>& file = files[static_cast<size_t>(device)];
+  if (!file) {
+    const int64_t number = env::integer_or(env::variable("RANK"), 0) * num_devices() + device;
+    file = std::make_unique<LogFile>("XLA_SAVE_TENSORS_FILE", str(graph_file(), ".", number));
+  }
+  return *file;
+}
+
 } // namespace
 
 GraphFormat find_graph_format(const std::string& name) {
@@ -260,12 +272,7 @@ void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outp
     text += str(error.what(), "\n");
   }
   text += "\nGraph Hash: " + trace.key().hex() + "\n\n## END_GRAPH\n\n";
-  static std::mutex mutex; // one block at a time
-  std::lock_guard<std::mutex> lock(mutex);
-  std::string name = str(graph_file(), ".", env::integer_or(env::variable("RANK"), 0) * num_devices() + device);
-  std::ofstream file(name, std::ios::app);
-  file << text << std::flush;
-  XLA_CHECK_KIND(Value, file.good(), "the file that XLA_SAVE_TENSORS_FILE names, ", name, ", cannot be written");
+  graph_file_of(device).append(text);
 }
 
 } // namespace torch_xla

@@ -1,6 +1,7 @@
 """Environment variables: one table, one parser, clear errors, and a page that lists them all."""
 
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -66,6 +67,75 @@ def test_debug_file_that_cannot_be_written(run_python, tmp_path):
     first, second, _ = run_python(USE, XLA_DEBUG="1", XLA_DEBUG_FILE=str(path)).splitlines()
     assert first == second and first.startswith("ValueError: the file that XLA_DEBUG_FILE names")
     assert str(path) in first and "No such file" in first
+
+
+PLACES = """
+import os
+os.chdir(START)
+import torch, torch_xla  # where relative paths are seen from
+os.chdir("/")
+(torch.ones(3, device="xla").sin() * 2).sum().item()
+torch_xla.sync()
+"""
+LOGS = {"XLA_DEBUG_FILE": "debug", "PT_XLA_DEBUG_FILE": "analysis", "XLA_SAVE_TENSORS_FILE": "graphs"}
+LEVELS = {"XLA_DEBUG": "1", "PT_XLA_DEBUG_LEVEL": "2"}
+
+
+@pytest.mark.parametrize("before", ["", "~/", "~USER/"])
+def test_paths_from_home_and_from_the_start_of_the_process(run_python, tmp_path, before):
+    home, start = tmp_path / "home", tmp_path / "start"
+    home.mkdir(), start.mkdir()
+    names = {**LOGS, "XLA_METRICS_FILE": "metrics", "XLA_PERSISTENT_CACHE_PATH": "cache/deep"}
+    if before == "~USER/":
+        user = pwd.getpwuid(os.getuid())
+        before, folder = f"~{user.pw_name}/", Path(os.path.relpath(tmp_path, user.pw_dir))
+        names = {variable: f"{folder}/home/{name}" for variable, name in names.items()}
+    paths = {variable: before + name for variable, name in names.items()}
+    run_python(PLACES.replace("START", repr(str(start))), HOME=str(home), **LEVELS, **paths)
+    written = {path.name for path in (home if before else start).iterdir()}
+    assert written - {".cache"} == {"debug", "analysis", "graphs.0", "metrics", "cache"}
+    assert not before or list(start.iterdir()) == []
+
+
+def test_initialize_cache_takes_a_home_and_a_path_from_here(monkeypatch, tmp_path):
+    import torch_xla.runtime as xr
+
+    before = [os.environ.get(name) for name in ("XLA_PERSISTENT_CACHE_PATH", "XLA_PERSISTENT_CACHE_READ_ONLY")]
+    monkeypatch.setenv("XLA_PERSISTENT_CACHE_PATH", before[0] or "")
+    monkeypatch.setenv("XLA_PERSISTENT_CACHE_READ_ONLY", before[1] or "0")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    try:
+        for path, expected in [
+            ("~/a", tmp_path / "a"),
+            ("b", tmp_path / "b"),
+            (tmp_path / "c", tmp_path / "c"),
+            ("", ""),
+        ]:
+            xr.initialize_cache(path)
+            assert os.environ["XLA_PERSISTENT_CACHE_PATH"] == str(expected)
+    finally:
+        monkeypatch.undo()
+        torch_xla._XLAC._reopen_caches()
+
+
+def test_a_full_disk_ends_no_program(run_python, tmp_path):
+    for name in LOGS.values():
+        (tmp_path / name).symlink_to("/dev/full")
+    (tmp_path / "graphs.0").symlink_to("/dev/full")
+    source = """
+        import torch, torch_xla
+        for number in range(3):
+            x = torch.ones(3 + number, device="xla") + 1
+            torch_xla.sync()
+        print(x.tolist())
+    """
+    files = {variable: str(tmp_path / name) for variable, name in LOGS.items()}
+    out = run_python(source, XLA_METRICS_FILE="/dev/full", **LEVELS, **files)
+    assert "[2.0, 2.0, 2.0, 2.0, 2.0]" in out
+    for variable in (*LOGS, "XLA_METRICS_FILE"):
+        assert out.count(f"that {variable} names" if variable in LOGS else f"written to {variable}") == 1, out
+    assert out.count("No space left on device") == 4
 
 
 @pytest.mark.parametrize("words, on", [("TRUE yes on 1", True), ("False NO off 0", False)])

@@ -2,12 +2,15 @@
 
 import sys
 import threading
+import warnings
 
 from .. import _world, _XLAC
 from . import metrics
 
+_STREAMS = ("STDOUT", "STDERR")
 _lock = threading.Lock()  # guards the file and _steps
 _steps = 0
+_has_warned = False
 
 
 def save_metrics(metrics_file: str | None = None) -> None:
@@ -17,7 +20,7 @@ def save_metrics(metrics_file: str | None = None) -> None:
         metrics_file: a path, "STDOUT" or "STDERR"; None is the one that XLA_METRICS_FILE names. In a run of several
             replicas that one gets the number on this machine behind it, as in `metrics.txt.0`.
 
-    Does nothing where none is named. N counts the calls that wrote, from 0.
+    Does nothing where none is named. N counts the calls, from 0. Raises OSError where the file cannot be written.
     """
     global _steps
     path = metrics_file or _named_by_environment()
@@ -26,7 +29,7 @@ def save_metrics(metrics_file: str | None = None) -> None:
     with _lock:
         text = f"[MetricsData; step={_steps}]\n{metrics.metrics_report()}\n"
         _steps += 1
-        if path in ("STDOUT", "STDERR"):
+        if path in _STREAMS:
             print(text, file=sys.stdout if path == "STDOUT" else sys.stderr)
         else:
             with open(path, "a", encoding="utf-8") as file:
@@ -35,11 +38,24 @@ def save_metrics(metrics_file: str | None = None) -> None:
 
 def _named_by_environment() -> str:
     path = _XLAC._env_text("XLA_METRICS_FILE")
-    several = path and path not in ("STDOUT", "STDERR") and _world.current().size > 1
-    return f"{path}.{_world.current().local_rank}" if several else path
+    if not path or path in _STREAMS:
+        return path
+    path = _XLAC._full_path(path)
+    return f"{path}.{_world.current().local_rank}" if _world.current().size > 1 else path
 
 
 def save_step() -> None:
-    """After each step: save_metrics() to the file that XLA_METRICS_FILE names, by the first replica of the machine."""
-    if _XLAC._env_is_set("XLA_METRICS_FILE") and _world.current().local_rank == 0:
+    """After each step: save_metrics() to the file that XLA_METRICS_FILE names, by the first replica of the machine.
+
+    Where it cannot be written there is a warning, once: a report ends no training.
+    """
+    global _has_warned
+    if not _XLAC._env_is_set("XLA_METRICS_FILE") or _world.current().local_rank != 0:
+        return
+    try:
         save_metrics()
+    except OSError as error:
+        if not _has_warned:
+            _has_warned = True
+            text = f"the metrics report cannot be written to XLA_METRICS_FILE: {error}. The program goes on"
+            warnings.warn(text, stacklevel=4)  # the line that syncs
