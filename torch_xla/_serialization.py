@@ -11,8 +11,11 @@ from torch.multiprocessing import reductions
 from torch.overrides import has_torch_function_unary
 from torch.utils.hooks import warn_if_has_hooks
 
+from . import _XLAC
+
 _deepcopy_in_torch = torch.Tensor.__deepcopy__
 _reduce_in_torch = torch.Tensor._reduce_ex_internal
+_get_restore_location_in_torch = torch.serialization._get_restore_location
 _share_memory_in_torch = torch.UntypedStorage.share_memory_
 _COMPRESSED = {torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
@@ -84,6 +87,21 @@ def _rebuild_from_numpy(data, dtype, device, requires_grad):
     return _rebuild_from_cpu_tensor(torch.from_numpy(data), dtype, device, requires_grad)
 
 
+# ---- Storages of files: a tensor that lies outside of its storage is refused, as on the CPU ----
+@functools.wraps(_get_restore_location_in_torch)
+def _get_restore_location(map_location):
+    restore = _get_restore_location_in_torch(map_location)
+
+    def restore_with_its_size(storage, location):
+        restored = restore(storage, location)
+        untyped = getattr(restored, "_untyped_storage", restored)
+        if isinstance(untyped, torch.UntypedStorage) and untyped.device.type == "xla":
+            _XLAC._fix_storage_size(untyped)
+        return restored
+
+    return restore_with_its_size
+
+
 # ---- Storages: what PyTorch does with their memory is done with a copy on the CPU ----
 def _run_on_cpu(name: str, writes: bool):
     in_torch = getattr(torch.UntypedStorage, name)
@@ -137,6 +155,7 @@ def install() -> None:
     torch._utils._rebuild_device_tensor_from_cpu_tensor = _rebuild_from_cpu_tensor
     torch._utils._rebuild_device_tensor_from_numpy = _rebuild_from_numpy
     torch._utils._rebuild_xla_tensor = _rebuild_from_numpy
+    torch.serialization._get_restore_location = _get_restore_location
     torch.UntypedStorage._write_file = _run_on_cpu("_write_file", writes=False)
     torch.UntypedStorage._set_from_file = _run_on_cpu("_set_from_file", writes=True)
     torch.UntypedStorage._byteswap = _run_on_cpu("_byteswap", writes=True)

@@ -2,6 +2,7 @@
 #include "device/device.h"
 
 #include <pybind11/stl.h>
+#include <torch/csrc/Storage.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "core/env.h"
@@ -60,6 +61,14 @@ uintptr_t tensor_id(py::handle tensor) {
   const at::Tensor& t = THPVariable_Unpack(tensor.ptr());
   TORCH_CHECK(t.device().is_privateuseone(), "expected a tensor on the device xla, but got one on ", t.device());
   return reinterpret_cast<uintptr_t>(t.storage().data());
+}
+
+// A tensor that is set into the storage does not make it longer: one that lies outside is an error.
+void fix_storage_size(py::handle storage) {
+  if (!THPStorage_Check(storage.ptr())) {
+    throw py::type_error("expected a storage");
+  }
+  THPStorage_Unpack(storage.ptr()).unsafeGetStorageImpl()->set_resizable(false);
 }
 
 // Throws cast_error for other types.
@@ -160,6 +169,7 @@ void init_device(py::module_& m) {
   m.def("_xla_current_device", [] { return int{current_device()}; });
   m.def("_xla_set_current_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
   m.def("_xla_get_tensor_id", &tensor_id, py::arg("tensor"));
+  m.def("_fix_storage_size", &fix_storage_size, py::arg("storage"));
   m.def("_xla_memory_info", &memory_info, py::arg("device") = "");
   m.def("_xla_empty_cache", &empty_caches, py::call_guard<py::gil_scoped_release>());
   m.def("_xla_tensors_from_aten", &tensors_from_aten, py::arg("tensors"), py::arg("devices"));

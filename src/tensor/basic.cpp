@@ -122,6 +122,9 @@ at::Tensor& set_storage_offset(
   if (strided) { // refuses negative strides before anything has changed
     at::detail::computeStorageNbytes(sizes, strides, self.dtype().itemsize(), 0);
   }
+  if (!source.unsafeGetStorageImpl()->resizable()) {
+    at::native::checkInBoundsForStorage(sizes, strides, offset.expect_int(), self.dtype(), source);
+  }
   at::native::checkSetStorage(self, source, offset, size, stride);
   self.unsafeGetTensorImpl()->set_storage_offset(offset.expect_int());
   if (strided) {

@@ -137,6 +137,41 @@ def file_with_tag(tag: str) -> io.BytesIO:
     return file
 
 
+class Outside:
+    """A tensor of four elements that a file gives another place in its storage."""
+
+    def __init__(self, dtype: torch.dtype, offset: int, size: tuple, stride: tuple):
+        self.tensor, self.place = torch.arange(4).to(dtype), (offset, size, stride)
+
+    def __reduce_ex__(self, protocol):
+        rest = (*self.place, False, {})
+        if self.tensor.dtype in torch.storage._new_dtypes():
+            return torch._utils._rebuild_tensor_v3, (self.tensor.untyped_storage(), *rest, self.tensor.dtype)
+        return torch._utils._rebuild_tensor_v2, (self.tensor._typed_storage(), *rest)
+
+
+@pytest.mark.parametrize("place", [(0, (100,), (1,)), (2, (4,), (1,)), (0, (2, 2), (3, 1)), (1 << 40, (1,), (1,))])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint16])
+def test_a_file_whose_tensor_lies_outside_its_storage_is_refused(device, tmp_path, dtype, place):
+    """As on the CPU, whose storages of files do not grow either."""
+    torch.save(Outside(dtype, *place), tmp_path / "file")
+    for where in ("cpu", device, lambda storage, location: storage.to(device=device)):
+        for mapped in (False, True):
+            with pytest.raises(
+                RuntimeError, match="not resizable" if where == "cpu" else "are out of bounds for storage"
+            ):
+                torch.load(tmp_path / "file", map_location=where, mmap=mapped)
+
+
+def test_a_tensor_of_a_file_may_be_resized(device, tmp_path):
+    torch.save(Outside(torch.float32, 1, (2,), (2,)), tmp_path / "file")
+    loaded = torch.load(tmp_path / "file", map_location=device)
+    assert loaded.tolist() == [1, 3]
+    loaded.untyped_storage().resize_(0)
+    loaded.untyped_storage().resize_(16)
+    assert loaded.fill_(2).tolist() == [2, 2] and loaded.resize_(20).shape == (20,)
+
+
 @pytest.mark.parametrize("tag", ["cuda:0", "xla:7", "xla"])
 def test_a_file_with_the_tag_of_another_device(device, tag):
     for map_location, expected in [("xla", "xla"), ({tag: "xla:0"}, "xla"), ("cpu", "cpu"), ({tag: "cpu"}, "cpu")]:
