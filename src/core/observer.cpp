@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/host_activity.h"
 #include "core/metrics.h"
 #include "core/process.h"
 
@@ -124,11 +125,13 @@ void report(const Event& event) {
   if (!is_on(event.phase)) {
     return;
   }
+  Event placed = event;
+  placed.operations = host_activity::num_operations.load(std::memory_order_relaxed);
   Observers& all = observers();
   std::lock_guard<std::mutex> lock(all.mutex);
   for (const Listener& listener : all.list) {
     if (listener.phases & phase_bits(event.phase)) {
-      listener.observer->on_event(event);
+      listener.observer->on_event(placed);
     }
   }
 }

@@ -66,6 +66,7 @@ struct Event {
   uint64_t content = 0; // kUpload: hash_sample() of the user's bytes; kOptimizer: tells optimizers apart
   bool is_replan = false; // kCompile: of a known structure, from code that existed
   const Program* program = nullptr; // kCompile, kSync: where analyses are printed; valid as `name`
+  uint32_t operations = 0; // that the process had recorded when it was reported, modulo 2^32: its place in the program. Set by report()
   uint64_t run = 0; // the same number, from 1 on, for the sync, queue, run and steps of one run; 0: of none
 };
 

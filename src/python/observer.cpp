@@ -55,7 +55,8 @@ class EventLog final : public observer::Observer {
           "bytes"_a = event.bytes,
           "nodes"_a = event.nodes,
           "content"_a = event.content,
-          "run"_a = event.run));
+          "run"_a = event.run,
+          "operations"_a = event.operations));
     }
     return list;
   }
@@ -143,6 +144,7 @@ void init_observer(py::module_& m) {
   observer::add(history(), kHistoryPhases);
   m.def("_start_events", &start_events);
   m.def("_stop_events", &stop_events);
+  m.attr("_HISTORY_EVENTS") = kHistoryEvents;
   m.def("_history", [] { return history().to_list(); });
   m.def("_clear_history", [] { history().clear(); });
   m.def("_note_optimizer", &note_optimizer, py::arg("name"), py::arg("number"), py::arg("replaces"), py::arg("device"));

@@ -278,6 +278,115 @@ def test_forgotten_barrier_in_an_evaluation(explain):
     check(explain(program), "forgotten sync", "batch of the evaluation", "torch_xla.sync() at the end of each turn")
 
 
+def evaluate(device, move, batches_of, turns: int = 16, epochs: int = 1) -> None:
+    """An evaluation that never syncs. `move(batch)` gives what the model takes and what it should give."""
+    model = torch.nn.Linear(8, 4).to(device)
+    right = torch.zeros((), device=device)
+    with torch.no_grad():
+        for _ in range(epochs):
+            for batch in batches_of(turns):
+                x, y = move(batch)
+                right += (model(x).argmax(1) == y()).sum()
+            right = right * 1.0
+    assert right.item() >= 0
+
+
+def to_one_by_one(t, device):
+    return t.to(device)  # move of one
+
+
+MOVES = {
+    "one": lambda b, d: (b[0].to(d), lambda: 0),
+    "two with operations between": lambda b, d: (b[0].to(d), lambda: b[1].to(d)),
+    "two of a list": lambda b, d: ((m := [t.to(d) for t in b])[0], lambda: m[1]),
+    "two of the same bytes": lambda b, d: (b[0].to(d), lambda: b[2].to(d)[:, 0].long()),
+    "two by a function": lambda b, d: (to_one_by_one(b[0], d), lambda: to_one_by_one(b[1], d)),
+}
+
+
+def check_turns(report, text: str):
+    """What is said of each line that moves."""
+    found = [finding.what for finding in report.findings if finding.cause == "forgotten sync"]
+    assert found and all(text in what for what in found), str(report)
+
+
+@pytest.mark.parametrize("moves", MOVES)
+@pytest.mark.parametrize("last", [16, 5])
+def test_turns_of_a_loop_are_counted_not_its_moves(explain, moves, last):
+    """Also with a smaller last batch; the first move comes before the trace's first operation."""
+
+    def make(turns):
+        sizes = [16] * (turns - 1) + [last]
+        return [(torch.randn(n, 8), torch.randint(4, (n,)), torch.randn(n, 8)) for n in sizes]
+
+    move = MOVES[moves]
+    report = explain(lambda device: evaluate(device, lambda batch: move(batch, device), make))
+    check_turns(report, "16 turns of the loop are recorded in one trace")
+
+
+def test_turns_of_nested_loops(explain):
+    def make(turns):
+        return [(torch.randn(16, 8), torch.randint(4, (16,))) for _ in range(turns)]
+
+    move = MOVES["two with operations between"]
+    report = explain(lambda device: evaluate(device, lambda batch: move(batch, device), make, epochs=3))
+    check_turns(report, "48 turns of the loop are recorded in one trace")
+
+
+def test_turns_of_a_loop_of_many_forms(explain):
+    """Each turn records something else: there is no number to tell."""
+
+    def program(device):
+        total = torch.zeros((), device=device)
+        for turn, (x, _) in enumerate(batches(12)):
+            x = x.to(device)  # batch of many forms
+            for _ in range(turn * turn % 7):
+                x = x + 1
+            total += x.sum()
+        total.item()
+
+    found = check(explain(program), "forgotten sync", "batch of many forms", "torch_xla.sync()")
+    assert "several turns of the loop are recorded" in found.what
+
+
+def test_turns_and_steps_of_accumulated_gradients(explain, no_auto_sync):
+    def program(device):
+        model = Classifier(46).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for number, (x, y) in enumerate(batches(24)):
+            F.cross_entropy(model(x.to(device)), y.to(device)).backward()
+            if number % 4 == 3:
+                optimizer.step()  # accumulated
+                optimizer.zero_grad()
+        torch_xla.sync()
+
+    found = check(explain(program), "forgotten sync", "accumulated", "torch_xla.sync()")
+    assert "24 turns of the loop, with 6 steps of the optimizer, are recorded" in found.what
+
+
+def test_tensors_that_are_moved_one_by_one_are_no_loop(explain):
+    def program(device):
+        tensors = [torch.randn(3).to(device) for _ in range(20)]
+        assert torch.stack(tensors).isfinite().all()
+
+    assert explain(program).findings == []
+
+
+@pytest.mark.parametrize("by_user", [False, True])
+def test_a_turn_with_two_syncs_is_one_step(explain, by_user):
+    def program(device):
+        model = Classifier(47).to(device).eval()
+        torch_xla.sync() if by_user else model.last.bias.sum().item()
+        torch_xla.debug.forget()
+        for x, y in batches(8):
+            first = model(x.to(device)).sum()
+            torch_xla.sync() if by_user else first.item()
+            second = (first * 2 + y.to(device)).sum()
+            torch_xla.sync() if by_user else second.item()
+
+    assert len(explain(program).steps) == 8
+
+
 def test_a_trace_that_is_cut(explain):
     def program(device):
         x = torch.ones(28, device=device)

@@ -106,6 +106,25 @@ def test_the_page_in_a_browser(page, report, tmp_path):
     )
 
 
+def test_what_a_notebook_shows(report, tmp_path):
+    """The whole page in a frame, whose scripts run, beside a short text for a terminal."""
+    frame = tmp_path / "cell.html"
+    shown = report._repr_html_()
+    source = html.unescape(re.search(r'srcdoc="([^"]*)"', shown)[1])
+    assert source == report._page() and shown.count("<iframe") == 1 and 'sandbox="allow-scripts"' in shown
+    assert html.escape(str(report)) in shown
+    assert repr(report) == (
+        "<torch_xla.debug.explain(): the last 5 steps of xla:0; mistakes: "
+        f"{', '.join(found.cause for found in report.findings)}; print() shows them>"
+    )
+    # The page reports to the one around it, as the frame's own scripts would be cut off by "allow-scripts" missing.
+    told = "<script>parent.postMessage(document.querySelectorAll('[data-phase]').length, '*')</script></body>"
+    waits = "<script>onmessage = ({ data }) => { document.title = 'drawn ' + data; }</script>"
+    frame.write_text(waits + shown.replace(html.escape("</body>"), html.escape(told)))
+    dom = run_chromium(frame, tmp_path, "--dump-dom", "--virtual-time-budget=5000")
+    assert int(re.search(r"<title>drawn (\d+)</title>", dom)[1]) > 10
+
+
 def test_the_page_of_nothing(tmp_path):
     torch_xla.sync(wait=True)
     torch_xla.debug.forget()

@@ -1,10 +1,11 @@
 """The mistakes that explain() knows: each rule finds its own in the steps of one device."""
 
+import itertools
 import sysconfig
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
-from ._history import Event, split_line, Step
+from ._history import Event, find_period, split_line, Step
 from ._mistakes import Finding, OFTEN
 from ._recompiles import find_compiles, has_shape_from_data
 
@@ -150,28 +151,70 @@ def find_forgotten_syncs(steps: list[Step]) -> Iterator[Finding]:
         return
     for step, trace in traces:
         for line, turns in _turns_within(step, trace):
-            what = f"{turns} turns of the loop are recorded in one trace of {trace.nodes} operations; nothing syncs"
+            what = f"{turns} are recorded in one trace of {trace.nodes} operations; nothing syncs"
             yield _finding("forgotten sync", what, [(step, trace)], line=line)
 
 
-def _turns_within(step: Step, trace: Event) -> Iterator[tuple[str, int]]:
-    """Lines that the trace has come by again and again: steps of one optimizer; where there is none, batches."""
-    turns: dict[tuple, list[Event]] = defaultdict(list)
+def _before_end(step: Step, trace: Event, phase: str) -> list[Event]:
+    """The step's events from the last sync before the trace to its end, those before its first operation, too."""
+    begin = max((sync.end_ns for sync in step.of("sync") if sync.end_ns <= trace.start_ns), default=0)
+    return [event for event in step.of(phase) if begin <= event.start_ns and event.end_ns <= trace.end_ns]
+
+
+def _count_turns(moves: list[Event]) -> int | None:
+    """How many turns of a loop have made these moves of one line, each of which may have made several.
+
+    What is moved without an operation between is moved together. The operations between two moves, and if need be the
+    bytes moved, tell after how many moves a turn begins again. None where they do not.
+    """
+    groups: list[list[Event]] = []
+    for move in moves:
+        if groups and groups[-1][-1].operations == move.operations:
+            groups[-1].append(move)
+        else:
+            groups.append([move])
+    starts = [group[0].operations for group in groups]
+    gaps = [(after - before) % 2**32 for before, after in itertools.pairwise(starts)]
+    longest = len(groups) // 2
+    period = find_period(gaps, longest) if len(groups) > 2 else 1
+    if period is None:
+        return None
+    sizes = [sum(move.bytes for move in group) for group in groups]
+    for several in range(period, longest + 1, period):
+        pairs = list(zip(sizes, sizes[several:]))
+        pairs = pairs[:-several] or pairs  # the last batch may be smaller
+        if pairs and sum(a == b for a, b in pairs) > 0.9 * len(pairs):
+            period = several
+            break
+    return -(-len(groups) // period)
+
+
+def _turns_within(step: Step, trace: Event) -> Iterator[tuple[str, str]]:
+    """Lines that the trace has come by again and again, and how often, in words.
+
+    They are steps of one optimizer; where there is none, batches.
+    """
+    at_least = "at least " if step.forgotten else ""
+    batches: dict[str, list[Event]] = defaultdict(list)
+    for event in _before_end(step, trace, "upload"):
+        if _is_users(event.line):
+            batches[event.line].append(event)
+    loops = {line: _count_turns(moves) for line, moves in batches.items()}
+    optimizers: dict[tuple, list[Event]] = defaultdict(list)
     for event in step.of("optimizer"):
         if trace.contains(event):
-            turns[event.line, event.content].append(event)
-    for (line, _), seen in turns.items():
+            optimizers[event.line, event.content].append(event)
+    for (line, _), seen in optimizers.items():
+        counts = {count for count in loops.values() if count and count > 1} or {len(seen)}
+        turns = len(seen) if len(seen) in counts else max(counts)
+        steps = f", with {len(seen)} steps of the optimizer," if turns != len(seen) else ""
         if len(seen) > 1:
-            yield line, len(seen)
-    if turns:
+            yield line, f"{at_least}{turns} turns of the loop{steps}"
+    if optimizers:
         return
-    batches: dict[str, set[int]] = defaultdict(set)
-    for event in step.of("upload"):
-        if trace.contains(event) and _is_users(event.line):
-            batches[event.line].add(event.content)
-    for line, contents in batches.items():
-        if len(contents) > OFTEN:
-            yield line, len(contents) + 1  # the first one came before the trace's first operation
+    for line, turns in loops.items():
+        if len({move.content for move in batches[line]}) > OFTEN and (turns is None or turns > OFTEN + 1):
+            yield line, f"{at_least}{turns or 'several'} turns of the loop"
 
 
 _RULES = (find_forgotten_syncs, find_compiles, find_fallbacks, find_reads, find_uploads, find_optimizers)

@@ -1,7 +1,7 @@
 """The device's last steps, put together from the events and compile reasons that C++ keeps: what explain() looks at."""
 
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .. import _XLAC
@@ -26,6 +26,7 @@ class Event:
     nodes: int
     content: int
     run: int
+    operations: int  # that the process had recorded, modulo 2^32
     inner: bool = False  # part of a fallback
 
     @property
@@ -71,13 +72,17 @@ class Compile:
 
 @dataclass
 class Step:
-    """What happened on one device until the program asked for a sync; where it never does, until any sync."""
+    """What happened on one device until the program asked for a sync; where it never does, until any sync.
+
+    Where a turn of the program's loop has several such syncs, until the last of them.
+    """
 
     number: int
     device: int
     events: list[Event] = field(default_factory=list)
     compiles: list[Compile] = field(default_factory=list)
     ended: bool = False  # by a sync
+    forgotten: bool = False  # what happened before it, and perhaps its beginning
 
     @property
     def start_ns(self) -> int:
@@ -111,6 +116,15 @@ def source_of(line: str) -> str:
     return linecache.getline(file, number).strip() if file else ""
 
 
+def find_period(signs: Sequence, longest: int) -> int | None:
+    """After how many elements a sequence begins again, most of the time. None for one that does not."""
+    for period in range(1, longest + 1):
+        pairs = list(zip(signs, signs[period:]))
+        if sum(a == b for a, b in pairs) * 2 > len(pairs):
+            return period
+    return None
+
+
 def _mark_inner(events: list[Event]) -> None:
     """Marks what fallbacks consist of, in events sorted by their start: a fallback comes before its parts."""
     last: dict[int, Event] = {}
@@ -121,9 +135,12 @@ def _mark_inner(events: list[Event]) -> None:
             last[event.device] = event
 
 
-def _split(events: list[Event]) -> Iterator[list[Event]]:
-    """The events of one device by steps; each begins behind the sync that ended the last one, and the wait after it."""
-    has_marks = any(event.phase == "sync" and event.by_user for event in events)
+def _is_end(event: Event, has_marks: bool) -> bool:
+    return event.phase == "sync" and (event.by_user or not has_marks)
+
+
+def _split(events: list[Event], has_marks: bool) -> Iterator[list[Event]]:
+    """The events of one device by syncs; each part begins behind the sync that ended the last one, and its wait."""
     part: list[Event] = []
     ended = False
     for event in events:
@@ -131,9 +148,27 @@ def _split(events: list[Event]) -> Iterator[list[Event]]:
             yield part
             part, ended = [], False
         part.append(event)
-        ended = ended or (event.phase == "sync" and (event.by_user or not has_marks))
+        ended = ended or _is_end(event, has_marks)
     if part:
         yield part
+
+
+def _split_by_turns(events: list[Event]) -> list[list[Event]]:
+    """As _split(), but the syncs of a turn that has several, at one line after the other, end one part together."""
+    has_marks = any(event.phase == "sync" and event.by_user for event in events)
+    parts = list(_split(events, has_marks))
+    lines = [next((event.line for event in part if _is_end(event, has_marks)), "") for part in parts]
+    if find_period(lines, len(lines) // 2) in (None, 1):
+        return parts
+    turns: list[list[Event]] = []
+    seen: set[str] = set()
+    for part, line in zip(parts, lines):
+        if not turns or line in seen:
+            turns.append([])
+            seen = set()
+        turns[-1] += part
+        seen.add(line)
+    return turns
 
 
 def _join_runs(steps: list[Step], runs: list[Event]) -> None:
@@ -168,9 +203,10 @@ def read_steps() -> list[Step]:
         own = [event for event in events if event.device == device and event.phase != "run"]
         runs = [event for event in events if event.device == device and event.phase == "run"]
         _mark_inner(own)
-        of_device = [Step(number, device, part) for number, part in enumerate(_split(own), 1)]
+        of_device = [Step(number, device, part) for number, part in enumerate(_split_by_turns(own), 1)]
         for step in of_device:
             step.ended = any(event.phase == "sync" for event in step.events)
+            step.forgotten = step.number == 1 and len(events) == _XLAC._HISTORY_EVENTS
         _join_runs(of_device, runs)
         _join_compiles(of_device, compiles)
         steps += of_device

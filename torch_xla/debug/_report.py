@@ -34,7 +34,7 @@ def _times(count: int, noun: str) -> str:
 class Report:
     """What explain() found.
 
-    `str(report)` is the text. Times are in seconds.
+    `str(report)` is the text, and a notebook shows the page. Times are in seconds.
 
     Attributes:
         findings: the mistakes, the dearest first.
@@ -65,6 +65,19 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join(self._text())
+
+    def __repr__(self) -> str:
+        causes = ", ".join(dict.fromkeys(finding.cause for finding in self.findings)) or "none"
+        return f"<{self._title()}; mistakes: {causes}; print() shows them>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the page in a frame, where its scripts run; the text where frames are cut off."""
+        page, text = (html.escape(part) for part in (self._page(), str(self)))
+        style = "width: 100%; height: 720px; border: 0; resize: vertical"
+        return (
+            f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
+            f"<details><summary>The report as text</summary><pre>{text}</pre></details>"
+        )
 
     def _text(self) -> Iterator[str]:
         if not self.steps:
@@ -140,6 +153,9 @@ class Report:
 
         Raises OSError where the file cannot be written.
         """
+        Path(path).write_text(self._page(), encoding="utf-8")
+
+    def _page(self) -> str:
         start = min((step.start_ns for step in self.steps), default=0)
         data = {
             "text": str(self),
@@ -150,8 +166,7 @@ class Report:
         # The text of a script ends at "</" and nowhere else.
         script = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
         page = _TEMPLATE.read_text(encoding="utf-8").replace("@TITLE@", html.escape(self._title()))
-        page = page.replace("@DATA@", script)
-        Path(path).write_text(page, encoding="utf-8")
+        return page.replace("@DATA@", script)
 
     def _title(self) -> str:
         return str(self).split("\n", 1)[0]
