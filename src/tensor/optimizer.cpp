@@ -43,8 +43,13 @@ class ListUpdate {
     }
     for (size_t i = 0; i < lists_[0].tensors.size(); ++i) {
       for (const List& list : lists_) {
-        if (list.written && !list.tensors.empty() && list.tensors[i].sizes() != lists_[0].tensors[i].sizes() && list.tensors[i].dim() > 0) {
-          return "tensors of different sizes";
+        if (!list.written || list.tensors.empty()) {
+          continue;
+        }
+        const at::Tensor& t = list.tensors[i];
+        const at::Tensor& parameter = lists_[0].tensors[i];
+        if ((t.sizes() != parameter.sizes() && t.dim() > 0) || t.scalar_type() != parameter.scalar_type()) {
+          return "tensors of different sizes or dtypes";
         }
       }
     }

@@ -110,3 +110,20 @@ def test_parameters_can_be_swapped_after_a_step(device, monkeypatch):
     weight = module.weight
     module.double()
     assert module.weight is weight and weight.dtype is torch.float64
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad"])
+def test_a_fused_step_refuses_a_state_of_another_dtype(device, name):
+    def step(place):
+        weight = torch.nn.Parameter(torch.ones(3, device=place))
+        optimizer = getattr(torch.optim, name)([weight], fused=True, **({"momentum": 0.9} if name == "SGD" else {}))
+        for dtype in (torch.float32, torch.float64):
+            weight.data = weight.data.to(dtype)
+            weight.grad = torch.ones_like(weight)
+            optimizer.step()
+
+    with pytest.raises(RuntimeError) as expected:
+        step("cpu")
+    with pytest.raises(RuntimeError) as actual:
+        step(device)
+    assert str(expected.value) in str(actual.value)
