@@ -148,6 +148,9 @@ void infer_renorm(InferContext& c) {
 }
 
 void infer_isin(InferContext& c) {
+  if (c.operand(0).dtype == DType::Bool || c.operand(1).dtype == DType::Bool) {
+    fall_back("isin of Bool, which ATen refuses");
+  }
   c.add_result(DType::Bool, c.operand(0).dims);
 }
 

@@ -18,10 +18,10 @@ Dims padded_dims(const InferContext& c) {
   }
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     int64_t& d = dims[dims.size() - 1 - i];
-    d += pad[2 * i] + pad[2 * i + 1];
-    if (d < 0) {
-      fall_back("padding to a negative size");
+    if (d + std::min<int64_t>(pad[2 * i], 0) + std::min<int64_t>(pad[2 * i + 1], 0) < 0) { // ATen cuts before it adds
+      fall_back("pads that cut more than there is");
     }
+    d += pad[2 * i] + pad[2 * i + 1];
   }
   return dims;
 }

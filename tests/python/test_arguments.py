@@ -305,6 +305,7 @@ REFUSED = {
     "dropout_above_1": lambda d: torch.native_dropout(zeros(d, 2), 1.5, True),
     "complex_minus_bool": lambda d: ramp(d, 2) * 1j - (ramp(d, 2) > 0),
     "complex_minus_true": lambda d: (ramp(d, 2) * 1j).sub_(True),
+    "pads_that_cut_more_than_there_is": lambda d: functional.pad(zeros(d, 2, 1), (-2, 3)),
     "dropout_below_0": lambda d: torch.native_dropout(zeros(d, 2), -0.5, True),
 }
 
@@ -344,6 +345,7 @@ TYPES = {
     "a number by a mask of bytes": lambda d: zeros(d, 3).__setitem__(whole(d, 1, 0, 1).to(torch.uint8), 1.0),
     "more samples than there are": lambda d: torch.ones(3, device=d).multinomial(4),
     "bools on the diagonal": lambda d: torch.trace(ramp(d, 2, 2) > 0),
+    "bytes among bools": lambda d: torch.isin(zeros(d, 2, dtype=torch.uint8), ramp(d, 3) > 0),
     "bools among bools": lambda d: torch.isin(ramp(d, 2) > 0, ramp(d, 3) > 0),
     "where bools belong": lambda d: torch.bucketize(ramp(d, 2) > 0, ramp(d, 3) > 0),
     "complex numbers without nan": lambda d: (ramp(d, 2) * 1j).nansum(),
