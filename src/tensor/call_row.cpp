@@ -90,7 +90,8 @@ ResultShapes infer_promoted(const Op& op, const BoxedCall& call) {
     return nullptr;
   }
   shape.type.dtype = gives_bool(op.rule) ? DType::Bool : common;
-  shape.strides = iterator_strides(shape.type.dims, std::vector<PointwiseArg>(call.tensors.begin(), call.tensors.end()));
+  shape.strides =
+      iterator_strides(shape.type.dims, std::vector<PointwiseArg>(call.tensors.begin(), call.tensors.end()), {.common = common});
   return std::make_shared<const std::vector<ResultShape>>(1, std::move(shape));
 }
 

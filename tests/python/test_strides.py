@@ -36,6 +36,7 @@ OPERATIONS = {
     "complex_index": lambda x: (x + 0j)[torch.stack([places(x)] * 3).T],
     "complex_pad": lambda x: F.pad(x + 0j, (1, 1, 1, 1), mode="reflect"),
     "mixed": lambda x: x.bfloat16() + x,
+    "beside_complex": lambda x: x[:1].expand_as(x) + x.transpose(0, 3).contiguous().transpose(0, 3) * 1j,
     "rsub": lambda x: torch.rsub(x, x.contiguous()),
     "power_of_number": lambda x: 2**x,
     "power": lambda x: x**2,
