@@ -63,6 +63,11 @@ def held(device: int) -> Iterator[None]:
         _held.devices = before
 
 
+def is_held(device: int | None) -> bool:
+    """Whether a region of this thread syncs the device at its end."""
+    return device in _held.devices
+
+
 def _find_devices(optimizer: torch.optim.Optimizer, end: int | None) -> set[int]:
     """Numbers of the devices of each group's parameters, of the first `end`."""
     params = (p for group in optimizer.param_groups for p in group["params"][:end])

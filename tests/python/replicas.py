@@ -424,6 +424,45 @@ def distributed_data_parallel(rank: int, path: str, compile: bool) -> None:
     dist.destroy_process_group()
 
 
+def rebuilds_buckets(rank: int, path: str) -> None:
+    """DDP's second step puts its buckets in another order, within a step that is one program. Of two models the second
+    finds collectives of the first in the trace."""
+    import torch.distributed as dist
+
+    import torch_xla.distributed.xla_backend
+
+    dist.init_process_group("xla", init_method="xla://")
+    models = [nn.parallel.DistributedDataParallel(make_model().to("xla"), bucket_cap_mb=1e-3) for _ in range(2)]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for model in models]
+
+    def step(x, y):
+        for model, optimizer in zip(models, optimizers):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+    for number in range(4):
+        x, y = (t.chunk(2)[rank].to("xla") for t in batch_of(number))
+        torch_xla.sync()
+        before = met.counter_value("ExecuteComputation") or 0
+        torch_xla.compile(step, full_graph=IS_ONE_PROGRAM)(x, y)
+        runs = met.counter_value("ExecuteComputation") - before
+        assert runs == 1 or not IS_ONE_PROGRAM, (number, runs)
+
+    def reads(x, y):
+        step(x, y)
+        return models[0].module[0].weight.sum().item()
+
+    try:
+        torch_xla.compile(reads, full_graph=True)(x, y)
+        raise AssertionError("a value was read")
+    except RuntimeError as error:
+        assert "Unexpected execution" in str(error)
+    assert all(torch.equal(*pair) for pair in zip(*(model.parameters() for model in models)))
+    torch.save([p.detach().cpu() for p in models[1].parameters()], f"{path}.{rank}")
+    dist.destroy_process_group()
+
+
 def zero_redundancy(rank: int, path: str) -> None:
     """Optimizers whose state is spread: this package's, and PyTorch's over the backend xla."""
     import torch.distributed as dist

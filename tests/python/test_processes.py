@@ -288,6 +288,15 @@ def test_distributed_data_parallel(tmp_path, compile):
         torch.testing.assert_close(actual, expected.detach(), rtol=1e-5, atol=1e-5)
 
 
+def test_data_parallel_steps_are_one_program_also_where_buckets_are_rebuilt(tmp_path):
+    xmp.spawn(replicas.rebuilds_buckets, (str(tmp_path / "p"),), 2)
+    model = replicas.make_model()
+    replicas.train(model, lambda step: replicas.batch_of(min(step, 3)), 5)
+    for rank in range(2):
+        for actual, expected in zip(torch.load(tmp_path / f"p.{rank}"), model.parameters()):
+            torch.testing.assert_close(actual, expected.detach(), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("name, max_norm", [("ours", None), ("clipped", 0.1), ("torch", None)])
 def test_optimizers_with_spread_state(name, max_norm, zero_redundancy):
     model = replicas.make_model()

@@ -3,6 +3,7 @@
 Importing this module registers it, and the way `init_method="xla://"` of finding the others: that of this run.
 """
 
+import contextvars
 import functools
 import itertools
 import types
@@ -11,7 +12,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from .. import _device_module, _world
+from .. import _auto_sync, _device_module, _world
 
 _numbers = itertools.count()  # of groups, in the order in which all processes make them
 _rendezvous = itertools.count()  # of default groups, which all processes make
@@ -26,6 +27,22 @@ _REDUCTIONS = {
     dist.ReduceOp.BXOR: "xor",
     dist.ReduceOp.PREMUL_SUM: "sum",
 }
+
+
+# Whether what this thread calls reads the results of its collectives at once, and gives them nothing of the trace.
+_reads_at_once: contextvars.ContextVar[bool] = contextvars.ContextVar("reads_at_once", default=False)
+
+
+def _reading_at_once(method: Callable) -> Callable:
+    @functools.wraps(method)
+    def call(*args):
+        token = _reads_at_once.set(True)
+        try:
+            return method(*args)
+        finally:
+            _reads_at_once.reset(token)
+
+    return call
 
 
 class _Recorded(dist.Work):
@@ -127,12 +144,15 @@ class ProcessGroupXla(dist.ProcessGroup):
 
     # ---- Each takes a tensor and gives what this process gets ----
     def _record(self, operation: Callable, tensor: torch.Tensor, *arguments) -> torch.Tensor:
-        """The operation of CPU tensors runs at once."""
+        """The operation of CPU tensors runs at once, and that of a tensor that is read at once, as if it were one."""
         if self.size() == 1:
             return tensor
-        if tensor.device.type == "cpu":
+        device, at_once = tensor.device, _reads_at_once.get()
+        tensor = tensor.cpu() if at_once else tensor
+        # In a region that syncs at its end no other replica reads before that.
+        if tensor.device.type == "cpu" and not (at_once and _auto_sync.is_held(device.index)):
             _world.run_collectives()
-        return operation(tensor, *arguments, self._groups[tensor.device.type])
+        return operation(tensor, *arguments, self._groups[tensor.device.type]).to(device)
 
     def _reduce(self, operation: Callable, tensor: torch.Tensor, op, *arguments) -> torch.Tensor:
         if op == dist.ReduceOp.PREMUL_SUM:
@@ -299,6 +319,8 @@ def _keep_from_dynamo() -> None:
 
 
 _keep_from_dynamo()
+# DistributedDataParallel's second step tells the others the order of its buckets, of which the trace knows nothing.
+dist.Reducer._rebuild_buckets = _reading_at_once(dist.Reducer._rebuild_buckets)
 
 
 def _create(prefix_store, rank: int, size: int, timeout) -> ProcessGroupXla:
