@@ -1,4 +1,6 @@
 // Draws from philox streams. Operands end with seed and offset; each element takes the words of its linear index.
+#include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "ops/math.h"
@@ -24,19 +26,25 @@ class Draw {
     Ex w = word(lane);
     return w.binary(Prim::kShrL, w.constant(32 - bits)).to(dtype);
   }
-  // In [0, 1): draw number i of an element; 53 bits for double, else as many as the result's type holds, so that none rounds to 1.
-  Ex uniform(DType dtype, int64_t i = 0, int bits = 24) const {
+  // In [0, 1), each number of as many bits as likely as the others: draw number i of an element; 53 bits for double, 24 for float.
+  Ex uniform(DType dtype, int64_t i = 0) const {
     if (dtype != DType::F64) {
-      return upper(i, bits, dtype) * std::ldexp(1.0, -bits);
+      return upper(i, 24, dtype) * 0x1p-24;
     }
     return (upper(2 * i, 27, dtype) * 0x1p26 + upper(2 * i + 1, 26, dtype)) * 0x1p-53;
   }
-  // In (0, 1), for logarithms.
+  // In (0, 1), for logarithms: finer near 0 in float, as 31 bits are rounded to 24 there. The factor is so much smaller than 2^-31 that
+  // none is 1.
   Ex open_uniform(DType dtype, int64_t i = 0) const {
     if (dtype != DType::F64) {
-      return (upper(i, 23, dtype) + 0.5) * 0x1p-23;
+      return (upper(i, 31, dtype) + 0.5) * (0x1p-31 - 0x1p-55);
     }
     return (upper(2 * i, 27, dtype) * 0x1p25 + upper(2 * i + 1, 25, dtype) + 0.5) * 0x1p-52;
+  }
+  // True with the probability p, a number in F64: for p * 2^32 of the words, which have a sign here.
+  Ex chance(Ex p) const {
+    Ex last = (p * 0x1p32).unary(Prim::kRoundEven) - (0x1p31 + 1);
+    return (word(0) <= max(last, -0x1p31).to(DType::I32)) & (p > 0.0);
   }
   // Box and Muller's, one of the pair.
   Ex normal(DType dtype) const {
@@ -72,10 +80,25 @@ Ex number(ExpandContext& c, size_t i) {
   return c.raw(i).to(draw_type(c));
 }
 
+double smallest_value(DType t) {
+  const int least_exponent = t == DType::F64 ? -1022 : t == DType::F16 ? -14 : -126;
+  return std::ldexp(1.0, least_exponent + 1 - significant_bits(t));
+}
+
+// The largest number of the type below x, which is one; of a number in F64. A step down of 5/8 to 5/4 of the distance is rounded to it.
+Ex next_below(Ex x, DType type) {
+  return (x - max(abs(x) * std::ldexp(1.25, -significant_bits(type)), smallest_value(type) * 0.625)).to(type);
+}
+
+// What rounds to `to`, or beyond, becomes the number before it.
 void expand_uniform(ExpandContext& c) {
-  Ex from = number(c, 1);
-  Ex unit = draw(c).uniform(draw_type(c), 0, significant_bits(c.result_type(0).dtype));
-  c.set(0, unit * (number(c, 2) - from) + from);
+  const DType type = c.result_type(0).dtype;
+  const DType computes = draw_type(c);
+  Ex from = c.raw(1).to(type);
+  Ex to = c.raw(2).to(type);
+  Ex last = max(next_below(to.to(DType::F64), type).to(computes), from.to(computes)); // `from` where the two are one
+  Ex x = draw(c).uniform(computes) * (to.to(computes) - from.to(computes)) + from.to(computes);
+  c.set(0, select(x < last, x, last));
 }
 
 Ex scaled_normal(ExpandContext& c) {
@@ -94,21 +117,21 @@ void expand_exponential(ExpandContext& c) {
   c.set(0, -log(draw(c).open_uniform(draw_type(c))) / number(c, 1));
 }
 
+// In double for all types: of float's numbers near 1/2, or a probability near 1, too little would be left.
 void expand_cauchy(ExpandContext& c) {
   constexpr double kPi = 3.14159265358979323846;
-  c.set(0, tan((draw(c).open_uniform(draw_type(c)) - 0.5) * kPi) * number(c, 2) + number(c, 1));
+  c.set(0, tan((draw(c).open_uniform(DType::F64) - 0.5) * kPi) * c.raw(2) + c.raw(1));
 }
 
 void expand_geometric(ExpandContext& c) {
-  Ex trials = log(draw(c).open_uniform(draw_type(c))) / log1p(-number(c, 1));
+  Ex trials = log(draw(c).open_uniform(DType::F64)) / log1p(-c.raw(1));
   c.set(0, trials.unary(Prim::kCeil));
 }
 
-// 1 with the probability in operand P.
+// 1 with the probability in operand P, a number.
 template <size_t P>
 void expand_bernoulli(ExpandContext& c) {
-  DType dtype = c.raw(P).type().dims.empty() || c.raw(P).dtype() != DType::F64 ? DType::F32 : DType::F64;
-  c.set(0, draw(c).uniform(dtype) < c.raw(P).to(dtype));
+  c.set(0, draw(c).chance(c.raw(P)));
 }
 
 // The same, of a tensor of probabilities. A number's are known when it is recorded; these make the run fail.
@@ -146,23 +169,46 @@ bool holds(DType t, int64_t v) {
   return v <= default_end(t) - 1 + (t == DType::I64) && (is_unsigned(t) ? v >= 0 : v >= -default_end(t) - (t == DType::I64));
 }
 
+// The next whole number of the type at or below v.
+int64_t whole_below(DType t, int64_t v) {
+  const auto magnitude = v < 0 ? 0 - static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
+  const int excess = is_float(t) ? std::max(0, static_cast<int>(std::bit_width(magnitude)) - significant_bits(t)) : 0;
+  return v >> excess << excess;
+}
+
+// What random_ draws from.
+struct WholeRange {
+  int64_t from;
+  int64_t to;
+  int64_t first; // that the type holds
+  int64_t last;
+
+  template <class Context>
+  WholeRange(const Context& c, DType t) {
+    size_t n = c.num_attrs();
+    from = n == 2 ? c.get_int(0) : 0;
+    to = n ? c.get_int(n - 1, default_end(t)) : default_end(t);
+    first = from == INT64_MIN ? from : -whole_below(t, -from);
+    last = to == INT64_MIN ? to : whole_below(t, to - 1);
+  }
+};
+
 void infer_random(InferContext& c) {
-  size_t n = c.num_attrs();
-  int64_t from = n == 2 ? c.get_int(0) : 0;
-  int64_t to = n ? c.get_int(n - 1, default_end(c.operand(0).dtype)) : 1;
-  if (from >= to || (from < 0 && to > INT64_MAX + from) || !holds(c.operand(0).dtype, from) || !holds(c.operand(0).dtype, to - 1)) {
+  const DType t = c.operand(0).dtype;
+  const WholeRange range(c, t);
+  if (range.first > range.last || (range.from < 0 && range.to > INT64_MAX + range.from) || !holds(t, range.from) ||
+      !holds(t, range.to - 1)) {
     fall_back("random_ with this range");
   }
   like_operand<0>(c);
 }
 
 void expand_random(ExpandContext& c) {
-  size_t n = c.num_attrs();
-  int64_t from = n == 2 ? c.get_int(0) : 0;
-  int64_t end = default_end(c.result_type(0).dtype);
-  int64_t to = n ? c.get_int(n - 1, end) : end;
+  const WholeRange range(c, c.result_type(0).dtype);
   Draw d = draw(c);
-  c.set(0, rem(d.integer(), d.int64(to - from)) + d.int64(from));
+  Ex x = rem(d.integer(), d.int64(range.to - range.from)) + d.int64(range.from);
+  x = range.first == range.from ? x : max(x, d.int64(range.first));
+  c.set(0, range.last == range.to - 1 ? x : min(x, d.int64(range.last))); // others would round to `to`
 }
 
 void infer_geometric(InferContext& c) {
@@ -187,7 +233,7 @@ void expand_dropout(ExpandContext& c) {
   }
   Ex x = c.computed(0);
   Ex keep = 1.0 - c.raw(1).to(DType::F64);
-  Ex mask = draw(c).uniform(draw_type(c)) < keep.to(draw_type(c));
+  Ex mask = draw(c).chance(keep);
   Ex scale = select(keep == 0.0, 0.0, 1.0 / keep).to(x.dtype());
   c.set(0, x * select(mask, scale, 0.0)); // NaN stays NaN where it is dropped, as ATen's does
   c.set(1, mask);
@@ -228,7 +274,7 @@ void infer_multinomial(InferContext& c) { // num_samples, replacement
 }
 
 constinit const Op kRows[] = {
-    COMPOSITE("uniform_", like_float_operand<0>, expand_uniform, .traits = kRandom | kComplex, .takes = is_range),
+    COMPOSITE("uniform_", like_float_operand<0>, expand_uniform, .traits = kRandom | kComplex | kNumbersFit, .takes = is_range),
     COMPOSITE("normal_", like_float_operand<0>, expand_normal, .traits = kRandom | kComplex, .takes = has_deviation),
     COMPOSITE("log_normal_", like_float_operand<0>, expand_log_normal, .traits = kRandom, .takes = has_positive_deviation),
     COMPOSITE("exponential_", like_float_operand<0>, expand_exponential, .traits = kRandom, .takes = has_rate),

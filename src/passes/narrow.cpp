@@ -33,8 +33,8 @@ class Narrowing {
   }
 
  private:
-  // Where the results on the stored types are those on the reported types, rounded; draws take as many digits as the stored type has, or
-  // numbers below 1 would round to 1.
+  // Where the results on the stored types are those on the reported types, rounded; draws are of the stored type, as numbers below a bound
+  // would round to it.
   bool computes_on_stored(const Op& op) const {
     bool moves = op.kind == OpKind::kView || op.kind == OpKind::kViewUpdate || (op.traits & kMovesElements);
     bool draws = op.kind == OpKind::kComposite && (op.traits & kRandom);

@@ -188,7 +188,10 @@ bool has_valid_parameters(const Op& op, const BoxedCall& call) {
   for (const c10::Scalar& number : call.numbers) {
     numbers.push_back(number.toDouble());
   }
-  return op.takes(numbers, call.attrs);
+  const bool must_fit = op.kind == OpKind::kComposite && (op.traits & kNumbersFit);
+  const DType type = must_fit ? to_dtype(call.tensors[0].scalar_type()) : DType::Undefined;
+  return op.takes(numbers, call.attrs) &&
+      (!must_fit || std::all_of(numbers.begin(), numbers.end(), [&](double v) { return fits(v, type); }));
 }
 
 } // namespace torch_xla
