@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/hash.h"
+
 namespace torch_xla::philox {
 
 constexpr uint32_t kMultiplier0 = 0xd2511f53;
@@ -11,5 +13,13 @@ constexpr uint32_t kMultiplier1 = 0xcd9e8d57;
 constexpr uint32_t kWeyl0 = 0x9e3779b9;
 constexpr uint32_t kWeyl1 = 0xbb67ae85;
 constexpr int kRounds = 10;
+
+// Of another generator, which computes one draw of the stream.
+inline uint64_t seed_of_draw(uint64_t seed, uint64_t offset) {
+  Hash128 hash;
+  hash.add(seed);
+  hash.add(offset);
+  return hash.lo;
+}
 
 } // namespace torch_xla::philox

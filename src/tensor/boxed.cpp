@@ -175,19 +175,10 @@ class BoxedRow final : public c10::OperatorKernel {
   }
 
   std::vector<at::Tensor> record_node(BoxedCall& call) {
-    std::pair<uint64_t, uint64_t> philox;
-    bool random = row_.op->traits & kRandom;
-    if (random) {
-      philox = next_philox(*call.device, call.generator, 1);
-    }
     auto read = [&](Recording& recording) {
       InlineVec<ValueId, 4> operands = read_operands(recording, call);
       if (is_lifted(call)) {
         operands[0] = recording.convert(operands[0], to_dtype(c10::get_default_dtype_as_scalartype()));
-      }
-      if (random) {
-        operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.first)));
-        operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.second)));
       }
       return operands;
     };
@@ -203,6 +194,9 @@ class BoxedRow final : public c10::OperatorKernel {
       operands = read(*recording);
     } else if (row_.convention == Convention::kInplace) {
       check_inplace(call, types[0]);
+    }
+    if (row_.op->traits & kRandom) {
+      append_draw(*recording, *call.device, call.generator, operands);
     }
     ValueId first = recording->node(*row_.op, std::move(operands), std::move(call.attrs), types);
     return deliver(*recording, call, first, types);

@@ -242,19 +242,13 @@ std::vector<at::Tensor> CallRow::record(BoxedCall& call, const std::vector<Resul
     keep_operands(call, i, shapes[i].type.dims);
     resize_out(call.outs[i], shapes[i].type.dims, strides_of(call, shapes[i], i));
   }
-  std::pair<uint64_t, uint64_t> philox;
-  bool random = row_.op->traits & kRandom;
-  if (random) {
-    philox = next_philox(*call.device, call.generator, 1);
-  }
   Recording recording(*call.device);
   InlineVec<ValueId, 4> operands;
   for (const at::Tensor& t : call.tensors) {
     operands.push_back(t.defined() ? recording.read_operand(t) : kNoValue);
   }
-  if (random) {
-    operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.first)));
-    operands.push_back(recording.scalar_int(static_cast<int64_t>(philox.second)));
+  if (row_.op->traits & kRandom) {
+    append_draw(recording, *call.device, call.generator, operands);
   }
   std::vector<Type> types;
   std::vector<Dims> strides;

@@ -272,6 +272,12 @@ Tensor rrelu_with_noise(
   if (!training) {
     return at::leaky_relu(self, (lower.toDouble() + upper.toDouble()) / 2);
   }
+  TORCH_CHECK(
+      self.sym_sizes() == noise.sym_sizes(),
+      "noise tensor shape must match self tensor shape. Got self.shape = ",
+      self.sym_sizes(),
+      " noise.shape = ",
+      noise.sym_sizes());
   Tensor slopes = at::empty_like(self).uniform_(lower.toDouble(), upper.toDouble(), std::move(generator));
   noise.copy_(at::where(self.le(0), slopes, at::ones_like(self)));
   return self.mul(noise);

@@ -112,13 +112,17 @@ at::Tensor& randperm_out(int64_t n, std::optional<at::Generator> generator, at::
   // ATen's kernel refuses types that cannot count to n.
   bool counts = is_native(to_dtype(out.scalar_type())) && fits(n, to_dtype(out.scalar_type())) && out.scalar_type() != at::kBool;
   if (n < 0 || !counts || !is_recordable_out(out)) {
-    return write_computed(out, [&](at::Tensor& cpu) { at::randperm_out(cpu, n); });
+    HostDraw draw(device_number(out), generator);
+    write_computed(out, [&](at::Tensor& cpu) { at::randperm_out(cpu, n, draw.generator()); });
+    draw.keep();
+    return out;
   }
-  auto [seed, offset] = next_philox(device_number(out), generator, 1);
   at::native::resize_output(out, {n});
   if (n > 0) {
-    Recording recording(device_number(out));
-    InlineVec<ValueId, 4> operands{recording.scalar_int(static_cast<int64_t>(seed)), recording.scalar_int(static_cast<int64_t>(offset))};
+    const int device = device_number(out);
+    Recording recording(device);
+    InlineVec<ValueId, 4> operands;
+    append_draw(recording, device, generator, operands);
     Attrs attrs{n, Attr(), dtype_of(out)};
     recording.write(out, recording.node(op, std::move(operands), std::move(attrs), Type{to_dtype(out.scalar_type()), {n}}));
   }

@@ -14,6 +14,7 @@
 #include "tensor/boxed_call.h"
 #include "tensor/copy.h"
 #include "tensor/errors.h"
+#include "tensor/generator.h"
 #include "tensor/native_call.h"
 #include "tensor/recorder.h"
 #include "tensor/register.h"
@@ -61,7 +62,11 @@ class FallbackCall {
         "the XLA device has no kernel for the view operation ",
         op_.schema().operator_name(),
         ", which cannot run on the CPU because its result shares memory with its input");
+    draw_on_cpu();
     op_.redispatchBoxed(c10::DispatchKeySet(key), stack_);
+    if (draw_) {
+      draw_->keep();
+    }
     for (Exchange& exchange : exchanges_) {
       if (exchange.written) {
         write_back(exchange);
@@ -98,8 +103,18 @@ class FallbackCall {
       value = c10::Device(c10::DeviceType::CPU);
     } else if (value.isList()) {
       value = list_on_cpu(value, written);
-    } else if (value.isGenerator() && value.toGenerator().device().type() == c10::DeviceType::PrivateUse1) {
-      value = c10::IValue();
+    }
+  }
+
+  // What ATen's kernel draws comes from the device's generator.
+  void draw_on_cpu() {
+    const std::vector<c10::Argument>& arguments = op_.schema().arguments();
+    auto is_generator = [](const c10::Argument& argument) { return argument.name() == "generator"; };
+    const auto found = std::find_if(arguments.begin(), arguments.end(), is_generator);
+    if (found != arguments.end()) {
+      c10::IValue& value = (*stack_)[base_ + static_cast<size_t>(found - arguments.begin())];
+      draw_.emplace(device_, value.isNone() ? std::nullopt : MaybeGenerator(value.toGenerator()));
+      value = draw_->generator();
     }
   }
 
@@ -208,6 +223,7 @@ class FallbackCall {
   const int device_;
   size_t base_ = 0;
   std::vector<Exchange> exchanges_;
+  std::optional<HostDraw> draw_;
 };
 
 bool takes_from_host(const c10::OperatorHandle& op, size_t argument) {

@@ -1,6 +1,7 @@
 // Random numbers of the devices: a philox seed and an offset that moves when a random op is recorded.
 #include "tensor/generator.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>
 
@@ -10,7 +11,9 @@
 
 #include "core/devices.h"
 #include "core/errors.h"
+#include "core/philox.h"
 #include "core/process.h"
+#include "tensor/recorder.h"
 
 namespace torch_xla {
 namespace {
@@ -121,15 +124,45 @@ const at::Generator& default_generator(int device) {
   return generator;
 }
 
-std::pair<uint64_t, uint64_t> next_philox(int device, const std::optional<at::Generator>& generator, uint64_t increment) {
+namespace {
+
+at::Generator find_generator(int device, const MaybeGenerator& generator) {
   at::Generator used = generator.has_value() && generator->defined() ? *generator : default_generator(device);
   XLA_CHECK(
       used.device().is_privateuseone(),
       "expected a generator on device xla, but got one on device ",
       used.device().str(),
       "; make it with torch.Generator(device='xla')");
+  return used;
+}
+
+} // namespace
+
+std::pair<uint64_t, uint64_t> next_philox(int device, const MaybeGenerator& generator, uint64_t increment) {
+  at::Generator used = find_generator(device, generator);
   const std::lock_guard<std::mutex> lock(used.mutex());
   return used.get<XlaGenerator>()->take(increment);
+}
+
+void append_draw(Recording& recording, int device, const MaybeGenerator& generator, InlineVec<ValueId, 4>& operands) {
+  const auto [seed, offset] = next_philox(device, generator, 1);
+  operands.push_back(recording.scalar_int(static_cast<int64_t>(seed)));
+  operands.push_back(recording.scalar_int(static_cast<int64_t>(offset)));
+}
+
+HostDraw::HostDraw(int device, const MaybeGenerator& generator) : own_(find_generator(device, generator)) {
+  const std::lock_guard<std::mutex> lock(own_.mutex());
+  const auto [seed, offset] = own_.get<XlaGenerator>()->take(1);
+  offset_ = offset;
+  host_ = at::make_generator<at::CPUGeneratorImpl>(philox::seed_of_draw(seed, offset));
+}
+
+// What another thread has drawn since stays drawn.
+HostDraw::~HostDraw() {
+  const std::lock_guard<std::mutex> lock(own_.mutex());
+  if (!kept_ && own_.get_offset() == offset_ + 1) {
+    own_.set_offset(offset_);
+  }
 }
 
 void set_seed_of_all(uint64_t seed) {

@@ -9,7 +9,11 @@
 #include <optional>
 #include <utility>
 
+#include "ir/graph.h"
+
 namespace torch_xla {
+
+class Recording;
 
 // A place in the stream of random numbers. Two generators may share one (graphsafe_set_state).
 struct PhiloxState {
@@ -49,8 +53,37 @@ class XlaGenerator final : public c10::GeneratorImpl {
 // The generator of the device's ops that name none; made at first use with a seed of the system or of set_seed_of_all(), never destroyed.
 const at::Generator& default_generator(int device);
 
+using MaybeGenerator = std::optional<at::Generator>; // none: the device's default one
+
 // (seed, offset) for one op recorded on the device. Thread-safe. Throws UserError when the generator is another kind of device's.
-std::pair<uint64_t, uint64_t> next_philox(int device, const std::optional<at::Generator>& generator, uint64_t increment);
+std::pair<uint64_t, uint64_t> next_philox(int device, const MaybeGenerator& generator, uint64_t increment);
+// Ends the operands of a random op with such a seed and offset. To be called last before the node is recorded: a call that is refused
+// leaves the generator as it was.
+void append_draw(Recording& recording, int device, const MaybeGenerator& generator, InlineVec<ValueId, 4>& operands);
+
+// A generator of the CPU for one call of ATen's kernel there, seeded by a draw from the device's. If the call is refused that draw is taken
+// back.
+class HostDraw {
+ public:
+  HostDraw(int device, const MaybeGenerator& generator);
+  ~HostDraw();
+  HostDraw(const HostDraw&) = delete;
+  HostDraw& operator=(const HostDraw&) = delete;
+
+  const at::Generator& generator() const {
+    return host_;
+  }
+  // The call was accepted.
+  void keep() {
+    kept_ = true;
+  }
+
+ private:
+  at::Generator own_;
+  uint64_t offset_ = 0;
+  at::Generator host_;
+  bool kept_ = false;
+};
 
 // The default generators' state. Thread-safe.
 void set_seed_of_all(uint64_t seed); // asks no engine how many there are

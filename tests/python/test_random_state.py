@@ -191,6 +191,104 @@ def test_states_that_do_not_fit_are_refused(device):
         xm.get_rng_state("xla:99")
 
 
+# ---- Calls that are refused ----
+def numbers(device, *shape, dtype=torch.float32):
+    return torch.ones(shape, dtype=dtype, device=device)
+
+
+def overlapping(device):
+    return torch.ones(1, 4, device=device).expand(3, 4)
+
+
+# By random operation and kind of bad argument.
+REFUSED = {
+    "multinomial, more than there are": lambda d: torch.multinomial(numbers(d, 3), 5),
+    "multinomial, none": lambda d: torch.multinomial(numbers(d, 3), 0),
+    "multinomial, dims": lambda d: torch.multinomial(numbers(d, 3, 3, 3), 1),
+    "multinomial, dtype": lambda d: torch.multinomial(numbers(d, 3, dtype=torch.int64), 1),
+    "multinomial, out": lambda d: torch.multinomial(numbers(d, 3), 1, out=numbers(d, 1)),
+    "uniform_, order": lambda d: numbers(d, 3).uniform_(2, 1),
+    "uniform_, range": lambda d: numbers(d, 3, dtype=torch.float16).uniform_(0, 1e6),
+    "uniform_, nan": lambda d: numbers(d, 3).uniform_(0, float("nan")),
+    "uniform_, dtype": lambda d: numbers(d, 3, dtype=torch.int64).uniform_(),
+    "uniform_, memory": lambda d: overlapping(d).uniform_(),
+    "normal_, deviation": lambda d: numbers(d, 3).normal_(0, -1),
+    "normal_, dtype": lambda d: numbers(d, 3, dtype=torch.int64).normal_(),
+    "normal, deviation": lambda d: torch.normal(numbers(d, 3), -1.0),
+    "normal, shapes": lambda d: torch.normal(numbers(d, 3), numbers(d, 4)),
+    "log_normal_, deviation": lambda d: numbers(d, 3).log_normal_(0, 0),
+    "log_normal_, dtype": lambda d: numbers(d, 3, dtype=torch.int32).log_normal_(),
+    "exponential_, rate": lambda d: numbers(d, 3).exponential_(0),
+    "exponential_, dtype": lambda d: numbers(d, 3, dtype=torch.int32).exponential_(),
+    "cauchy_, deviation": lambda d: numbers(d, 3).cauchy_(0, -1),
+    "cauchy_, dtype": lambda d: numbers(d, 3, dtype=torch.bool).cauchy_(),
+    "geometric_, probability": lambda d: numbers(d, 3).geometric_(1.0),
+    "geometric_, dtype": lambda d: numbers(d, 3, dtype=torch.bool).geometric_(0.5),
+    "random_, order": lambda d: numbers(d, 3).random_(5, 5),
+    "random_, range": lambda d: numbers(d, 3, dtype=torch.int8).random_(0, 1000),
+    "random_, memory": lambda d: overlapping(d).random_(),
+    "randint, order": lambda d: torch.randint(5, 5, (3,), device=d),
+    "randint, range": lambda d: torch.randint(0, 1000, (3,), dtype=torch.uint8, device=d),
+    "randint, size": lambda d: torch.randint(0, 9, (-3,), device=d),
+    "rand, size": lambda d: torch.rand(-3, device=d),
+    "rand, dtype": lambda d: torch.rand(3, dtype=torch.int64, device=d),
+    "rand, out": lambda d: torch.rand(3, out=numbers(d, 3, dtype=torch.int64)),
+    "randn, dtype": lambda d: torch.randn(3, dtype=torch.int64, device=d),
+    "rand_like, dtype": lambda d: torch.rand_like(numbers(d, 3), dtype=torch.int64),
+    "randperm, size": lambda d: torch.randperm(-1, device=d),
+    "randperm, dtype": lambda d: torch.randperm(300, dtype=torch.int8, device=d),
+    "bernoulli, number": lambda d: torch.bernoulli(numbers(d, 3), 1.5),
+    "bernoulli, dtype": lambda d: torch.bernoulli(numbers(d, 3, dtype=torch.int64)),
+    "bernoulli_, number": lambda d: numbers(d, 3).bernoulli_(-0.5),
+    "bernoulli_, shapes": lambda d: numbers(d, 3).bernoulli_(numbers(d, 4)),
+    "bernoulli_, dtype": lambda d: numbers(d, 3).bernoulli_(numbers(d, 3, dtype=torch.int64)),
+    "bernoulli_, memory": lambda d: overlapping(d).bernoulli_(0.5),
+    "poisson, dtype": lambda d: torch.poisson(numbers(d, 3, dtype=torch.int64)),
+    "binomial, dtype": lambda d: torch.binomial(numbers(d, 3, dtype=torch.int64), numbers(d, 3)),
+    "gamma, dtype": lambda d: torch._standard_gamma(numbers(d, 3, dtype=torch.int64)),
+    "dirichlet, dtype": lambda d: torch._sample_dirichlet(numbers(d, 3, dtype=torch.int64)),
+    "dropout, probability": lambda d: F.dropout(numbers(d, 3), 1.5),
+    "native_dropout, probability": lambda d: torch.native_dropout(numbers(d, 3), 1.5, True),
+    "alpha_dropout, probability": lambda d: torch.alpha_dropout(numbers(d, 3), -1.0, True),
+    "feature_dropout, dims": lambda d: torch.feature_dropout(numbers(d, 3), 0.5, True),
+    "rrelu, noise": lambda d: torch.ops.aten.rrelu_with_noise(numbers(d, 3), numbers(d, 2), 0.1, 0.3, True),
+    "rrelu, bounds": lambda d: F.rrelu(-numbers(d, 3), 0.3, 0.1, training=True),
+    "attention, dropout": lambda d: F.scaled_dot_product_attention(*[numbers(d, 1, 1, 2, 2)] * 3, dropout_p=1.5),
+    "attention, mask": lambda d: F.scaled_dot_product_attention(
+        *[numbers(d, 1, 1, 2, 2)] * 3, attn_mask=numbers(d, 3, 3), dropout_p=0.5
+    ),
+    "generator, device": lambda d: torch.rand(3, device=d, generator=torch.Generator("xla" if d == "cpu" else "cpu")),
+    "generator, of a library call": lambda d: torch.multinomial(
+        numbers(d, 3), 1, generator=torch.Generator("xla" if d == "cpu" else "cpu")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_call_draws_nothing(device, name):
+    with pytest.raises((RuntimeError, ValueError, TypeError)) as eager:
+        REFUSED[name]("cpu")
+    before = xm.get_rng_state(), torch.get_rng_state()
+    with pytest.raises(eager.type):
+        REFUSED[name](device)
+    assert xm.get_rng_state() == before[0]
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+def test_what_runs_on_the_cpu_draws_from_the_devices_generator(device):
+    """Whole ranges have no row."""
+    torch.manual_seed(3)
+    cpu = torch.get_rng_state()
+    x = torch.empty(8, dtype=torch.int64, device=device)
+    first = x.random_(-(2**63), None).tolist()
+    assert x.random_(-(2**63), None).tolist() != first
+    own = torch.Generator(device="xla").manual_seed(3)
+    assert x.random_(-(2**63), None, generator=own).tolist() == first
+    assert torch.equal(torch.get_rng_state(), cpu)
+    with pytest.raises(RuntimeError, match="expected a generator on device xla"):
+        x.random_(-(2**63), None, generator=torch.Generator())
+
+
 # ---- States that generators share ----
 def test_generators_that_share_a_state_move_together(device):
     a = torch.Generator(device="xla").manual_seed(5)

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "core/errors.h"
+#include "core/philox.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/aten_allocator.h"
@@ -50,10 +51,7 @@ int find_generator(const c10::FunctionSchema& schema) {
 // ATen's generator at a place of its own for each seed and offset.
 at::Generator make_generator(const std::vector<at::Tensor>& operands) {
   auto number = [&](size_t from_end) { return static_cast<uint64_t>(*operands[operands.size() - from_end].const_data_ptr<int64_t>()); };
-  Hash128 hash;
-  hash.add(number(2));
-  hash.add(number(1));
-  return at::make_generator<at::CPUGeneratorImpl>(hash.lo);
+  return at::make_generator<at::CPUGeneratorImpl>(philox::seed_of_draw(number(2), number(1)));
 }
 
 // True where all results are row-major, as out forms resize theirs.
