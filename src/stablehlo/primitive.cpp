@@ -85,7 +85,7 @@ Hlo write_unary(Prim prim, const Hlo& x) {
 
 // ---- Binary ----
 
-// By zero: 0.
+// By zero: 0. XLA itself wraps around: the most negative number by -1 is that number, with the remainder 0.
 Hlo integer_quotient(const char* name, const Hlo& a, const Hlo& b) {
   Hlo by_zero = b == 0;
   return select(by_zero, constant_like(b, 0), binary(name, a, select(by_zero, constant_like(b, 1), b)));

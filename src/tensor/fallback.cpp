@@ -9,6 +9,7 @@
 #include "core/env.h"
 #include "core/metrics.h"
 #include "core/observer.h"
+#include "engine/cpu/library/substitutes.h"
 #include "ir/strides.h"
 #include "ops/registry.h"
 #include "tensor/boxed_call.h"
@@ -63,7 +64,7 @@ class FallbackCall {
         op_.schema().operator_name(),
         ", which cannot run on the CPU because its result shares memory with its input");
     draw_on_cpu();
-    op_.redispatchBoxed(c10::DispatchKeySet(key), stack_);
+    prepare().redispatchBoxed(c10::DispatchKeySet(key), stack_);
     if (draw_) {
       draw_->keep();
     }
@@ -104,6 +105,20 @@ class FallbackCall {
     } else if (value.isList()) {
       value = list_on_cpu(value, written);
     }
+  }
+
+  // As every call of ATen's kernels. Gives the overload for the arguments, of which a number may be a tensor now.
+  c10::OperatorHandle prepare() {
+    const Op* row = find_row(op_);
+    const auto prepare = row ? cpu::find_substitute(row->of_tensors ? row->of_tensors : row->name).prepare : nullptr;
+    if (!prepare) {
+      return op_;
+    }
+    torch::jit::Stack arguments(stack_->begin() + static_cast<std::ptrdiff_t>(base_), stack_->end());
+    prepare(arguments);
+    bool by_tensors = row->of_tensors && arguments[0].isTensor() && arguments[1].isTensor();
+    std::move(arguments.begin(), arguments.end(), stack_->begin() + static_cast<std::ptrdiff_t>(base_));
+    return by_tensors ? overload_of_tensors(*row, op_) : op_;
   }
 
   // What ATen's kernel draws comes from the device's generator.

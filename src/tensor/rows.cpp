@@ -135,6 +135,37 @@ const std::vector<ServedOverload>& served_overloads() {
   return all_served();
 }
 
+static const std::unordered_map<std::string, const Op*>& rows_by_overload() {
+  static const auto* rows = [] {
+    auto* map = new std::unordered_map<std::string, const Op*>;
+    for (const ServedOverload& served : all_served()) {
+      map->emplace(served.name, find_op(served.row));
+    }
+    return map;
+  }();
+  return *rows;
+}
+
+const Op* find_row(const c10::OperatorHandle& overload) {
+  auto found = rows_by_overload().find(c10::toString(overload.operator_name()));
+  return found == rows_by_overload().end() ? nullptr : found->second;
+}
+
+c10::OperatorHandle overload_of_tensors(const Op& op, const c10::OperatorHandle& overload) {
+  const Op& form = get_op(op.of_tensors);
+  const c10::FunctionSchema& schema = overload.schema();
+  for (const auto& [name, row] : rows_by_overload()) {
+    if (row != &form) {
+      continue;
+    }
+    c10::OperatorHandle other = *c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name));
+    if (other.schema().is_mutable() == schema.is_mutable() && other.schema().arguments().size() == schema.arguments().size()) {
+      return other;
+    }
+  }
+  return overload;
+}
+
 void register_rows(const RowLibraries& libraries) {
   Overloads overloads = list_overloads();
   for (std::span<const Op> table : op_tables()) {

@@ -22,6 +22,11 @@ struct RowOverload {
   metrics::Counter* counter = nullptr; // "xla::add", of collectives "xla::AllReduce"
 };
 
+// The row that the overload belongs to; null for others.
+const Op* find_row(const c10::OperatorHandle& overload);
+// The overload of the row's form by tensors (Op::of_tensors) that is called as this one: in place, or into an out tensor.
+c10::OperatorHandle overload_of_tensors(const Op& op, const c10::OperatorHandle& overload);
+
 // Where kernels are registered: at the device's key and at its autograd key.
 struct RowLibraries {
   torch::Library& kernels;

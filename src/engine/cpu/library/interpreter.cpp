@@ -60,11 +60,12 @@ NodeForm find_form(const Op& row) {
   if (form.own || !is_call_of_aten(row)) {
     return form;
   }
-  const Substitute substitute = find_substitute(row.name);
+  const char* name = row.of_tensors ? row.of_tensors : row.name; // numbers become tensors, as in ATen's kernel for them
+  const Substitute substitute = find_substitute(name);
   if (substitute.trains || (substitute.choose && !substitute.is_faster_only)) {
     return form;
   }
-  auto op = c10::Dispatcher::singleton().findSchema(torch::jit::parseName(row.name));
+  auto op = c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name));
   if (!op || !op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) || !returns_tensors(op->schema())) {
     return form;
   }

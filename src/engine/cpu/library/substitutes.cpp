@@ -9,6 +9,7 @@
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/barrier.h"
+#include "engine/cpu/library/division.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/library/rows.h"
 #include "engine/cpu/library/scans.h"
@@ -207,6 +208,11 @@ constexpr Substitute kSubstitutes[] = {
     rows("aten::index_put", choose_put, are_rows_from_both_ends, save_indexed),
     rows("aten::_index_put_impl_", choose_put, are_rows_from_both_ends, save_indexed),
     {.row = "aten::cat", .work = work_of_moves},
+    {.row = "aten::div.Tensor_mode", .prepare = wrap_quotients},
+    {.row = "aten::floor_divide", .prepare = wrap_quotients},
+    {.row = "aten::remainder.Tensor", .prepare = wrap_quotients},
+    {.row = "aten::fmod.Tensor", .prepare = wrap_quotients},
+    {.row = "aten::lcm", .prepare = wrap_multiples},
     {.row = "aten::nll_loss_forward", .work = work_of_losses},
     product("aten::mm"),
     product("aten::addmm"),
