@@ -32,6 +32,7 @@ void register_tensor_kernels() {
     for (torch::Library* library : {kernels, autograd}) {
       register_attention(*library);
       register_rnn(*library);
+      register_checked_values(*library);
     }
     register_barrier();
     register_donation();

@@ -23,6 +23,7 @@ void register_transformer_layers(torch::Library& library);
 // These compose differentiable rows, so they are registered at the autograd key too.
 void register_attention(torch::Library& library);
 void register_rnn(torch::Library& library);
+void register_checked_values(torch::Library& library);
 void register_barrier(); // the schema by which library calls are prepared
 void register_donation(); // torch.ops.xla.dynamo_set_buffer_donor_
 void register_sparse_kernels();

@@ -108,6 +108,24 @@ void check_embedding_indices(torch::jit::Stack& arguments) {
   TORCH_CHECK_INDEX(low.item().toLong() >= 0 && high.item().toLong() < arguments[2].toInt(), "index out of range in self");
 }
 
+// LAPACK reads foreign memory for others. In the words of ATen's linalg.eig.
+void check_finite(torch::jit::Stack& arguments) {
+  const bool finite = arguments[0].toTensor().isfinite().all().item<bool>();
+  TORCH_CHECK(finite, "torch.linalg.eigvals: input tensor should not contain infs or NaNs.");
+}
+
+// ATen's fast kernels for sums see that bags do not follow each other only on some numbers of threads, and leave memory as it was on
+// others.
+void check_bags(torch::jit::Stack& arguments) {
+  constexpr int64_t kMax = 2;
+  const at::Tensor& starts = arguments[2].toTensor();
+  const bool is_fast = arguments[0].toTensor().scalar_type() != c10::ScalarType::Double && arguments[8].toInt() < 0;
+  if (is_fast && arguments[4].toInt() != kMax && starts.dim() == 1 && starts.size(0) > 1) {
+    const bool ascend = starts.diff().ge(0).all().item<bool>();
+    TORCH_CHECK(ascend, "embedding_bag: each of the offsets must be at least the one before it, as bags follow each other");
+  }
+}
+
 // The gradient of a weight of 1 x 1 that leaves out pixels: oneDNN's kernel without AVX-512 reads and writes beyond channels-last images of
 // fewer channels than a vector has numbers, or never ends. ATen reads images so where they or the weight are in that order.
 void order_misread_images(torch::jit::Stack& arguments) {
@@ -222,6 +240,9 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::sort.stable", .outside_pool = true},
     {.row = "aten::bmm", .choose = choose_batch_product},
     {.row = "aten::mv", .choose = choose_vector, .work_of_kernel = work_of_product, .is_faster_only = true},
+    {.row = "aten::_embedding_bag", .prepare = check_bags},
+    {.row = "aten::_embedding_bag_forward_only", .prepare = check_bags},
+    {.row = "aten::_linalg_eigvals", .prepare = check_finite},
     {.row = "aten::convolution", .packing = &kPackedWeight},
     {.row = "aten::convolution_backward", .prepare = order_misread_images},
     {.row = "aten::_scaled_dot_product_flash_attention_for_cpu", .work = work_of_attention},
