@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import resource
 
 import pytest
 import torch
@@ -153,6 +154,23 @@ def test_metrics_are_saved_where_one_says(device, tmp_path, capsys, monkeypatch)
     assert (tmp_path / "a").read_text().count("[MetricsData; step=") == 2
     metrics_saver.save_metrics("STDOUT")
     assert "Metric: ExecuteTime" in capsys.readouterr().out
+
+
+def test_metrics_that_are_cut_do_not_spoil_others(device, tmp_path):
+    file = tmp_path / "metrics.txt"
+    before = "x" * 100_000 + "\nMetric: Execu"  # by a process that was killed
+    file.write_text(before)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            metrics_saver.save_metrics(str(file))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.read_text() == before
+    metrics_saver.save_metrics(str(file))
+    first, second = file.read_text().split("\n[MetricsData; step=")
+    assert first == before and metrics_compare_utils.parse_metrics_report(second)
 
 
 REPORT = """Metric: CompileTime

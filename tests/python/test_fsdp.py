@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import fsdp
+import interrupted
 import pytest
 import torch
 from torch import nn
@@ -43,9 +44,34 @@ def test_parts_are_joined(saved):
     assert path == f"{saved}/part-_consolidated.pth"
     check_joined(state)
     check_joined(torch.load(path)["model"])
+    check_joined(consolidate_sharded_model_checkpoints(f"{saved}/part-")[0])  # what was joined is no part
     (saved / "part-_consolidated.pth").unlink()
     assert consolidate_sharded_model_checkpoints(f"{saved}/part-", save_model=False)[1] is None
     assert not (saved / "part-_consolidated.pth").exists()
+
+
+@pytest.mark.parametrize("kind", interrupted.KINDS)
+def test_an_interrupted_joining_leaves_what_was_there(saved, tmp_path, kind):
+    for rank in range(2):
+        shutil.copy(saved / f"part-{rank}.pth", tmp_path)
+    parts = [torch.load(tmp_path / f"part-{rank}.pth") for rank in range(2)]
+
+    def save(value: int) -> None:
+        torch.save(value, tmp_path / "number")
+        with torch.no_grad():
+            for part in parts:
+                for tensor in part["model"].values():
+                    tensor.fill_(value)
+        for rank, part in enumerate(parts):
+            torch.save(part, tmp_path / f"part-{rank}.pth")
+        consolidate_sharded_model_checkpoints(f"{tmp_path}/part-")
+
+    def load() -> int:
+        state = torch.load(tmp_path / "part-_consolidated.pth")["model"]
+        (value,) = {number for tensor in state.values() for number in tensor.unique().tolist()}
+        return int(value)
+
+    interrupted.check_interrupted_saves(kind, tmp_path, save, load, least=3)
 
 
 def test_parts_are_joined_by_a_command(saved, tmp_path):
@@ -67,6 +93,9 @@ def test_parts_that_do_not_belong_together(saved, tmp_path):
         consolidate_sharded_model_checkpoints(f"{tmp_path}/part-")
     shutil.copy(saved / "part-1.pth", tmp_path / "part-0.pth")
     with pytest.raises(ValueError, match=r"files of the replicas \[1, 1\]"):
+        consolidate_sharded_model_checkpoints(f"{tmp_path}/part-")
+    torch.save({"model": {}}, tmp_path / "part-2.pth")
+    with pytest.raises(ValueError, match=r"part-2.pth is no part of a model"):
         consolidate_sharded_model_checkpoints(f"{tmp_path}/part-")
     parts = [torch.load(saved / f"part-{rank}.pth", map_location="cpu") for rank in range(2)]
     metadata, states = parts[0]["shard_metadata"], [part["model"] for part in parts]

@@ -1,5 +1,6 @@
 """What is pending, as text: StableHLO, the original's IR, graphs in files; barriers; options of the compiler."""
 
+import os
 import re
 
 import pytest
@@ -157,6 +158,13 @@ def test_graphs_are_saved(device, tmp_path, monkeypatch, form, begin):
         f"loss-{form}-{i}.{form or 'text'}" for i in (0, 1)
     ]
     assert all(file.read_text().startswith(begin) for file in files)
+
+
+def test_a_graph_stays_in_its_folder(device, tmp_path):
+    (tmp_path / "in").mkdir()
+    with pytest.raises(ValueError, match=r"without /, but got '../out'"):
+        graph_saver.save_tensors_graph(str(tmp_path / "in"), "../out", [torch.ones(2).to(device) * 2])
+    assert os.listdir(tmp_path) == ["in"]
 
 
 def test_graphs_of_an_unknown_form(device, tmp_path, monkeypatch):

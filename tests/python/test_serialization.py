@@ -2,14 +2,18 @@
 
 import copy
 import io
+import os
 import pickle
+import stat
 
+import interrupted
 import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torch_xla.core.xla_model as xm
+from torch_xla import _files
 from torch_xla.utils import serialization
 
 
@@ -319,6 +323,85 @@ def test_xm_save_writes_cpu_tensors(device, tmp_path):
     xm.save({"x": torch.ones(2, device=device), "n": [torch.zeros(1, device=device)]}, path)
     loaded = torch.load(path)
     assert loaded["x"].device.type == loaded["n"][0].device.type == "cpu"
+
+
+@pytest.mark.parametrize("kind", interrupted.KINDS)
+def test_an_interrupted_xm_save_leaves_what_was_there(tmp_path, kind):
+    path = tmp_path / "x.pt"
+
+    def load() -> int:
+        (value,) = torch.load(path)["x"].unique().tolist()
+        return value
+
+    interrupted.check_interrupted_saves(
+        kind, tmp_path, lambda value: xm.save({"x": torch.full((3000,), value)}, path), load, least=3
+    )
+
+
+def test_xm_save_keeps_links_and_modes(device, tmp_path):
+    path, link = tmp_path / "x.pt", tmp_path / "link"
+    link.symlink_to(path)
+    xm.save({"x": 1}, link)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~current_umask()
+    path.chmod(0o640)
+    xm.save({"x": 2}, link)
+    assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o640 and torch.load(path) == {"x": 2}
+    xm.save({"x": 2}, os.devnull)
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    buffer = io.BytesIO()
+    xm.save({"x": 3}, buffer)
+    buffer.seek(0)
+    assert torch.load(buffer) == {"x": 3}
+    with pytest.raises(RuntimeError, match="Parent directory"):
+        xm.save({"x": 1}, tmp_path / "missing" / "x.pt")
+
+
+def current_umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def test_what_another_process_is_writing_is_not_deleted(tmp_path):
+    path = tmp_path / "x.pt"
+    (tmp_path / ".x.pt.0123.new").touch()  # of one that was killed
+    with _files.replacing(path) as first:
+        first.write(b"first")
+        with _files.replacing(path) as second:
+            assert sorted(os.listdir(tmp_path)) == sorted(os.path.basename(each.name) for each in (first, second))
+            second.write(b"second")
+        assert path.read_bytes() == b"second"
+    assert path.read_bytes() == b"first" and os.listdir(tmp_path) == ["x.pt"]
+
+
+@pytest.mark.parametrize("kind", interrupted.KINDS)
+def test_interrupted_files_of_tensors_leave_what_was_there(tmp_path, kind):
+    path = str(tmp_path / "state")
+
+    def save(value: int) -> None:
+        serialization.save({"x": torch.full((3000,), value), "y": [torch.full((3,), value)], "n": value}, path)
+
+    def load() -> int:
+        data = serialization.load(path)
+        assert torch.cat([data["x"], data["y"][0]]).unique().tolist() == [data["n"]]
+        return data["n"]
+
+    interrupted.check_interrupted_saves(kind, tmp_path, save, load, least=6)
+
+
+@pytest.mark.parametrize("tid", ["0/../../elsewhere", -1, True, None, 1.0])
+def test_a_reference_that_is_no_number_is_refused(tmp_path, tid):
+    path = str(tmp_path / "state")
+    torch.save(torch.ones(1), tmp_path / "elsewhere.pt")
+    os.mkdir(f"{path}.tensors")
+    os.mkdir(f"{path}.tensors/tensor_0")
+    torch.save([serialization.TensorReference(tid)], path)
+    with pytest.raises(ValueError, match=r"state refers to the tensor .*, which is no number of a file"):
+        serialization.load(path)
+    torch.save([1], f"{path}.tensors/tensor_0.pt")
+    torch.save([serialization.TensorReference(0)], path)
+    with pytest.raises(ValueError, match=r"tensor_0.pt has a list when it should have a tensor"):
+        serialization.load(path)
 
 
 def test_one_file_per_tensor(device, tmp_path):

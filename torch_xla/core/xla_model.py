@@ -9,7 +9,7 @@ from typing import TypedDict
 
 import torch
 
-from .. import _api, _auto_sync, _closures, _device_module, _XLAC
+from .. import _api, _auto_sync, _closures, _device_module, _files, _XLAC
 from .. import runtime as _runtime
 from ..runtime import xla_device
 from . import _bindings as _bindings
@@ -266,13 +266,15 @@ def fork_rng(device=None, enabled: bool = True):
 def save(data, file_or_path, master_only: bool = True, global_master: bool = False) -> None:
     """torch.save of `data` with its xla tensors moved to the CPU, so that it loads anywhere.
 
+    A path has what was there before until all is written; what is written to a file object is there at once.
+
     Args:
         master_only: only the master process writes.
         global_master: the master of the whole run, not of each machine.
     """
     cpu_data = _maybe_convert_to_cpu(data)
     if not master_only or is_master_ordinal(local=not global_master):
-        torch.save(cpu_data, file_or_path)
+        _files.torch_save(cpu_data, file_or_path)
 
 
 # ---- Progress ----

@@ -1,5 +1,6 @@
 """Metrics reports, step by step, into a file."""
 
+import os
 import sys
 import threading
 import warnings
@@ -20,7 +21,8 @@ def save_metrics(metrics_file: str | None = None) -> None:
         metrics_file: a path, "STDOUT" or "STDERR"; None is the one that XLA_METRICS_FILE names. In a run of several
             replicas that one gets the number on this machine behind it, as in `metrics.txt.0`.
 
-    Does nothing where none is named. N counts the calls, from 0. Raises OSError where the file cannot be written.
+    Does nothing where none is named. N counts the calls that wrote, from 0. What a full disk does not take is taken
+    back, and raises OSError.
     """
     global _steps
     path = metrics_file or _named_by_environment()
@@ -28,12 +30,26 @@ def save_metrics(metrics_file: str | None = None) -> None:
         return
     with _lock:
         text = f"[MetricsData; step={_steps}]\n{metrics.metrics_report()}\n"
-        _steps += 1
         if path in _STREAMS:
             print(text, file=sys.stdout if path == "STDOUT" else sys.stderr)
         else:
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(text)
+            _append(path, text)
+        _steps += 1
+
+
+def _append(path: str, text: str) -> None:
+    with open(path, "a+b", buffering=0) as file:
+        size = file.tell() if file.seekable() else 0
+        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":  # a process was killed in the middle of a line
+            text = "\n" + text
+        rest = memoryview(text.encode())
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+        except OSError:
+            if file.seekable():
+                file.truncate(size)
+            raise
 
 
 def _named_by_environment() -> str:

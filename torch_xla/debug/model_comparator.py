@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from .. import _world, _XLAC
+from .._files import torch_save
 
 _save_dir: str | None = None
 _counts: collections.Counter = collections.Counter()  # tensors saved in this step, by name
@@ -55,7 +56,7 @@ def save(name: str | None, tensor: torch.Tensor, step: int | None = None) -> tor
         if step != _step:
             _step = step
             _counts.clear()
-    torch.save(data, os.path.join(folder, f"{name}.{_counts[name]}"))
+    torch_save(data, os.path.join(folder, f"{name}.{_counts[name]}"))
     _counts[name] += 1
     return tensor
 
@@ -93,7 +94,8 @@ def _list_saved(folder: str) -> set[str]:
 
 def tensor_file_compare(path1: str, path2: str, rtol: float = 1e-05, atol: float = 1e-08, max_diffs: int = 25) -> str:
     """compare_tensors() of two files, with a line that says which; empty if equal."""
-    report = compare_tensors(torch.load(path1), torch.load(path2), rtol=rtol, atol=atol, max_diffs=max_diffs)
+    tensors = [torch.load(path, weights_only=True) for path in (path1, path2)]
+    report = compare_tensors(*tensors, rtol=rtol, atol=atol, max_diffs=max_diffs)
     if not report:
         return ""
     name, number = os.path.basename(path1).rsplit(".", 1)

@@ -2,9 +2,12 @@
 
 import collections
 import glob
+import os
 
 import torch
 from torch.distributed.tensor import DTensor, Shard
+
+from ..._files import torch_save
 
 WRAPPED = "_fsdp_wrapped_module"  # where FSDP keeps the module, as in the original
 
@@ -54,6 +57,13 @@ def consolidate_sharded_state_dicts(state_dict_list: list[dict], shard_metadata:
     return whole
 
 
+def _read_part(path: str) -> dict:
+    checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(checkpoint, dict) or not {"model", "shard_metadata"} <= checkpoint.keys():
+        raise ValueError(f'{path} is no part of a model: it should be a dict with "model" and "shard_metadata"')
+    return checkpoint
+
+
 def consolidate_sharded_model_checkpoints(
     ckpt_prefix: str, ckpt_suffix: str = "*.pth", save_path: str = "", save_model: bool = True
 ) -> tuple[dict[str, torch.Tensor], str | None]:
@@ -66,13 +76,17 @@ def consolidate_sharded_model_checkpoints(
         save_model: False writes no file.
 
     Returns the joined state dict and the path of the file (None without one). Raises FileNotFoundError if no file
-    matches, ValueError if they are not one of each replica.
+    matches, ValueError if they are not one of each replica. Files that were joined before are not taken for parts. The
+    files are read with weights_only, so they may come from anybody.
     """
     pattern = ckpt_prefix + ckpt_suffix
-    paths = sorted(glob.glob(pattern))
+    default = ckpt_prefix + "_consolidated.pth"
+    joined = save_path or default
+    not_parts = {os.path.abspath(path) for path in (joined, default)}  # the pattern may match what was joined before
+    paths = [path for path in sorted(glob.glob(pattern)) if os.path.abspath(path) not in not_parts]
     if not paths:
         raise FileNotFoundError(f"no file matches {pattern}")
-    checkpoints = [torch.load(path, map_location="cpu") for path in paths]
+    checkpoints = [_read_part(path) for path in paths]
     checkpoints.sort(key=lambda checkpoint: checkpoint["shard_metadata"]["rank"])
     metadata = checkpoints[0]["shard_metadata"]
     ranks = [checkpoint["shard_metadata"]["rank"] for checkpoint in checkpoints]
@@ -84,6 +98,5 @@ def consolidate_sharded_model_checkpoints(
     state = consolidate_sharded_state_dicts([checkpoint["model"] for checkpoint in checkpoints], metadata)
     if not save_model:
         return state, None
-    path = save_path or ckpt_prefix + "_consolidated.pth"
-    torch.save({"model": state}, path)
-    return state, path
+    torch_save({"model": state}, joined)
+    return state, joined

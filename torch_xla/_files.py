@@ -1,0 +1,121 @@
+"""Files that take the place of older ones whole: a save that is interrupted leaves what was there."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from typing import Any, IO
+
+import torch
+
+_ASIDE = ".new"  # how the names of files end that are not whole yet
+
+
+def sync_file(file: IO) -> None:
+    """What was written to the file is on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(path: str | os.PathLike) -> None:
+    """The names of the folder's files are on the disk, where its file system can say so."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(folder)
+
+
+def identify(path: str | os.PathLike) -> tuple[int, int] | None:
+    """Which file the path is at this moment; None for none."""
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+def _lock(file: IO, wait: bool) -> bool:
+    """Whether this process now has the file alone; false where another has it, and where nothing can be locked."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _delete_abandoned(folder: str, prefix: str) -> None:
+    """Deletes what writers that were killed have left: nobody has it locked."""
+    for name in os.listdir(folder):
+        if name.startswith(prefix) and name.endswith(_ASIDE):
+            path = os.path.join(folder, name)
+            with contextlib.suppress(OSError), open(path, "r+b") as file:
+                if _lock(file, wait=False):
+                    os.unlink(path)
+
+
+def _open_aside(target: str) -> IO[bytes]:
+    """A new file beside the target, locked until it is closed."""
+    folder, name = os.path.split(target)
+    prefix = os.fsdecode(b"." + os.fsencode(name)[:100] + b".")
+    _delete_abandoned(folder, prefix)
+    while True:
+        file = open(os.path.join(folder, f"{prefix}{secrets.token_hex(8)}{_ASIDE}"), "xb")
+        _lock(file, wait=True)
+        if os.fstat(file.fileno()).st_nlink:  # else another writer took it for an abandoned one, before it was locked
+            return file
+        file.close()
+
+
+def _take_mode_and_owner(file: IO, of: os.stat_result) -> None:
+    os.fchmod(file.fileno(), stat.S_IMODE(of.st_mode))
+    if (of.st_uid, of.st_gid) != (os.geteuid(), os.getegid()):
+        with contextlib.suppress(PermissionError):  # only root gives files away
+            os.fchown(file.fileno(), of.st_uid, of.st_gid)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
+    """A file to write, which becomes `path` when the block ends. After an error, or a crash, `path` is as it was.
+
+    A link stays one: the file that it names is replaced. The new file has the mode of the old one and, where that is
+    allowed, its owner. What is no regular file (a pipe, /dev/null) is written in place.
+
+    Raises OSError where open(path, "wb") does, and in a folder that takes no new file.
+    """
+    old = os.stat(path) if os.path.exists(path) else None
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        with open(path, "wb") as file:
+            yield file
+        return
+    target = os.path.realpath(path)
+    if old is not None:
+        os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))  # a file that is not to be written is not replaced
+    with _open_aside(target) as file:
+        try:
+            yield file
+            if old is not None:
+                _take_mode_and_owner(file, old)
+            sync_file(file)
+            os.replace(file.name, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(file.name)
+            raise
+    sync_folder(os.path.dirname(target))
+
+
+def torch_save(data: Any, file_or_path: Any) -> None:
+    """torch.save(), of which a path has all or nothing: replacing()."""
+    is_path = isinstance(file_or_path, (str, os.PathLike))
+    if not is_path or not os.path.isdir(os.path.dirname(os.path.realpath(file_or_path))):  # its error is PyTorch's
+        torch.save(data, file_or_path)
+        return
+    with replacing(file_or_path) as file:
+        torch.save(data, file)
