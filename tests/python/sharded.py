@@ -1,6 +1,8 @@
 """What the replicas of a run do in the tests of torch.distributed: each function takes the replica's number first."""
 
 import itertools
+import threading
+import time
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ import torch.distributed.tensor as dt
 from replicas import batch_of, IS_ONE_PROGRAM, until_told
 from torch import nn
 from torch.distributed import _functional_collectives as funcol
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict import (
     get_model_state_dict,
     get_state_dict,
@@ -26,7 +29,7 @@ import torch_xla
 import torch_xla.debug.metrics as met
 import torch_xla.runtime as xr
 from torch_xla import _world
-from torch_xla.experimental.distributed_checkpoint import CheckpointManager
+from torch_xla.experimental.distributed_checkpoint import _writer, CheckpointManager
 
 
 def programs() -> int:
@@ -383,9 +386,16 @@ def saves(rank: int, path: str) -> None:
     dist.destroy_process_group()
 
 
+def saves_together(rank: int, path: str) -> None:
+    """Checkpoints by the numbers of steps."""
+    dist.init_process_group("xla", init_method="xla://")
+    for part in (saves_steps, fails_together, asks_while_it_saves):
+        part(rank, f"{path}/{part.__name__}")
+    dist.destroy_process_group()
+
+
 def saves_steps(rank: int, path: str) -> None:
     """Saves by the numbers of steps, and loads."""
-    dist.init_process_group("xla", init_method="xla://")
     checkpoints = CheckpointManager(path, 5, max_to_keep=1)
     state = {"weight": torch.full((3,), 5.0, device="xla")}
     assert not checkpoints.save(3, state) and checkpoints.save(5, state) and checkpoints.save_async(10, state)
@@ -393,7 +403,69 @@ def saves_steps(rank: int, path: str) -> None:
     state["weight"].zero_()
     checkpoints.restore(10, state)
     assert checkpoints.all_steps() == [10] and state["weight"].tolist() == [5.0] * 3
-    dist.destroy_process_group()
+
+
+class Module:
+    """Has a state, and takes any."""
+
+    def state_dict(self) -> dict:
+        return {"x": torch.ones(2)}
+
+    def load_state_dict(self, state: dict) -> None:
+        pass
+
+
+def fail(*args, **kwargs):
+    """A storage that does not do what it should."""
+    raise OSError("no storage")
+
+
+def fails_together(rank: int, path: str) -> None:
+    """Where one replica cannot save or restore, all raise an error that names it, and go on."""
+    checkpoints = CheckpointManager(path, 1, chkpt_on_preemption=False, num_of_threads=2)
+    state = {"weight": torch.full((3,), 5.0, device="xla"), "module": Module()}
+    checkpoints.save(0, state)
+    ways = {
+        "save": lambda: checkpoints.save(0, state),
+        "restore": lambda: checkpoints.restore(0, state),
+        "save_async": lambda: (checkpoints.save_async(1, state), checkpoints.join()),
+    }
+    for owner, method, failing, names in [
+        (checkpoints._folders, "begin", 0, ["save", "save_async"]),
+        (checkpoints._folders, "finish", 0, ["save", "save_async"]),
+        (checkpoints._folders, "steps", 0, ["restore"]),
+        (_writer, "_write_files_from_queue", 1, ["save", "save_async"]),
+        (FileSystemReader, "read_data", 1, ["restore"]),
+        (state["module"], "state_dict", 1, ["save", "save_async", "restore"]),
+        (state["module"], "load_state_dict", 1, ["restore"]),
+    ]:
+        for name in names:
+            with pytest.MonkeyPatch.context() as patch:
+                if rank == failing:
+                    patch.setattr(owner, method, fail)
+                with pytest.raises(RuntimeError, match=f"failed on rank {failing}: OSError: no storage"):
+                    ways[name]()
+            assert checkpoints.all_steps() == [0]
+    ways["save_async"]()
+    state["weight"].zero_()
+    ways["restore"]()
+    assert checkpoints.all_steps() == [0, 1] and state["weight"].tolist() == [5.0] * 3
+
+
+def asks_while_it_saves(rank: int, path: str) -> None:
+    """The replicas ask each other for signals while their threads write, in another order on each."""
+    checkpoints = CheckpointManager(path, 10)
+    state = {"weight": torch.full((3,), 5.0, device="xla")}
+    save, has_asked = checkpoints._save, threading.Event()
+    if rank == 0:
+        checkpoints._save = lambda *args: (has_asked.wait(), save(*args))
+    assert checkpoints.save_async(10, state)
+    if rank == 1:
+        time.sleep(0.3)  # its thread waits for the other one by now
+    assert not checkpoints.reached_preemption(10)
+    has_asked.set()
+    checkpoints.join()
+    assert checkpoints.all_steps() == [10]
 
 
 def goes_on(rank: int, path: str, kind: str) -> None:

@@ -1,17 +1,23 @@
 """Checkpoints of a run by their steps (torch_xla.experimental.distributed_checkpoint)."""
 
 import os
+import shutil
 import signal
+import threading
 import time
 
+import interrupted
+import numpy as np
 import pytest
 import sharded
 import torch
 from torch import nn
+from torch.distributed.checkpoint import filesystem
 
 import torch_xla.distributed.xla_multiprocessing as xmp
 from torch_xla.experimental.distributed_checkpoint import (
     _preemption,
+    _writer,
     CheckpointManager,
     manager,
     prime_optimizer,
@@ -62,13 +68,208 @@ def test_old_ones_are_deleted_in_the_order_in_which_they_were_written(device, tm
     assert checkpoints.all_steps() == [10, 20] and sorted(os.listdir(tmp_path)) == ["10", "20"]
 
 
+def restored(path, step: int, **options) -> int:
+    """The value of the state that the step has, by a manager that a process has made after another one."""
+    state = state_of("cpu", 0)
+    manager_of(path, **options).restore(step, state)
+    assert state["model"]["weight"].unique().tolist() == [state["step"]]
+    return state["step"]
+
+
 def test_a_checkpoint_that_was_not_finished_is_none(device, tmp_path, monkeypatch):
     checkpoints = manager_of(tmp_path)
     checkpoints.save(10, state_of(device, 10))
     monkeypatch.setattr(manager.dcp, "save", lambda *args, **kwargs: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        checkpoints.save(10, state_of(device, 11))
-    assert checkpoints.all_steps() == []
+    for step in (10, 20):
+        with pytest.raises(ZeroDivisionError):
+            checkpoints.save(step, state_of(device, 11))
+    assert checkpoints.all_steps() == [10] and restored(tmp_path, 10) == 10
+
+
+@pytest.mark.parametrize("text", ["", "12 o'clock", "9" * 5000, None])
+def test_what_cannot_be_read_is_no_checkpoint(device, tmp_path, text):
+    checkpoints = manager_of(tmp_path)
+    for step in (10, 20):
+        checkpoints.save(step, state_of(device, step))
+    (tmp_path / "20" / "finished").unlink()
+    if text is None:
+        (tmp_path / "20" / "finished").mkdir()
+    else:
+        (tmp_path / "20" / "finished").write_text(text)
+    for name in ("007", "\u0663", "-3"):  # numbers of no step
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "finished").write_text("1")
+    assert checkpoints.all_steps() == [10] and restored(tmp_path, 10) == 10
+    with pytest.raises(ValueError, match=r"no checkpoint of step 20, but of \[10\]"):
+        checkpoints.restore(20, state_of(device, 0))
+    checkpoints.save(30, state_of(device, 30))
+    assert checkpoints.all_steps() == [10, 30]
+    if text is not None:
+        checkpoints.save(20, state_of(device, 21))
+        assert checkpoints.all_steps() == [10, 20, 30] and restored(tmp_path, 20) == 21
+
+
+def test_the_order_does_not_depend_on_the_clock(device, tmp_path, monkeypatch):
+    checkpoints = manager_of(tmp_path, max_to_keep=2)
+    for step in (10, 20):
+        checkpoints.save(step, state_of(device, step))
+        (tmp_path / str(step) / "finished").write_text(str(time.time_ns()))  # as earlier versions wrote it
+    monkeypatch.setattr(time, "time_ns", lambda: 5)
+    for step in (30, 40, 10):
+        checkpoints.save(step, state_of(device, step))
+    assert checkpoints.all_steps() == [10, 40]
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_what_was_just_finished_is_never_deleted(device, tmp_path, keep):
+    checkpoints = manager_of(tmp_path, max_to_keep=keep)
+    for step in (10, 20):
+        checkpoints.save(step, state_of(device, step))
+    for step in checkpoints.all_steps():
+        (tmp_path / str(step) / "finished").write_text(str(10**30))
+    checkpoints.save(30, state_of(device, 30))
+    assert 30 in checkpoints.all_steps() and len(checkpoints.all_steps()) == keep
+
+
+def test_a_checkpoint_that_is_half_deleted_is_none(device, tmp_path, monkeypatch):
+    checkpoints = manager_of(tmp_path, max_to_keep=1)
+    checkpoints.save(10, state_of(device, 10))
+    monkeypatch.setattr(shutil, "rmtree", sharded.fail)
+    with pytest.raises(OSError, match="no storage"):
+        checkpoints.save(20, state_of(device, 20))
+    assert (tmp_path / "10").exists() and checkpoints.all_steps() == [20]
+
+
+def test_a_thread_that_cannot_write_is_seen(device, tmp_path, monkeypatch):
+    write = _writer._write_files_from_queue
+
+    def write_on_the_first(**options):
+        if threading.current_thread() is not threading.main_thread():
+            raise OSError("no storage")
+        write(**options)
+
+    checkpoints = manager_of(tmp_path, num_of_threads=2)
+    monkeypatch.setattr(_writer, "_write_files_from_queue", write_on_the_first)
+    monkeypatch.setattr(filesystem, "_write_files_from_queue", write_on_the_first)
+    with pytest.raises(OSError, match="no storage"):
+        checkpoints.save(10, state_of(device, 10))
+    assert checkpoints.all_steps() == [] and os.listdir(tmp_path) == []
+
+
+def test_a_checkpoint_that_is_deleted_while_it_is_read(device, tmp_path, monkeypatch):
+    checkpoints = manager_of(tmp_path)
+    checkpoints.save(10, state_of(device, 10))
+    read = filesystem.FileSystemReader.read_data
+
+    def read_late(*args):
+        shutil.rmtree(tmp_path / "10")
+        return read(*args)
+
+    monkeypatch.setattr(filesystem.FileSystemReader, "read_data", read_late)
+    with pytest.raises(RuntimeError, match="step 10 was deleted or replaced while it was read"):
+        manager_of(tmp_path).restore(10, state_of(device, 0))
+
+
+def test_readers_see_whole_checkpoints_beside_a_writer(device, tmp_path):
+    """A step that is saved again and again: a reader gets one of them, or an error that says why not."""
+    is_done = threading.Event()
+    checkpoints = manager_of(tmp_path, max_to_keep=1, save_interval=1)
+    checkpoints.save(0, state_of("cpu", 1))
+
+    def write() -> None:
+        for value in range(2, 40):
+            checkpoints.save(value % 2, state_of("cpu", value))
+        is_done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    count = 0
+    while not is_done.is_set():
+        for step in manager_of(tmp_path).all_steps():
+            try:
+                count += restored(tmp_path, step) > 0
+            except RuntimeError as error:
+                assert "deleted or replaced while it was read" in str(error)
+            except ValueError as error:
+                assert "no checkpoint of step" in str(error)
+    writer.join()
+    assert restored(tmp_path, 1) == 39
+
+
+@pytest.mark.parametrize("kind", interrupted.KINDS)
+@pytest.mark.parametrize("way", ["save", "save_async"])
+@pytest.mark.parametrize("same_step", [True, False])
+def test_a_save_that_is_interrupted(tmp_path, kind, way, same_step):
+    options = {"save_interval": 1, "max_to_keep": 1}
+
+    def save(value: int) -> None:
+        checkpoints = manager_of(tmp_path, **options)
+        getattr(checkpoints, way)(7 if same_step else value, state_of("cpu", value))
+        checkpoints.join()
+
+    def load() -> int:
+        return restored(tmp_path, manager_of(tmp_path, **options).all_steps()[-1], **options)
+
+    leaves = kind == "killed" and not same_step  # the folder of the step, until it is saved
+    interrupted.check_interrupted_saves(kind, tmp_path, save, load, least=8, leaves=leaves)
+
+
+@pytest.mark.parametrize("step, error", [(-1, ValueError), (1.0, TypeError), ("10", TypeError)])
+def test_what_is_no_step(device, tmp_path, step, error):
+    checkpoints = manager_of(tmp_path)
+    for act in (checkpoints.save, checkpoints.save_async, checkpoints.restore):
+        with pytest.raises(error):
+            act(step, state_of(device, 1))
+
+
+def test_modules_are_saved_as_they_were(device, tmp_path, monkeypatch):
+    """What has a state_dict() is asked for it before the steps go on; so are arrays copied."""
+    checkpoints, is_changed = manager_of(tmp_path), threading.Event()
+    save = manager.dcp.save
+    monkeypatch.setattr(manager.dcp, "save", lambda *args, **kwargs: (is_changed.wait(), save(*args, **kwargs)))
+    model, array = nn.Linear(2, 2).to(device), np.ones(3)
+    nn.init.constant_(model.weight, 1)
+    checkpoints.save_async(10, {"model": model, "array": array})
+    nn.init.constant_(model.weight, 2)
+    array.fill(2)
+    is_changed.set()
+    checkpoints.join()
+    again = nn.Linear(2, 2).to(device)
+    state = {"model": again, "array": np.zeros(3)}
+    checkpoints.restore(10, state)
+    assert again.weight.tolist() == [[1, 1], [1, 1]] and state["array"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("act", ["save", "save_async", "restore", "join"])
+def test_an_error_beside_the_steps_is_raised_by_the_next_call(device, tmp_path, monkeypatch, act):
+    checkpoints, state = manager_of(tmp_path), state_of(device, 1)
+    checkpoints.save(10, state)
+    with monkeypatch.context() as patch:
+        patch.setattr(manager.dcp, "save", sharded.fail)
+        checkpoints.save_async(20, state)
+        checkpoints._writer.submit(int).result()  # it has tried
+        for _ in range(2):
+            with pytest.raises(OSError, match="no storage"):
+                checkpoints.all_steps()
+    with pytest.raises(OSError, match="no storage"):
+        getattr(checkpoints, act)(*(() if act == "join" else (10, state)))
+    assert checkpoints.all_steps() == [10]
+    checkpoints.save(20, state)
+
+
+UNJOINED = """
+    import torch, torch_xla
+    from torch_xla.experimental.distributed_checkpoint import CheckpointManager, manager
+    def fail(*args, **kwargs):
+        raise OSError("no storage")
+    manager.dcp.save = fail
+    CheckpointManager({path!r}, 1).save_async(3, {{"x": torch.ones(2)}})
+"""
+
+
+def test_an_error_that_nobody_asked_for_is_written_at_the_end(run_python, tmp_path):
+    text = run_python(UNJOINED.format(path=str(tmp_path)))
+    assert "torch_xla: the checkpoint of step 3 was not saved" in text and "OSError: no storage" in text
 
 
 def test_what_is_saved_beside_the_steps_is_the_state_of_its_step(device, tmp_path, monkeypatch):
@@ -151,4 +352,4 @@ def test_training_goes_on_as_if_it_had_not_ended(device, tmp_path, make):
 
 
 def test_several_processes(tmp_path):
-    xmp.spawn(sharded.saves_steps, (str(tmp_path),), 2)
+    xmp.spawn(sharded.saves_together, (str(tmp_path),), 2)

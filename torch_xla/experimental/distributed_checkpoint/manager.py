@@ -1,29 +1,52 @@
 """Saves a run's state every so many steps, at once or beside the steps that follow, and brings it back."""
 
-import collections
-from concurrent.futures import Future, ThreadPoolExecutor
+import contextlib
+import copy
+import operator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.stateful import Stateful
 from torch.utils import _pytree as pytree
 
 from ... import _api
 from . import _preemption
+from ._pending import PendingSaves
+from ._processes import make_groups, Processes
 from ._step_folders import StepFolders
+from ._writer import StepWriter
 from .planners import SPMDLoadPlanner, SPMDSavePlanner
 
 
-def _on_cpu(state_dict: dict) -> dict:
-    """A copy of the nest, with copies of its tensors on the CPU."""
-    return pytree.tree_map_only(torch.Tensor, lambda t: t.detach().to("cpu", copy=True), state_dict)
+def _copy(value: Any) -> Any:
+    return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+
+
+def _plain(state_dict: dict) -> dict:
+    """The nest with the states of its modules, optimizers and the like in their places."""
+    return {name: value.state_dict() if isinstance(value, Stateful) else value for name, value in state_dict.items()}
+
+
+def _number_of(step: int) -> int:
+    number = operator.index(step)
+    if number < 0:
+        raise ValueError(f"a step is numbered from 0, but got {number}")
+    return number
 
 
 class CheckpointManager:
     """Checkpoints of the run in one place, by the numbers of their steps.
 
-    A run of several processes calls each method in all of them, after torch.distributed.init_process_group().
+    A run of several processes calls each method in all of them, after torch.distributed.init_process_group(). If a
+    process fails, all raise RuntimeError, which says on which rank and how.
+
+    A step that is saved again keeps its older checkpoint until the new one is whole. An error of save_async() is raised
+    by the next save(), save_async() or restore() that does something, or by join(); by all_steps() as well. One that is
+    left at the end of the process is written to stderr. docs/sharding.md has an example, and the files.
 
     Args:
         path: a directory, or a URL that fsspec knows, which all processes share.
@@ -62,25 +85,13 @@ class CheckpointManager:
         self._max_to_keep = max_to_keep or 0
         self._max_pending = max_pending_async
         self._num_of_threads = num_of_threads
-        self._group = process_group
-        if process_group is None and dist.is_available() and dist.is_initialized():
-            self._group = dist.new_group(backend="gloo")
+        here, in_thread = make_groups(process_group)
+        self._processes, self._writing_processes = Processes(here), Processes(in_thread)
         self._writer = ThreadPoolExecutor(1, "xla-checkpoint")
-        self._pending: collections.deque[Future] = collections.deque()
+        self._pending = PendingSaves()
         self._watches = chkpt_on_preemption
         if chkpt_on_preemption:
             _preemption.watch()
-
-    def _is_first(self) -> bool:
-        return self._group is None or dist.get_rank(self._group) == 0
-
-    def _meet(self) -> None:
-        if self._group is not None:
-            dist.barrier(self._group)
-
-    def _processes(self) -> dict:
-        """Who writes and reads a checkpoint, for torch.distributed.checkpoint."""
-        return {"process_group": self._group, "no_dist": self._group is None}
 
     def should_save(self, step: int) -> bool:
         """Whether save(step) saves: a multiple of the interval, or SIGTERM has come."""
@@ -91,63 +102,102 @@ class CheckpointManager:
         del step
         if not self._watches:
             return False
-        asked = torch.tensor(int(_preemption.was_asked()))
-        if self._group is not None:
-            dist.all_reduce(asked, dist.ReduceOp.MAX, self._group)
-        return bool(asked)
+        return self._processes.any(_preemption.was_asked())
 
     def save(self, step: int, state_dict: dict, force: bool = False) -> bool:
-        """Saves the state if it is time to, or force is set. Returns whether it did."""
+        """Saves the state if it is time to, or force is set. Returns whether it did.
+
+        Raises ValueError for a step under 0, and the error of what could not be saved or deleted.
+        """
+        step = _number_of(step)
         if not force and not self.should_save(step):
             return False
         self.join()
-        self._save(step, state_dict)
+        state = self._processes.do(f"taking the state of step {step}", lambda: _plain(state_dict))
+        self._save(step, state, self._processes)
         return True
 
     def save_async(self, step: int, state_dict: dict, force: bool = False) -> bool:
         """As save(), but it comes back once the state is copied to the CPU's memory, and a thread writes it.
 
-        Raises what writing an earlier checkpoint has raised.
+        Raises what copying, or writing an earlier checkpoint, has raised.
         """
+        step = _number_of(step)
         if not force and not self.should_save(step):
             return False
-        while len(self._pending) >= self._max_pending:
-            self._pending.popleft().result()
-        self._pending.append(self._writer.submit(self._save, step, _on_cpu(state_dict)))
+        self._pending.wait(at_most=self._max_pending - 1)
+        state = self._processes.do(
+            f"copying the state of step {step}", lambda: pytree.tree_map(_copy, _plain(state_dict))
+        )
+        self._pending.add(step, self._writer.submit(self._save, step, state, self._writing_processes))
         return True
 
-    def _save(self, step: int, state_dict: dict) -> None:
-        if self._is_first():
-            self._folders.begin(step)
-        self._meet()
-        writer = FsspecWriter(self._folders.path_of(step), thread_count=self._num_of_threads)
-        dcp.save(state_dict, storage_writer=writer, planner=SPMDSavePlanner(), **self._processes())
-        if self._is_first():
-            self._folders.finish(step)
-            self._delete_old()
-        self._meet()
+    def _save(self, step: int, state: dict, processes: Processes) -> None:
+        what = f"saving step {step}"
+        processes.do_first(what, lambda: self._folders.begin(step))
+        writer = processes.do(what, lambda: StepWriter(self._folders.path_of(step), self._num_of_threads))
+        write = {"storage_writer": writer, "planner": SPMDSavePlanner(), **processes.options()}
+        try:
+            processes.do(what, lambda: dcp.save(state, **write))
+        except BaseException:
+            with contextlib.suppress(OSError):  # what is left does no harm but to take room
+                if processes.is_first:
+                    self._folders.discard(step, writer.save_id)
+            raise
+        processes.do_first(what, lambda: self._folders.finish(step, writer.save_id))
+        processes.do_first(f"step {step} is saved, but deleting older ones", lambda: self._delete_old(step))
 
-    def _delete_old(self) -> None:
-        steps = self._folders.steps()
-        for step in steps[: -self._max_to_keep] if self._max_to_keep > 0 else ():
+    def _delete_old(self, finished: int) -> None:
+        """Keeps the step that was just finished, whatever its place."""
+        steps = [step for step in self._folders.steps() if step != finished]
+        count = len(steps) + 1 - self._max_to_keep if self._max_to_keep > 0 else 0
+        for step in steps[: max(count, 0)]:
             self._folders.delete(step)
 
     def restore(self, step: int, state_dict: dict) -> None:
         """Loads the checkpoint of a step into the tensors of the nest, in place, and into its other values.
 
-        Raises ValueError if there is none, and what torch.distributed.checkpoint.load() raises.
+        Raises ValueError if there is none, and what torch.distributed.checkpoint.load() raises; then the state may hold
+        a part of the checkpoint.
         """
+        step = _number_of(step)
         self.join()
-        if step not in self._folders.steps():
-            raise ValueError(f"there is no checkpoint of step {step}, but of {self.all_steps()}")
-        dcp.load(state_dict, checkpoint_id=self._folders.path_of(step), planner=SPMDLoadPlanner(), **self._processes())
+        what = f"restoring step {step}"
+        steps = self._processes.do_first(what, self._folders.steps)
+        if step not in steps:
+            raise ValueError(f"there is no checkpoint of step {step}, but of {sorted(steps)}")
+        state = self._processes.do(what, lambda: _plain(state_dict))
+        self._processes.do(what, lambda: self._load(step, state))
+        self._processes.do(what, lambda: self._put_back(state_dict, state))
         _api.sync()
 
+    def _load(self, step: int, state: dict) -> None:
+        number = self._folders.find_number(step)
+        path = self._folders.path_of(step)
+        try:
+            dcp.load(state, checkpoint_id=path, planner=SPMDLoadPlanner(), **self._processes.options())
+        except (Exception, CheckpointException) as error:
+            if self._folders.find_number(step) == number:
+                raise
+            raise RuntimeError(
+                f"the checkpoint of step {step} was deleted or replaced while it was read: restore another one"
+            ) from error
+
+    def _put_back(self, state_dict: dict, loaded: dict) -> None:
+        for name, value in loaded.items():
+            if isinstance(state_dict[name], Stateful):
+                state_dict[name].load_state_dict(value)
+            else:
+                state_dict[name] = value
+
     def all_steps(self) -> list[int]:
-        """The steps of the checkpoints that are whole, from the smallest one."""
+        """The steps of the checkpoints that are whole, from the smallest one.
+
+        Raises what writing a checkpoint has raised, which leaves it to be raised by join().
+        """
+        self._pending.check()
         return sorted(self._folders.steps())
 
     def join(self) -> None:
         """Waits until what save_async() has begun is written. Raises what that has raised."""
-        while self._pending:
-            self._pending.popleft().result()
+        self._pending.wait()
