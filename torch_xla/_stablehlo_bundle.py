@@ -1,16 +1,15 @@
-"""What an export to StableHLO consists of, and its files: functions/, data/ with the weights, constants/."""
+"""What an export to StableHLO consists of: functions with their signatures, the state, constants."""
 
 import copy
 import dataclasses
 import enum
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
 
 
 class VariableType(enum.Enum):
@@ -119,84 +118,66 @@ def tensors_of(program: ExportedProgram) -> dict[str, torch.Tensor]:
     return {name: value for name, value in everything.items() if isinstance(value, torch.Tensor)}
 
 
-# ---- Files ----
-def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """The tensor's elements; those of a type that numpy lacks as so many bytes each, as ml_dtypes has them in files."""
-    tensor = tensor.detach().cpu()
-    try:
-        return tensor.numpy()
-    except TypeError:
-        size = tensor.element_size()
-        return tensor.view({1: torch.int8, 2: torch.int16}[size]).numpy().view(f"V{size}")
+# ---- The signature of programs ----
+_MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+
+Input = tuple[InputLocation, VariableSignature]
 
 
-def _to_torch(array: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
-    if array.dtype.kind != "V":
-        return torch.from_numpy(array)
-    return torch.from_numpy(array.view(f"i{array.dtype.itemsize}")).view(dtype)
+def value_of(node: torch.fx.Node) -> Any:
+    """What stands for an input while the program is traced: its type as a tensor, or the value that it always has."""
+    return node.meta["val"]
 
 
-def _write_array(path: Path, tensor: torch.Tensor) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:  # np.save would append .npy to a name
-        np.save(file, _to_numpy(tensor), allow_pickle=False)
+@dataclasses.dataclass
+class ProgramSignature:
+    """What a program says of its function: all of its signature but the constants and the types of its results."""
+
+    inputs: list[Input]  # that the function takes
+    unused_inputs: list[Input]
+    constant_outputs: list[tuple[int, Any]]
+    mutations: list[InputLocation]
+    input_pytree_spec: str
+    output_pytree_spec: str
 
 
-def _to_json(value: Any) -> Any:
-    return value.value if isinstance(value, VariableType) else dataclasses.asdict(value)
+def _input_locations(program: ExportedProgram) -> list[InputLocation]:
+    """Of each placeholder of the graph."""
+    locations, count = [], 0
+    for spec in program.graph_signature.input_specs:
+        is_user = spec.kind is InputKind.USER_INPUT
+        locations.append(InputLocation.input_arg(count) if is_user else InputLocation.parameter(spec.target))
+        count += is_user
+    return locations
 
 
-def _location(fields: dict) -> InputLocation:
-    return InputLocation(**{**fields, "type_": VariableType(fields["type_"])})
+def _mutations(program: ExportedProgram, locations: dict[str, InputLocation]) -> list[InputLocation]:
+    """What the first results of the graph are the new values of; `locations` by the name of the placeholder."""
+    specs = [spec for spec in program.graph_signature.output_specs if spec.kind in _MUTATIONS]
+    return [
+        locations[spec.target] if spec.kind is OutputKind.USER_INPUT_MUTATION else InputLocation.parameter(spec.target)
+        for spec in specs
+    ]
 
 
-def _read_meta(path: Path) -> StableHLOFunctionMeta:
-    fields = json.loads(path.read_text())
-    for name in ("input_signature", "output_signature"):
-        fields[name] = [VariableSignature(**each) for each in fields[name]]
-    for name in ("input_locations", "mutations"):
-        fields[name] = [_location(each) for each in fields[name]]
-    fields["unused_inputs"] = [(_location(a), VariableSignature(**b)) for a, b in fields["unused_inputs"]]
-    fields["constant_outputs"] = [tuple(each) for each in fields["constant_outputs"]]
-    return StableHLOFunctionMeta(**fields)
+def is_taken(node: torch.fx.Node) -> bool:
+    """Whether the function has an argument for the placeholder."""
+    return isinstance(value_of(node), torch.Tensor) and len(node.users) > 0
 
 
-def save_bundle(bundle: StableHLOModelBundle, folder: Path, weights: bool) -> None:
-    """Writes functions/NAME.meta, .mlir and .pt2, constants/NUMBER and, with `weights`, data/NAME."""
-    functions = folder / "functions"
-    functions.mkdir(parents=True, exist_ok=True)
-    for func in bundle.stablehlo_funcs:
-        (functions / f"{func.meta.name}.meta").write_text(json.dumps(func.meta, default=_to_json))
-        (functions / f"{func.meta.name}.mlir").write_text(func.text)
-        torch.export.save(func.program, functions / f"{func.meta.name}.pt2")
-    (folder / "constants").mkdir(exist_ok=True)
-    for i, constant in enumerate(bundle.additional_constants):
-        _write_array(folder / "constants" / str(i), constant)
-    if weights:
-        for name, tensor in bundle.state_dict.items():
-            _write_array(folder / "data" / name, tensor)
-
-
-def _load_function(path: Path) -> StableHLOFunc:
-    meta = _read_meta(path)
-    return StableHLOFunc(meta, path.with_suffix(".mlir").read_text(), torch.export.load(path.with_suffix(".pt2")))
-
-
-def load_bundle(folder: Path, device: torch.device) -> StableHLOModelBundle:
-    """What save_bundle() wrote, the state on the device. Without data/ the state is empty."""
-    funcs = [_load_function(path) for path in sorted((folder / "functions").glob("*.meta"))]
-    if not funcs:
-        raise FileNotFoundError(f"{folder / 'functions'} has no *.meta: it is no folder of an export")
-    types = {name: like.dtype for func in funcs for name, like in tensors_of(func.program).items()}
-    state = {}
-    if (folder / "data").is_dir():
-        state = {name: _to_torch(np.load(folder / "data" / name), dtype).to(device) for name, dtype in types.items()}
-    count = len(list((folder / "constants").iterdir()))
-    dtypes = {
-        at.position: getattr(torch, each.dtype)
-        for func in funcs
-        for at, each in zip(func.meta.input_locations, func.meta.input_signature)
-        if at.type_ is VariableType.CONSTANT
-    }
-    constants = [_to_torch(np.load(folder / "constants" / str(i)), dtypes[i]) for i in range(count)]
-    return StableHLOModelBundle(state, constants, funcs)
+def signature_of_program(program: ExportedProgram) -> ProgramSignature:
+    """What stands in the function's signature, in its order."""
+    nodes = program.graph.find_nodes(op="placeholder")
+    locations = _input_locations(program)
+    mutations = _mutations(program, {node.name: at for node, at in zip(nodes, locations)})
+    inputs = [(node, (at, signature_of(value_of(node)))) for node, at in zip(nodes, locations)]
+    results = program.graph.output_node().args[0][len(mutations) :]
+    values = [value_of(r) if isinstance(r, torch.fx.Node) else r for r in results]
+    return ProgramSignature(
+        inputs=[each for node, each in inputs if is_taken(node)],
+        unused_inputs=[each for node, each in inputs if not is_taken(node) and each[0].type_ is VariableType.INPUT_ARG],
+        constant_outputs=[(i, value) for i, value in enumerate(values) if not isinstance(value, torch.Tensor)],
+        mutations=mutations,
+        input_pytree_spec=pytree.treespec_dumps(program.call_spec.in_spec),
+        output_pytree_spec=pytree.treespec_dumps(program.call_spec.out_spec),
+    )

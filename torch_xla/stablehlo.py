@@ -12,25 +12,27 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export._tree_utils import reorder_kwargs
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import InputKind
 from torch.export.passes import move_to_device_pass
 from torch.utils import _pytree as pytree
 
 from . import _api, _XLAC
 from ._stablehlo_bundle import (
     InputLocation,
-    load_bundle,
-    save_bundle,
+    is_taken,
     signature_of,
+    signature_of_program,
     StableHLOFunc,
     StableHLOFunctionMeta,
     StableHLOModelBundle,
     tensors_of,
+    value_of,
     VariableSignature,
     VariableType,
     with_state,
     without_state,
 )
+from ._stablehlo_files import load_bundle, save_bundle
 from .experimental._bodies import recording
 
 __all__ = [
@@ -46,8 +48,6 @@ __all__ = [
     "save_as_stablehlo",
     "save_torch_model_as_stablehlo",
 ]
-
-_MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
 @dataclasses.dataclass
@@ -161,25 +161,26 @@ class StableHLOGraphModule:
         return self.get_stablehlo_text(method_name).encode()
 
     def save(self, directory_path: str | os.PathLike, options: StableHLOExportOptions | None = None) -> None:
-        """Writes the files of docs/stablehlo.md into the folder, which is made if there is none."""
+        """Writes the files of docs/stablehlo.md into the folder, which is made if there is none.
+
+        They take the place of an older model whole, or not at all. Raises ValueError for names that no file can have.
+        """
         options = options or StableHLOExportOptions()
         save_bundle(self._bundle, Path(directory_path), options.save_weights)
 
     @classmethod
     def load(cls, directory_path: str | os.PathLike) -> "StableHLOGraphModule":
-        """The model that save() wrote. Raises FileNotFoundError for a folder that is none of an export."""
+        """The model that save() wrote, by somebody whom you trust: torch.export's files may run code.
+
+        Raises FileNotFoundError where a file is missing, ValueError where files do not fit each other.
+        """
         return cls(load_bundle(Path(directory_path), _api.device()))
 
 
 # ---- The program on the device ----
-def _value_of(node: torch.fx.Node) -> Any:
-    """What stands for an input while the program is traced: its type as a tensor, or the value that it always has."""
-    return node.meta["val"]
-
-
 def _check_static(program: ExportedProgram) -> None:
     for node in program.graph.find_nodes(op="placeholder"):
-        value = _value_of(node)
+        value = value_of(node)
         sizes = list(value.shape) if isinstance(value, torch.Tensor) else [value]
         if any(isinstance(size, torch.SymInt) for size in sizes):
             raise NotImplementedError(
@@ -228,55 +229,30 @@ class _Tracer(torch.fx.Interpreter):
             raise RuntimeError(f"{node.target} cannot be exported as StableHLO: {error}") from error
 
 
-def _input_locations(program: ExportedProgram) -> list[InputLocation]:
-    """Of each placeholder of the graph."""
-    locations, count = [], 0
-    for spec in program.graph_signature.input_specs:
-        is_user = spec.kind is InputKind.USER_INPUT
-        locations.append(InputLocation.input_arg(count) if is_user else InputLocation.parameter(spec.target))
-        count += is_user
-    return locations
-
-
-def _mutations(program: ExportedProgram, locations: dict[str, InputLocation]) -> list[InputLocation]:
-    """What the first results of the graph are the new values of; `locations` by the name of the placeholder."""
-    specs = [spec for spec in program.graph_signature.output_specs if spec.kind in _MUTATIONS]
-    return [
-        locations[spec.target] if spec.kind is OutputKind.USER_INPUT_MUTATION else InputLocation.parameter(spec.target)
-        for spec in specs
-    ]
-
-
 def _write(program: ExportedProgram, name: str) -> tuple[StableHLOFunc, list[torch.Tensor]]:
     """The program's graph as a function, and the constants that it takes."""
     nodes = program.graph.find_nodes(op="placeholder")
-    locations = _input_locations(program)
-    mutations = _mutations(program, {node.name: at for node, at in zip(nodes, locations)})
+    signature = signature_of_program(program)
+    count = len(signature.mutations)
     device = _api.device()
     with torch.no_grad(), recording(device.index) as recorder:
-        arguments = [recorder.argument(v) if isinstance(v := _value_of(n), torch.Tensor) else v for n in nodes]
+        arguments = [recorder.argument(v) if isinstance(v := value_of(n), torch.Tensor) else v for n in nodes]
         results = list(_Tracer(program.graph_module).run(*arguments, enable_io_processing=False))
-        results = results[len(mutations) :] + results[: len(mutations)]
-        tensors = [r for r in results if isinstance(r, torch.Tensor)]
-        is_used = [isinstance(a, torch.Tensor) and len(n.users) > 0 for a, n in zip(arguments, nodes)]
-        body = recorder.take([a for a, used in zip(arguments, is_used) if used], tensors)
+        tensors = [r for r in results[count:] + results[:count] if isinstance(r, torch.Tensor)]
+        body = recorder.take([a for a, n in zip(arguments, nodes) if is_taken(n)], tensors)
         text = _XLAC._body_stablehlo(device.index, body)
-    inputs = [(at, signature_of(a)) for at, a in zip(locations, arguments)]
-    used = [each for each, is_in in zip(inputs, is_used) if is_in]
-    used += [(InputLocation.constant(i), signature_of(t)) for i, t in enumerate(body.shared)]
+    inputs = [*signature.inputs, *((InputLocation.constant(i), signature_of(t)) for i, t in enumerate(body.shared))]
     meta = StableHLOFunctionMeta(
         name=name,
         stablehlo_version="0.0.0",
-        input_signature=[signature for _, signature in used],
+        input_signature=[each for _, each in inputs],
         output_signature=[signature_of(t) for t in tensors],
-        input_locations=[location for location, _ in used],
-        unused_inputs=[
-            each for each, is_in in zip(inputs, is_used) if not is_in and each[0].type_ is VariableType.INPUT_ARG
-        ],
-        input_pytree_spec=pytree.treespec_dumps(program.call_spec.in_spec),
-        output_pytree_spec=pytree.treespec_dumps(program.call_spec.out_spec),
-        constant_outputs=[(i, r) for i, r in enumerate(results) if not isinstance(r, torch.Tensor)],
-        mutations=mutations,
+        input_locations=[location for location, _ in inputs],
+        unused_inputs=signature.unused_inputs,
+        input_pytree_spec=signature.input_pytree_spec,
+        output_pytree_spec=signature.output_pytree_spec,
+        constant_outputs=signature.constant_outputs,
+        mutations=signature.mutations,
     )
     return StableHLOFunc(meta, text, without_state(program)), [t.cpu() for t in body.shared]
 
