@@ -3,7 +3,7 @@
 python -m tests.fuzz.check --kinds modules,indexing --first 0 --programs 1000 --fusion both
 
 With --disk each program is played twice on the device: the second time what it compiled comes from disk, and values are
-equal to the last bit.
+equal to the last bit. With --syncs what is recorded runs behind random lines, and free memory is filled.
 """
 
 import argparse
@@ -26,13 +26,31 @@ os.environ.setdefault("XLA_VERIFY", "1")  # the rules of graphs and schedules ar
 
 def find_difference(kind: Kind, lines: list[str]) -> str | None:
     """What differs between the CPU and the device, or None."""
-    expected, actual = play.run(lines, "cpu"), play.run(lines, "xla", torch_xla.sync)
+    return find_sure_difference(kind, lines, play.run(lines, "cpu"), play.run(lines, "xla", torch_xla.sync))
+
+
+def find_sure_difference(kind: Kind, lines: list[str], expected: dict, actual: dict) -> str | None:
+    """What differs between the two beyond what rounding may make of it, or None."""
     difference = play.find_difference(expected, actual, kind.tolerance, kind.layout)
     if difference is None:
         return None
     others = [play.run(lines, "cpu", change=change) for change in (play.nudge, play.widen)]
     sure = [play.drop_doubtful(results, expected, others, kind.tolerance) for results in (expected, actual)]
     return play.find_difference(*sure, kind.tolerance, kind.layout)
+
+
+def run_and_fill() -> None:
+    """Runs what is recorded, and fills memory that it leaves free, in some of the sizes that programs use."""
+    torch_xla.sync()
+    filled = [torch.full((size,), float("nan"), device="xla") for size in (1, 4, 8, 16, 24, 36, 48, 64)]
+    torch_xla.sync()
+    del filled
+
+
+def find_difference_with_syncs(kind: Kind, lines: list[str]) -> str | None:
+    """As find_difference, where the device also runs what is recorded behind some lines."""
+    expected, actual = play.run(lines, "cpu"), play.run(lines, "xla", torch_xla.sync, after=run_and_fill)
+    return find_sure_difference(kind, lines, expected, actual)
 
 
 def find_difference_from_disk(_kind: Kind, lines: list[str]) -> str | None:
@@ -91,11 +109,15 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--programs", type=int, default=100, help="how many of each kind")
     parser.add_argument("--fusion", choices=["on", "off", "both"], default="both")
+    parser.add_argument("--deterministic", action="store_true", help="with torch.use_deterministic_algorithms")
+    parser.add_argument("--syncs", action="store_true", help="run what is recorded behind random lines")
     parser.add_argument("--disk", action="store_true", help="compare programs with themselves from disk")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    torch.use_deterministic_algorithms(arguments.deterministic)
+    os.environ.setdefault("CPU_NUM_DEVICES", str(max(KINDS[name].devices for name in arguments.kinds.split(","))))
     if not arguments.disk:
-        return check_all(arguments, find_difference)
+        return check_all(arguments, find_difference_with_syncs if arguments.syncs else find_difference)
     with tempfile.TemporaryDirectory() as directory:
         keep_on_disk(directory)
         code = check_all(arguments, find_difference_from_disk)

@@ -4,6 +4,29 @@ import random
 
 FLOATS = ["float32", "float64", "bfloat16", "float16"]
 INTEGERS = ["int64", "int32", "int16", "int8", "uint8"]
+# On rows of 6 numbers.
+LAYERS = ["nn.Linear(6, 6)", "nn.Linear(6, 6)", "nn.Tanh()", "nn.GELU()", "nn.ReLU()", "nn.LayerNorm(6)"]
+LAYERS += ["nn.BatchNorm1d(6)", "nn.Dropout(0.0)", "nn.PReLU()", "nn.Softplus()"]
+LAYERS += ["nn.Sequential(nn.Linear(6, 8), nn.SiLU(), nn.Linear(8, 6))"]
+OPTIMIZERS = [
+    "SGD({p}, lr=0.1)",
+    "SGD({p}, lr=0.1, momentum=0.9)",
+    "SGD({p}, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1)",
+    "SGD({p}, lr=0.1, momentum=0.5, dampening=0.1, maximize=True, foreach=True)",
+    "Adam({p}, lr=0.01)",
+    "Adam({p}, lr=0.01, foreach=True, weight_decay=0.1)",
+    "Adam({p}, lr=0.01, fused=True)",
+    "AdamW({p}, lr=0.01, amsgrad=True)",
+    "AdamW({p}, lr=0.01, foreach=False)",
+    "RMSprop({p}, lr=0.01, momentum=0.5, centered=True)",
+    "Adagrad({p}, lr=0.1, lr_decay=0.1)",
+    "Adadelta({p})",
+    "Adamax({p}, lr=0.01)",
+    "NAdam({p}, lr=0.01)",
+    "RAdam({p}, lr=0.01)",
+    "ASGD({p}, lr=0.1)",
+    "Rprop({p}, lr=0.01)",
+]
 NUMBERS = ["0", "1", "-1", "2", "3", "0.5", "-1.5", "2.0", "True", "False", "0.1"]
 
 
@@ -60,6 +83,22 @@ class Draw(random.Random):
     def line(self, text: str) -> None:
         """Adds a statement."""
         self.lines.append(text)
+
+    def layers(self, count: int) -> list[str]:
+        """Modules on rows of 6 numbers."""
+        return [self.choice(LAYERS) for _ in range(count)]
+
+    def optimizer(self, parameters: str) -> str:
+        """A constructor."""
+        return f"torch.optim.{self.choice(OPTIMIZERS).format(p=parameters)}"
+
+    def training(self, module: str, groups: str = "m.parameters()") -> None:
+        """Adds a module `m`, its optimizer `o`, which `_make(m)` makes, and a batch: `x0` and what is wanted, `x1`."""
+        self.line(f"m = make_module({self.randrange(1000)}, {module!r}, 'float32')")
+        self.line(f"_make = lambda m: {self.optimizer(groups)}; o = _make(m)")
+        batch = self.tensor((4, 6), dense=True, prefix="_i"), self.tensor((4, 6), prefix="_i")
+        # Of such numbers gradients are no sums that are 0 but for rounding.
+        self.line("x0, x1 = {} * 1.01, {} + 0.07".format(*batch))
 
     def number(self) -> str:
         """A Python number as text."""

@@ -12,14 +12,13 @@ from tests.fuzz.check import check
 from tests.fuzz.kinds import KINDS
 
 CHUNK = 50
-PROGRAMS = {"views": 1000}  # of the other kinds
-OTHERS = 100
+TWO_DEVICES = {"CPU_NUM_DEVICES": "2", "PJRT_DEVICE": "CPU"}
 ON_PLUGINS = 5  # of a chunk without --whole, as each is compiled for long
 
 
 def chunks():
-    for name in KINDS:
-        for first in range(0, PROGRAMS.get(name, OTHERS), CHUNK):
+    for name, kind in KINDS.items():
+        for first in range(0, kind.programs if kind.devices == 1 else 0, CHUNK):
             yield pytest.param(name, first, id=f"{name}-{first}")
 
 
@@ -28,7 +27,7 @@ def chunks():
 @pytest.mark.filterwarnings("ignore")
 def test_programs_agree_with_eager(name, first, fusion, request):
     on_plugin = os.environ.get("PJRT_DEVICE", "CPU") != "CPU"
-    programs = ON_PLUGINS if on_plugin and not request.config.option.whole else CHUNK
+    programs = ON_PLUGINS if on_plugin and not request.config.option.whole else min(CHUNK, KINDS[name].programs)
     torch_xla._XLAC._set_fusion(fusion)
     try:
         for seed in range(first, first + programs):
@@ -36,6 +35,13 @@ def test_programs_agree_with_eager(name, first, fusion, request):
             assert difference is None, difference
     finally:
         torch_xla._XLAC._set_fusion(True)
+
+
+def test_programs_over_two_devices_agree_with_eager():
+    names = ",".join(name for name, kind in KINDS.items() if kind.devices > 1)
+    command = [sys.executable, "-m", "tests.fuzz.check", "--kinds", names, "--programs", "30"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env={**os.environ, **TWO_DEVICES})
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_programs_from_disk_agree_with_themselves():
