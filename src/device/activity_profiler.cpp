@@ -17,13 +17,14 @@
 #include <memory>
 #include <set>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "core/metrics.h"
 #include "core/observer.h"
 #include "device/device.h"
+#include "device/host_ranges.h"
+#include "device/profile_entries.h"
 #include "device/profile_tracks.h"
 #include "tensor/source_line.h"
 
@@ -37,30 +38,6 @@ using observer::Phase;
 
 // All but optimizers' steps, which PyTorch tells itself.
 constexpr uint32_t kPhases = observer::kAllPhases & ~observer::phase_bits(Phase::kOptimizer);
-
-// An operation of PyTorch, or a range of record_function(), that a thread is in, as Kineto numbers them.
-struct Range {
-  uint64_t session; // that told of it: what one leaves behind is not the next one's
-  uint64_t id;
-  std::shared_ptr<const Range> outer; // null, or of the same session
-};
-using RangeRef = std::shared_ptr<const Range>;
-
-// The innermost ones that this thread is in.
-thread_local RangeRef operation;
-thread_local RangeRef annotation;
-
-RangeRef of_session(const RangeRef& innermost, uint64_t session) {
-  return innermost && innermost->session == session ? innermost : nullptr;
-}
-void enter(RangeRef& innermost, uint64_t session, uint64_t id) {
-  innermost = std::make_shared<Range>(Range{session, id, of_session(innermost, session)});
-}
-void leave(RangeRef& innermost, uint64_t session) {
-  if (RangeRef left = of_session(innermost, session)) {
-    innermost = left->outer;
-  }
-}
 
 ActivityType type_of(Phase phase) {
   if (is_step(phase)) {
@@ -81,6 +58,8 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
+using Entry = ProfileEntry;
+
 // One recording by torch.profiler.
 class Session final : public libkineto::IActivityProfilerSession, public observer::Observer {
  public:
@@ -91,6 +70,10 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   void start() override {
     start_ns_ = metrics::now_ns();
     to_wall_ns_ = wall_ns() - start_ns_;
+    if (all_threads()) {
+      host_.start(number_);
+      max_entries_ = HostRanges::kMaxEntries; // who asks from outside does not see the memory that it takes
+    }
     observer::add(*this, kPhases);
     start_memory_profiler();
     status_ = libkineto::TraceStatus::RECORDING;
@@ -101,27 +84,30 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   }
 
   void on_event(const Event& event) override {
+    if (entries_.size() >= max_entries_) {
+      return;
+    }
     Entry& entry = entries_.emplace_back();
     entry.event = event;
     entry.name = event.name;
     entry.detail = event.detail;
     entry.thread = libkineto::systemThreadId();
-    RangeRef known = of_session(operation, number_);
+    RangeRef known = innermost_range(RangeKind::kOperation, number_);
     entry.operation = known ? known->id : 0;
-    entry.annotation = of_session(annotation, number_);
+    entry.annotation = innermost_range(RangeKind::kAnnotation, number_);
   }
 
   void pushCorrelationId(uint64_t id) override {
-    enter(operation, number_, id);
+    enter_range(RangeKind::kOperation, number_, id);
   }
   void popCorrelationId() override {
-    leave(operation, number_);
+    leave_range(RangeKind::kOperation, number_);
   }
   void pushUserCorrelationId(uint64_t id) override {
-    enter(annotation, number_, id);
+    enter_range(RangeKind::kAnnotation, number_, id);
   }
   void popUserCorrelationId() override {
-    leave(annotation, number_);
+    leave_range(RangeKind::kAnnotation, number_);
   }
 
   void processTrace(libkineto::ActivityLogger& logger) override {
@@ -132,15 +118,20 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     buffer_ = std::make_unique<libkineto::CpuTraceBuffer>();
     buffer_->span.name = name_of_device();
     buffer_->gpuOpCount = 0;
-    link_steps();
+    add_ranges(logger);
+    auto find = [&](int32_t id) {
+      auto range = ranges_.find(static_cast<uint64_t>(id));
+      return range == ranges_.end() ? find_linked(id) : range->second;
+    };
+    link_steps(entries_);
     find_tracks();
     for (const Entry& entry : entries_) {
       if (entry.is_linked || entry.event.phase != Phase::kRecord) {
-        add_activity(entry, find_linked);
+        add_activity(entry, find);
         buffer_->activities.back()->log(logger);
       }
     }
-    add_annotations(logger, find_linked);
+    add_annotations(logger, find);
     entries_.clear();
   }
 
@@ -164,57 +155,47 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   }
 
  private:
-  struct Entry {
-    Event event; // its texts are gone
-    std::string name;
-    std::string detail;
-    int32_t thread = 0;
-    int32_t track = 0; // of its device
-    uint64_t operation = 0; // of PyTorch, on whose behalf it happened; 0: none
-    RangeRef annotation; // likewise
-    bool is_linked = false; // has one end of an arrow
-  };
-
   void end() {
     stop_memory_profiler();
     observer::remove(*this);
+    std::vector<HostRanges::Entry> ranges = host_.stop();
+    host_entries_.insert(host_entries_.end(), ranges.begin(), ranges.end());
+  }
+
+  // From one time of the observer's clock to another.
+  GenericTraceActivity& add(ActivityType type, const std::string& name, int64_t start_ns, int64_t end_ns) {
+    buffer_->emplace_activity(buffer_->span, type, name);
+    GenericTraceActivity& activity = *buffer_->activities.back();
+    activity.startTime = std::max(start_ns, start_ns_) + to_wall_ns_; // a trace may have begun before
+    activity.endTime = end_ns + to_wall_ns_;
+    return activity;
+  }
+
+  // What torch.profiler adds itself where it records the thread.
+  void add_ranges(libkineto::ActivityLogger& logger) {
+    for (const HostRanges::Entry& entry : host_entries_) {
+      const bool is_operation = entry.kind == RangeKind::kOperation;
+      const ActivityType type = is_operation ? ActivityType::CPU_OP : ActivityType::USER_ANNOTATION;
+      GenericTraceActivity& activity = add(type, entry.name, entry.start_ns, entry.end_ns);
+      activity.device = getpid();
+      activity.resource = activity.threadId = entry.thread;
+      activity.id = static_cast<int32_t>(entry.id);
+      activity.addMetadata("External id", entry.id);
+      activity.log(logger);
+      ranges_.emplace(entry.id, &activity);
+    }
+    host_entries_.clear();
   }
 
   static std::string name_of_device() {
     return "xla";
   }
 
-  // Steps get the operations that recorded their nodes: on the step's device, before its run's sync.
-  void link_steps() {
-    using Records = std::unordered_map<int32_t, Entry*>; // by node
-    std::unordered_map<int, Records> pending; // by device
-    std::unordered_map<uint64_t, Records> of_run;
-    std::unordered_set<uint64_t> begun; // operations whose arrow has its beginning: at one of the nodes that they recorded
-    for (Entry& entry : entries_) {
-      const Event& event = entry.event;
-      num_devices_ = std::max(num_devices_, event.device + 1);
-      if (event.phase == Phase::kRecord && (entry.operation || entry.annotation)) {
-        pending[event.device][event.node] = &entry;
-      } else if (event.phase == Phase::kSync) {
-        of_run[event.run] = std::exchange(pending[event.device], {});
-      }
-    }
-    for (Entry& entry : entries_) {
-      Records& records = of_run[entry.event.run];
-      auto record = is_step(entry.event.phase) ? records.find(entry.event.node) : records.end();
-      if (record != records.end()) {
-        entry.operation = record->second->operation;
-        entry.annotation = record->second->annotation;
-        entry.is_linked = entry.operation;
-        record->second->is_linked |= entry.operation && begun.insert(entry.operation).second;
-      }
-    }
-  }
-
   void find_tracks() {
     std::vector<Entry*> by_start;
     for (Entry& entry : entries_) {
       by_start.push_back(&entry);
+      num_devices_ = std::max(num_devices_, entry.event.device + 1);
     }
     std::stable_sort(by_start.begin(), by_start.end(), [](Entry* a, Entry* b) { return a->event.start_ns < b->event.start_ns; });
     for (Entry* entry : by_start) {
@@ -226,10 +207,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     const Event& event = entry.event;
     const ActivityType type = type_of(event.phase);
     const bool on_host = type == ActivityType::PRIVATEUSE1_RUNTIME;
-    buffer_->emplace_activity(buffer_->span, type, name_of(entry));
-    GenericTraceActivity& activity = *buffer_->activities.back();
-    activity.startTime = std::max(event.start_ns, start_ns_) + to_wall_ns_; // a trace may have begun before
-    activity.endTime = event.end_ns + to_wall_ns_;
+    GenericTraceActivity& activity = add(type, name_of(entry), event.start_ns, event.end_ns);
     activity.device = on_host ? getpid() : std::max(event.device, 0);
     activity.resource = on_host ? entry.thread : entry.track;
     activity.threadId = entry.thread;
@@ -255,10 +233,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     for (const auto& [key, time] : times) {
       const libkineto::ITraceActivity* range = find_linked(static_cast<int32_t>(key.first));
       if (range) {
-        buffer_->emplace_activity(buffer_->span, ActivityType::GPU_USER_ANNOTATION, range->name());
-        GenericTraceActivity& activity = *buffer_->activities.back();
-        activity.startTime = time.start_ns + to_wall_ns_;
-        activity.endTime = time.end_ns + to_wall_ns_;
+        GenericTraceActivity& activity = add(ActivityType::GPU_USER_ANNOTATION, range->name(), time.start_ns, time.end_ns);
         activity.device = key.second;
         activity.resource = kAnnotations;
         activity.id = static_cast<int32_t>(key.first);
@@ -313,7 +288,11 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   int64_t start_ns_ = 0; // of the session, by the observer's clock
   int64_t to_wall_ns_ = 0; // Kineto's clock minus the observer's
   int num_devices_ = 1; // that the trace tells of
+  size_t max_entries_ = SIZE_MAX;
   std::vector<Entry> entries_; // written by the observer until stop()
+  HostRanges host_; // where all threads are recorded
+  std::vector<HostRanges::Entry> host_entries_; // those that have ended
+  std::unordered_map<uint64_t, const libkineto::ITraceActivity*> ranges_; // the same, by id, in buffer_
   Tracks tracks_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 };

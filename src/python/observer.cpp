@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/metrics.h"
+#include "device/host_ranges.h"
 #include "python/bindings.h"
 #include "tensor/source_line.h"
 
@@ -147,6 +148,7 @@ void init_observer(py::module_& m) {
   m.attr("_HISTORY_EVENTS") = kHistoryEvents;
   m.def("_history", [] { return history().to_list(); });
   m.def("_clear_history", [] { history().clear(); });
+  m.def("_profile_all_threads", &set_all_threads, py::arg("on"));
   m.def("_note_optimizer", &note_optimizer, py::arg("name"), py::arg("number"), py::arg("replaces"), py::arg("device"));
 }
 

@@ -1,14 +1,20 @@
 """What is made of torch.profiler's events: memory, collectives, traces from outside, files for TensorBoard."""
 
+import http.client
 import json
 import re
+import socket
+import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import replicas
+import torch
 
 import torch_xla.debug.profiler as xp
 import torch_xla.distributed.xla_multiprocessing as xmp
+from torch_xla.debug import _profiler_server
 
 ENGINE = {"PJRT_DEVICE": "CPU"}  # the embedded one, also where a plugin is under test
 PRIVATEUSE1 = 20  # DeviceType, in traces
@@ -172,11 +178,108 @@ def test_what_a_trace_from_outside_needs(tmp_path):
     for numbers in ({"duration_ms": 0}, {"num_tracing_attempts": -1}):
         with pytest.raises(ValueError, match=f"{next(iter(numbers))} must be positive"):
             xp.trace("localhost:1", str(tmp_path), **numbers)
+    with pytest.raises(ValueError, match="duration_ms must be at most 600000, and is 600001"):
+        xp.trace("localhost:1", str(tmp_path), duration_ms=600_001)
     with pytest.raises(ValueError, match="duration_ms must be positive, and is -5"):
         xp.trace_detached("localhost:1", str(tmp_path), duration_ms=-5)
     server = xp.start_server(0)
     with pytest.raises(OSError):
         xp.start_server(server.port)
+
+
+def test_traces_beside_threads_that_record(run_python):
+    """A trace has the operations and ranges of all threads, however they stand when it ends, and no process dies."""
+    source = """
+import http.client
+port, stop = xp.start_server(0).port, False
+def work():
+    while not stop:
+        with xp.Trace("work"):
+            (torch.ones(100, device="xla") * 2).sum().item()
+            torch.ones(100).mul(3)
+threads = [threading.Thread(target=work) for _ in range(3)]
+[thread.start() for thread in threads]
+events = []
+for _ in range(25):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", "/trace?duration_ms=20")
+    events += json.loads(connection.getresponse().read())["traceEvents"]
+stop = True
+[thread.join() for thread in threads]
+found = {(event.get("cat"), event.get("name")) for event in events}
+assert {("cpu_op", "aten::mul"), ("user_annotation", "work"), ("gpu_user_annotation", "xla::run")} <= found, found
+assert len({event["tid"] for event in events if event.get("cat") == "user_annotation"}) == 3
+"""
+    run_python(PROGRAM + source, **ENGINE)
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """A server with short limits, and a function that sends it a request and gives the answer's status and reason."""
+    monkeypatch.setattr(_profiler_server, "_REQUEST_SECONDS", 0.5)
+    port = xp.start_server(0).port
+
+    def ask(path: str = "/trace?duration_ms=1", **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.putrequest("POST", path, skip_host="Host" in headers)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        return answer.status, answer.reason
+
+    ask.port = port
+    return ask
+
+
+def test_a_trace_is_for_programs_of_this_machine(served):
+    port = served.port
+    for headers in (
+        {},
+        {"Host": f"localhost:{port}"},
+        {"Host": f"LOCALHOST:{port}", "Origin": f"http://localhost:{port}"},
+    ):
+        assert served(**headers)[0] == 200, headers
+    for headers, reason in (
+        ({"Host": f"example.org:{port}"}, "wanted one Host, 127.0.0.1"),
+        ({"Host": "127.0.0.1:1"}, "wanted one Host"),
+        ({"Host": "127.0.0.1"}, "wanted one Host"),
+        ({"Origin": "http://example.org"}, "another origin"),
+        ({"Origin": "null"}, "another origin"),
+        ({"Host": f"localhost:{port}", "Origin": f"http://127.0.0.1:{port}"}, "another origin"),
+    ):
+        status, text = served(**headers)
+        assert status == 403 and reason in text, (headers, text)
+
+
+@pytest.mark.parametrize("duration", ["", "0", "-1", "1.5", "x", "600001", "9" * 5000, "1&duration_ms=2", "\u0663"])
+def test_durations_that_are_refused(served, duration):
+    status, reason = served("/trace?duration_ms=" + quote(duration, safe="&="))
+    assert (status, reason) == (400, "wanted a duration_ms from 1 to 600000")
+
+
+def test_what_a_server_of_traces_does_not_take(served):
+    assert served("/other")[0] == 404
+    assert served(**{"Content-Length": "5"}) == (400, "a request has no body")
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as slow:
+        slow.sendall(b"POST /trace?duration_ms=1 HTTP/1.1\r\nHost: ")
+        assert slow.recv(1) == b""  # it was given up
+    waiting = [socket.create_connection(("127.0.0.1", served.port), timeout=60) for _ in range(30)]
+    assert sum(each.recv(1) == b"" for each in waiting) == 30
+    assert served()[0] == 200
+
+
+def test_a_trace_ends_with_its_client(served):
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as client:
+        client.sendall(f"POST /trace?duration_ms=600000 HTTP/1.1\r\nHost: localhost:{served.port}\r\n\r\n".encode())
+        while served()[0] != 409:
+            pass
+    limit = time.monotonic() + 60
+    while served()[0] != 200:
+        assert time.monotonic() < limit, "the trace goes on though nobody waits for it"
+    assert not torch.autograd.profiler._is_profiler_enabled
 
 
 # ---- TensorBoard ----

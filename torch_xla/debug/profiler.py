@@ -58,6 +58,9 @@ class ProfilerServer:
 def start_server(port: int, only_on_master: bool = True) -> ProfilerServer | None:
     """Lets trace() ask this process for traces, until it ends. The server takes connections of this machine only.
 
+    A client of another kind sends `POST /trace?duration_ms=N` with a Host of this machine (`localhost:PORT`), and no
+    Origin but that: a web page gets nothing. N is at most 600,000; one trace at a time, which ends with its connection.
+
     Args:
         port: where to listen; 0 for any that is free.
         only_on_master: in the other processes of a run nothing listens, and None is returned.
@@ -104,7 +107,7 @@ def trace(
     Args:
         service_addr: the server's address, as "localhost:9012".
         logdir: the folder for the file; made if it is not there.
-        duration_ms: how long to trace.
+        duration_ms: how long to trace; ten minutes at most.
         num_tracing_attempts: how often to ask, where nothing answers or another trace runs.
         timeout_s: how long to wait for an answer, beside the duration.
         interval_s: how long to wait between the attempts.
@@ -112,10 +115,10 @@ def trace(
 
     Raises:
         OSError: no trace was given; the last attempt's reason.
-        ValueError: a number is not positive.
+        ValueError: a number is not positive, or the duration too long.
     """
     del kwargs
-    _check_positive(duration_ms=duration_ms, num_tracing_attempts=num_tracing_attempts)
+    _check(duration_ms=duration_ms, num_tracing_attempts=num_tracing_attempts)
     for attempt in range(num_tracing_attempts):
         try:
             return _write_trace(service_addr, logdir, duration_ms, timeout_s)
@@ -129,14 +132,17 @@ def _write_trace(service_addr: str, logdir: str, duration_ms: int, timeout_s: fl
     _profiler_server.write(_profiler_server.fetch(service_addr, duration_ms, timeout_s), logdir)
 
 
-def _check_positive(**numbers: int) -> None:
+def _check(**numbers: int) -> None:
     for name, number in numbers.items():
         if number <= 0:
             raise ValueError(f"{name} must be positive, and is {number}")
+    longest = _profiler_server.MAX_DURATION_MS
+    if numbers["duration_ms"] > longest:
+        raise ValueError(f"duration_ms must be at most {longest}, and is {numbers['duration_ms']}")
 
 
 def trace_detached(service_addr: str, logdir: str, duration_ms: int = 1000, **kwargs) -> None:
     """As trace(), with its arguments, on a thread: the program goes on, and ends when the file is written."""
-    _check_positive(duration_ms=duration_ms)
+    _check(duration_ms=duration_ms)
     arguments = (service_addr, logdir, duration_ms)
     threading.Thread(target=trace, args=arguments, kwargs=kwargs, name="xla_trace").start()
