@@ -107,8 +107,10 @@ def for_each_instance_rewrite(value, select_fn: Callable, fn: Callable, rwmap: d
     elif isinstance(value, (tuple, set)):
         result = type(value)(rewrite(part) for part in value)
     elif isinstance(value, dict):
-        result = rwmap[id(value)] = type(value)()
-        result.update((rewrite(key), rewrite(part)) for key, part in value.items())
+        result = rwmap[id(value)] = copy.copy(value)  # a defaultdict keeps what makes its values
+        result.clear()
+        for key, part in value.items():  # update() of a Counter would count the pairs
+            result[rewrite(key)] = rewrite(part)
     elif hasattr(value, "__dict__") and not isinstance(value, WHOLE):
         result = rwmap[id(value)] = copy.copy(value)
         result.__dict__.update((name, rewrite(part)) for name, part in value.__dict__.items())
