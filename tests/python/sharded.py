@@ -454,7 +454,7 @@ def fails_together(rank: int, path: str) -> None:
 
 def asks_while_it_saves(rank: int, path: str) -> None:
     """The replicas ask each other for signals while their threads write, in another order on each."""
-    checkpoints = CheckpointManager(path, 10)
+    checkpoints = CheckpointManager(path, 10, process_group=dist.new_group(backend="gloo"))
     state = {"weight": torch.full((3,), 5.0, device="xla")}
     save, has_asked = checkpoints._save, threading.Event()
     if rank == 0:
