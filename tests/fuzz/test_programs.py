@@ -27,6 +27,8 @@ def chunks():
 @pytest.mark.filterwarnings("ignore")
 def test_programs_agree_with_eager(name, first, fusion, request):
     on_plugin = os.environ.get("PJRT_DEVICE", "CPU") != "CPU"
+    if on_plugin and KINDS[name].raises:
+        pytest.skip("programs of plugins cannot raise")
     programs = ON_PLUGINS if on_plugin and not request.config.option.whole else min(CHUNK, KINDS[name].programs)
     torch_xla._XLAC._set_fusion(fusion)
     try:

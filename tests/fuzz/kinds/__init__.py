@@ -46,6 +46,7 @@ class Kind:
         layout: strides and storage offsets must agree too.
         devices: how many the process must have.
         programs: how many the tests play.
+        raises: programs have indices that make a run fail, which those of plugins cannot.
     """
 
     generate: Callable[[int], list[str]]
@@ -53,6 +54,7 @@ class Kind:
     layout: bool = True
     devices: int = 1
     programs: int = 100
+    raises: bool = False
 
 
 KINDS = {
@@ -73,7 +75,7 @@ KINDS = {
     "complexes": Kind(complexes.generate, tolerance=1e-4, programs=FEW),
     "devices": Kind(devices.generate, tolerance=1e-4, layout=False, devices=2, programs=FEW),
     "distributions": Kind(distributions.generate, tolerance=1e-3, layout=False, programs=FEW),
-    "failures": Kind(failures.generate, tolerance=1e-4, programs=FEW),
+    "failures": Kind(failures.generate, tolerance=1e-4, programs=FEW, raises=True),
     "functions": Kind(functions.generate, tolerance=1e-4, programs=FEW),
     "hooks": Kind(hooks.generate, tolerance=1e-4, layout=False, programs=FEW),
     "integers": Kind(integers.generate, programs=FEW),

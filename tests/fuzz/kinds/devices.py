@@ -54,7 +54,7 @@ WRITES = [
     "{a}.copy_({b}.t()); {b}.zero_()",
     "{a}[{a} > 0] = {b}.sum().cpu()",
     "{a}.masked_scatter_({a} > 0, {b}.to({a}.device, copy=True))",
-    "{a}.index_copy_(0, torch.tensor([1, 2], device={a}.device), {b}[:2].to({a}))",
+    "{a}.index_copy_(0, torch.tensor([1, 2], device={a}.device), {b}[:2].to({a}.device, copy=True))",
     "{a}.set_({b}.detach().to({a}.device, copy=True))",
 ]
 # A generator of each: what one draws does not depend on the other.

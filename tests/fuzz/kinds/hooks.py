@@ -65,7 +65,7 @@ GRAPH = [
 SAVED = [
     "torch.autograd.graph.saved_tensors_hooks(lambda t: t.cpu(), lambda t: t.to(device))",
     "torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t.mul_(1))",
-    "torch.autograd.graph.saved_tensors_hooks(lambda t: t.half(), lambda t: t.to(torch.float32))",
+    "torch.autograd.graph.saved_tensors_hooks(lambda t: t.double(), lambda t: t.to(torch.float32))",
     "torch.autograd.graph.save_on_cpu()",
     "torch.autograd.set_multithreading_enabled(False)",
     "torch.autograd.set_detect_anomaly(True)",
