@@ -190,8 +190,9 @@ _threads: list[threading.Thread] = []
 
 
 def _start_thread(name: str, work: Callable, *args) -> None:
-    _threads.append(threading.Thread(target=work, args=args, name=name, daemon=True))
-    _threads[-1].start()
+    thread = threading.Thread(target=work, args=args, name=name, daemon=True)
+    thread.start()
+    _threads.append(thread)
 
 
 def finish_all_sends() -> None:

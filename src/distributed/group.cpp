@@ -139,6 +139,7 @@ void send_on_group(const std::string& name, const at::Tensor& data, int target, 
   Member member = find_member(name);
   name_lost(*member.group, [&] {
     member.sends->is_pending(); // throws if one failed
+    member.sends->start(); // before the send, which nobody could wait for
     std::vector<at::Tensor> tensors{data};
     member.sends->add(member.group->getBackend(c10::DeviceType::CPU)->send(tensors, target, tag));
   });

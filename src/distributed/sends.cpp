@@ -1,19 +1,22 @@
 // The thread that waits for sends. gloo can be asked whether a send has ended by waiting for it alone.
 #include "distributed/sends.h"
 
-#include <pthread.h>
-
-#include <thread>
 #include <utility>
+
+#include "core/threads.h"
 
 namespace torch_xla {
 
-void Sends::add(c10::intrusive_ptr<c10d::Work> work) {
+void Sends::start() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!has_thread_) {
-    std::thread([self = shared_from_this()] { self->thread_main(); }).detach();
+    start_thread("xla_sends", [self = shared_from_this()] { self->thread_main(); }).detach();
     has_thread_ = true;
   }
+}
+
+void Sends::add(c10::intrusive_ptr<c10d::Work> work) {
+  std::lock_guard<std::mutex> lock(mutex_);
   works_.push_back(std::move(work));
   changed_.notify_one();
 }
@@ -36,7 +39,6 @@ void Sends::close() {
 }
 
 void Sends::thread_main() {
-  pthread_setname_np(pthread_self(), "xla_sends");
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return is_closed_ || !works_.empty(); });

@@ -11,9 +11,11 @@
 
 namespace torch_xla {
 
-// A thread of its own waits for the sends, one after the other; it starts with the first one. Any thread. Owned by shared_ptr.
+// A thread of its own waits for the sends, one after the other. Any thread. Owned by shared_ptr.
 class Sends : public std::enable_shared_from_this<Sends> {
  public:
+  // Starts the thread, unless it runs; before the first add(). Throws UserError where there is none to be had.
+  void start();
   // Keeps the work, which keeps what it sends, until that is received or fails.
   void add(c10::intrusive_ptr<c10d::Work> work);
   // Whether something is not received yet. Throws what a send has thrown, once; those behind it are dropped then.

@@ -1,8 +1,6 @@
 // The executors' threads, which start queued runs in order and end them in that order, the waits for them, and fork.
 #include "runtime/executor.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <mutex>
 #include <thread>
@@ -12,6 +10,7 @@
 #include "core/host_activity.h"
 #include "core/metrics.h"
 #include "core/process.h"
+#include "core/threads.h"
 #include "engine/engine.h"
 #include "runtime/queue.h"
 #include "runtime/wait.h"
@@ -134,7 +133,6 @@ void wait_for_work(Queue& q, std::unique_lock<std::mutex>& lock) {
 }
 
 void thread_main(int device) {
-  pthread_setname_np(pthread_self(), str("xla_executor_", device).c_str());
   Queue& q = queue(device);
   std::unique_lock<std::mutex> lock(wait::mutex());
   for (;;) {
@@ -153,11 +151,12 @@ void thread_main(int device) {
 }
 
 // The caller holds the lock.
-void start_thread(int device) {
-  if (std::exchange(queue(device).has_thread, true)) {
+void start_device_thread(int device) {
+  if (queue(device).has_thread) {
     return;
   }
-  std::thread(thread_main, device).detach();
+  start_thread(str("xla_executor_", device), [device] { thread_main(device); }).detach();
+  queue(device).has_thread = true;
   if (!std::exchange(queues().has_exit_handler, true)) {
     on_exit(stop_at_exit, nullptr);
   }
@@ -226,8 +225,15 @@ Executor::ShortRuns::~ShortRuns() {
   }
 }
 
-uint64_t Executor::enqueue(Run run) {
+void Executor::start() {
   process::check();
+  std::lock_guard<std::mutex> lock(wait::mutex());
+  XLA_CHECK(!queues().stop, "the process is exiting");
+  start_device_thread(device_);
+}
+
+uint64_t Executor::enqueue(Run run) {
+  start();
   Queue& q = queue(device_);
   std::unique_lock<std::mutex> lock(wait::mutex());
   if (is_callers(q, run)) {
@@ -242,8 +248,6 @@ uint64_t Executor::enqueue(Run run) {
     engine().leave_processors();
     lock.lock();
   }
-  XLA_CHECK(!queues().stop, "the process is exiting");
-  start_thread(device_);
   run.device = device_;
   run.options.cancelled = queues().cancel;
   run.options.number = q.last_run = ++queues().num_queued;

@@ -56,7 +56,9 @@ class Executor {
     const int device_;
   };
 
-  // Never blocks: called with the recording lock. Returns the run's number, from 1 on.
+  // Starts the device's thread, unless it runs. Throws UserError where that cannot be: called before a run takes anything from its tensors.
+  void start();
+  // Never blocks: called with the recording lock. Throws as start(). Returns the run's number, from 1 on.
   uint64_t enqueue(Run run);
   // Back-pressure: called without the recording lock after an enqueue; polls for signals.
   void wait_for_room();

@@ -204,6 +204,7 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
     }
     inputs.push_back(*std::move(value));
   }
+  Executor::get(device_).start();
   observer::Span span(observer::Phase::kSync, device_, cause_text(SyncCause::kReplay), observed_location(observer::Phase::kSync));
   for (const CellJournal::Output& output : step.passed_on) {
     share_value(output.whole, inputs[static_cast<size_t>(step.graph.values[static_cast<size_t>(output.value)].index)]);

@@ -200,6 +200,7 @@ void sync_locked(int device, SyncCause cause) {
   const bool analyzes = start_analysis();
   if (saves_graphs()) {
     save_graph(device, trace, list_values(alive));
+  Executor::get(device).start(); // if that fails the trace stays pending
   }
   std::optional<ProgramFacts> facts;
   observer::Span span(observer::Phase::kSync, device, cause_text(cause), observed_location(observer::Phase::kSync));

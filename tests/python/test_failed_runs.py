@@ -677,3 +677,111 @@ def test_an_optimizer_of_sparse_gradients_goes_on_after_an_error(device):
         optimizer.step()
     changed = torch.zeros(10, 4).index_fill(0, torch.tensor([1, 2]), 0.1 + 0.19)
     torch.testing.assert_close(before - embedding.weight.detach().cpu(), changed)
+
+
+# ---- What the system refuses ----
+REFUSING = """
+    import contextlib, encodings.idna, os, resource  # idna: another user may not read what Python imports late
+    import torch, torch_xla
+
+    @contextlib.contextmanager
+    def no_more_threads():
+        hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        is_root = os.getuid() == 0
+        if is_root:
+            os.setresuid(65534, 65534, 0)  # root has no limit
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
+            if is_root:
+                os.setresuid(0, 0, 0)
+
+    def refusal_of(call):
+        with no_more_threads():
+            try:
+                call()
+            except RuntimeError as error:
+                return str(error)
+"""
+
+
+@pytest.mark.parametrize("call", ["torch_xla.sync()", "x.sum().item()", "y.cpu()", "torch.linalg.svd(x)"])
+def test_a_device_whose_thread_cannot_start_works_later(run_python, call):
+    out = run_python(
+        REFUSING
+        + f"""
+    weight = torch.ones(4, device="xla")
+    x = torch.ones(4, 4, device="xla") * 2
+    y = x + 1
+    weight.add_(1)
+    text = refusal_of(lambda: {call})
+    assert "cannot start the thread xla_executor_0" in text and "ulimit -u" in text, text
+    {call}
+    torch_xla.sync(wait=True)
+    print(weight.tolist(), x[0].tolist(), y[0].tolist())
+    """,
+        timeout=60,
+    )
+    assert out == f"{[2.0] * 4} {[2.0] * 4} {[3.0] * 4}\n"
+
+
+def test_kernels_are_compiled_without_more_threads(run_python):
+    out = run_python(
+        REFUSING
+        + """
+    torch.set_num_threads(1)
+    (torch.ones(4, device="xla") + 1).tolist()  # the device has its thread
+    xs = [torch.ones(n, 64, device="xla") for n in range(2, 8)]
+    results = []
+    text = refusal_of(lambda: results.extend(x.cumsum(0).sin().sum(1).sort()[0].tanh().sum().item() for x in xs))
+    print(text, len(results))
+    """,
+        XLA_PERSISTENT_CACHE_PATH="",
+        timeout=60,
+    )
+    assert out == "None 6\n"
+
+
+THREADS_OF_PYTHON = {
+    "step closure": (
+        "xm.add_step_closure(lambda: told.append(1), run_async=True)",
+        "torch_xla.sync()",
+        "torch_xla.sync(); time.sleep(0.5); torch_xla.sync()",
+    ),
+    "profiler server": ("", "xp.start_server(port)", "xp.start_server(port) and told.append(1)"),
+    "loader": ("", "next(iter(loader))", "next(iter(loader)); told.append(1)"),
+    "data parallel": (
+        "CALLS = []",
+        "run_replicas([torch.device('xla:0')] * 2, CALLS.append)",
+        "run_replicas([torch.device('xla:0')], CALLS.append); told.extend(c + 1 for c in CALLS)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", THREADS_OF_PYTHON)
+def test_a_thread_of_the_package_that_cannot_start_starts_later(run_python, name):
+    before, call, again = THREADS_OF_PYTHON[name]
+    out = run_python(
+        REFUSING
+        + f"""
+    import socket, time
+    import torch_xla.core.xla_model as xm
+    import torch_xla.debug.profiler as xp
+    from torch_xla.distributed.data_parallel import run_replicas
+    from torch_xla.distributed.parallel_loader import MpDeviceLoader
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    loader = MpDeviceLoader([torch.ones(2)] * 3, torch_xla.device())
+    (torch.ones(4, device="xla") + 1).tolist()  # the device has its thread
+    told = []
+    {before}
+    print(refusal_of(lambda: {call}))
+    {again}
+    print(told)
+    """,
+        timeout=60,
+    )
+    assert out == "can't start new thread\n[1]\n"

@@ -154,10 +154,14 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request, client_address) -> None:
         """Starts a thread for it, or closes it where there are too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread to be had
+            self._free.release()
+            raise
 
     def process_request_thread(self, request, client_address) -> None:
         """The thread."""
@@ -173,7 +177,11 @@ class _Server(ThreadingHTTPServer):
 def listen(port: int) -> ThreadingHTTPServer:
     """Serves traces on a port of the loopback interface, on a thread until the process ends. OSError if it is taken."""
     server = _Server(port)
-    threading.Thread(target=server.serve_forever, name="xla_profiler", daemon=True).start()
+    try:
+        threading.Thread(target=server.serve_forever, name="xla_profiler", daemon=True).start()
+    except RuntimeError:  # no thread to be had: the port is free for the next attempt
+        server.server_close()
+        raise
     return server
 
 

@@ -118,8 +118,13 @@ def run_replicas(devices: Sequence[torch.device], work: Callable, on_error: Call
     results: list = [None] * len(devices)
     errors: list[BaseException] = []
     replicas = _replicas(len(devices))
+    threads: list[threading.Thread] = []
+    are_started = threading.Event()
 
     def run(number: int) -> None:
+        are_started.wait()
+        if len(threads) < len(devices):
+            return  # there was no thread to be had for one of them: the caller is told
         index = _device_module._get_device_index(devices[number])
         try:
             with _world.replica_of_device(replicas[number], index), torch.xla.device(index):
@@ -133,9 +138,13 @@ def run_replicas(devices: Sequence[torch.device], work: Callable, on_error: Call
         finally:
             replicas[number].leave()  # others that wait for it get an error
 
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(devices))]
-    for thread in threads:
-        thread.start()
+    try:
+        for number in range(len(devices)):
+            thread = threading.Thread(target=run, args=(number,), daemon=True)
+            thread.start()
+            threads.append(thread)
+    finally:
+        are_started.set()
     for thread in threads:
         thread.join()
     if errors:

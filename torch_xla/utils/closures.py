@@ -35,6 +35,7 @@ class AsyncClosureHandler(ClosureHandler):
             raise ValueError(f"max_queue_size is {size} when it should be at least 1")
         self._room = threading.BoundedSemaphore(size)
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="xla-step-closure")
+        self._pool.submit(int)  # its thread starts now: where there is none to be had no closure is taken
         self._failed: list[Future] = []
 
     def run(self, closure: Callable[[], object]) -> None:

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/env.h"
+#include "core/threads.h"
 
 namespace torch_xla::pjrt {
 namespace {
@@ -77,14 +78,18 @@ class SlowAnswer {
  public:
   static constexpr std::chrono::seconds kPatience{10};
 
-  explicit SlowAnswer(const std::string& path) : thread_([this, path] { watch(path); }) {}
+  explicit SlowAnswer(const std::string& path) {
+    try {
+      thread_ = start_thread("xla_slow_answer", [this, path] { watch(path); });
+    } catch (const UserError&) { // no thread to be had: nobody is told
+    }
+  }
   ~SlowAnswer() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       answered_ = true;
     }
     changed_.notify_all();
-    thread_.join();
   }
   SlowAnswer(const SlowAnswer&) = delete;
   SlowAnswer& operator=(const SlowAnswer&) = delete;
@@ -101,7 +106,7 @@ class SlowAnswer {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool answered_ = false; // guarded by mutex_
-  std::thread thread_;
+  std::jthread thread_; // the last member: it is joined first
 };
 
 // The lines of /proc/cpuinfo that tell one kind of processor from another; empty where there is no such file.

@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "core/env.h"
+#include "core/errors.h"
+#include "core/threads.h"
 #include "engine/cpu/copy_kernel.h"
 #include "ir/view.h"
 
@@ -194,9 +196,11 @@ std::vector<Kernel> make_kernels(size_t count, const std::function<Kernel(size_t
   {
     std::vector<std::jthread> helpers;
     static const size_t processors = std::thread::hardware_concurrency(); // which asks the system each time
-    size_t threads = std::min(processors, count);
-    for (size_t i = 1; i < threads; ++i) {
-      helpers.emplace_back(work, nullptr);
+    try {
+      for (size_t i = 1; i < std::min(processors, count); ++i) {
+        helpers.push_back(start_thread("xla_compiler", [&work] { work(nullptr); }));
+      }
+    } catch (const UserError&) { // no more threads to be had: those that are there do all
     }
     work(poll);
   }

@@ -1,14 +1,12 @@
 // The transfers' thread and its queue.
 #include "engine/cpu/program/transfers.h"
 
-#include <pthread.h>
-
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/devices.h"
 #include "core/errors.h"
+#include "core/threads.h"
 
 namespace torch_xla::cpu {
 
@@ -26,7 +24,7 @@ Transfers& Transfers::get(int device) {
 uint64_t Transfers::start(std::function<void()> call) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!has_thread_) {
-    std::thread(&Transfers::thread_main, this).detach();
+    start_thread(str("xla_transfers_", device_), [this] { thread_main(); }).detach();
     has_thread_ = true;
   }
   if (!error_) {
@@ -53,7 +51,6 @@ void Transfers::finish() noexcept {
 }
 
 void Transfers::thread_main() {
-  pthread_setname_np(pthread_self(), str("xla_transfers_", device_).c_str());
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return !calls_.empty(); });

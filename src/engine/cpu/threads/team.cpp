@@ -3,7 +3,6 @@
 
 #include <ATen/Parallel.h>
 #include <omp.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,11 +12,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
-#include <thread>
 
 #include "core/control_group.h"
+#include "core/errors.h"
 #include "core/metrics.h"
+#include "core/threads.h"
 #include "engine/cpu/threads/processors.h"
 
 // MKL's: the calling thread's own number, 0 for that of the process; returns the one before. PyTorch's builds for other processors have
@@ -49,9 +48,9 @@ constexpr double kQuiet = 0.2;
 // are processors. So a team that does nothing makes all others sleep: its threads are asleep themselves.
 class IdleTeam {
  public:
-  // Of so many threads. Throws std::system_error where the system has no thread left.
+  // Of so many threads. Throws UserError where the system has no thread left.
   explicit IdleTeam(int threads) {
-    std::thread(stay, state_, threads).detach();
+    start_thread("xla_idle_team", [state = state_, threads] { stay(state, threads); }).detach();
     std::unique_lock<std::mutex> lock(state_->mutex);
     state_->changed.wait(lock, [this] { return state_->is_there; });
   }
@@ -74,7 +73,6 @@ class IdleTeam {
   };
 
   static void stay(const std::shared_ptr<State>& state, int threads) {
-    pthread_setname_np(pthread_self(), "xla_idle_team");
 #pragma omp parallel num_threads(threads)
     {
       state->size.fetch_add(1); // the compiler drops a region that does nothing
@@ -150,7 +148,7 @@ void look_sometimes(int threads) {
   }
   try {
     set_sleep(w, busy, threads, others.value_or(0));
-  } catch (const std::system_error&) { // no thread left to be had: the run does not need it
+  } catch (const UserError&) { // no thread left to be had: the run does not need it
   }
 }
 
