@@ -98,19 +98,37 @@ bool donation_within_steps() {
   return within_steps;
 }
 
-void give_marked_away(RecorderState& state, const std::vector<BufferRef>& inputs, SyncCause cause) {
+GivenAway::GivenAway(RecorderState& state, const std::vector<BufferRef>& inputs, SyncCause cause) : state_(state) {
   const bool gives = cause <= SyncCause::kCompile || within_steps;
+  taken_.reserve(state.donors.size());
   std::erase_if(state.donors, [&](LazyValue* value) {
+    if (value->refs() == 1) { // no tensor has it any more
+      value->unref();
+      return true;
+    }
     const bool is_taken = gives && std::find(inputs.begin(), inputs.end(), value->buffer()) != inputs.end();
     if (is_taken) {
-      value->replace_buffer(make_lost(*value->buffer()));
+      taken_.emplace_back(value, value->buffer());
     }
-    const bool is_left = value->refs() == 1; // no tensor has it any more
-    if (is_taken || is_left) {
-      value->unref();
-    }
-    return is_taken || is_left;
+    return is_taken;
   });
+  for (auto& [value, buffer] : taken_) {
+    value->replace_buffer(make_lost(*buffer));
+  }
+}
+
+GivenAway::~GivenAway() {
+  for (auto& [value, buffer] : taken_) {
+    value->replace_buffer(std::move(buffer));
+    state_.donors.push_back(value); // there is room: it was among them
+  }
+}
+
+void GivenAway::keep() {
+  for (auto& [value, buffer] : taken_) {
+    value->unref();
+  }
+  taken_.clear();
 }
 
 void register_donation() {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
 #include <vector>
 
 #include "runtime/buffer.h"
@@ -10,6 +11,7 @@
 
 namespace torch_xla {
 
+class LazyValue;
 struct RecorderState;
 
 // Marks the tensor, or takes the mark back. False, without any effect, for a value that is pending or was never written. Once a step has
@@ -25,7 +27,20 @@ bool is_lost_for_good(const at::Tensor& tensor);
 void set_donation_within_steps(bool on);
 bool donation_within_steps();
 
-// Lets the run of a sync with this cause have the marked ones of its inputs. The caller holds the recording lock.
-void give_marked_away(RecorderState& state, const std::vector<BufferRef>& inputs, SyncCause cause);
+// While it lives the run of a sync with this cause may have the marked ones of its inputs. Without keep(), as where no program can be
+// compiled, they are their tensors' again at its end, marked as before. The recording lock is held meanwhile.
+class GivenAway {
+ public:
+  GivenAway(RecorderState& state, const std::vector<BufferRef>& inputs, SyncCause cause);
+  ~GivenAway();
+  GivenAway(const GivenAway&) = delete;
+  GivenAway& operator=(const GivenAway&) = delete;
+  // The run has them.
+  void keep();
+
+ private:
+  RecorderState& state_;
+  std::vector<std::pair<LazyValue*, BufferRef>> taken_; // with the mark's reference to the value
+};
 
 } // namespace torch_xla

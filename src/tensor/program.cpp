@@ -259,10 +259,10 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
 }
 
 std::vector<bool> find_donated(const std::vector<BufferRef>& inputs, const std::vector<PreviousRef>& replaced) {
+  std::vector<bool> donated(inputs.size()); // first, as it may throw
   for (const PreviousRef& previous : replaced) {
     ++previous->buffer.get()->num_replaced;
   }
-  std::vector<bool> donated(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Buffer& input = *inputs[i];
     const bool is_others = input.kept.load(std::memory_order_acquire) > input.num_replaced;

@@ -206,7 +206,7 @@ void sync_locked(int device, SyncCause cause) {
   observer::Span span(observer::Phase::kSync, device, cause_text(cause), observed_location(observer::Phase::kSync));
   try {
     check_inputs(trace);
-    give_marked_away(state, trace.inputs(), cause);
+    GivenAway given(state, trace.inputs(), cause);
     const FoundProgram found = find_or_compile(device, trace, alive, cause);
     if (analyzes) {
       span.set_program(facts.emplace(trace, found.program, find_donated(trace.inputs(), trace.replaced())).get());
@@ -217,6 +217,7 @@ void sync_locked(int device, SyncCause cause) {
   } catch (...) {
     drop(trace);
     throw;
+    given.keep();
   }
   trace.clear();
 }
