@@ -93,6 +93,15 @@ class _Limits:
         self._name, self._full_graph, self._most = name, full_graph, most
         self._compiled = 0
 
+    @contextlib.contextmanager
+    def held(self):
+        """What its body records stays one program where it has to be one."""
+        before = _XLAC._set_records_one_program(self._full_graph)
+        try:
+            yield
+        finally:
+            _XLAC._set_records_one_program(before)
+
     def check_runs(self, runs: int) -> None:
         """Before the program of the block runs."""
         if self._full_graph and runs:
@@ -132,7 +141,7 @@ def _programs_of_its_own(name: str, limits: _Limits):
     _XLAC._set_lazy(True)  # also in eager mode
     with _named(name):
         try:
-            with _auto_sync.held(device().index):
+            with _auto_sync.held(device().index), limits.held():
                 yield
             limits.check_runs(_counter("ExecuteComputation") - runs)
         finally:

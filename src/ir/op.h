@@ -89,8 +89,9 @@ enum OpTrait : uint32_t {
   kZeros = 1u << 28, // each element of its result is zero
   kAdds = 1u << 29, // its operands, where there are two
   kHasProducts = 1u << 30, // a library call that takes products of matrices on its way, each of which it may round
+  kToldAtCall = 1u << 31, // of kChecksValues: programs catch its error and go another way, so the call waits and raises it (svd)
   // What holds of a call of ATen's kernel, whatever the row is.
-  kOfCalls = kRandom | kDenseOperands | kDenseRows | kChecksValues | kReadsWhileWriting | kHostArgument,
+  kOfCalls = kRandom | kDenseOperands | kDenseRows | kChecksValues | kToldAtCall | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
   kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kNoUnsigned | kDivides | kSameDtype | kMask | kNonNegative | kNumbersFit,
 };

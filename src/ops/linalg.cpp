@@ -10,6 +10,9 @@ namespace {
 
 constexpr uint32_t kLapack = kFloats | kComplexes;
 
+// LAPACK has no result for some matrices: singular ones, those with NaN.
+constexpr uint32_t kRefusesMatrices = kChecksValues | kToldAtCall;
+
 // The factors and the numbers of the reflectors.
 void infer_geqrf(InferContext& c) {
   Type a = c.operand(0);
@@ -30,30 +33,30 @@ void infer_geqrf(InferContext& c) {
    .dtypes = kLapack __VA_OPT__(, ) __VA_ARGS__}
 
 constinit const Op kRows[] = {
-    LAPACK("linalg_cholesky_ex", .traits = kChecksValues),
-    LAPACK("linalg_inv_ex", .traits = kChecksValues),
+    LAPACK("linalg_cholesky_ex", .traits = kRefusesMatrices),
+    LAPACK("linalg_inv_ex", .traits = kRefusesMatrices),
     CALL("_linalg_det", kLapack, .traits = kOwnKernel | kDenseOperands),
     CALL("_linalg_slogdet", kLapack, .traits = kOwnKernel | kDenseOperands),
-    LAPACK("_linalg_solve_ex", .traits = kChecksValues),
+    LAPACK("_linalg_solve_ex", .traits = kRefusesMatrices),
     LAPACK("linalg_householder_product"),
-    LAPACK("linalg_ldl_factor_ex", .traits = kChecksValues),
+    LAPACK("linalg_ldl_factor_ex", .traits = kRefusesMatrices),
     LAPACK("linalg_ldl_solve", .traits = kChecksValues),
     CALL("linalg_lu", kLapack),
-    LAPACK("linalg_lu_factor_ex", .traits = kChecksValues),
+    LAPACK("linalg_lu_factor_ex", .traits = kRefusesMatrices),
     LAPACK("linalg_lu_solve", .traits = kChecksValues),
     CALL("linalg_matrix_exp", kLapack, .traits = kDenseOperands),
     LAPACK("linalg_qr"),
     LAPACK("linalg_solve_triangular"),
     CALL("lu_unpack", kLapack, .traits = kChecksValues),
     LAPACK("ormqr"),
-    LAPACK("cholesky_inverse", .traits = kChecksValues),
+    LAPACK("cholesky_inverse", .traits = kRefusesMatrices),
     LAPACK("_cholesky_solve_helper"),
     LAPACK("triangular_solve"),
-    LIBRARY("_linalg_svd", nullptr, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack, .traits = kChecksValues),
-    LAPACK("_linalg_eigh", .traits = kChecksValues),
-    CALL("_linalg_eigvals", kLapack, .traits = kChecksValues),
-    LIBRARY("linalg_eig", nullptr, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack, .traits = kChecksValues),
-    LAPACK("cholesky", .traits = kChecksValues),
+    LIBRARY("_linalg_svd", nullptr, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack, .traits = kRefusesMatrices),
+    LAPACK("_linalg_eigh", .traits = kRefusesMatrices),
+    CALL("_linalg_eigvals", kLapack, .traits = kRefusesMatrices),
+    LIBRARY("linalg_eig", nullptr, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack, .traits = kRefusesMatrices),
+    LAPACK("cholesky", .traits = kRefusesMatrices),
     LIBRARY("geqrf", infer_geqrf, .layout = ResultLayout::kColumnMajor, .dtypes = kLapack),
     CALL("linalg_cross", kReals | kComplexes),
 };

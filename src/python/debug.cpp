@@ -14,6 +14,7 @@
 #include "tensor/donation.h"
 #include "tensor/pending_graph.h"
 #include "tensor/source_line.h"
+#include "tensor/sync.h"
 
 namespace torch_xla {
 namespace {
@@ -140,6 +141,7 @@ void init_debug(py::module_& m) {
   m.def("_get_xla_tensor_shape_type", &stored_type_name, py::arg("tensor"));
   m.def("_get_current_graph_name", [] { return graph_name(); });
   m.def("_set_current_graph_name", [](const std::string& name) { graph_name() = name; }, py::arg("name"));
+  m.def("_set_records_one_program", [](bool on) { return std::exchange(records_one_program(), on); }, py::arg("on"));
   m.def("_xla_optimization_barrier_", &barrier, py::arg("tensors"));
   m.def("_unsafe_buffer_pointer", &address_of, py::arg("tensor"));
   m.def("_shown_on_cpu", &shown_on_cpu, py::arg("tensor"));

@@ -95,6 +95,14 @@ ResultShapes infer_promoted(const Op& op, const BoxedCall& call) {
   return std::make_shared<const std::vector<ResultShape>>(1, std::move(shape));
 }
 
+// For a call's results: one that it writes, which those without elements need not be.
+void wait_for_one(const std::vector<at::Tensor>& results) {
+  auto written = std::find_if(results.begin(), results.end(), [](const at::Tensor& t) { return t.defined() && t.numel() > 0; });
+  if (written != results.end()) {
+    wait_for_value(*written);
+  }
+}
+
 } // namespace
 
 bool has_complex(c10::ArrayRef<c10::IValue> arguments) {
@@ -137,6 +145,9 @@ CallRow::CallRow(const RowOverload& row) : row_(row), functional_(functional_ove
   for (const c10::Argument& argument : row.handle->schema().arguments()) {
     roles_.push_back(role_of(argument, *row.op));
   }
+  if (std::optional<int> index = row.handle->schema().argumentIndexWithName("check_errors")) {
+    check_errors_ = static_cast<size_t>(*index);
+  }
 }
 
 void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
@@ -158,6 +169,9 @@ void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, tor
       return;
     }
     std::vector<at::Tensor> results = record(call, *shapes);
+    if (is_told_at_call(arguments)) {
+      with_torch_errors([&results] { wait_for_one(results); });
+    }
     torch::jit::drop(*stack, roles_.size());
     for (size_t i = 0; i < row_.handle->schema().returns().size(); ++i) {
       stack->emplace_back(std::move(results[i]));
@@ -169,6 +183,10 @@ void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, tor
     }
     run_fallback(op, stack, error.what());
   }
+}
+
+bool CallRow::is_told_at_call(c10::ArrayRef<c10::IValue> arguments) const {
+  return (row_.op->traits & kToldAtCall) && (!check_errors_ || arguments[*check_errors_].toBool());
 }
 
 std::string CallRow::find_obstacle_of_types(const BoxedCall& call) const {

@@ -3,6 +3,7 @@
 
 #include <torch/library.h>
 
+#include <optional>
 #include <string>
 
 #include "tensor/aten_shapes.h"
@@ -24,11 +25,13 @@ class CallRow final : public c10::OperatorKernel {
   std::string find_obstacle_of_result(const BoxedCall& call, const ResultShapes& shapes) const;
   Dims strides_of(const BoxedCall& call, const ResultShape& shape, size_t i) const; // empty: contiguous
   std::vector<at::Tensor> record(BoxedCall& call, const std::vector<ResultShape>& shapes) const;
+  bool is_told_at_call(c10::ArrayRef<c10::IValue> arguments) const;
 
   RowOverload row_;
   const Op* promotes_; // the row itself, if its result's type is that to which its operands are promoted, or Bool; else null
   c10::OperatorHandle functional_; // the row's own overload
   std::vector<ArgumentRole> roles_;
+  std::optional<size_t> check_errors_; // the argument that says whether the call raises for data, where there is one
 };
 
 // Whether a tensor or a number among the arguments is complex.

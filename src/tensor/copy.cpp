@@ -25,6 +25,8 @@
 namespace torch_xla {
 namespace {
 
+thread_local bool put_off_wait = false;
+
 // What a storage holds; its buffer is not given away while this lives.
 struct Source {
   BufferReader buffer;
@@ -189,6 +191,23 @@ at::Tensor read_on_cpu(const at::Tensor& t, std::string_view use) {
   at::Tensor cpu = show_on_cpu(t);
   span.set_bytes(num_bytes(t));
   return cpu;
+}
+
+bool take_put_off_wait() {
+  return std::exchange(put_off_wait, false);
+}
+
+void wait_for_value(const at::Tensor& t) {
+  const int device = device_number(t);
+  {
+    auto lock = lock_recorder(device);
+    put_off_wait = put_off_wait || recorder(device).capture;
+    if (recorder(device).capture || records_one_program()) {
+      return;
+    }
+  }
+  observer::Span span = download_span(device, {});
+  wait_for_source(find_cell(t));
 }
 
 bool has_bits(const at::Tensor& t) {

@@ -123,6 +123,21 @@ Appended append_region(const Region& region, const Tensors& given, const Tensors
   return appended;
 }
 
+// Waits for something that the region has computed, by which all of it has run.
+void wait_for_one(const Region& region, const Tensors& arguments, const Tensors& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Region::Result::Kind kind = region.results[i].kind;
+    const bool is_new = kind == Region::Result::Kind::kNew || kind == Region::Result::Kind::kView;
+    if (is_new && results[i].numel() > 0) {
+      wait_for_value(results[i]);
+      return;
+    }
+  }
+  if (!region.written.empty()) {
+    wait_for_value(arguments[region.written[0]]);
+  }
+}
+
 } // namespace
 
 Region take_region(Capture& capture, const Tensors& arguments, const Tensors& results) {
@@ -144,6 +159,7 @@ Region take_region(Capture& capture, const Tensors& arguments, const Tensors& re
   }
   region.body = capture.take(arguments, wanted);
   region.device = capture.device();
+  region.is_told_at_call = take_put_off_wait();
   return region;
 }
 
@@ -163,6 +179,9 @@ Tensors record_region(const Region& region, const Tensors& arguments) {
     } else if (result.kind == Region::Result::Kind::kResult) {
       appended.results[i] = appended.results[result.index];
     }
+  }
+  if (region.is_told_at_call) {
+    wait_for_one(region, arguments, appended.results);
   }
   return std::move(appended.results);
 }

@@ -26,12 +26,13 @@ struct Region {
   Body body; // its graph gives the new results, in their order, the contents of the storages, and those of the arguments that it writes
   std::vector<Result> results;
   std::vector<size_t> written; // arguments
+  bool is_told_at_call = false; // an error of its operations: record_region() waits for them
 };
 
 // What gives `results` from `arguments`, and writes the arguments as it was done since the capture began. Throws as Capture::take().
 Region take_region(Capture& capture, const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& results);
 // Appends the region to its device's trace, with new random numbers, and returns its results. Throws UserError for arguments of another
-// number, device, dtype or shape than those it was taken with.
+// number, device, dtype or shape than those it was taken with, and for what linear algebra within has no result for.
 std::vector<at::Tensor> record_region(const Region& region, const std::vector<at::Tensor>& arguments);
 
 } // namespace torch_xla

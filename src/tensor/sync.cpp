@@ -174,6 +174,11 @@ std::string& graph_name() {
   return name;
 }
 
+bool& records_one_program() {
+  thread_local bool is_one = false;
+  return is_one;
+}
+
 void sync_locked(int device, SyncCause cause) {
   static metrics::Metric size("TensorsGraphSize", metrics::Unit::kNumber);
   RecorderState& state = recorder(device);
@@ -195,12 +200,12 @@ void sync_locked(int device, SyncCause cause) {
   if (env::debug_level() >= 2) {
     env::debug_print("trace", print_graph(trace.graph()));
   }
+  Executor::get(device).start(); // if that fails the trace stays pending
   size.add(static_cast<double>(trace.graph().nodes.size()));
   report_trace(device, trace);
   const bool analyzes = start_analysis();
   if (saves_graphs()) {
     save_graph(device, trace, list_values(alive));
-  Executor::get(device).start(); // if that fails the trace stays pending
   }
   std::optional<ProgramFacts> facts;
   observer::Span span(observer::Phase::kSync, device, cause_text(cause), observed_location(observer::Phase::kSync));
@@ -212,12 +217,12 @@ void sync_locked(int device, SyncCause cause) {
       span.set_program(facts.emplace(trace, found.program, find_donated(trace.inputs(), trace.replaced())).get());
     }
     span.set_run(enqueue(device, trace, found, alive));
+    given.keep();
   } catch (const interrupt::Interrupted&) {
     throw; // before anything has run: the trace stays pending
   } catch (...) {
     drop(trace);
     throw;
-    given.keep();
   }
   trace.clear();
 }

@@ -3,6 +3,7 @@
 #include "engine/cpu/library/substitutes.h"
 
 #include <ATen/ops/aminmax.h>
+#include <ATen/ops/isfinite.h>
 
 #include <algorithm>
 #include <iterator>
