@@ -88,6 +88,12 @@ Engine& engine() {
   return *c.engine.load(std::memory_order_relaxed);
 }
 
+void check_choice() {
+  if (!choice().engine.load(std::memory_order_acquire)) {
+    find_plugin(chosen_by_environment());
+  }
+}
+
 void reopen_caches() {
   if (Engine* engine = choice().engine.load(std::memory_order_acquire)) {
     open_caches(*engine);
@@ -108,7 +114,7 @@ int num_visible_devices() noexcept {
   }
 }
 
-void check_device(int device) {
+void check_device(int64_t device) {
   int count = num_devices();
   XLA_CHECK(
       device >= 0 && device < count,

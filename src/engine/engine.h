@@ -246,7 +246,9 @@ int num_devices();
 // As num_devices(), without opening a plugin for the answer: 1 where one is yet to be opened, 0 where the environment is not understood.
 int num_visible_devices() noexcept;
 // Throws UserError that tells how many devices there are unless this is one of them.
-void check_device(int device);
+void check_device(int64_t device);
+// Throws UserError as engine() for a value of PJRT_DEVICE that it does not know, and for a plugin that is not there. Opens nothing.
+void check_choice();
 // Looks again where compiled code is kept (env::cache_dir(), env::cache_is_read_only()), as the first call of engine() does.
 void reopen_caches();
 // The value of PJRT_DEVICE that engine() took; empty before its first success.

@@ -157,7 +157,11 @@ int device_index(const std::string& name) {
 void init_device(py::module_& m) {
   m.def("_xla_num_devices", &num_devices);
   m.def("_xla_check_device", &check_device, py::arg("index"));
-  m.def("_xla_get_default_device", [] { return "xla:" + std::to_string(current_device()); });
+  m.def("_check_choice", &check_choice);
+  m.def("_xla_get_default_device", [] {
+    check_device(current_device()); // with a plugin, that it opens
+    return "xla:" + std::to_string(current_device());
+  });
   m.def("_xla_get_default_device_ordinal", [] { return int{current_device()}; });
   m.def("_xla_get_devices", [] { return hardware_names(1); });
   m.def("_xla_get_all_devices", [] { return hardware_names(env::integer_or(env::variable("WORLD_SIZE"), 1)); });

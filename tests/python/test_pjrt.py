@@ -290,6 +290,35 @@ print(error_of(lambda: torch_xla.runtime.set_device_type("CPU")), os.environ["PJ
     ]
 
 
+CALLS_OF_A_DEVICE = [
+    "torch_xla.device()",
+    "xm.xla_device()",
+    "xmp.spawn(print)",
+    "xmp.spawn(print, nprocs=2)",
+    "torch_xla.launch(print)",
+    "torch_xla.launch(print, debug_single_process=True)",
+]
+
+
+@pytest.mark.parametrize("device", ["CUDA", "TPU"])
+def test_a_plugin_that_is_not_there_is_told_at_the_first_call(run_python, device):
+    out = run_python(
+        f"""
+        import torch_xla, torch_xla.core.xla_model as xm, torch_xla.distributed.xla_multiprocessing as xmp
+        for call in {CALLS_OF_A_DEVICE}:
+            try:
+                eval(call)
+                print("nothing")
+            except RuntimeError as error:
+                print(error)
+        """,
+        PJRT_DEVICE=device,
+    )
+    lines = out.splitlines()
+    assert len(lines) == len(CALLS_OF_A_DEVICE) and set(lines) == {lines[0]}
+    assert lines[0].startswith(f"PJRT_DEVICE={device} needs the PJRT plugin of a wheel that is not installed")
+
+
 @pytest.mark.parametrize("variable, value", [("PJRT_ALLOCATOR_FRACTION", "2"), ("PJRT_ALLOCATOR_FRACTION", "x")])
 def test_memory_of_a_gpu_is_a_share(first_error, tmp_path, variable, value):
     folder = tmp_path / "jax_plugins/xla_cuda13"

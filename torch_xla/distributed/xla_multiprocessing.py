@@ -33,8 +33,10 @@ def spawn(
 
     Returns None; with join=False and several processes what torch.multiprocessing.spawn() does, whose join() waits.
     Raises torch.multiprocessing.ProcessRaisedException with the traceback of the process that failed first,
-    RuntimeError for a fork after the device was used, ValueError for an nprocs that does not fit.
+    RuntimeError for a fork after the device was used and for a PJRT_DEVICE whose plugin is not there, ValueError for
+    an nprocs that does not fit.
     """
+    _XLAC._check_choice()
     if _world.is_launched():
         process = _world.process()
         if nprocs not in (None, 1, process.size):
