@@ -44,7 +44,7 @@ def _to_xla(self: torch.Tensor, device=None, non_blocking: bool = False, **kwarg
         return torch.overrides.handle_torch_function(
             _to_xla, (self,), self, device=device, non_blocking=non_blocking, **kwargs
         )
-    index = _device_module._get_device_index(device)
+    index = _device_module._existing(device)
     return self.to(device=torch.device(NAME, index), non_blocking=non_blocking, **kwargs)
 
 

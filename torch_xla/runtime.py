@@ -129,9 +129,9 @@ def global_runtime_device_count() -> int:
 def runtime_device_attributes(device: str) -> dict:
     """What the hardware behind the device tells of itself: "name", "kind" and, of a plugin, what its vendor gives.
 
-    Raises ValueError for a device that is not xla.
+    Raises ValueError for a device that is not xla, RuntimeError for one that does not exist.
     """
-    return _XLAC._xla_device_attributes(_device_module._get_device_index(device))
+    return _XLAC._xla_device_attributes(_device_module._existing(device))
 
 
 def global_runtime_device_attributes() -> list[dict]:

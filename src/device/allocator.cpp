@@ -23,9 +23,8 @@ void fill(c10::CachingAllocator::StatArray& stats, int64_t current, int64_t peak
   all.peak = peak;
 }
 
-EngineMemoryInfo memory_info(int device) {
-  check_device(device);
-  return engine().memory_info(device);
+EngineMemoryInfo memory_info(c10::DeviceIndex index) {
+  return engine().memory_info(existing_device(index));
 }
 
 struct XlaAllocator final : c10::DeviceAllocator {
@@ -55,10 +54,11 @@ struct XlaAllocator final : c10::DeviceAllocator {
     fill(stats.reserved_bytes, std::max(info.bytes_reserved, info.bytes_used), std::max(info.peak_bytes_reserved, info.peak_bytes_used));
     return stats;
   }
-  void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    existing_device(device);
+  }
   void resetPeakStats(c10::DeviceIndex device) override {
-    check_device(device);
-    engine().reset_peak_memory(device);
+    engine().reset_peak_memory(existing_device(device));
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     const EngineMemoryInfo info = memory_info(device);

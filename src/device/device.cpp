@@ -7,6 +7,7 @@
 #include "core/process.h"
 #include "engine/engine.h"
 #include "tensor/api.h"
+#include "tensor/errors.h"
 
 namespace torch_xla {
 namespace {
@@ -40,6 +41,14 @@ void set_current_device(c10::DeviceIndex index) {
 
 void set_current_device_unchecked(c10::DeviceIndex index) noexcept {
   tls_device = index;
+}
+
+c10::DeviceIndex existing_device(c10::DeviceIndex index) {
+  if (index == -1 || index == current_device()) { // without opening a plugin for the answer
+    return current_device();
+  }
+  with_torch_errors([index] { check_device(index); });
+  return index;
 }
 
 bool in_bad_fork() {

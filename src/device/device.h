@@ -18,6 +18,9 @@ c10::DeviceIndex current_device() noexcept;
 void set_current_device(c10::DeviceIndex index);
 void set_current_device_unchecked(c10::DeviceIndex index) noexcept; // below kMaxDevices
 
+// The number of the device that PyTorch means by an index: -1 is the calling thread's. Throws c10::Error for one that does not exist.
+c10::DeviceIndex existing_device(c10::DeviceIndex index);
+
 // Gives what the devices' allocators keep for later back to the system.
 void empty_caches();
 

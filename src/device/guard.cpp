@@ -21,17 +21,13 @@ namespace {
 thread_local std::vector<c10::StreamId> tls_streams;
 std::atomic<c10::StreamId> next_stream{1};
 
-c10::Device device_at(c10::DeviceIndex index) {
-  return {kXlaType, index < 0 ? current_device() : index};
-}
-
 c10::Stream make_stream(c10::Device device, c10::StreamId id) {
-  return c10::Stream(c10::Stream::UNSAFE, device_at(device.index()), id);
+  return c10::Stream(c10::Stream::UNSAFE, {kXlaType, existing_device(device.index())}, id);
 }
 
 c10::StreamId& current_stream(c10::Device device) {
   tls_streams.resize(kMaxDevices);
-  return tls_streams[static_cast<size_t>(device_at(device.index()).index())];
+  return tls_streams[static_cast<size_t>(existing_device(device.index()))];
 }
 
 const Event& event_of(void* event) {
@@ -52,8 +48,8 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
     return {kXlaType, current_device()};
   }
   void setDevice(c10::Device device) const override {
-    if (device.index() >= 0 && device.index() != current_device()) {
-      set_current_device(device.index());
+    if (device.index() != current_device()) {
+      set_current_device_unchecked(existing_device(device.index()));
     }
   }
   void uncheckedSetDevice(c10::Device device) const noexcept override {
@@ -66,7 +62,8 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
   }
 
   // The element types that operations are recorded for.
-  c10::DeviceCapability getDeviceCapability(c10::Device /*device*/) const override {
+  c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
+    existing_device(device.index());
     c10::DeviceCapability found;
     uint64_t& bits = found.capability_data.capability_bits;
     bits = 0;
@@ -85,28 +82,31 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
     return getNewStream(device, 0);
   }
   c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
-    check_device(device_at(device.index()).index());
     return make_stream(device, next_stream++);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
-    return make_stream(stream.device(), std::exchange(current_stream(stream.device()), stream.id()));
+    c10::StreamId& current = current_stream(stream.device());
+    return make_stream(stream.device(), std::exchange(current, stream.id()));
   }
   bool queryStream(const c10::Stream& stream) const override {
-    with_torch_errors([&stream] { sync(stream.device_index(), false); });
-    return Executor::get(stream.device_index()).idle();
+    const c10::DeviceIndex index = existing_device(stream.device_index());
+    with_torch_errors([index] { sync(index, false); });
+    return Executor::get(index).idle();
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     synchronizeDevice(stream.device_index());
   }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
-    with_torch_errors([index] { sync(device_at(index).index(), true); });
+    const c10::DeviceIndex existing = existing_device(index);
+    with_torch_errors([existing] { sync(existing, true); });
   }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/, const c10::EventFlag flag) const override {
+    const c10::DeviceIndex index = existing_device(stream.device_index());
     if (*event == nullptr) {
       *event = new Event(); // destroyEvent deletes it
     }
-    with_torch_errors([&] { static_cast<Event*>(*event)->record(stream.device_index(), flag == c10::EventFlag::BACKEND_DEFAULT); });
+    with_torch_errors([&] { static_cast<Event*>(*event)->record(index, flag == c10::EventFlag::BACKEND_DEFAULT); });
   }
   void destroyEvent(void* event, const c10::DeviceIndex /*index*/) const noexcept override {
     delete static_cast<Event*>(event);

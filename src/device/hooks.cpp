@@ -10,15 +10,6 @@
 namespace torch_xla {
 namespace {
 
-// Throws UserError for a device that does not exist.
-c10::DeviceIndex resolve(c10::DeviceIndex index) {
-  if (index < 0) {
-    return current_device();
-  }
-  check_device(index);
-  return index;
-}
-
 struct XlaHooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override {
     return true;
@@ -33,18 +24,18 @@ struct XlaHooks final : at::PrivateUse1HooksInterface {
     return static_cast<c10::DeviceIndex>(num_visible_devices());
   }
   void setCurrentDevice(c10::DeviceIndex index) const override {
-    set_current_device(index);
+    set_current_device_unchecked(existing_device(index));
   }
   c10::DeviceIndex getCurrentDevice() const override {
     return current_device();
   }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
     const c10::DeviceIndex previous = current_device();
-    set_current_device(index);
+    setCurrentDevice(index);
     return previous;
   }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
-    return index < 0 ? current_device() : exchangeDevice(index);
+    return exchangeDevice(index);
   }
   bool isPinnedPtr(const void* data) const override {
     return is_pinned(data);
@@ -57,10 +48,10 @@ struct XlaHooks final : at::PrivateUse1HooksInterface {
     return {kXlaType, current_device()};
   }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
-    return default_generator(resolve(index));
+    return default_generator(existing_device(index));
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    return at::make_generator<XlaGenerator>(resolve(index));
+    return at::make_generator<XlaGenerator>(existing_device(index));
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
     resize_storage_bytes(storage, nbytes);

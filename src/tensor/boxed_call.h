@@ -36,7 +36,7 @@ void take_argument(const c10::IValue& value, ArgumentRole role, BoxedCall& call)
 BoxedCall take_apart(c10::ArrayRef<c10::IValue> arguments, const std::vector<ArgumentRole>& roles, const Op& op);
 // The device of the first tensor of ours among the arguments, in lists too.
 std::optional<int> find_device(c10::ArrayRef<c10::IValue> arguments);
-// That device, else the one that an argument names. Throws UserError for one that does not exist.
+// That device, else the one that an argument names. Throws c10::Error for one that does not exist.
 int device_of_call(c10::ArrayRef<c10::IValue> arguments);
 // Operands that are out tensor i, which is about to get these sizes, become copies of what it holds.
 void keep_operands(BoxedCall& call, size_t i, const Dims& dims);

@@ -6,6 +6,7 @@
 #include "core/errors.h"
 #include "engine/engine.h"
 #include "tensor/api.h"
+#include "tensor/errors.h"
 
 namespace torch_xla {
 
@@ -13,7 +14,7 @@ int resolve_device(std::optional<c10::Device> device) {
   if (!device || !device->has_index()) {
     return c10::impl::VirtualGuardImpl(c10::DeviceType::PrivateUse1).getDevice().index();
   }
-  check_device(device->index());
+  with_torch_errors([&device] { check_device(device->index()); });
   return device->index();
 }
 

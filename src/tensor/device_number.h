@@ -15,7 +15,7 @@ inline bool is_xla_tensor(const at::Tensor& tensor) {
 inline int device_number(const at::Tensor& tensor) {
   return tensor.device().index();
 }
-// The number that the argument `device` of an ATen call means, the thread's own device where it names none. Throws UserError for one that
+// The number that the argument `device` of an ATen call means, the thread's own device where it names none. Throws c10::Error for one that
 // does not exist.
 int resolve_device(std::optional<c10::Device> device);
 // Eager's error for a call on our device with a tensor of another one.

@@ -1,6 +1,8 @@
 // The functions of the public header, the errors of runs, and how programs end: each case is a process of its own.
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <sys/wait.h>
 #include <torch_xla/torch_xla.h>
 #include <unistd.h>
@@ -63,6 +65,37 @@ int call_functions() {
   EXPECT(ones({3}).nonzero().size(0) == 3);
   EXPECT(torch_xla::counter_value("aten::nonzero") == 1);
   EXPECT(contains(torch_xla::metrics_report(), "Counter: aten::nonzero"));
+  return failures();
+}
+
+int refuse_devices() {
+  const c10::impl::VirtualGuardImpl guard(c10::DeviceType::PrivateUse1);
+  at::Tensor x = ones({2});
+  for (c10::DeviceIndex index : {1, 63, 64, 100, 127, -2, -128}) {
+    const c10::Device none(c10::DeviceType::PrivateUse1, index);
+    const c10::Stream stream(c10::Stream::UNSAFE, none, 0);
+    auto is_refused = [index](const auto& call) { // with c10::Error
+      return contains(error_of(call), "device index " + std::to_string(index) + " does not exist: there is one xla device, xla:0");
+    };
+    EXPECT(is_refused([&] { torch_xla::device(index); }));
+    EXPECT(is_refused([&] { const c10::DeviceGuard changed(none); }));
+    EXPECT(is_refused([&] { at::empty({2}, none); }));
+    EXPECT(is_refused([&] { at::full({2}, 3, none); }));
+    EXPECT(is_refused([&] { at::rand({2}, none); }));
+    EXPECT(is_refused([&] { at::arange(3, none); }));
+    EXPECT(is_refused([&] { x.to(none); }));
+    EXPECT(is_refused([&] { at::ones({2}).to(none); }));
+    EXPECT(is_refused([&] { guard.getStream(none); }));
+    EXPECT(is_refused([&] { guard.getDefaultStream(none); }));
+    EXPECT(is_refused([&] { guard.getNewStream(none); }));
+    EXPECT(is_refused([&] { guard.exchangeStream(stream); }));
+    EXPECT(is_refused([&] { guard.queryStream(stream); }));
+    EXPECT(is_refused([&] { guard.synchronizeStream(stream); }));
+    EXPECT(is_refused([&] { guard.synchronizeDevice(index); }));
+    EXPECT(is_refused([&] { guard.getDeviceCapability(none); }));
+    EXPECT(is_refused([&] { c10::Event(c10::DeviceType::PrivateUse1).record(stream); }));
+    EXPECT(torch_xla::device().index() == 0);
+  }
   return failures();
 }
 
@@ -169,6 +202,7 @@ struct Case {
 
 const Case kCases[] = {
     {"functions", call_functions},
+    {"devices", refuse_devices},
     {"engine", refuse_an_engine},
     {"errors", throw_errors},
     {"fork", fork_a_child},

@@ -12,6 +12,8 @@ from torch.utils import benchmark
 from torch.utils.checkpoint import checkpoint
 
 import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.runtime as xr
 
 # What PyTorch and libraries call on torch.get_device_module(): devices, streams, random state, memory.
 NAMES = """
@@ -83,6 +85,122 @@ def test_devices_that_do_not_exist_are_refused(device, call):
     with pytest.raises(RuntimeError, match="device index 99 does not exist: there is one xla device"):
         call(99)
     assert torch.xla.current_device() == 0
+
+
+XM, XR, ACC, XLA = xm, xr, torch.accelerator, torch.xla
+# What takes a device as a name or a torch.device.
+NAMED = {
+    "empty": lambda d: torch.empty(2, device=d),
+    "empty_strided": lambda d: torch.empty_strided((2,), (1,), device=d),
+    "rand": lambda d: torch.rand(2, device=d),
+    "arange": lambda d: torch.arange(3, device=d),
+    "full": lambda d: torch.full((2,), 3, device=d),
+    "tensor": lambda d: torch.tensor([1.0], device=d),
+    "like": lambda d: torch.zeros_like(torch.ones(2), device=d),
+    "new": lambda d: torch.ones(2).new_empty(2, device=d),
+    "to": lambda d: torch.ones(2).to(d),
+    "xla": lambda d: torch.ones(2).xla(d),
+    "module": lambda d: nn.Linear(2, 2).to(d),
+    "storage": lambda d: torch.UntypedStorage(4, device=d),
+    "generator": lambda d: torch.Generator(device=d),
+    "stream": lambda d: torch.Stream(device=d),
+    "xm.get_memory_info": XM.get_memory_info,
+    "xm.set_rng_state": lambda d: XM.set_rng_state(1, d),
+    "xm.get_rng_state": XM.get_rng_state,
+    "xm.xla_device_hw": XM.xla_device_hw,
+    "xm.xla_device_kind": XM.xla_device_kind,
+    "xm.xla_real_devices": lambda d: XM.xla_real_devices([d]),
+    "xm.wait_device_ops": lambda d: XM.wait_device_ops([str(d)]),
+    "xm.send_cpu_data_to_device": lambda d: XM.send_cpu_data_to_device([torch.ones(2)], d),
+    "xr.runtime_device_attributes": XR.runtime_device_attributes,
+    "manual_seed": lambda d: torch_xla.manual_seed(1, d),
+    "synchronize": XLA.synchronize,
+    "current_stream": ACC.current_stream,
+    "acc.get_device_capability": ACC.get_device_capability,
+    "acc.memory_stats": ACC.memory_stats,
+}
+# What takes a number as well.
+NUMBERED = {
+    "Stream": XLA.Stream,
+    "Stream again": lambda i: XLA.Stream(stream_id=0, device_index=i, device_type=20),
+    "current_stream": XLA.current_stream,
+    "default_stream": XLA.default_stream,
+    "synchronize": XLA.synchronize,
+    "get_device_properties": XLA.get_device_properties,
+    "get_device_name": XLA.get_device_name,
+    "get_device_capability": XLA.get_device_capability,
+    "get_rng_state": XLA.get_rng_state,
+    "set_rng_state": lambda i: XLA.set_rng_state(torch.zeros(16, dtype=torch.uint8), i),
+    "xla": lambda i: torch.ones(2).xla(i),
+    "fork_rng": lambda i: torch.random.fork_rng([i], device_type="xla").__enter__(),
+    "real_devices": lambda i: XM.xla_real_devices([i]),
+    "attributes": XR.runtime_device_attributes,
+} | {
+    name: getattr(XLA, name)
+    for name in NAMES
+    if ("memory" in name and name not in ("memory", "reset_max_memory_allocated")) or name == "mem_get_info"
+}
+# PyTorch's own, which hold an index in eight bits and refuse a larger one as TypeError.
+ACCELERATORS = {
+    "current_stream": ACC.current_stream,
+    "synchronize": ACC.synchronize,
+    "get_device_capability": ACC.get_device_capability,
+    "device_index": lambda i: ACC.device_index(i).__enter__(),
+    "get_memory_info": ACC.get_memory_info,
+    "memory_stats": ACC.memory_stats,
+    "reset_peak_memory_stats": ACC.reset_peak_memory_stats,
+    "reset_accumulated_memory_stats": ACC.reset_accumulated_memory_stats,
+    "use of a stream": lambda i: ACC.set_stream(torch.Stream(stream_id=0, device_index=i, device_type=20)),
+    "wait for a stream": lambda i: torch.Stream(stream_id=0, device_index=i, device_type=20).synchronize(),
+    "query of a stream": lambda i: torch.Stream(stream_id=0, device_index=i, device_type=20).query(),
+    "event": lambda i: torch.Event("xla").record(torch.Stream(stream_id=0, device_index=i, device_type=20)),
+}
+
+
+def refuses(call, given, index: int) -> None:
+    """Checks that the call names the index and how many devices there are, and changes nothing."""
+    count = torch.xla.device_count()
+    there = "there is one xla device, xla:0" if count == 1 else f"there are {count} xla devices"
+    with pytest.raises((RuntimeError, IndexError), match=f"device index {index} does not exist: {there}"):
+        call(given)
+    assert torch.xla.current_device() == 0 and torch.xla.current_stream().device.index == 0
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_names_of_devices_that_do_not_exist_are_refused(device, name):
+    for index in (63, 64, 100, 127):
+        refuses(NAMED[name], f"xla:{index}", index)
+        refuses(NAMED[name], torch.device("xla", index), index)
+    refuses(NAMED[name], "xla:128", -128)  # as PyTorch understands it, of "cuda:128" too
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_numbers_of_devices_that_do_not_exist_are_refused(device, name):
+    for index in (63, 100, 127, 128, 256, 2**31, 2**40, -1, -2, -128, -(2**31) - 1):
+        refuses(NUMBERED[name], index, index)
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_indexes_that_pytorch_hands_on_are_refused(device, name):
+    for index in (63, 64, 100, 127, -2, -128):
+        refuses(ACCELERATORS[name], index, index)
+
+
+@pytest.mark.parametrize("given", [63, 100, 127, 128, 2**31, "xla:100", "xla:128", torch.device("xla", 100)])
+def test_a_device_that_does_not_exist_is_never_current(device, given):
+    choices = [torch.xla.set_device, lambda d: torch.xla.device(d).__enter__()]
+    if str(given) not in (
+        "128",
+        "2147483648",
+        "xla:128",
+    ):  # which PyTorch takes for others
+        choices.append(torch.accelerator.set_device_index)
+    for choose in choices:
+        with pytest.raises(RuntimeError, match="does not exist: there is one xla device"):
+            choose(given)
+    assert torch.xla.current_device() == 0
+    with pytest.raises((IndexError, TypeError)):
+        torch_xla.device(given)
 
 
 def test_negative_indexes_change_nothing(device):

@@ -4,6 +4,7 @@ import importlib
 
 from . import _utils as _utils
 from . import amp, memory, random, streams
+from ._utils import _existing as _existing
 from ._utils import _get_device_index as _get_device_index
 from .amp import get_autocast_dtype, is_autocast_enabled, set_autocast_dtype, set_autocast_enabled
 from .devices import _is_in_bad_fork as _is_in_bad_fork

@@ -2,6 +2,8 @@
 
 import torch
 
+from .. import _XLAC
+
 
 def _get_device_index(device, optional: bool = True) -> int:
     """Index of `device`: None and a device without index are the current one. Raises ValueError for another type."""
@@ -17,5 +19,9 @@ def _get_device_index(device, optional: bool = True) -> int:
     return torch.accelerator.current_device_index() if device.index is None else device.index
 
 
-def _get_name(device) -> str:
-    return f"xla:{_get_device_index(device)}"
+def _existing(device) -> int:
+    """Index of `device`. Raises RuntimeError that tells how many devices there are if it is none of them."""
+    index = _get_device_index(device)
+    if device is not None:  # the current one exists; torch.compile traces this without the look
+        _XLAC._xla_check_device(index)
+    return index

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from .. import _XLAC
-from ._utils import _get_device_index, _get_name
+from ._utils import _existing
 
 
 def is_available() -> bool:
@@ -36,20 +36,19 @@ def current_device() -> int:
 
 
 def set_device(device) -> None:
-    """Makes `device` (index, string or torch.device) this thread's device; negative indexes change nothing.
+    """Makes `device` (index, string or torch.device) this thread's device; negative numbers change nothing.
 
     Raises RuntimeError if it does not exist.
     """
-    index = _get_device_index(device)
-    if index >= 0:
-        _XLAC._xla_set_current_device(index)
+    if not isinstance(device, int) or device >= 0:
+        _XLAC._xla_set_current_device(_existing(device))
 
 
 class device:
-    """Context manager that makes `device` the current one. None and negative indexes change nothing."""
+    """Context manager that makes `device` the current one. None and negative numbers change nothing."""
 
     def __init__(self, device):
-        self.idx = -1 if device is None else _get_device_index(device)
+        self.idx = -1 if device is None else device if isinstance(device, int) else _existing(device)
         self.prev_idx = -1
 
     def __enter__(self):
@@ -80,18 +79,18 @@ class DeviceProperties:
 
 def get_device_properties(device=None) -> DeviceProperties:
     """Name, memory and threads of the device."""
-    total = _XLAC._xla_memory_info(_get_name(device))["bytes_limit"]
+    total = _XLAC._xla_memory_info(f"xla:{_existing(device)}")["bytes_limit"]
     return DeviceProperties(get_device_name(device), total, torch.get_num_threads())
 
 
 def get_device_name(device=None) -> str:
     """Hardware behind the device, as `CPU:0`."""
-    return _XLAC._xla_device_attributes(_get_device_index(device))["name"]
+    return _XLAC._xla_device_attributes(_existing(device))["name"]
 
 
 def get_device_capability(device=None) -> dict:
     """`supported_dtypes`: the set of dtypes that tensors of the device can have, as torch.accelerator tells it."""
-    return torch.accelerator.get_device_capability(_get_device_index(device))
+    return torch.accelerator.get_device_capability(_existing(device))
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

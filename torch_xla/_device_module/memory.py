@@ -5,39 +5,39 @@ from typing import Any
 import torch
 
 from .. import _XLAC
-from ._utils import _get_device_index, _get_name
+from ._utils import _existing
 
 OutOfMemoryError = torch.OutOfMemoryError  # what an allocation that does not fit raises
 
 
 def memory_allocated(device=None) -> int:
     """Held by live tensors and queued runs."""
-    return _XLAC._xla_memory_info(_get_name(device))["bytes_used"]
+    return _XLAC._xla_memory_info(f"xla:{_existing(device)}")["bytes_used"]
 
 
 def max_memory_allocated(device=None) -> int:
     """The most that was ever held, or since reset_peak_memory_stats()."""
-    return _XLAC._xla_memory_info(_get_name(device))["peak_bytes_used"]
+    return _XLAC._xla_memory_info(f"xla:{_existing(device)}")["peak_bytes_used"]
 
 
 def mem_get_info(device=None) -> tuple[int, int]:
     """(free, total)."""
-    return torch.accelerator.get_memory_info(_get_device_index(device))
+    return torch.accelerator.get_memory_info(_existing(device))
 
 
 def memory_reserved(device=None) -> int:
     """Held by the device's pool, in use or not."""
-    return torch.accelerator.memory_reserved(_get_device_index(device))
+    return torch.accelerator.memory_reserved(_existing(device))
 
 
 def max_memory_reserved(device=None) -> int:
     """The most that the pool ever held, or since reset_peak_memory_stats()."""
-    return torch.accelerator.max_memory_reserved(_get_device_index(device))
+    return torch.accelerator.max_memory_reserved(_existing(device))
 
 
 def reset_peak_memory_stats(device=None) -> None:
     """Starts the `max_` figures again at what is held now. A plugin that counts its memory itself goes on with them."""
-    torch.accelerator.reset_peak_memory_stats(_get_device_index(device))
+    torch.accelerator.reset_peak_memory_stats(_existing(device))
 
 
 reset_max_memory_allocated = reset_peak_memory_stats
@@ -45,7 +45,7 @@ reset_max_memory_allocated = reset_peak_memory_stats
 
 def reset_accumulated_memory_stats(device=None) -> None:
     """Accepted for compatibility's sake: memory_stats() has no sums."""
-    torch.accelerator.reset_accumulated_memory_stats(_get_device_index(device))
+    torch.accelerator.reset_accumulated_memory_stats(_existing(device))
 
 
 def memory_stats(device=None) -> dict[str, int]:
@@ -54,12 +54,12 @@ def memory_stats(device=None) -> dict[str, int]:
     Counted are `current` and `peak` of `allocated_bytes`, `active_bytes`, `requested_bytes` (all three are what live
     tensors and queued runs hold) and `reserved_bytes`, of `all` pools: the others are 0.
     """
-    return torch.accelerator.memory_stats(_get_device_index(device))
+    return torch.accelerator.memory_stats(_existing(device))
 
 
 def memory_stats_as_nested_dict(device=None) -> dict[str, Any]:
     """The figures of memory_stats() as dicts in dicts: `["allocated_bytes"]["all"]["peak"]`."""
-    return torch._C._accelerator_getDeviceStats(_get_device_index(device))
+    return torch._C._accelerator_getDeviceStats(_existing(device))
 
 
 def memory_summary(device=None, abbreviated: bool = False) -> str:
@@ -68,7 +68,7 @@ def memory_summary(device=None, abbreviated: bool = False) -> str:
     Args:
         abbreviated: leaves out the rows of the pool and of the whole device.
     """
-    name = _get_name(device)
+    name = f"xla:{_existing(device)}"
     stats = memory_stats(device)
     rows = [("tensors and queued runs", "allocated_bytes")]
     if not abbreviated:

@@ -3,7 +3,7 @@
 import torch
 
 from .. import _XLAC
-from ._utils import _get_device_index
+from ._utils import _existing
 
 SEED_MASK = 2**64 - 1  # seeds and offsets of the generators are that wide
 
@@ -36,7 +36,7 @@ def initial_seed() -> int:
 
 def _get_generator(device) -> torch.Generator:
     """The default generator of the device."""
-    return _XLAC._xla_default_generator(_get_device_index(device))
+    return _XLAC._xla_default_generator(_existing(device))
 
 
 def _get_generators() -> tuple[torch.Generator, ...]:

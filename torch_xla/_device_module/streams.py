@@ -9,12 +9,12 @@ import contextlib
 import torch
 
 from .. import _XLAC
-from ._utils import _get_device_index
+from ._utils import _existing
 
 
 def synchronize(device=None) -> None:
     """Runs everything that is pending on the device and waits for it."""
-    _XLAC._xla_sync(_get_device_index(device), True)
+    _XLAC._xla_sync(_existing(device), True)
 
 
 class _OfDevice(type):
@@ -35,8 +35,9 @@ class Stream(torch.Stream, metaclass=_OfDevice):
 
     def __new__(cls, device=None, priority: int = 0, **kwargs):
         if "stream_id" in kwargs:
+            _existing(kwargs.get("device_index", 0))
             return super().__new__(cls, **kwargs)
-        return super().__new__(cls, device=torch.device("xla", _get_device_index(device)), priority=priority)
+        return super().__new__(cls, device=torch.device("xla", _existing(device)), priority=priority)
 
 
 class Event(torch.Event, metaclass=_OfDevice):
@@ -53,23 +54,15 @@ class Event(torch.Event, metaclass=_OfDevice):
         return torch.Event(device="xla", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
-def _check(device) -> int:
-    """The index of a device that exists."""
-    index = _get_device_index(device)
-    if device is not None:
-        _XLAC._xla_check_device(index)
-    return index
-
-
 def current_stream(device=None) -> torch.Stream:
     """This thread's stream."""
-    return torch.accelerator.current_stream(_check(device))
+    return torch.accelerator.current_stream(_existing(device))
 
 
 def default_stream(device=None) -> torch.Stream:
     """The stream with id 0."""
     return torch.Stream(
-        stream_id=0, device_index=_check(device), device_type=torch._C._autograd.DeviceType.PrivateUse1.value
+        stream_id=0, device_index=_existing(device), device_type=torch._C._autograd.DeviceType.PrivateUse1.value
     )
 
 

@@ -66,7 +66,7 @@ def xla_real_devices(devices: Sequence | None = None) -> list[str]:
     real = _api.real_devices()
     if devices is None:
         return real
-    return [real[_device_module._get_device_index(device)] for device in devices]
+    return [real[_device_module._existing(device)] for device in devices]
 
 
 def xla_replication_devices(local_devices: Sequence) -> list[str]:
@@ -77,7 +77,10 @@ def xla_replication_devices(local_devices: Sequence) -> list[str]:
 def xla_device_hw(device) -> str:
     """Kind of hardware behind `device` (string or torch.device): "CPU"."""
     device = torch.device(device)
-    return "CPU" if device.type == "cpu" else _runtime.device_type()
+    if device.type == "cpu":
+        return "CPU"
+    _device_module._existing(device)
+    return _runtime.device_type()
 
 
 def xla_device_kind(device=None) -> str:

@@ -125,7 +125,7 @@ def run_replicas(devices: Sequence[torch.device], work: Callable, on_error: Call
         are_started.wait()
         if len(threads) < len(devices):
             return  # there was no thread to be had for one of them: the caller is told
-        index = _device_module._get_device_index(devices[number])
+        index = _device_module._existing(devices[number])
         try:
             with _world.replica_of_device(replicas[number], index), torch.xla.device(index):
                 results[number] = work(number)
