@@ -18,6 +18,9 @@ constexpr uintptr_t kRegion = 0x4080'0000'0000'0000;
 constexpr uintptr_t kRegionBytes = uintptr_t{1} << 54;
 constexpr uintptr_t kChunkBytes = uintptr_t{1} << 30;
 
+// No process has room for a tensor of this size, and to compute it took days, be it in memory or fused into what reads it.
+constexpr uintptr_t kMostBytes = uintptr_t{1} << 47;
+
 uintptr_t take_from_region(uintptr_t size) {
   static std::atomic<uintptr_t> next{0};
   uintptr_t at = next.fetch_add(size, std::memory_order_relaxed) % kRegionBytes;
@@ -30,7 +33,7 @@ uintptr_t take_from_region(uintptr_t size) {
 void* next_address(size_t nbytes) {
   static thread_local constinit uintptr_t begin [[gnu::tls_model("initial-exec")]] = 0;
   static thread_local constinit uintptr_t end [[gnu::tls_model("initial-exec")]] = 0;
-  TORCH_CHECK_WITH(OutOfMemoryError, nbytes < kRegionBytes / 2, out_of_memory_text(nbytes));
+  TORCH_CHECK_WITH(OutOfMemoryError, nbytes < kMostBytes, out_of_memory_text(nbytes));
   uintptr_t size = (nbytes + 127) / 64 * 64; // one line more, so that even an empty storage has an address of its own
   if (size > end - begin) {
     uintptr_t taken = std::max(size, kChunkBytes);

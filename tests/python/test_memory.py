@@ -1,9 +1,11 @@
 """Memory: what the pool keeps and gives back, the figures that tell of it, what is refused, what a refusal leaves."""
 
 import ctypes
+import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torch_xla
 from torch_xla import _XLAC
@@ -63,6 +65,42 @@ def test_a_tensor_larger_than_any_machine_is_refused(device, size):
     with pytest.raises(torch.OutOfMemoryError, match=REFUSED):
         torch.empty(size, device=device, dtype=torch.uint8).fill_(1)[5].item()
     assert (torch.ones(3, device=device) + 1).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("make", [torch.empty, torch.ones, torch.randn])
+def test_what_no_memory_could_hold_is_refused_where_it_is_made(device, make):
+    kept = torch.ones(3, device=device) + 1
+    with pytest.raises(torch.OutOfMemoryError, match="you tried to allocate 4000000000000000 bytes"):
+        make(10**15, device=device)  # its sum needs no memory, but days
+    column, row = torch.ones(10**8, 1, device=device), torch.ones(1, 10**8, device=device)
+    with pytest.raises(torch.OutOfMemoryError, match=REFUSED):
+        column + row
+    assert kept.tolist() == [2, 2, 2]
+
+
+MAKERS = {
+    "kernel": lambda x: x + x.t(),
+    "product": lambda x: x @ x.t(),
+    "convolution": lambda x: F.conv2d(x.reshape(1, 1, 1000, 2000), x[: 2**19].reshape(-1, 1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_error_names_what_made_the_large_buffer(device, maker, is_kept):
+    x = torch.ones(2_000_000, 1, device=device)
+    small = torch.ones(3, device=device)
+    torch_xla.sync(wait=True)
+    large = MAKERS[maker](x)
+    small = small * 2 + large.flatten().sort()[0][:1]
+    if not is_kept:
+        del large
+    small = torch.linalg.qr(small[:, None])[0] + 1
+    with pytest.raises(torch.OutOfMemoryError) as told:
+        small.tolist()
+    text = str(told.value)
+    assert re.search(REFUSED, text) and f"{__file__}:{MAKERS[maker].__code__.co_firstlineno} in" in text, text
+    assert x[3].item() == 1
 
 
 LIMITED = """

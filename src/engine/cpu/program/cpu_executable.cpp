@@ -6,6 +6,7 @@
 #include "core/errors.h"
 #include "core/observer.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/library/step_error.h"
 #include "engine/cpu/threads/team.h"
 
 namespace torch_xla::cpu {
@@ -130,7 +131,7 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
       run_library(step.index, args);
       break;
     case StepKind::kUpdate:
-      run_update(plan_.updates[step.index]);
+      run_update(number);
       break;
     case StepKind::kStart:
       break;
@@ -146,7 +147,7 @@ void CpuExecutable::start_run(RunArgs& args) {
   args.restored.resize(args.inputs.size());
   numbers_ = args.scalars.data();
   if (plan_.memory.arena_bytes) {
-    arena_ = std::make_shared<Block>(pool_, static_cast<size_t>(plan_.memory.arena_bytes));
+    arena_ = take_block(plan_.memory.arena_bytes, largest_in_arena());
   }
   char* arena = arena_ ? static_cast<char*>(arena_->data()) : nullptr;
   for (size_t m = 0; m < plan_.memory.memories.size(); ++m) {
@@ -163,13 +164,28 @@ void CpuExecutable::start_run(RunArgs& args) {
   }
 }
 
+// Where there is no room the error names the operation and the line of the step that wants it.
+BlockRef CpuExecutable::take_block(int64_t bytes, int32_t step) {
+  try {
+    return std::make_shared<Block>(pool_, static_cast<size_t>(bytes));
+  } catch (...) {
+    rethrow_as_step_error(plan_.steps[step].name, plan_.steps[step].location);
+  }
+}
+
+// The step that writes the largest value there.
+int32_t CpuExecutable::largest_in_arena() const {
+  auto bytes_in_arena = [](const Memory& memory) { return memory.home == Memory::Home::kArena ? memory.bytes : -1; };
+  return std::ranges::max_element(plan_.memory.memories, {}, bytes_in_arena)->first;
+}
+
 void CpuExecutable::take_memory(int32_t step, RunArgs& args) {
   for (int32_t m : plan_.memory.taken[step]) {
     if (!blocks_[m]) { // else commit() has taken it
       take_donor(step, m, args);
     }
     if (!blocks_[m] && plan_.memory.memories[m].home == Memory::Home::kBlock) {
-      blocks_[m] = std::make_shared<Block>(pool_, static_cast<size_t>(plan_.memory.memories[m].bytes));
+      blocks_[m] = take_block(plan_.memory.memories[m].bytes, step);
     }
     if (blocks_[m]) {
       base_[m] = static_cast<char*>(blocks_[m]->data());
@@ -259,20 +275,22 @@ void CpuExecutable::run_kernel(const Kernel& kernel, const KernelStep& step, con
   });
 }
 
-void CpuExecutable::run_update(const UpdateStep& step) {
+void CpuExecutable::run_update(int32_t number) {
+  const UpdateStep& step = plan_.updates[plan_.steps[number].index];
   const OneThread one_thread(is_beside_recorder());
   char* base = address(step.base);
   char* result = address(step.result);
   if (base != result) {
     copy_strided(step.dtype, {step.elements}, result, {1}, base, {1});
   } else if (saves_[step.result.memory] && !committed_) {
-    save_view(step);
+    save_view(number);
   }
   copy_strided(step.dtype, step.dims, address(step.view), step.view_strides, address(step.update), step.update_strides);
 }
 
-void CpuExecutable::save_view(const UpdateStep& step) {
-  auto block = std::make_shared<Block>(pool_, static_cast<size_t>(num_elements(step.dims)) * item_size(step.dtype));
+void CpuExecutable::save_view(int32_t number) {
+  const UpdateStep& step = plan_.updates[plan_.steps[number].index];
+  BlockRef block = take_block(num_elements(step.dims) * static_cast<int64_t>(item_size(step.dtype)), number);
   Dims packed = contiguous_strides(step.dims);
   char* view = address(step.view);
   copy_strided(step.dtype, step.dims, block->data(), packed, view, step.view_strides);

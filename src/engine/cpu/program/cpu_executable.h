@@ -46,6 +46,8 @@ class CpuExecutable final : public Executable {
   void run_step(int32_t number, RunArgs& args);
   void run_beside(int32_t begin, int32_t end, RunArgs& args);
   void run_call(const StepRef& step, const RunOptions& options);
+  BlockRef take_block(int64_t bytes, int32_t step);
+  int32_t largest_in_arena() const;
   void take_memory(int32_t step, RunArgs& args);
   void take_donor(int32_t step, int32_t memory, RunArgs& args);
   void release_memory(int32_t step, RunArgs& args);
@@ -63,8 +65,8 @@ class CpuExecutable final : public Executable {
   void take_results(int32_t index);
   void start_transfer(const StepRef& step, const RunOptions& options);
   void abandon_calls();
-  void run_update(const UpdateStep& step);
-  void save_view(const UpdateStep& step);
+  void run_update(int32_t number);
+  void save_view(int32_t number);
   void collect_outputs(RunArgs& args);
   void end_run();
   char* address(const MemoryRef& ref) const {
