@@ -18,6 +18,7 @@ from . import (
     _dynamo,
     _late_modules,
     _legacy_types,
+    _notebooks,
     _printing,
     _replica_copies,
     _serialization,
@@ -126,6 +127,7 @@ def register() -> None:
     _late_modules.when_imported("torch.nn.attention.flex_attention", _admit_to_flex_attention)
     _late_modules.when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _late_modules.when_imported("torch._dynamo.trace_rules", _keep_untraced)
+    _late_modules.when_imported("IPython.core.compilerop", _notebooks.follow)
     atexit.register(_finish)
 
 

@@ -94,8 +94,38 @@ int64_t intern(std::string text) {
   return it->second;
 }
 
+// The names of a notebook's cells, by the file names that they are compiled under. The mutex guards `names`; it is a leaf lock, taken once
+// per new line and thread.
+struct Cells {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::string> names;
+  std::atomic<uint64_t> changes{0}; // a cell that runs again gets another name
+};
+
+Cells& cells() {
+  static auto* all = new Cells();
+  return *all;
+}
+
+void name_cell(const std::string& file, const std::string& name) {
+  Cells& all = cells();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.names[file] = name;
+  all.changes.fetch_add(1, std::memory_order_relaxed);
+}
+
+// "train.py:12", or "Cell In[3], line 12" as IPython writes it.
+std::string place(PyCodeObject* code, int instruction) {
+  std::string file = text_of(code->co_filename);
+  const std::string line = std::to_string(frames::line(code, instruction));
+  Cells& all = cells();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto cell = all.names.find(file);
+  return cell == all.names.end() ? file + ":" + line : "Cell " + cell->second + ", line " + line;
+}
+
 int64_t line_id(PyCodeObject* code, int instruction) {
-  return intern(text_of(code->co_filename) + ":" + std::to_string(frames::line(code, instruction)) + " in " + text_of(frames::name(code)));
+  return intern(place(code, instruction) + " in " + text_of(frames::name(code)));
 }
 
 // The first and the last eight bytes and the length; texts of less than eight bytes give their length only.
@@ -140,6 +170,7 @@ struct ThreadCache {
     int instruction = -1;
     int64_t id = -1;
   };
+  uint64_t cell_changes = 0; // that it has seen
   std::array<CodeSlot, 512> codes;
   std::array<LineSlot, 1024> lines;
 
@@ -163,6 +194,11 @@ ThreadCache& thread_cache() {
   thread_local std::unique_ptr<ThreadCache> cache;
   if (cache == nullptr) [[unlikely]] {
     cache = std::make_unique<ThreadCache>();
+  }
+  const uint64_t changes = cells().changes.load(std::memory_order_relaxed);
+  if (cache->cell_changes != changes) [[unlikely]] {
+    *cache = ThreadCache();
+    cache->cell_changes = changes;
   }
   return *cache;
 }
@@ -217,8 +253,7 @@ std::vector<std::string> read_frames(size_t most) {
   const frames::Frame* frame = state == nullptr ? nullptr : frames::current(state);
   for (; frame != nullptr && texts.size() < most; frame = frames::caller(frame)) {
     if (PyCodeObject* code = frames::code(frame)) {
-      const int line = frames::line(code, frames::instruction_index(frame, code));
-      texts.push_back(text_of(frames::name(code)) + " (" + text_of(code->co_filename) + ":" + std::to_string(line) + ")");
+      texts.push_back(text_of(frames::name(code)) + " (" + place(code, frames::instruction_index(frame, code)) + ")");
     }
   }
   return texts;
@@ -267,6 +302,7 @@ double time_source_line(int count) {
 void init_source_lines(py::module_& m) {
   install();
   m.def("_add_torch_folder", &add_torch_folder, py::arg("folder"));
+  m.def("_name_cell", &name_cell, py::arg("file"), py::arg("name"));
   m.def("_source_line", [] { return line_text(current_line()); });
   m.def("_time_source_line", &time_source_line, py::arg("count"));
 }

@@ -4,7 +4,7 @@ import linecache
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from .. import _XLAC
+from .. import _notebooks, _XLAC
 
 _BY_USER = ("user torch_xla.sync", "torch_xla.")
 _BY_CUT = "the trace was cut at a repeat of its loop"
@@ -104,16 +104,16 @@ class Step:
 
 
 def split_line(line: str) -> tuple[str, int]:
-    """File and number of "file.py:12 in forward"; ("", 0) where it is not known."""
+    """File and number of "file.py:12 in forward" or "Cell In[3], line 12 in forward"; ("", 0) where it is not known."""
     place = line.rsplit(" in ", 1)[0]
-    file, _, number = place.rpartition(":")
+    file, _, number = place.rpartition(", line " if place.startswith("Cell ") else ":")
     return (file, int(number)) if file and number.isdigit() else ("", 0)
 
 
 def source_of(line: str) -> str:
     """The text of the line, without its indentation; empty where the file cannot be read."""
     file, number = split_line(line)
-    return linecache.getline(file, number).strip() if file else ""
+    return linecache.getline(_notebooks.file_of(file), number).strip() if file else ""
 
 
 def find_period(signs: Sequence, longest: int) -> int | None:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import resolve_name, TorchFunctionMode
 
+from ... import _notebooks
 from .extents import describe, Extent, Factor, is_padded, PaddedShape, PaddedSize, plain, size_of
 
 # Of the functions in these modules the last name says what they do.
@@ -88,7 +89,7 @@ def _users_line() -> str:
     frame = sys._getframe(1)
     while frame and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
-    return f" at {frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+    return f" at {_notebooks.place(frame.f_code.co_filename, frame.f_lineno)}" if frame else ""
 
 
 def is_marked(tensor: Any) -> bool:
