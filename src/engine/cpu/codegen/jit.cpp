@@ -4,11 +4,15 @@
 #include <dlfcn.h>
 
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <new>
 #include <unordered_map>
 
 #include <llvm/ExecutionEngine/JITSymbol.h>
 #include <llvm/ExecutionEngine/RuntimeDyld.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Object/ObjectFile.h>
@@ -96,18 +100,46 @@ class Sections final : public llvm::RuntimeDyld::MemoryManager {
   size_t size_ = 0;
 };
 
-// The optimized module; the context must outlive it.
-void build(Compiler& compiler, llvm::Module& module, const KernelSpec& spec, const std::string& name) {
-  verify_kernel(spec);
-  compiler.prepare(module);
-  emit_kernel(spec, host().isa, module, name);
-#ifndef NDEBUG
-  std::string message;
-  llvm::raw_string_ostream out(message);
-  XLA_ASSERT(!llvm::verifyModule(module, &out), message, "\n", spec.text());
-#endif
-  compiler.optimize(module);
+// Not of an object of LLVM's that an error in LLVM's code has left half done: Compiler::GiveBack.
+struct DeleteIfWhole {
+  template <typename T>
+  void operator()(T* object) const {
+    if (std::uncaught_exceptions() == 0) {
+      delete object;
+    }
+  }
+};
+
+// By default LLVM ends the process.
+void raise(const llvm::DiagnosticInfo* diagnostic, void* /*context*/) {
+  if (diagnostic->getSeverity() == llvm::DS_Error) {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    llvm::DiagnosticPrinterRawOStream printer(out);
+    diagnostic->print(printer);
+    throw InternalError("LLVM: " + out.str());
+  }
 }
+
+// The optimized module of a kernel, and the compiler that makes code of it.
+struct Compilation {
+  std::unique_ptr<Compiler, Compiler::GiveBack> compiler = Compiler::borrow();
+  std::unique_ptr<llvm::LLVMContext, DeleteIfWhole> context{new llvm::LLVMContext};
+  std::unique_ptr<llvm::Module, DeleteIfWhole> module{new llvm::Module("kernel", *context)};
+
+  Compilation(const KernelSpec& spec, const std::string& name) {
+    context->setDiagnosticHandlerCallBack(&raise);
+    verify_kernel(spec);
+    compiler->prepare(*module);
+    emit_kernel(spec, host().isa, *module, name);
+#ifndef NDEBUG
+    std::string message;
+    llvm::raw_string_ostream out(message);
+    XLA_ASSERT(!llvm::verifyModule(*module, &out), message, "\n", spec.text());
+#endif
+    compiler->optimize(*module);
+  }
+};
 
 } // namespace
 
@@ -132,21 +164,19 @@ LinkedCode::LinkedCode(const std::string& object, const std::string& name) {
 }
 
 std::string compile_object(const KernelSpec& spec, const std::string& name) {
-  auto compiler = Compiler::borrow();
-  llvm::LLVMContext context;
-  llvm::Module module("kernel", context);
-  build(*compiler, module, spec, name);
-  return compiler->emit_object(module);
+  try {
+    Compilation compilation(spec, name);
+    return compilation.compiler->emit_object(*compilation.module);
+  } catch (const std::bad_alloc&) {
+    throw UserError(ErrorKind::OutOfMemory, "no memory left to compile a kernel");
+  }
 }
 
 KernelListing list_kernel(const KernelSpec& spec) {
-  auto compiler = Compiler::borrow();
-  llvm::LLVMContext context;
-  llvm::Module module("kernel", context);
-  build(*compiler, module, spec, "kernel");
+  Compilation compilation(spec, "kernel");
   KernelListing listing;
-  llvm::raw_string_ostream(listing.llvm_ir) << module;
-  listing.assembly = compiler->emit_assembly(module);
+  llvm::raw_string_ostream(listing.llvm_ir) << *compilation.module;
+  listing.assembly = compilation.compiler->emit_assembly(*compilation.module);
   return listing;
 }
 

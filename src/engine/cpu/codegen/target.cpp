@@ -2,8 +2,10 @@
 #include "engine/cpu/codegen/target.h"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include <llvm/ADT/SmallString.h>
@@ -11,6 +13,7 @@
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/CommandLine.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
@@ -30,7 +33,18 @@ constexpr const char* kPasses = "function(early-cse,instsimplify,loop-mssa(licm)
 // (docs/decisions/0018-what-code-generation-leaves-out.md).
 constexpr const char* kOptions[] = {"torch_xla", "-disable-machine-licm", "-disable-lsr", "-disable-post-ra"};
 
+// LLVM ends the process where these return. Its libraries are compiled without exceptions, but with unwind tables: an error passes through
+// their frames, which clean nothing up.
+void raise_bad_alloc(void* /*data*/, const char* /*reason*/, bool /*writes_crash_report*/) {
+  throw std::bad_alloc();
+}
+void raise_fatal(void* /*data*/, const char* reason, bool /*writes_crash_report*/) {
+  throw InternalError(str("LLVM: ", reason));
+}
+
 Host find_host() {
+  llvm::install_bad_alloc_error_handler(&raise_bad_alloc);
+  llvm::install_fatal_error_handler(&raise_fatal);
   bool known = llvm::cl::ParseCommandLineOptions(std::size(kOptions), kOptions, "", &llvm::nulls());
   XLA_ASSERT(known, "LLVM does not know an option");
   llvm::InitializeNativeTarget();
@@ -123,6 +137,9 @@ std::unique_ptr<Compiler, Compiler::GiveBack> Compiler::borrow() {
 }
 
 void Compiler::GiveBack::operator()(Compiler* compiler) const {
+  if (std::uncaught_exceptions() > 0) {
+    return;
+  }
   std::lock_guard<std::mutex> lock(free_compilers().mutex);
   free_compilers().list.emplace_back(compiler);
 }

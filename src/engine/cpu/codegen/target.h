@@ -23,6 +23,7 @@ const Host& host();
 // Turns modules into code, the same whatever it has compiled before. Not thread-safe.
 class Compiler {
  public:
+  // Where an error is in flight the compiler is left behind: LLVM's frames that it has passed through have cleaned nothing up.
   struct GiveBack {
     void operator()(Compiler* compiler) const;
   };
