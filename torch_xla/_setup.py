@@ -20,6 +20,7 @@ from . import (
     _legacy_types,
     _notebooks,
     _printing,
+    _profiles,
     _replica_copies,
     _serialization,
     _storages,
@@ -124,6 +125,7 @@ def register() -> None:
     _printing.install()
     _point_deprecated_autocast_functions_here()
     _auto_sync.install()
+    _profiles.install()
     _late_modules.when_imported("torch.nn.attention.flex_attention", _admit_to_flex_attention)
     _late_modules.when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _late_modules.when_imported("torch._dynamo.trace_rules", _keep_untraced)

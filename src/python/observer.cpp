@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/metrics.h"
+#include "device/host_profile.h"
 #include "device/host_ranges.h"
 #include "python/bindings.h"
 #include "tensor/source_line.h"
@@ -145,6 +146,9 @@ void init_observer(py::module_& m) {
   observer::add(history(), kHistoryPhases);
   m.def("_start_events", &start_events);
   m.def("_stop_events", &stop_events);
+  py::class_<HostProfile>(m, "_HostProfile")
+      .def(py::init<>(), py::call_guard<py::gil_scoped_release>())
+      .def("close", &HostProfile::close, py::call_guard<py::gil_scoped_release>());
   m.attr("_HISTORY_EVENTS") = kHistoryEvents;
   m.def("_history", [] { return history().to_list(); });
   m.def("_clear_history", [] { history().clear(); });

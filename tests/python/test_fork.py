@@ -79,6 +79,30 @@ def test_forks_while_threads_record(run_python):
     assert out == "[2.0, 2.0, 2.0, 2.0]\n"
 
 
+def test_a_profile_of_what_a_child_does_on_the_cpu(run_python):
+    """Whether the parent has profiled alone, or used the device as well."""
+    out = run_python("""
+        import os, sys, torch
+        from torch.profiler import ProfilerActivity, profile
+        def profiled(**arguments):
+            with profile(**arguments) as profiler:
+                torch.ones(4).sum()
+            return sum(row.key == "aten::sum" for row in profiler.key_averages())
+        def in_child():
+            sys.stdout.flush()
+            child = os.fork()
+            if child == 0:
+                print(profiled(), profiled(activities=[ProfilerActivity.CPU]), flush=True)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        print(profiled())
+        in_child()
+        print(torch.xla._is_in_bad_fork(), torch.ones(2, device="xla").sum().item())
+        in_child()
+    """)
+    assert [line for line in out.splitlines() if "USDT" not in line] == ["1", "1 1", "False 2.0", "1 1"]
+
+
 def test_a_loader_shows_the_error_of_a_worker_that_uses_the_device(run_python):
     out = run_python("""
         import torch, torch_xla

@@ -161,7 +161,7 @@ def test_tables_have_device_times(events):
 
 
 def test_profiles_are_apart(run_python, tmp_path):
-    """Without the device's activity there is nothing of it, and a second profile has its own events only."""
+    """Without the device's activity there are no tracks of it, and a second profile has its own events only."""
     source = f"""
 path = {str(tmp_path / "trace.json")!r}
 with profile(activities=[ProfilerActivity.CPU]) as profiler:
@@ -195,6 +195,65 @@ print("told", json.dumps(told))
 """
     (line,) = [line for line in run_python(PROFILE + source, **ENGINE).splitlines() if line.startswith("told ")]
     assert json.loads(line[5:]) == [0, True, True, 0, 1, True, "xla::fallback aten::nonzero", True]
+
+
+def test_a_profile_of_the_cpu_alone_has_the_devices_work(run_python, tmp_path):
+    """As ranges of the threads that do it, the last step's too, each as often as with the device's activity."""
+    source = f"""
+def rows(activities):
+    with profile(activities=activities) as profiler:
+        fresh = (torch.ones(7, device="xla").sin() * 3).sum().item()
+        for _ in range(3):
+            step()
+    counts, times = {{}}, {{}}
+    for row in profiler.key_averages():
+        counts[row.key] = counts.get(row.key, 0) + row.count
+        times[row.key] = row.cpu_time_total
+    return counts, times, profiler
+counts, times, profiler = rows([ProfilerActivity.CPU])
+events = events_of(profiler, {str(tmp_path / "trace.json")!r})
+runs = [e for e in events if e.get("name") == "xla::run"]
+inner = [e for e in events if e.get("name", "").startswith(("xla::kernel ", "xla::library "))]
+of_user = {{e["tid"] for e in events if e.get("name") == "aten::linear"}}
+both, _, _ = rows(BOTH)
+table = profiler.key_averages().table(sort_by="self_cpu_time_total")
+print("told", json.dumps([counts, times, both, runs, inner, list(of_user), "xla::run" in table]))
+"""
+    counts, times, both, runs, inner, of_user, shown = told_by(run_python, source)
+    assert counts["xla::run"] == both["xla::run"] == len(runs) == 4 and shown
+    assert counts["xla::compile"] >= 1
+    kernels = {name for name in counts if name.startswith("xla::kernel ")}
+    assert any("reduce_sum" in name for name in kernels) and all(times[name] >= 0 for name in kernels)
+    assert counts["xla::library aten::mm"] * 2 == both["aten::mm"]  # there the host's and the device's
+    assert times["xla::run"] > 0 and counts["aten::mm"] == counts["xla::library aten::mm"]
+    wide = [{**run, "ts": run["ts"] - 1, "dur": run["dur"] + 2} for run in runs]  # times are whole microseconds
+    assert all(any(inside(e, run) and e["tid"] == run["tid"] for run in wide) for e in inner)
+    assert any(run["tid"] not in of_user for run in runs)
+    assert not any(name.startswith(("xla::kernel ", "xla::library ")) for name in both)
+
+
+@pytest.mark.parametrize("interpreted", ["0", "100000"])
+def test_a_run_on_the_users_thread_is_counted_once(run_python, interpreted):
+    """Who reads each result runs short programs itself: what they call of ATen is no operation of the user's."""
+    source = """
+import json, torch, torch_xla
+from torch.profiler import ProfilerActivity, profile
+a, b = torch.ones(4, 4, device="xla"), torch.ones(4, 4, device="xla")
+def turn():
+    return (a @ b).cumsum(0).sum().item()
+for _ in range(20):
+    turn()
+counts = []
+for activities in ([ProfilerActivity.CPU], [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]):
+    with profile(activities=activities) as profiler:
+        for _ in range(20):
+            turn()
+    rows = [row for row in profiler.key_averages() if row.device_type == torch.autograd.DeviceType.CPU]
+    counts += [{row.key: row.count for row in rows}[name] for name in ("aten::mm", "aten::cumsum")]
+print(counts)
+"""
+    out = run_python(source, XLA_INTERPRETED_OPERATIONS=interpreted, **ENGINE)
+    assert "[20, 20, 20, 20]" in out, out
 
 
 def told_by(run_python, source: str):

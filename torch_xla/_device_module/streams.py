@@ -13,8 +13,10 @@ from ._utils import _existing
 
 
 def synchronize(device=None) -> None:
-    """Runs everything that is pending on the device and waits for it."""
-    _XLAC._xla_sync(_existing(device), True)
+    """Runs everything that is pending on the device and waits for it. Does nothing where no device was used yet."""
+    index = _existing(device)
+    if _XLAC._xla_runtime_is_initialized():
+        _XLAC._xla_sync(index, True)
 
 
 class _OfDevice(type):

@@ -18,6 +18,7 @@
 #include "engine/cpu/library/aten_allocator.h"
 #include "engine/cpu/library/step_error.h"
 #include "engine/cpu/library/substitutes.h"
+#include "engine/cpu/library/untold.h"
 #include "engine/cpu/threads/team.h"
 #include "engine/engine.h"
 #include "ir/strides.h"
@@ -210,6 +211,7 @@ void LibraryCall::Impl::compute_packed(torch::jit::Stack& args, const at::Tensor
 
 void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo, const at::Tensor* packed) const {
   c10::InferenceMode inference;
+  const Untold untold;
   std::optional<PoolRedirect> redirect;
   if (!choice.substitute.outside_pool) {
     redirect.emplace(pool);

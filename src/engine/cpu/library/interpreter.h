@@ -11,6 +11,7 @@
 
 #include "engine/cpu/library/aten_allocator.h"
 #include "engine/cpu/library/call.h"
+#include "engine/cpu/library/untold.h"
 #include "engine/engine.h"
 
 namespace torch_xla::cpu {
@@ -74,6 +75,7 @@ class InterpreterRun {
   const int threads_;
   std::vector<c10::IValue> values_; // by value: tensors, and the numbers as such
   const c10::InferenceMode inference_;
+  const Untold untold_;
   const PoolRedirect redirect_;
 };
 

@@ -1,0 +1,24 @@
+// Keeps ATen's own calls within a run out of a user's profile.
+#pragma once
+
+#include <ATen/record_function.h>
+
+#include <optional>
+
+namespace torch_xla::cpu {
+
+// While it lives, the calls of its thread are no ranges of torch.profiler. A run may go on on the thread of a user, whose profile has the
+// operation from its recording and the step from the observer: it would be counted once more.
+class Untold {
+ public:
+  Untold() {
+    if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION)) { // else the guard would cost more than a small call
+      guard_.emplace();
+    }
+  }
+
+ private:
+  std::optional<at::DisableRecordFunctionGuard> guard_;
+};
+
+} // namespace torch_xla::cpu

@@ -1,0 +1,51 @@
+"""What a profile of torch.profiler does at its begin and end that PyTorch's own code leaves out for this device."""
+
+import functools
+
+import torch
+from torch.profiler import ProfilerActivity
+
+from . import _XLAC
+
+_Profile = torch.autograd.profiler.profile
+_start_in_torch = _Profile._start_trace
+_exit_in_torch = _Profile.__exit__
+
+
+@functools.wraps(_start_in_torch)
+def _start(self) -> None:
+    """Where the CPU's activity alone is asked for, what the device does is told as the CPU's."""
+    _start_in_torch(self)
+    if self.kineto_activities == {ProfilerActivity.CPU} and self.profiler_kind == torch.autograd.ProfilerState.KINETO:
+        self._of_xla = _XLAC._HostProfile()
+
+
+def _wait_for_runs() -> None:
+    if _XLAC._xla_runtime_is_initialized() and not _XLAC._in_bad_fork():
+        for device in range(_XLAC._xla_num_devices()):
+            _XLAC._xla_sync(device, True)
+
+
+@functools.wraps(_exit_in_torch)
+def _exit(self, *error):
+    of_xla, device = self.__dict__.pop("_of_xla", None), getattr(self, "use_device", None)
+    try:
+        if of_xla is not None:
+            _wait_for_runs()
+    finally:
+        if of_xla is not None:
+            of_xla.close()
+        if _XLAC._in_bad_fork():  # nothing runs here that could be waited for
+            self.use_device = None
+        try:
+            result = _exit_in_torch(self, *error)
+        finally:
+            if device is not None:
+                self.use_device = device
+    return result
+
+
+def install() -> None:
+    """Called once, when torch_xla is imported."""
+    _Profile._start_trace = _start
+    _Profile.__exit__ = _exit
