@@ -449,3 +449,9 @@ OUTS = {
 @pytest.mark.parametrize("function,dtype", OUTS.values(), ids=OUTS)
 def test_resized_outs(device, function, dtype, size):
     check_strides(lambda x: function(x, torch.empty(size, dtype=dtype, device=x.device)), device)
+
+
+def test_elements_are_looked_for_in_any_order_of_memory(device):
+    x, among = torch.arange(12).view(3, 4), torch.arange(0, 24, 2).view(4, 3)
+    for place in (lambda t: t.to(device).t(), lambda t: t.t().to(device)):
+        assert torch.isin(x.to(device), place(among)).tolist() == torch.isin(x, among).tolist()
