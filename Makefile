@@ -58,8 +58,9 @@ test-pjrt: build ## the C++ tests and a spread of the Python tests on a PJRT plu
 	build/release/tests/cpp/torch_xla_tests --gtest_filter='Pjrt*:FakeClient*:StableHlo*:*PluginRows*' && \
 	PJRT_DEVICE=LIBRARY PJRT_LIBRARY_PATH=$$plugin python -m pytest -n 2 $(if $(WHOLE),--whole) $(if $(SHARD),--shard $(SHARD)) tests/fuzz tests/python
 
-fuzz: build ## random programs of every kind against PyTorch eager, with fusion on and off, then from disk (PROGRAMS=1000 of each kind)
+fuzz: build ## random programs of every kind against PyTorch eager, with fusion on and off, in pieces, then from disk (PROGRAMS=1000 of each kind)
 	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000)
+	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000) --syncs --deterministic --fusion on
 	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000) --disk
 
 lint: setup ## formatters in check mode, ruff, codespell, direction of includes, names of operations, sizes

@@ -85,7 +85,7 @@ USE = [
     "torch.dot({a}.flatten(), {a}.flatten())",
     "torch.bincount({a}.flatten() % 7 if {a}.dtype == torch.uint8 else {a}.flatten().abs().clamp(0, 9))",
     "torch.histc(({a} % 10).float(), 5)",
-    "torch.isin({a}, {b})",
+    "torch.isin({a}, {b}.contiguous())",
     "torch.searchsorted({a}.flatten().sort().values, {b})",
     "torch.bucketize({a}, {b}.flatten().sort().values)",
     "torch.diff({a}, dim=0)",

@@ -12,7 +12,7 @@ NAMED = {
     "torch.%({a})": "atleast_2d linalg.matrix_norm gradient cov corrcoef frexp special.i1e special.entr "
     "special.log_ndtr special.bessel_j0 sinc fft.fftn linalg.svdvals linalg.pinv linalg.det linalg.matrix_rank "
     "linalg.vander ravel argwhere diag_embed diag diagflat std_mean sgn positive square msort",
-    "torch.%({a}, {b})": "kron cdist isin logaddexp hypot atan2 copysign nextafter heaviside ldexp block_diag dist "
+    "torch.%({a}, {b})": "kron cdist logaddexp hypot atan2 copysign nextafter heaviside ldexp block_diag dist "
     "fmax complex inner",
     "torch.%({a}, {d})": "cummin nanmean var_mean",
     "F.%({a})": "relu gelu pdist hardswish instance_norm",
@@ -85,6 +85,7 @@ torch.searchsorted({a}.sort(-1).values, {b})
 torch.allclose({a}, {b}) * {a}
 torch.addcdiv({a}, {b}, {b} + 2)
 torch.lerp({a}, {b}, {a})
+torch.isin({a}, {b}.contiguous())
 torch.clamp({a}, {b} - 1, {b})
 torch.nan_to_num({a} / 0)
 torch.xlogy({a}, {b} + 2)
