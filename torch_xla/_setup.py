@@ -19,6 +19,7 @@ from . import (
     _late_modules,
     _legacy_types,
     _notebooks,
+    _peers,
     _printing,
     _profiles,
     _replica_copies,
@@ -72,8 +73,8 @@ def _finish() -> None:
 
     Cancels it in a process that ends by an exception.
     """
-    is_failing = _world.is_failing()
-    are_waiting = not is_failing and _world.has_peers() and not _XLAC._in_bad_fork()
+    is_failing = _peers.is_failing()
+    are_waiting = not is_failing and _peers.has_peers() and not _XLAC._in_bad_fork()
     if are_waiting:
         _world.run_collectives()
     _XLAC._xla_finish(is_failing)
@@ -81,7 +82,7 @@ def _finish() -> None:
         if are_waiting:
             _world.finish_all_sends()
     finally:
-        _world.end_threads()
+        _peers.end()
 
 
 def _admit_to_flex_attention(module) -> None:

@@ -7,25 +7,17 @@ what each process is, or its threads by `DataParallel`, where each device is a r
 import collections
 import contextlib
 import datetime
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from . import _XLAC
+from . import _payloads, _peers, _XLAC
 
-_BEAT_SECONDS = 1.0  # src/distributed/collectives.cpp looks whether others still count
-_IDLE_SECONDS = 3.0  # after which a trace is taken to be complete, for now
 _NAMING = datetime.timedelta(seconds=4)  # of a timeout, at its end: finding out who is lost
+LOOPBACK = "127.0.0.1"
 _PREFIX = "torch_xla"
 _groups: set[str] = set()  # names of those that this process is in
-
-
-def timeout() -> datetime.timedelta:
-    """How long a replica waits for the others: XLA_COLLECTIVE_TIMEOUT."""
-    return datetime.timedelta(seconds=_XLAC._env_integer("XLA_COLLECTIVE_TIMEOUT"))
 
 
 def run_collectives() -> None:
@@ -33,22 +25,46 @@ def run_collectives() -> None:
     _XLAC._xla_sync_collectives(_XLAC._xla_current_device())
 
 
-def make_group(name: str, store, rank: int, size: int, run_store=None) -> str:
+def make_group(
+    name: str,
+    store,
+    rank: int,
+    size: int,
+    run: tuple["Replica", Sequence[int]] | None = None,
+) -> str:
     """Makes a group that the operations torch.ops.xla know by its name, which is returned. Meets its other members.
 
     Args:
         store: for the meeting; of this group alone.
-        run_store: where the run's replicas count their heartbeats; by default nobody does.
+        run: which replica of a run this is, and the numbers of the group's; by default there is none.
     """
     import torch.distributed as dist
 
     run_collectives()
+    replica, ranks = run or (None, range(size))
+    run_store = replica.watched_store() if replica else None
+    store.set(f"here/{rank}", "1")
+    _peers.wait_for(store, [f"here/{i}" for i in range(size)], ranks, f"the making of the group {[*ranks]}", run_store)
     group = dist.ProcessGroup(store if run_store is None else run_store, rank, size)
-    gloo = dist.ProcessGroupGloo(store, rank, size, timeout() - min(_NAMING, timeout() / 2))
+    gloo = _make_gloo(store, rank, size, bool(replica) and replica.local_size == replica.size)
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
-    torch.ops.xla._add_group(name, group.boxed())
+    # Programs compare their collectives by a connection of their own, as a wait by another one holds it.
+    torch.ops.xla._add_group(name, group.boxed(), _peers.boxed(store.clone(), rank, size), ranks[rank])
     _groups.add(name)
     return name
+
+
+def _make_gloo(store, rank: int, size: int, is_local: bool):
+    """The group's backend. That of one machine takes no connections from others."""
+    import torch.distributed as dist
+
+    timeout = _peers.timeout() - min(_NAMING, _peers.timeout() / 2)
+    if not is_local:
+        return dist.ProcessGroupGloo(store, rank, size, timeout)
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = timeout
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname=LOOPBACK)]
+    return dist.ProcessGroupGloo(store, rank, size, options)
 
 
 def remove_group(name: str) -> None:
@@ -57,21 +73,12 @@ def remove_group(name: str) -> None:
     _groups.discard(name)
 
 
-def _polls() -> Iterator[None]:
-    """For loops that ask again and again, with pauses that grow."""
-    pause = 0.0005
-    while True:
-        yield
-        time.sleep(pause)
-        pause = min(2 * pause, 0.05)
-
-
 def finish_sends(name: str) -> None:
     """Waits until what the group's replica has sent is received. Polls, so that Ctrl-C is heard.
 
     Raises RuntimeError if a send has failed.
     """
-    for _ in _polls():
+    for _ in _peers.polls():
         if not torch.ops.xla._is_sending(name):
             return
 
@@ -120,22 +127,26 @@ class Replica:
         import torch.distributed as dist
 
         name = f"{self._scope}{','.join(map(str, ranks))}"
-        run_store = self._connect() if self._scope else self.watched_store()
-        return make_group(
-            name, dist.PrefixStore(f"group/{ranks}", run_store), ranks.index(self.rank), len(ranks), run_store
-        )
+        store = dist.PrefixStore(f"group/{ranks}", self._connect())
+        return make_group(name, store, ranks.index(self.rank), len(ranks), (self, ranks))
 
     def watched_store(self):
-        """A connection to the store of a run of processes, where this one counts its heartbeats from now on."""
-        with self._lock:
-            if not self._is_beating:
-                self._is_beating = True
-                store = self._connect()
-                store.set("replicas", str(self.size))
-                store.add(f"heartbeat/{self.rank}", 1)
-                _start_thread("xla-heartbeat", _beat, store, self.rank)
-                _start_thread("xla-collectives", _run_idle_collectives)
+        """A connection to the run's store, where this replica tells the others from now on whether it still lives."""
+        self._join()
         return self._connect()
+
+    def _join(self) -> None:
+        with self._lock:
+            if not self._scope:  # threads end with their process
+                self.count_heartbeats()
+                _peers.serve()
+
+    def count_heartbeats(self) -> None:
+        """Counts this process's heartbeats in the run's store from now on."""
+        with self._lock:
+            if not self._is_beating and self.size > 1:
+                self._is_beating = True
+                _peers.start_heartbeat(self._connect(), self.rank, self.size)
 
     def finish_sends(self) -> None:
         """Waits until what was sent by xm.send() is received."""
@@ -143,17 +154,19 @@ class Replica:
             finish_sends(name)
 
     def leave(self) -> None:
-        """Takes leave of its groups: collectives in which others wait for it fail."""
+        """Takes leave of the others: collectives and meetings in which they wait for it fail."""
         with self._lock:
             for name in self._groups.values():
                 remove_group(name)
             self._groups.clear()
+            _peers.leave(self.store, self.rank)
 
     def meet(self, tag: str, payload: bytes, ranks: Sequence[int] = ()) -> list[bytes]:
         """Waits until all of `ranks` have come to this meeting, by default all replicas; returns their payloads.
 
         Raises RuntimeError that names those who did not come in time.
         """
+        self._join()
         run_collectives()
         ranks = tuple(ranks) or tuple(range(self.size))
         with self._lock:
@@ -161,87 +174,24 @@ class Replica:
             self._visits[tag] += 1
         place = f"meeting/{ranks}/{tag}/{visit}"
         keys = [f"{place}/{rank}" for rank in ranks]
-        self.store.set(f"{place}/{self.rank}", b"." + payload)  # a store takes no empty values
-        self._wait_for(keys, ranks, tag)
-        payloads = [bytes(self.store.get(key))[1:] for key in keys]
+        self.store.set(f"{place}/{self.rank}", _payloads.seal(f"{place}/{self.rank}", payload))
+        _peers.wait_for(self.store, keys, ranks, f"the meeting {tag!r}", self.store)
+        payloads = [_payloads.unseal(key, bytes(self.store.get(key))) for key in keys]
         if self.store.add(f"{place}/left", 1) == len(ranks):
             for key in [*keys, f"{place}/left"]:
                 self.store.delete_key(key)
         return payloads
 
-    def _wait_for(self, keys: list[str], ranks: Sequence[int], tag: str) -> None:
-        """Polls, so that Ctrl-C is heard."""
-        end = time.monotonic() + timeout().total_seconds()
-        for _ in _polls():
-            if self.store.check(keys):
-                return
-            if time.monotonic() > end:
-                missing = [rank for rank, key in zip(ranks, keys) if not self.store.check([key])]
-                raise RuntimeError(
-                    f"replicas {missing} did not come to the meeting {tag!r} within XLA_COLLECTIVE_TIMEOUT, "
-                    f"which is {timeout().total_seconds():.0f} s"
-                )
-
-
-# ---- Threads of a process that has met others ----
-_ending = threading.Event()
-_failing = threading.Event()
-_threads: list[threading.Thread] = []
-
-
-def _start_thread(name: str, work: Callable, *args) -> None:
-    thread = threading.Thread(target=work, args=args, name=name, daemon=True)
-    thread.start()
-    _threads.append(thread)
+    @property
+    def is_private(self) -> bool:
+        """Whether what it gets in a meeting can be of the run's other replicas alone."""
+        return bool(self._scope) or _payloads.has_secret()
 
 
 def finish_all_sends() -> None:
     """finish_sends() of all groups that this process is in."""
     for name in list(_groups):
         finish_sends(name)
-
-
-def note_failure() -> None:
-    """This process ends by an exception, by which it leaves others alone."""
-    _failing.set()
-
-
-def is_failing() -> bool:
-    """Whether this process ends by an exception that nobody has caught."""
-    return _failing.is_set() or getattr(sys, "last_type", None) is not None
-
-
-def has_peers() -> bool:
-    """Whether other replicas may wait for this process."""
-    return bool(_threads)
-
-
-def end_threads() -> None:
-    """Before the interpreter ends, which a thread that comes back from C++ would not survive."""
-    _ending.set()
-    for thread in _threads:
-        thread.join(2 * _BEAT_SECONDS)
-
-
-def _beat(store, rank: int) -> None:
-    """Counts up until the process or the store ends."""
-    with contextlib.suppress(Exception):  # the store ends with the process that keeps it
-        while not _ending.wait(_BEAT_SECONDS):
-            store.add(f"heartbeat/{rank}", 1)
-
-
-def _run_idle_collectives() -> None:
-    """Runs what is recorded where nothing has been added for a while, if others may wait for it.
-
-    As when a replica reads nothing of a collective's result and waits for the others elsewhere.
-    """
-    seen: dict[int, tuple | None] = {}
-    while not _ending.wait(_IDLE_SECONDS):
-        for device in range(_XLAC._xla_num_devices()):
-            pending = _XLAC._xla_pending_collectives(device)
-            if pending is not None and pending == seen.get(device):
-                _XLAC._xla_sync_collectives(device)
-            seen[device] = pending
 
 
 # ---- Who this thread is ----
@@ -254,7 +204,7 @@ _of_devices: dict[int, Replica] = {}  # while threads are replicas
 def _connect_by_environment():
     import torch.distributed as dist
 
-    store, _, _ = next(dist.rendezvous("env://", timeout=timeout()))
+    store, _, _ = next(dist.rendezvous("env://", timeout=_peers.timeout()))
     return dist.PrefixStore(_PREFIX, store)
 
 

@@ -1,11 +1,12 @@
 """The environment variables of the package: `python -m torch_xla.env` prints them all, with what is set now."""
 
-from . import _XLAC
+from . import _payloads, _XLAC
 
 
 def _describe(row: dict) -> str:
     """A few lines about a variable, and one more where its text is not understood."""
     name, value = row["name"], row["value"]
+    value = "(not shown)" if value and name == _payloads.SECRET else value
     lines = [
         name if value is None else f"{name}={value}",
         f"    {row['purpose']}",

@@ -94,12 +94,12 @@ at::DimVector with_dim0(const at::Tensor& input, int64_t size) {
 
 // `out`, which is contiguous, gets the reduced input, in whose memory it may lie. Part by part: one is copied while those before it travel.
 // The parts follow from the size of `out` alone, as all replicas have to have the same.
-void reduce_all(const at::Tensor& input, const at::Tensor& out, c10d::ReduceOp op, const std::string& group) {
+void reduce_all(const at::Tensor& input, const at::Tensor& out, const Collective& collective, c10d::ReduceOp op, const std::string& group) {
   const bool copies = input.const_data_ptr() != out.const_data_ptr();
   at::Tensor to = out.view({-1}), from = copies ? input.reshape({-1}) : to;
   const int64_t size = to.numel(), element = static_cast<int64_t>(to.element_size());
   const int64_t part = std::clamp((size + 1) / 2, kMinPartBytes / element, kMaxPartBytes / element);
-  run_on_group(group, [&](c10d::Backend& backend) {
+  run_on_group(group, collective, [&](c10d::Backend& backend) {
     c10d::AllreduceOptions options;
     options.reduceOp = op;
     std::vector<WorkRef> works;
@@ -118,7 +118,7 @@ void reduce_all(const at::Tensor& input, const at::Tensor& out, c10d::ReduceOp o
 at::Tensor all_reduce(const at::Tensor& input, const std::string& reduction, const std::string& group) {
   Reduction chosen = find_reduction(reduction, input.scalar_type());
   at::Tensor real = as_real(input), packed = packed_like(real, chosen.type);
-  reduce_all(real, packed, chosen.op, group);
+  reduce_all(real, packed, {.name = "all_reduce", .input = input, .reduction = reduction}, chosen.op, group);
   return unpack(packed, input);
 }
 
@@ -128,7 +128,7 @@ at::Tensor& all_reduce_out(const at::Tensor& input, const std::string& reduction
   if (chosen.type != input.scalar_type()) {
     return out.copy_(all_reduce(input, reduction, group));
   }
-  reduce_all(input, out, chosen.op, group);
+  reduce_all(input, out, {.name = "all_reduce", .input = input, .reduction = reduction}, chosen.op, group);
   return out;
 }
 
@@ -136,7 +136,9 @@ at::Tensor all_gather(const at::Tensor& input, int64_t replicas, const std::stri
   at::Tensor sent = input.contiguous();
   at::Tensor result = at::empty(with_dim0(input, input.size(0) * replicas), input.options());
   at::Tensor from = bytes_of(sent), to = bytes_of(result);
-  run_on_group(group, [&](c10d::Backend& backend) { return std::vector{backend._allgather_base(to, from)}; });
+  run_on_group(group, {.name = "all_gather", .input = input}, [&](c10d::Backend& backend) {
+    return std::vector{backend._allgather_base(to, from)};
+  });
   return result;
 }
 
@@ -144,7 +146,7 @@ at::Tensor reduce_scatter(const at::Tensor& input, const std::string& reduction,
   Reduction chosen = find_reduction(reduction, input.scalar_type());
   at::Tensor packed = pack(input, chosen.type);
   at::Tensor part = at::empty(with_dim0(packed, packed.size(0) / replicas), packed.options());
-  run_on_group(group, [&](c10d::Backend& backend) {
+  run_on_group(group, {.name = "reduce_scatter", .input = input, .reduction = reduction}, [&](c10d::Backend& backend) {
     c10d::ReduceScatterOptions options;
     options.reduceOp = chosen.op;
     return std::vector{backend._reduce_scatter_base(part, packed, options)};
@@ -165,7 +167,9 @@ at::Tensor all_to_all(const at::Tensor& input, at::IntArrayRef received, at::Int
     return bytes;
   };
   std::vector<int64_t> to_splits = in_bytes(received), from_splits = in_bytes(sent);
-  run_on_group(group, [&](c10d::Backend& backend) { return std::vector{backend.alltoall_base(to, from, to_splits, from_splits)}; });
+  run_on_group(group, {.name = "all_to_all", .input = input, .received = received, .sent = sent}, [&](c10d::Backend& backend) {
+    return std::vector{backend.alltoall_base(to, from, to_splits, from_splits)};
+  });
   return result;
 }
 
@@ -174,29 +178,32 @@ constexpr int kPermuteTag = std::numeric_limits<int>::max();
 
 // `pairs` holds source and target of each transfer, one after the other. Zeros for a replica that is no target.
 at::Tensor collective_permute(const at::Tensor& input, at::IntArrayRef pairs, const std::string& group) {
-  int64_t self = find_group(group)->getRank();
+  int64_t self = find_member(group).group->getRank();
   at::Tensor result = at::zeros(input.sizes(), input.options());
   std::vector<at::Tensor> from{bytes_of(input.contiguous())}, to{bytes_of(result)};
-  run_on_group(group, [&](c10d::Backend& backend) {
-    std::vector<WorkRef> works;
-    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      if (pairs[i] == self && pairs[i + 1] == self) {
-        to[0].copy_(from[0]);
-      } else if (pairs[i] == self) {
-        works.push_back(backend.send(from, static_cast<int>(pairs[i + 1]), kPermuteTag));
-      } else if (pairs[i + 1] == self) {
-        works.push_back(backend.recv(to, static_cast<int>(pairs[i]), kPermuteTag));
-      }
-    }
-    return works;
-  });
+  run_on_group(
+      group,
+      {.name = "collective_permute", .input = input, .numbers = pairs, .meets = false, .is_transfers = true},
+      [&](c10d::Backend& backend) {
+        std::vector<WorkRef> works;
+        for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+          if (pairs[i] == self && pairs[i + 1] == self) {
+            to[0].copy_(from[0]);
+          } else if (pairs[i] == self) {
+            works.push_back(backend.send(from, static_cast<int>(pairs[i + 1]), kPermuteTag));
+          } else if (pairs[i + 1] == self) {
+            works.push_back(backend.recv(to, static_cast<int>(pairs[i]), kPermuteTag));
+          }
+        }
+        return works;
+      });
   return result;
 }
 
 at::Tensor broadcast(const at::Tensor& input, int64_t root, const std::string& group) {
   at::Tensor result = input.clone(at::MemoryFormat::Contiguous);
   std::vector<at::Tensor> data{bytes_of(result)};
-  run_on_group(group, [&](c10d::Backend& backend) {
+  run_on_group(group, {.name = "broadcast", .input = input, .numbers = root, .meets = false}, [&](c10d::Backend& backend) {
     c10d::BroadcastOptions options;
     options.rootRank = root;
     return std::vector{backend.broadcast(data, options)};
@@ -261,6 +268,9 @@ void define_others(torch::Library& definitions, torch::Library& cpu) {
   definitions.def("_add_group", &add_group);
   definitions.def("_remove_group", &remove_group);
   definitions.def("_is_sending", &is_sending);
+  definitions.def("_start_heartbeat", [](const GroupRef& own, int64_t replica) { start_heartbeat(own->getStore(), replica); });
+  definitions.def("_stop_heartbeat", &stop_heartbeat);
+  definitions.def("_find_silent", &find_silent);
   definitions.def("all_reduce.out(Tensor input, str reduction, str group, *, Tensor(a!) out) -> Tensor(a!)");
   cpu.impl("all_reduce.out", torch::CppFunction(&all_reduce_out));
 }

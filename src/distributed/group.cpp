@@ -1,21 +1,15 @@
 // The groups, and who is lost where a collective fails.
 #include "distributed/group.h"
 
-#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 
-#include "distributed/sends.h"
+#include "core/errors.h"
 
 namespace torch_xla {
 namespace {
-
-struct Member {
-  GroupRef group;
-  std::shared_ptr<Sends> sends;
-};
 
 // Never destroyed: programs may run until the process ends.
 struct Groups {
@@ -27,88 +21,127 @@ Groups& groups() {
   return *all;
 }
 
-Member find_member(const std::string& name) {
+Member look_up(const std::string& name) {
   std::lock_guard<std::mutex> lock(groups().mutex);
   auto found = groups().by_name.find(name);
   TORCH_CHECK(found != groups().by_name.end(), "there is no group of replicas named ", name);
   return found->second;
 }
 
-// Each replica counts up its own key about once a second: torch_xla/_world.py.
-std::vector<int64_t> read_heartbeats(c10d::Store& store, int64_t replicas) {
-  std::vector<int64_t> beats;
-  for (int64_t rank = 0; rank < replicas; ++rank) {
-    beats.push_back(store.add("heartbeat/" + std::to_string(rank), 0));
+// The group's connections end, so that the others' calls fail and they look for the reason.
+void break_group(const std::string& name, const std::string& why) {
+  std::lock_guard<std::mutex> lock(groups().mutex);
+  auto found = groups().by_name.find(name);
+  if (found != groups().by_name.end()) {
+    found->second.group = nullptr;
+    found->second.broken = why;
   }
-  return beats;
 }
 
-// Numbers of the replicas that do not count while others count on, "1, 3". Their beats are the clock: on a machine that stands still for a
-// while nobody is lost.
-std::string find_silent(c10d::Store& store, int64_t replicas) {
-  constexpr int64_t kBeats = 3;
-  constexpr std::chrono::milliseconds kPause(200);
-  constexpr int kMaxPauses = 75;
-  if (replicas == 0) {
-    return ""; // threads of one process: nobody counts
-  }
-  std::vector<int64_t> before = read_heartbeats(store, replicas);
-  std::vector<int64_t> after = before;
-  auto counted_on = [&] {
-    return !std::equal(before.begin(), before.end(), after.begin(), [](int64_t b, int64_t a) { return a - b < kBeats; });
-  };
-  for (int i = 0; i < kMaxPauses && !counted_on(); ++i) {
-    std::this_thread::sleep_for(kPause);
-    after = read_heartbeats(store, replicas);
-  }
-  std::string silent;
-  for (size_t rank = 0; rank < after.size() && counted_on(); ++rank) {
-    silent += before[rank] == after[rank] ? (silent.empty() ? "" : ", ") + std::to_string(rank) : "";
-  }
-  return silent;
+// ---- Long waits: each replica says in the run's store what it waits in, for the others' errors ----
+
+const std::string kNoWait = "-"; // a store takes no empty values
+
+std::string key_of_wait(int64_t replica) {
+  return "waits/" + std::to_string(replica);
 }
 
-// Those that have ended or stand still. Who finds them first tells the others, which lose that one next.
-std::string find_lost(c10d::Store& store) {
-  const std::string key = "lost";
-  if (!store.check({key})) {
-    std::string lost = find_silent(store, store.add("replicas", 0));
-    if (lost.empty()) {
-      return lost;
-    }
-    if (!store.check({key})) {
-      store.set(key, std::vector<uint8_t>(lost.begin(), lost.end()));
+void show_wait(c10d::Store& store, int64_t replica, const std::string& text) {
+  store.set(key_of_wait(replica), std::vector<uint8_t>(text.begin(), text.end()));
+}
+
+// "; replica 1 waits in all_reduce(sum) of ...".
+std::string describe_waits(c10d::Store& store, int64_t self) {
+  std::string text;
+  const int64_t replicas = store.add("replicas", 0);
+  for (int64_t replica = 0; replica < replicas; ++replica) {
+    if (replica != self && store.check({key_of_wait(replica)})) {
+      const std::vector<uint8_t> bytes = store.get(key_of_wait(replica));
+      const std::string waits(bytes.begin(), bytes.end());
+      text += waits == kNoWait ? "" : str("; replica ", replica, " waits in ", waits);
     }
   }
-  std::vector<uint8_t> lost = store.get(key);
-  return {lost.begin(), lost.end()};
+  return text;
 }
 
-std::string describe_lost(c10d::ProcessGroup& group) {
+bool ends_soon(c10d::Work& work) {
+  constexpr std::chrono::seconds kSoon(2);
   try {
-    std::string lost = find_lost(*group.getStore());
-    return lost.empty() ? lost : "replica " + lost + " has ended or does not answer; ";
-  } catch (const std::exception&) {
-    return "the process that keeps the run's store has ended; ";
+    return work.wait(kSoon);
+  } catch (const std::exception&) { // perhaps an error of the work's own, which the next wait() throws
+    return false;
   }
+}
+
+std::atomic<bool> shows_wait{false};
+
+void show_no_wait(const Member& member) {
+  if (shows_wait.exchange(false)) {
+    show_wait(*member.group->getStore(), member.replica, kNoWait);
+  }
+}
+
+// Waits for the work, and says so meanwhile; where it fails until the next call, as others fail soon after.
+void wait_long(c10d::Work& work, const Member& member, const Collective& collective) {
+  show_wait(*member.group->getStore(), member.replica, describe(collective) + describe_line());
+  shows_wait = true;
+  work.wait();
+  show_no_wait(member);
+}
+
+void wait_for(const std::vector<WorkRef>& works, const Member& member, const Collective& collective) {
+  for (const WorkRef& work : works) {
+    if (collective.is_transfers) {
+      work->wait();
+    } else if (!ends_soon(*work)) {
+      wait_long(*work, member, collective);
+    }
+  }
+}
+
+// What the failed call's error begins or ends with, by what the stores tell.
+[[noreturn]] void explain(const std::string& name, const Member& member, const std::string& error) {
+  std::string difference;
+  try {
+    difference = member.agreement->find_difference();
+  } catch (const std::exception&) { // the store has ended
+  }
+  if (!difference.empty()) {
+    break_group(name, difference);
+    TORCH_CHECK(false, difference);
+  }
+  c10d::Store& store = *member.group->getStore();
+  std::string lost = describe_lost(store), waits;
+  try {
+    waits = describe_waits(store, member.replica);
+  } catch (const std::exception&) {
+  }
+  TORCH_CHECK(false, lost, error, waits);
 }
 
 // Calls `work`, which throws if a replica is lost.
 template <class Work>
-auto name_lost(c10d::ProcessGroup& group, const Work& work) {
+auto name_lost(const std::string& name, const Member& member, const Work& work) {
   try {
     return work();
   } catch (const std::exception& error) {
     auto torch_error = dynamic_cast<const c10::Error*>(&error);
-    TORCH_CHECK(false, describe_lost(group), torch_error ? torch_error->what_without_backtrace() : error.what());
+    explain(name, member, torch_error ? torch_error->what_without_backtrace() : error.what());
   }
 }
 
 } // namespace
 
-void add_group(const std::string& name, const GroupRef& group) {
+Member find_member(const std::string& name) {
+  Member member = look_up(name);
+  TORCH_CHECK(member.group, member.broken);
+  return member;
+}
+
+void add_group(const std::string& name, const GroupRef& group, const GroupRef& own, int64_t replica) {
+  auto agreement = std::make_shared<Agreement>(own->getStore(), own->getRank(), own->getSize(), replica);
   std::lock_guard<std::mutex> lock(groups().mutex);
-  groups().by_name[name] = {group, std::make_shared<Sends>()};
+  groups().by_name[name] = {group, replica, std::make_shared<Sends>(), std::move(agreement)};
 }
 
 void remove_group(const std::string& name) {
@@ -120,16 +153,22 @@ void remove_group(const std::string& name) {
   }
 }
 
-GroupRef find_group(const std::string& name) {
-  return find_member(name).group;
+void run_on_group(const std::string& name, const Collective& collective, const std::function<std::vector<WorkRef>(c10d::Backend&)>& start) {
+  Member member = find_member(name);
+  name_lost(name, member, [&] {
+    member.sends->is_pending(); // throws if one failed
+    show_no_wait(member);
+    const Agreement::Call call = member.agreement->begin(collective);
+    wait_for(start(*member.group->getBackend(c10::DeviceType::CPU)), member, collective);
+    member.agreement->end(call);
+  });
 }
 
 void run_on_group(const std::string& name, const std::function<std::vector<WorkRef>(c10d::Backend&)>& start) {
   Member member = find_member(name);
-  name_lost(*member.group, [&] {
-    member.sends->is_pending(); // throws if one failed
-    std::vector<WorkRef> works = start(*member.group->getBackend(c10::DeviceType::CPU));
-    for (const WorkRef& work : works) {
+  name_lost(name, member, [&] {
+    member.sends->is_pending();
+    for (const WorkRef& work : start(*member.group->getBackend(c10::DeviceType::CPU))) {
       work->wait();
     }
   });
@@ -137,7 +176,7 @@ void run_on_group(const std::string& name, const std::function<std::vector<WorkR
 
 void send_on_group(const std::string& name, const at::Tensor& data, int target, int tag) {
   Member member = find_member(name);
-  name_lost(*member.group, [&] {
+  name_lost(name, member, [&] {
     member.sends->is_pending(); // throws if one failed
     member.sends->start(); // before the send, which nobody could wait for
     std::vector<at::Tensor> tensors{data};
@@ -146,8 +185,8 @@ void send_on_group(const std::string& name, const at::Tensor& data, int target, 
 }
 
 bool is_sending(const std::string& name) {
-  Member member = find_member(name);
-  return name_lost(*member.group, [&] { return member.sends->is_pending(); });
+  Member member = look_up(name);
+  return member.group && name_lost(name, member, [&] { return member.sends->is_pending(); });
 }
 
 } // namespace torch_xla

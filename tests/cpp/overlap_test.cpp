@@ -70,9 +70,11 @@ class Calls final : public observer::Observer {
 class OverlapTest : public ::testing::Test {
  protected:
   OverlapTest() : backend_(c10::make_intrusive<Backend>()) {
-    auto group = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(), 0, 2);
+    auto store = c10::make_intrusive<c10d::HashStore>();
+    auto group = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 2);
+    auto alone = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1); // nobody to compare calls with
     group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend_);
-    add_group(kGroup, group);
+    add_group(kGroup, group, alone, 0);
     backend_->reduce = [](at::Tensor& t) { t.mul_(2); };
   }
   ~OverlapTest() override {

@@ -1,7 +1,10 @@
 """What the replicas of a run do in the tests of processes and threads: each function takes the replica's number."""
 
+import collections
+import contextlib
 import copy
 import os
+import pickle
 import time
 
 import numpy as np
@@ -14,6 +17,7 @@ import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as met
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.runtime as xr
+from torch_xla import _world
 
 # On a plugin a collective runs at once, so that a step is several programs.
 IS_ONE_PROGRAM = os.environ.get("PJRT_DEVICE", "CPU") == "CPU"
@@ -161,6 +165,169 @@ def meetings(rank: int, size: int) -> None:
     seen: list = []
     xm.do_on_ordinals(seen.append, (torch.tensor(rank, device="xla"),), ordinals=(1,))
     assert [t.item() for t in seen] == ([1] if rank == 1 else [])
+
+
+class Own:
+    """A value of a class of its own."""
+
+    def __init__(self, value: int):
+        self.value = value
+
+
+class Noted:
+    """A value whose reading runs code: it leaves a file."""
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+VALUES = [
+    [None, True, 3, 2.5, 1j, "text", b"bytes", (1, [2], {"a": {3}}), slice(1, 2), range(3)],
+    [
+        torch.arange(3),
+        torch.ones(2, 2).t().to(torch.bfloat16),
+        torch.tensor(True),
+        torch.empty(0, 3),
+        torch.ones(2) * 1j,
+    ],
+    [
+        nn.Parameter(torch.ones(2)),
+        torch.ones(1, requires_grad=True),
+        torch.Size([2, 3]),
+        torch.float16,
+        torch.device("cpu"),
+    ],
+    [
+        np.float32(1.5),
+        np.arange(4.0).reshape(2, 2).T,
+        np.array(["a", "bc"]),
+        np.datetime64("2020-01-01"),
+        np.bool_(True),
+    ],
+    [collections.Counter("aab"), collections.OrderedDict(a=1), collections.deque([1])],
+    [collections.defaultdict(list, a=[1])],
+]
+
+
+def values_of_meetings(rank: int, path: str) -> None:
+    """What the others send: values of all kinds, of own classes too, and nothing that was written by others."""
+    reduced = xm.mesh_reduce("values", (rank, VALUES), list)
+    assert [each for each, _ in reduced] == [0, 1] and str(reduced[1][1]) == str(VALUES)
+    assert [own.value for own in xm.mesh_reduce("own", Own(rank), list)] == [0, 1]
+    store = _world.process().store
+    store.set(f"meeting/(0, 1)/forged/0/{1 - rank}", b"." + pickle.dumps(Noted(f"{path}.forged")))
+    try:
+        _world.process().meet("forged", b"")
+        raise AssertionError("a value that nobody has signed")
+    except RuntimeError as error:
+        assert "is not signed with XLA_RUN_SECRET" in str(error)
+    assert not os.path.exists(f"{path}.forged")
+
+
+def listening_addresses(pids: list[int]) -> list[str]:
+    """Where the processes take connections, as Linux writes it: 0100007F:1234 is port 0x1234 of 127.0.0.1."""
+    sockets = set()
+    for pid in pids:
+        for descriptor in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                sockets.add(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+    rows = []
+    for name in ("tcp", "tcp6"):
+        with open(f"/proc/self/net/{name}") as file:
+            rows += [line.split() for line in file.readlines()[1:]]
+    return [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
+
+
+def listens(rank: int) -> None:
+    """All sockets that the run listens on, those of the process that started it too."""
+    import torch.distributed as dist
+
+    xm.all_reduce("sum", torch.ones(1, device="xla")).cpu()
+    dist.init_process_group("xla", init_method="xla://")
+    dist.all_reduce(torch.ones(1), group=dist.new_group(backend="gloo"))
+    addresses = listening_addresses([os.getpid(), os.getppid()])
+    xm.rendezvous("looked")
+    assert len(addresses) >= 4 and all(address.startswith("0100007F:") for address in addresses), addresses
+    dist.destroy_process_group()
+
+
+def meets_for_ever(rank: int, path: str) -> None:
+    """Meetings until another replica is lost; says what it was told."""
+    until_told(rank, path, lambda number: xm.mesh_reduce("again", number, sum))
+
+
+def is_left_alone(rank: int, path: str) -> None:
+    """The second replica ends at once. Says what the first one is told where it waits for it."""
+    import torch.distributed as dist
+
+    if rank == 1:
+        return
+    ones = torch.ones(1, device="xla")
+    told = []
+    for wait in (
+        lambda: xm.rendezvous("never"),
+        lambda: xm.mesh_reduce("never", 1, sum),
+        lambda: xm.broadcast_master_param(nn.Linear(2, 2).to("xla")),
+        lambda: xm.all_reduce("sum", ones),
+        lambda: dist.init_process_group("xla", init_method="xla://"),
+    ):
+        try:
+            wait()
+        except RuntimeError as error:
+            told.append(str(error).splitlines()[0])
+    with open(path, "w") as file:
+        file.write("\n".join(told))
+
+
+def differing_calls(rank: int) -> None:
+    """Collectives that do not match between two replicas: both are told both lines, in each kind of difference."""
+    import torch.distributed as dist
+
+    dist.init_process_group("xla", init_method="xla://")
+
+    def ones(*sizes, **options):
+        return torch.ones(*sizes, device="xla", **options)
+
+    def swapped(group):
+        for call in (dist.all_reduce, lambda t, group: dist.broadcast(t, 0, group=group))[:: 1 - 2 * rank]:
+            call(ones(4), group=group)
+
+    def later(group):
+        for step in range(6):
+            reduction = dist.ReduceOp.MAX if rank and step == 3 else dist.ReduceOp.SUM
+            dist.all_reduce(ones(4), reduction, group=group)
+            torch_xla.sync(wait=True)
+
+    cases = {
+        "dtype": lambda group: dist.all_reduce(ones(4, dtype=[torch.float32, torch.float64][rank]), group=group),
+        "count": lambda group: dist.all_reduce(ones([4, 6][rank]), group=group),
+        "reduction": lambda group: dist.all_reduce(ones(4), [dist.ReduceOp.SUM, dist.ReduceOp.MAX][rank], group=group),
+        "order": swapped,
+        "root": lambda group: dist.broadcast(ones(4), rank, group=group),
+        "rows": lambda group: dist.all_to_all_single(ones(4), ones(4 + rank), [2, 2], [2 + rank, 2], group=group),
+        "CPU": lambda group: dist.all_reduce(torch.ones([4, 6][rank]), group=group),
+        "later": later,
+    }
+    for name, call in cases.items():
+        group = dist.new_group([0, 1])
+        for again in (False, True):  # the group stays as it is
+            try:
+                again_on = torch.ones(1) if name == "CPU" else ones(1)
+                dist.all_reduce(again_on, group=group) if again else call(group)
+                torch_xla.sync(wait=True)
+                raise AssertionError(f"{name} differed, and replica {rank} was told nothing")
+            except RuntimeError as error:
+                text = str(error)
+            assert "replica 0 calls " in text or (name == "later" and "where another replica has gone on" in text), text
+            assert "replica 1 calls " in text and "replicas.py:" in text, text
+        xm.rendezvous(name)
+        dist.all_reduce(ones(1))  # other groups go on
+    with torch_xla.experimental.eager_mode_context(True):
+        dist.all_reduce(ones(1))
+    dist.destroy_process_group()
 
 
 # ---- Training ----

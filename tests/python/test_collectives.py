@@ -1,6 +1,9 @@
 """Collectives and processes in a run of one device: each gives what one replica gets."""
 
+import pickle
+
 import pytest
+import replicas
 import torch
 from torch import nn
 
@@ -8,6 +11,7 @@ import torch_xla.core.functions as xf
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.xla_backend as xla_backend
 import torch_xla.experimental.pjrt_backend as pjrt_backend
+from torch_xla import _payloads
 
 
 @pytest.fixture
@@ -91,6 +95,21 @@ def test_meetings(x):
     xm.do_on_ordinals(seen.append, (1,), ordinals=(1,))
     assert seen == ["cpu"]
     xm.set_replication(xm.xla_device(), xm.get_xla_supported_devices())
+
+
+def test_values_without_a_secret(tmp_path):
+    """What lies in a store that others reach runs no code."""
+    for value in replicas.VALUES:
+        read = _payloads.decode(_payloads.encode(value), takes_any=False)
+        assert str(read) == str(value) and [type(each) for each in read] == [type(each) for each in value]
+    noted = pickle.dumps(replicas.Noted(str(tmp_path / "noted")))
+    with pytest.raises(
+        RuntimeError, match=r"a replica sent a \w+.open, whose reading may run code.*or set XLA_RUN_SECRET"
+    ):
+        _payloads.decode(noted, takes_any=False)
+    assert not (tmp_path / "noted").exists()
+    _payloads.decode(noted, takes_any=True)
+    assert (tmp_path / "noted").exists()
 
 
 # ---- Processes ----

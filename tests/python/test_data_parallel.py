@@ -1,5 +1,7 @@
 """Training on several devices by threads, and loaders that feed several devices."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from test_several_devices import TWO
@@ -105,11 +107,25 @@ def test_an_exception_of_one_loop(run_python):
     except KeyError as error:
         print(error)
     print(models(lambda model, loader, device, context: len(list(loader)), batches))
+    import replicas
+    told = []
+    def meet(model, loader, device, context):
+        xm.all_reduce("sum", torch.ones(2, device=device)).cpu()
+        told.append(set(address[:9] for address in replicas.listening_addresses(["self"])))
+        if device.index == 0:
+            try:
+                xm.rendezvous("never")
+            except RuntimeError as error:
+                told.append(str(error))
+    models(meet, batches)
+    print(told[1:])
     """,
-        XLA_COLLECTIVE_TIMEOUT="20",
+        XLA_COLLECTIVE_TIMEOUT="100",
+        PYTHONPATH=str(Path(__file__).parent),
         **TWO,
     )
-    assert out == "'of one loop'\n[3, 3]\n"
+    lost = "replica 1 has ended or does not answer; replicas [1] did not come to the meeting 'never'"
+    assert out == f"'of one loop'\n[3, 3]\n{[{'0100007F:'}, lost]}\n"
 
 
 def test_on_the_cpu_by_pytorch_itself():

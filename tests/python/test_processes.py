@@ -127,6 +127,13 @@ def test_torchrun(tmp_path):
         "import sys, torch, torch_xla, torch_xla.core.xla_model as xm, torch_xla.runtime as xr\n"
         "import torch_xla.distributed.xla_multiprocessing as xmp\n"
         "def f(index):\n"
+        "    assert xm.mesh_reduce('numbers', {'index': index, 'one': torch.ones(1)}, len) == 2\n"
+        "    try:\n"
+        "        xm.mesh_reduce('code', f, len)\n"
+        "    except RuntimeError as error:\n"
+        "        assert 'whose reading may run code' in str(error)\n"
+        "    else:\n"
+        "        raise AssertionError('without a secret')\n"
         "    total = xm.all_reduce('sum', torch.ones(1, device='xla') * (index + 1)).item()\n"
         "    open(f'{sys.argv[1]}.{index}', 'w').write(f'{xr.local_ordinal()} {xr.world_size()} {total}')\n"
         "xmp.spawn(f)\n"
@@ -149,13 +156,13 @@ def processes_of(path: Path) -> set[int]:
     return found
 
 
-def end_one(work, how: signal.Signals, path: Path, monkeypatch) -> list[str]:
+def end_one(work, how: signal.Signals, path: Path, monkeypatch, timeout: int = 20) -> list[str]:
     """Sends a signal to the third of four replicas in the middle of `work`; returns what the others were told.
 
     They have ended, and no process or shared memory of the run is left.
     """
     resource_tracker.ensure_running()  # multiprocessing's own process, which lives on
-    monkeypatch.setenv("XLA_COLLECTIVE_TIMEOUT", "20")
+    monkeypatch.setenv("XLA_COLLECTIVE_TIMEOUT", str(timeout))
     monkeypatch.setenv("PATH_OF_THIS_TEST", str(path))
     context = xmp.spawn(work, (str(path),), 4, join=False)
     processes = [*context.processes]
@@ -200,6 +207,31 @@ def test_a_process_lost_in_sharded_training_is_named(how, tmp_path, monkeypatch)
     dcp.load(loaded, checkpoint_id=str(tmp_path / "said.saved.0"))
     for name, parameter in expected.state_dict().items():
         torch.testing.assert_close(loaded["model"][name], parameter, rtol=1e-5, atol=1e-5)
+
+
+def test_a_process_lost_in_a_meeting_is_named(tmp_path, monkeypatch):
+    """Long before the timeout. It takes ten heartbeats to be sure."""
+    told = end_one(replicas.meets_for_ever, signal.SIGKILL, tmp_path / "said", monkeypatch, timeout=150)
+    assert all("replica 2 has ended or does not answer; replicas [2" in text for text in told), told
+
+
+def test_a_process_that_has_ended_is_waited_for_nowhere(tmp_path):
+    xmp.spawn(replicas.is_left_alone, (str(tmp_path / "told"),), 2)
+    told = (tmp_path / "told").read_text().splitlines()
+    places = ["the meeting 'never'"] * 2 + ["the making of the group [0, 1]"] * 3
+    assert told == [f"replica 1 has ended or does not answer; replicas [1] did not come to {place}" for place in places]
+
+
+def test_calls_that_differ():
+    xmp.spawn(replicas.differing_calls, nprocs=2)
+
+
+def test_a_run_of_one_machine_listens_to_itself():
+    xmp.spawn(replicas.listens, nprocs=2)
+
+
+def test_values_of_meetings(tmp_path):
+    xmp.spawn(replicas.values_of_meetings, (str(tmp_path / "noted"),), 2)
 
 
 def test_ctrl_c_ends_all(tmp_path):

@@ -1,11 +1,10 @@
 """Meetings of the replicas of a run (part of `xm`): at once, by the run's store, with bytes and Python objects."""
 
-import pickle
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from .. import _world
+from .. import _payloads, _world
 from .. import runtime as _runtime
 from ..utils.utils import for_each_instance_rewrite
 from ._members import Members
@@ -37,11 +36,19 @@ def xla_rendezvous(payload: bytes = b"", ordinals: list | None = None, tag: str 
 
 
 def mesh_reduce(tag: str, data, reduce_fn: Callable):
-    """`reduce_fn` of the list of all replicas' `data`, whose tensors have been moved to the CPU."""
+    """`reduce_fn` of the list of all replicas' `data`, whose tensors have been moved to the CPU.
+
+    Args:
+        data: tensors, NumPy's arrays, numbers, texts, and lists, tuples, sets and dicts of them; whatever can be
+            pickled where the run has a secret, as that of xmp.spawn (docs/replicas.md).
+
+    Raises RuntimeError for other data.
+    """
     cpu_data = _on_cpu(data)
     if _runtime.world_size() == 1:
         return reduce_fn([cpu_data])
-    return reduce_fn([pickle.loads(payload) for payload in rendezvous(tag, pickle.dumps(cpu_data))])
+    takes_any = _world.current().is_private
+    return reduce_fn([_payloads.decode(each, takes_any) for each in rendezvous(tag, _payloads.encode(cpu_data))])
 
 
 def do_on_ordinals(target: Callable, data: Iterable = (), ordinals: Sequence[int] = (0,)) -> None:

@@ -7,7 +7,7 @@ import contextvars
 import functools
 import itertools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -100,10 +100,14 @@ class ProcessGroupXla(dist.ProcessGroup):
     """A group of processes. All of them have to record the same collectives in the same order.
 
     Collectives of CPU tensors run at once, over gloo.
+
+    Args:
+        ranks: the members' numbers in the default group.
+
     Raises ValueError for reductions that are not known.
     """
 
-    def __init__(self, store, rank: int, size: int, timeout):
+    def __init__(self, store, rank: int, size: int, ranks: Sequence[int] | None = None):
         super().__init__(rank, size)
         self._public_name = self._description = ""
         # Names for torch.ops.xla, by type of device: what runs at once must not meet what is queued.
@@ -112,10 +116,10 @@ class ProcessGroupXla(dist.ProcessGroup):
         self._receiving: dict[tuple[int, int], list[tuple[_Receiving, list[torch.Tensor]]]] = {}
         if size > 1:
             process, number = _world.process(), next(_numbers)
-            run_store = process.watched_store() if process.size > 1 else None
+            run = (process, ranks or range(size)) if process.size > 1 else None
             for device in ("cpu", "xla"):
                 name = f"group {number} of {device}"
-                self._groups[device] = _world.make_group(name, dist.PrefixStore(device, store), rank, size, run_store)
+                self._groups[device] = _world.make_group(name, dist.PrefixStore(device, store), rank, size, run)
 
     @property
     def _device_types(self) -> list[torch.device]:
@@ -323,8 +327,8 @@ _keep_from_dynamo()
 dist.Reducer._rebuild_buckets = _reading_at_once(dist.Reducer._rebuild_buckets)
 
 
-def _create(prefix_store, rank: int, size: int, timeout) -> ProcessGroupXla:
-    return ProcessGroupXla(prefix_store, rank, size, timeout)
+def _create(options, _) -> ProcessGroupXla:
+    return ProcessGroupXla(options.store, options.group_rank, options.group_size, options.global_ranks_in_group)
 
 
 def _meet(url: str, timeout=None, **kwargs):
@@ -338,7 +342,7 @@ def _meet(url: str, timeout=None, **kwargs):
 
 
 if "xla" not in dist.Backend.backend_list:
-    dist.Backend.register_backend("xla", _create, devices=["xla"])
+    dist.Backend.register_backend("xla", _create, extended_api=True, devices=["xla"])
     dist.register_rendezvous_handler("xla", _meet)
 
 

@@ -1,15 +1,15 @@
 """Starting the processes of a run (`xmp`): each is a replica with a device of its own."""
 
 import os
+import secrets
+import socket
 from collections.abc import Callable
 
 import torch
 import torch.multiprocessing
 
-from .. import _world, _XLAC
+from .. import _payloads, _peers, _world, _XLAC
 from . import xla_backend  # noqa: F401 (registers the backend and `xla://`, as the original's module does)
-
-_STORE_ADDRESS = "127.0.0.1"
 
 
 def spawn(
@@ -62,11 +62,9 @@ def _default_count() -> int:
 
 
 def _start(fn: Callable, args: tuple, count: int, join: bool, daemon: bool, start_method: str):
-    import torch.distributed as dist
-
-    store = dist.TCPStore(_STORE_ADDRESS, 0, is_master=True, wait_for_workers=False)
+    store = _make_store()
     context = torch.multiprocessing.start_processes(
-        _run, (fn, args, count, store.port), count, False, daemon, start_method
+        _run, (fn, args, count, store.port, secrets.token_hex()), count, False, daemon, start_method
     )
     context.store = store  # the run's, which lives as long as somebody may ask for it
     if not join:
@@ -81,29 +79,42 @@ def _start(fn: Callable, args: tuple, count: int, join: bool, daemon: bool, star
     return None
 
 
-def _run(index: int, fn: Callable, args: tuple, count: int, port: int) -> None:
+def _make_store():
+    """The run's store. It takes connections of this machine alone."""
+    import torch.distributed as dist
+
+    with socket.create_server((_world.LOOPBACK, 0), backlog=1024) as listener:
+        port = listener.getsockname()[1]
+        return dist.TCPStore(
+            _world.LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+        )
+
+
+def _run(index: int, fn: Callable, args: tuple, count: int, port: int, secret: str) -> None:
     """The new process: says what it is, as torchrun would."""
     said = {
         "RANK": index,
         "WORLD_SIZE": count,
         "LOCAL_RANK": index,
         "LOCAL_WORLD_SIZE": count,
-        "MASTER_ADDR": _STORE_ADDRESS,
+        "MASTER_ADDR": _world.LOOPBACK,
         "MASTER_PORT": port,
         "TORCHELASTIC_USE_AGENT_STORE": True,  # the process that started this one keeps the store
         "TORCHELASTIC_RESTART_COUNT": 0,
         "CPU_NUM_DEVICES": 1,
         "GLOO_SOCKET_IFNAME": "lo",
+        _payloads.SECRET: secret,
     }
     for name, value in said.items():
         os.environ[name] = str(value)
     share = max(1, len(os.sched_getaffinity(0)) // count)
     torch.set_num_threads(min(share, torch.get_num_threads()))
+    _world.process().count_heartbeats()
     try:
         fn(index, *args)
     except BaseException as error:
         if not isinstance(error, SystemExit) or error.code:
-            _world.note_failure()
+            _peers.note_failure()
         raise
 
 

@@ -6,6 +6,7 @@
 
 #include "core/memory_log.h"
 #include "core/observer.h"
+#include "core/step_line.h"
 #include "engine/cpu/program/cpu_executable.h"
 
 namespace torch_xla::cpu {
@@ -62,7 +63,8 @@ void CpuExecutable::run_library(int32_t index, const RunArgs& run) {
 // On a thread of a run, or of transfers: what it takes to call is prepared, and its results are left in call_args_.
 void CpuExecutable::run_call(const StepRef& step, const RunOptions& options) {
   use_one_thread();
-  observer::Span span(observer::Phase::kLibrary, device_, step.name, line_of(step, options));
+  const StepLine line(line_of(step, options));
+  observer::Span span(observer::Phase::kLibrary, device_, step.name, StepLine::current());
   span.set_run(options.number);
   span.set_node(step.location);
   span.set_bytes(plan_.calls[step.index].meeting_bytes);

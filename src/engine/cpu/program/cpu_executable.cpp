@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "core/observer.h"
+#include "core/step_line.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/step_error.h"
 #include "engine/cpu/threads/team.h"
@@ -119,7 +120,8 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
     start_transfer(step, args.options);
     return;
   }
-  observer::Span span(phase_of(step.kind), device_, step.name, line_of(step, args.options));
+  const StepLine line(line_of(step, args.options));
+  observer::Span span(phase_of(step.kind), device_, step.name, StepLine::current());
   span.set_run(args.options.number);
   span.set_node(step.location);
   switch (step.kind) {

@@ -8,6 +8,7 @@
 #include "core/env.h"
 #include "core/errors.h"
 #include "core/observer.h"
+#include "core/step_line.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/interpreter.h"
 #include "engine/cpu/threads/team.h"
@@ -116,7 +117,8 @@ class InterpretedProgram final : public Executable {
   void run_node(InterpreterRun& run, size_t i, const RunOptions& options) const {
     const Node& node = trace_.nodes[i];
     XLA_CHECK(!options.is_cancelled(), kCancelled);
-    observer::Span span(observer::Phase::kLibrary, device_, node.op->name, line_of(node, options));
+    const StepLine line(line_of(node, options));
+    observer::Span span(observer::Phase::kLibrary, device_, node.op->name, StepLine::current());
     span.set_run(options.number);
     span.set_node(node.location);
     run.compute(i);

@@ -1,0 +1,130 @@
+"""What replicas give each other in a meeting, as bytes: encoded without code, and signed where the run has a secret.
+
+Who reaches the run's store may write there. So a value that a replica reads can name classes, whose construction runs
+code, in two cases only: the class is one of a few that do nothing, or the value is signed with the run's secret.
+"""
+
+import ctypes
+import hashlib
+import hmac
+import io
+import pickle
+import sys
+
+import torch
+
+from . import _XLAC
+
+SECRET = "XLA_RUN_SECRET"
+_UNSIGNED = b"."  # a store takes no empty values
+
+
+# ---- Signatures ----
+def has_secret() -> bool:
+    """Whether the processes of the run share a secret: those of xmp.spawn do."""
+    return bool(_XLAC._env_text(SECRET))
+
+
+def _sign(key: str, payload: bytes) -> bytes:
+    secret = _XLAC._env_text(SECRET).encode()
+    return hmac.new(secret, key.encode() + b"\0" + payload, hashlib.sha256).digest()
+
+
+def seal(key: str, payload: bytes) -> bytes:
+    """The payload as it is to lie in the store, under this key."""
+    return (_sign(key, payload) if has_secret() else _UNSIGNED) + payload
+
+
+def unseal(key: str, sealed: bytes) -> bytes:
+    """The payload of what seal() gave. Raises RuntimeError if it was not sealed with this run's secret for this key."""
+    size = hashlib.sha256().digest_size if has_secret() else len(_UNSIGNED)
+    signature, payload = sealed[:size], sealed[size:]
+    expected = _sign(key, payload) if has_secret() else _UNSIGNED
+    if not hmac.compare_digest(signature, expected):
+        raise RuntimeError(
+            f"the run's store has a value at {key!r} that is not signed with {SECRET}: all processes of a run need the "
+            "same, and nobody else may have it"
+        )
+    return payload
+
+
+# ---- Values ----
+# Their construction runs no code of others. What a defaultdict makes is among them.
+_PLAIN = {
+    *(
+        ("builtins", name)
+        for name in "bytearray complex dict float frozenset int list range set slice str tuple".split()
+    ),
+    *(("collections", name) for name in "Counter OrderedDict defaultdict deque".split()),
+    ("torch", "Size"),
+    ("torch", "device"),
+}
+
+
+def _bytes_of(tensor: torch.Tensor) -> bytes:
+    dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return ctypes.string_at(dense.data_ptr(), dense.nbytes)
+
+
+class _Writer(pickle.Pickler):
+    """Tensors and NumPy's arrays and numbers are their type, shape and bytes; all else is as pickle has it."""
+
+    def persistent_id(self, value: object) -> tuple | None:
+        kind = type(value)
+        if kind in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and not value.is_quantized:
+            name = str(value.dtype).removeprefix("torch.")
+            return kind.__name__, name, tuple(value.shape), _bytes_of(value), value.requires_grad
+        numpy = sys.modules.get("numpy")
+        is_array = numpy is not None and (kind is numpy.ndarray or isinstance(value, numpy.generic))
+        if is_array and not value.dtype.hasobject and value.dtype.fields is None:
+            name = "ndarray" if kind is numpy.ndarray else "generic"
+            return name, value.dtype.str, tuple(value.shape), value.tobytes(), False
+        return None
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, takes_any: bool):
+        super().__init__(file)
+        self._takes_any = takes_any
+
+    def persistent_load(self, pid: tuple) -> object:
+        kind, name, shape, data, requires_grad = pid
+        if kind in ("ndarray", "generic"):
+            import numpy
+
+            array = numpy.frombuffer(data, numpy.dtype(name)).reshape(shape).copy()
+            return array if kind == "ndarray" else array[()]
+        dtype = getattr(torch, name)
+        tensor = torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        tensor = tensor.reshape(shape)
+        return (
+            torch.nn.Parameter(tensor, requires_grad) if kind == "Parameter" else tensor.requires_grad_(requires_grad)
+        )
+
+    def find_class(self, module: str, name: str) -> object:
+        is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
+        if self._takes_any or is_dtype or (module, name) in _PLAIN:
+            return super().find_class(module, name)
+        raise RuntimeError(
+            f"a replica sent a {module}.{name}, whose reading may run code. Send tensors, NumPy's arrays, numbers, "
+            f"texts, and lists, tuples, sets and dicts of them, or set {SECRET} to a text that only this run's "
+            "processes know"
+        )
+
+
+def encode(value: object) -> bytes:
+    """For decode(). Tensors are on the CPU."""
+    file = io.BytesIO()
+    _Writer(file, protocol=5).dump(value)
+    return file.getvalue()
+
+
+def decode(data: bytes, takes_any: bool) -> object:
+    """What encode() was given.
+
+    Args:
+        takes_any: of all classes, which may run code.
+
+    Raises RuntimeError for a value of another class than those that run none.
+    """
+    return _Reader(io.BytesIO(data), takes_any).load()

@@ -1,0 +1,181 @@
+"""The other replicas of a run: waits for them, which end when one of those is lost, and how others learn of this one.
+
+Each process counts up a key of its own in the run's store (src/distributed/heartbeats.h), and leaves a word at its end.
+"""
+
+import contextlib
+import datetime
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from . import _XLAC
+
+_IDLE_SECONDS = 3.0  # after which a trace is taken to be complete, for now
+_LOST_BEATS = 10  # of others, in which one that waits for a replica hears nothing of it
+
+
+def timeout() -> datetime.timedelta:
+    """How long a replica waits for the others: XLA_COLLECTIVE_TIMEOUT."""
+    return datetime.timedelta(seconds=_XLAC._env_integer("XLA_COLLECTIVE_TIMEOUT"))
+
+
+def polls() -> Iterator[None]:
+    """For loops that ask again and again, with pauses that grow. They hear Ctrl-C."""
+    pause = 0.0005
+    while True:
+        yield
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+
+
+def boxed(store, rank: int = 0, size: int = 1):
+    """A store as the operations of torch.ops.xla take it."""
+    import torch.distributed as dist
+
+    return dist.ProcessGroup(store, rank, size).boxed()
+
+
+# ---- Waits ----
+class _Watch:
+    """Finds the replicas that have ended or stand still.
+
+    Args:
+        store: the run's.
+    """
+
+    _PERIOD = 1.0  # seconds between two looks
+
+    def __init__(self, store):
+        self._store = store
+        self._before: list[int] = []
+        self._next = time.monotonic() + self._PERIOD
+
+    def lost_among(self, replicas: Sequence[int]) -> list[int]:
+        """Those of the replicas that are lost; between two looks nobody is."""
+        if time.monotonic() < self._next:
+            return []
+        self._next = time.monotonic() + self._PERIOD
+        beats = [self._store.add(f"heartbeat/{i}", 0) for i in range(self._store.add("replicas", 0))]
+        self._before = self._before or beats
+        silent = torch.ops.xla._find_silent(self._before, beats, _LOST_BEATS)
+        if any(now - before >= _LOST_BEATS for now, before in zip(beats, self._before)):
+            self._before = beats
+        return [i for i in replicas if (i in silent and beats[i]) or self._store.check([f"ended/{i}"])]
+
+
+def wait_for(store, keys: Sequence[str], replicas: Sequence[int], place: str, run_store=None) -> None:
+    """Waits until the store has the keys, one of each replica.
+
+    Args:
+        replicas: their numbers in the run.
+        place: where they are to come, for the error.
+        run_store: where the run's replicas count; None if they do not.
+
+    Raises RuntimeError that names who is lost, or who did not come in time.
+    """
+    end = time.monotonic() + timeout().total_seconds()
+    watch = _Watch(run_store) if run_store is not None else None
+    for _ in polls():
+        if store.check(keys):
+            return
+        missing = [replica for replica, key in zip(replicas, keys) if not store.check([key])]
+        lost = watch.lost_among(missing) if watch else []
+        if lost and not store.check(keys):  # else it came before it ended
+            text = _note_lost(run_store, lost)
+            raise RuntimeError(
+                f"replica {text} has ended or does not answer; replicas {missing} did not come to {place}"
+            )
+        if time.monotonic() > end:
+            waits = _describe_waits(run_store, missing) if watch else ""
+            raise RuntimeError(
+                f"replicas {missing} did not come to {place} within XLA_COLLECTIVE_TIMEOUT, "
+                f"which is {timeout().total_seconds():.0f} s{waits}"
+            )
+
+
+def _note_lost(store, lost: Sequence[int]) -> str:
+    """Who was lost first: the others lose this replica next."""
+    if not store.check(["lost"]):
+        store.set("lost", ", ".join(map(str, lost)))
+    return store.get("lost").decode()
+
+
+def _describe_waits(store, replicas: Sequence[int]) -> str:
+    """What src/distributed/group.cpp has written there."""
+    waits = {i: store.get(f"waits/{i}").decode() for i in replicas if store.check([f"waits/{i}"])}
+    return "".join(f"; replica {i} waits in {text}" for i, text in waits.items() if text != "-")
+
+
+# ---- What others learn of this process ----
+_ending = threading.Event()
+_failing = threading.Event()
+_threads: list[threading.Thread] = []
+_left: list[tuple] = []  # the store of the run and this process's number
+
+
+def start_heartbeat(store, rank: int, size: int) -> None:
+    """Counts from now on, until the process ends and says so.
+
+    Args:
+        store: a connection to the run's store of its own.
+    """
+    store.set("replicas", str(size))
+    _left.append((store, rank))
+    torch.ops.xla._start_heartbeat(boxed(store, rank, size), rank)
+
+
+def note_failure() -> None:
+    """This process ends by an exception, by which it leaves others alone."""
+    _failing.set()
+
+
+def is_failing() -> bool:
+    """Whether this process ends by an exception that nobody has caught."""
+    return _failing.is_set() or getattr(sys, "last_type", None) is not None
+
+
+def has_peers() -> bool:
+    """Whether other replicas may wait for this process."""
+    return bool(_threads)
+
+
+def serve() -> None:
+    """Runs what others wait for from now on."""
+    if not _threads:
+        thread = threading.Thread(target=_run_idle_collectives, name="xla-collectives", daemon=True)
+        thread.start()
+        _threads.append(thread)
+
+
+def end() -> None:
+    """Before the interpreter ends, which a thread that comes back from C++ would not survive."""
+    _ending.set()
+    for thread in _threads:
+        thread.join(2.0)
+    for store, rank in _left:
+        with contextlib.suppress(Exception):  # the store ends with the process that keeps it
+            leave(store, rank)
+    torch.ops.xla._stop_heartbeat()
+
+
+def leave(store, rank: int) -> None:
+    """Tells those who wait for this replica in the run's store that it comes to no meeting any more."""
+    store.set(f"ended/{rank}", "1")
+
+
+def _run_idle_collectives() -> None:
+    """Runs what is recorded where nothing has been added for a while, if others may wait for it.
+
+    As when a replica reads nothing of a collective's result and waits for the others elsewhere.
+    """
+    seen: dict[int, tuple | None] = {}
+    while not _ending.wait(_IDLE_SECONDS):
+        for device in range(_XLAC._xla_num_devices()):
+            pending = _XLAC._xla_pending_collectives(device)
+            if pending is not None and pending == seen.get(device):
+                _XLAC._xla_sync_collectives(device)
+            seen[device] = pending
