@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <new>
 #include <optional>
 
 #include "core/env.h"
@@ -116,6 +117,14 @@ void drop(Trace& trace) {
   trace.clear();
 }
 
+FoundProgram find_within_memory(int device, Trace& trace, const ValueBits& alive, SyncCause cause) {
+  try {
+    return find_or_compile(device, trace, alive, cause);
+  } catch (const std::bad_alloc&) {
+    throw UserError(ErrorKind::OutOfMemory, "no memory left to compile a program");
+  }
+}
+
 uint64_t enqueue(int device, Trace& trace, const FoundProgram& found, const ValueBits& alive) {
   Run run = new_run(found.program);
   run.operation = operation_of(trace.graph());
@@ -212,7 +221,7 @@ void sync_locked(int device, SyncCause cause) {
   try {
     check_inputs(trace);
     GivenAway given(state, trace.inputs(), cause);
-    const FoundProgram found = find_or_compile(device, trace, alive, cause);
+    const FoundProgram found = find_within_memory(device, trace, alive, cause);
     if (analyzes) {
       span.set_program(facts.emplace(trace, found.program, find_donated(trace.inputs(), trace.replaced())).get());
     }

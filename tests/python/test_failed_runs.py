@@ -785,3 +785,42 @@ def test_a_thread_of_the_package_that_cannot_start_starts_later(run_python, name
         timeout=60,
     )
     assert out == "can't start new thread\n[1]\n"
+
+
+def test_a_compile_without_memory_is_an_error_and_the_device_works_later(run_python):
+    out = run_python(
+        """
+    import resource, torch, torch_xla
+    from torch_xla import _XLAC
+    def limit(more):
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * 4096
+        resource.setrlimit(resource.RLIMIT_AS, (-1 if more is None else now + more, -1))
+    given, weight = torch.arange(8.0).to("xla"), torch.ones(8).to("xla")
+    (torch.ones(4, device="xla") + 1).tolist()
+    refused = 0
+    for attempt in range(12):
+        y = given
+        for _ in range(20 + attempt):
+            y = torch.where(y > attempt, y.sin() * attempt, y.cos().sqrt())  # a kernel that needs memory to be compiled
+        weight.add_(y.sum() * 0)
+        _XLAC._set_buffer_donation(given, True)
+        limit(attempt << 21)
+        try:
+            torch_xla.sync(wait=True)
+            limit(None)
+        except torch.OutOfMemoryError as error:
+            limit(None)
+            refused += 1
+            assert _XLAC._get_buffer_donation(given) and not _XLAC._is_placecholder(given), str(error)
+        else:
+            given = torch.arange(8.0).to("xla")
+        assert given.tolist() == list(range(8)), attempt
+        assert weight.tolist() == [1] * 8, attempt
+        del y
+    print(refused > 0, (torch.ones(3, device="xla") * 2).tolist())
+    """,
+        XLA_PERSISTENT_CACHE_PATH="",
+        timeout=100,
+    )
+    assert out == "True [2.0, 2.0, 2.0]\n"

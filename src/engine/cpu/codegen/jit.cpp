@@ -2,6 +2,7 @@
 #include "engine/cpu/codegen/jit.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include <cstring>
 #include <exception>
@@ -100,6 +101,21 @@ class Sections final : public llvm::RuntimeDyld::MemoryManager {
   size_t size_ = 0;
 };
 
+[[noreturn]] void refuse_for_memory() {
+  throw UserError(ErrorKind::OutOfMemory, "no memory left to compile a kernel");
+}
+
+// Looks first whether there is more than kernels take. An error that passes through LLVM's frames is the last resort: where it leaves one
+// that makes a table, which each does once, the next call waits for that for ever.
+void check_room() {
+  constexpr size_t kBytes = size_t{64} << 20;
+  void* room = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) {
+    refuse_for_memory();
+  }
+  munmap(room, kBytes);
+}
+
 // Not of an object of LLVM's that an error in LLVM's code has left half done: Compiler::GiveBack.
 struct DeleteIfWhole {
   template <typename T>
@@ -164,11 +180,12 @@ LinkedCode::LinkedCode(const std::string& object, const std::string& name) {
 }
 
 std::string compile_object(const KernelSpec& spec, const std::string& name) {
+  check_room();
   try {
     Compilation compilation(spec, name);
     return compilation.compiler->emit_object(*compilation.module);
   } catch (const std::bad_alloc&) {
-    throw UserError(ErrorKind::OutOfMemory, "no memory left to compile a kernel");
+    refuse_for_memory();
   }
 }
 
