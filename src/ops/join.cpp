@@ -237,7 +237,7 @@ constinit const Op kRows[] = {
     LIBRARY("searchsorted.Tensor", (of_types<kReals, infer_search<1>>), .traits = kReadsWhileWriting),
     LIBRARY("bucketize.Tensor", (of_types<kReals, infer_search<0>>), .traits = kReadsWhileWriting),
     LIBRARY("isin.Tensor_Tensor", (of_types<kReals, infer_isin>), .traits = kReadsWhileWriting | kDenseOperands),
-    COMPOSITE("histc", infer_histc, expand_histc, .traits = kReadsWhileWriting),
+    LIBRARY("histc", infer_histc, .expand = expand_histc, .traits = kReadsWhileWriting),
     COMPOSITE("tril", infer_triangle<false>, expand_triangle<false>, .traits = kReadsWhileWriting | kComplex),
     COMPOSITE("triu", infer_triangle<true>, expand_triangle<true>, .traits = kReadsWhileWriting | kComplex),
     LIBRARY("grid_sampler_2d", infer_grid_sampler, .traits = kReadsWhileWriting),

@@ -1,10 +1,12 @@
 // Conversion of attributes by schema type, and tensors that alias planned memory.
 #include "engine/cpu/library/args.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "core/errors.h"
+#include "core/philox.h"
 #include "ir/strides.h"
 
 namespace torch_xla::cpu {
@@ -229,6 +231,19 @@ torch::jit::Stack make_stack(
     }
   }
   return stack;
+}
+
+int find_generator(const c10::FunctionSchema& schema) {
+  const auto& arguments = schema.arguments();
+  auto found =
+      std::find_if(arguments.begin(), arguments.end(), [](const c10::Argument& argument) { return argument.name() == "generator"; });
+  return found == arguments.end() ? -1 : static_cast<int>(found - arguments.begin());
+}
+
+// ATen's generator at a place of its own for each seed and offset.
+at::Generator make_generator(const std::vector<at::Tensor>& operands) {
+  auto number = [&](size_t from_end) { return static_cast<uint64_t>(*operands[operands.size() - from_end].const_data_ptr<int64_t>()); };
+  return at::make_generator<at::CPUGeneratorImpl>(philox::seed_of_draw(number(2), number(1)));
 }
 
 } // namespace torch_xla::cpu

@@ -33,4 +33,9 @@ at::Tensor tensor_of(const c10::IValue& operand);
 torch::jit::Stack make_stack(
     const c10::FunctionSchema& schema, const Attrs& attrs, const std::vector<c10::IValue>& operands, bool takes_numbers = false);
 
+// The argument that is a generator, or -1.
+int find_generator(const c10::FunctionSchema& schema);
+// ATen's generator at a place of its own for each seed and offset, which are the last operands.
+at::Generator make_generator(const std::vector<at::Tensor>& operands);
+
 } // namespace torch_xla::cpu

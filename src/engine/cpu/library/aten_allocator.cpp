@@ -60,8 +60,8 @@ bool install() {
 
 } // namespace
 
-PoolRedirect::PoolRedirect(Pool& pool) : before_(redirected) {
-  redirected = &pool;
+PoolRedirect::PoolRedirect(Pool* pool) : before_(redirected) {
+  redirected = pool;
 }
 
 PoolRedirect::~PoolRedirect() {

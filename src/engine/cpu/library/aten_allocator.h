@@ -5,10 +5,10 @@
 
 namespace torch_xla::cpu {
 
-// While one lives, CPU tensors made by this thread take their memory from the pool.
+// While one lives, CPU tensors made by this thread take their memory from the pool; from where they do elsewhere if that is null.
 class PoolRedirect {
  public:
-  explicit PoolRedirect(Pool& pool);
+  explicit PoolRedirect(Pool* pool);
   ~PoolRedirect();
   PoolRedirect(const PoolRedirect&) = delete;
   PoolRedirect& operator=(const PoolRedirect&) = delete;

@@ -1,7 +1,6 @@
 // Calls of ATen's CPU kernels through the dispatcher, into planned memory or with adoption of what they allocate.
 #include "engine/cpu/library/call.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
@@ -12,16 +11,17 @@
 #include <optional>
 
 #include "core/errors.h"
-#include "core/philox.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/aten_allocator.h"
+#include "engine/cpu/library/own_rows.h"
 #include "engine/cpu/library/step_error.h"
 #include "engine/cpu/library/substitutes.h"
 #include "engine/cpu/library/untold.h"
 #include "engine/cpu/threads/team.h"
 #include "engine/engine.h"
 #include "ir/strides.h"
+#include "ops/registry.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -36,24 +36,12 @@ c10::OperatorHandle get_schema(const c10::OperatorName& name) {
 struct Choice {
   c10::OperatorHandle op; // ATen's functional or out form
   Substitute substitute;
-  CallKernel kernel = nullptr; // computes the results in ATen's place
+  OwnKernel own = nullptr; // computes the result in ATen's place
+  CallKernel kernel = nullptr; // likewise, into memory that is there
   bool mutates = false; // operand 0 is written: it must be a copy, or the result's memory
   bool writes_part = false; // by ATen's operation in place, on the result's memory
   bool writes_into = false;
 };
-
-int find_generator(const c10::FunctionSchema& schema) {
-  const auto& arguments = schema.arguments();
-  auto found =
-      std::find_if(arguments.begin(), arguments.end(), [](const c10::Argument& argument) { return argument.name() == "generator"; });
-  return found == arguments.end() ? -1 : static_cast<int>(found - arguments.begin());
-}
-
-// ATen's generator at a place of its own for each seed and offset.
-at::Generator make_generator(const std::vector<at::Tensor>& operands) {
-  auto number = [&](size_t from_end) { return static_cast<uint64_t>(*operands[operands.size() - from_end].const_data_ptr<int64_t>()); };
-  return at::make_generator<at::CPUGeneratorImpl>(philox::seed_of_draw(number(2), number(1)));
-}
 
 // True where all results are row-major, as out forms resize theirs.
 bool has_plain_results(const CallSpec& spec) {
@@ -66,11 +54,12 @@ Choice choose(const CallSpec& spec) {
   size_t dot = spec.name.find('.');
   std::string base = spec.name.substr(0, dot);
   Choice choice{get_schema({base, dot == spec.name.npos ? "" : spec.name.substr(dot + 1)}), find_substitute(spec.name)};
+  choice.own = find_own_kernel(get_op(spec.name));
   choice.kernel = choice.substitute.choose ? choice.substitute.choose(spec) : nullptr;
   const auto& arguments = choice.op.schema().arguments();
   choice.mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
   choice.writes_part = choice.substitute.save_part;
-  bool out_form = !spec.out_form.empty() && !choice.mutates && !choice.writes_part && has_plain_results(spec);
+  bool out_form = !choice.own && !spec.out_form.empty() && !choice.mutates && !choice.writes_part && has_plain_results(spec);
   if (out_form) {
     choice.op = get_schema({base, spec.out_form});
   } else if (choice.writes_part && !choice.mutates) {
@@ -134,6 +123,7 @@ struct LibraryCall::Impl {
   std::string name;
   int32_t location = -1;
   Choice choice;
+  Attrs attrs;
   std::vector<at::Tensor> operands; // parallel to the spec's; undefined: None
   std::vector<CallSpec::Tensor> results;
   std::vector<at::Tensor> outs; // empty: the functional form is called
@@ -153,7 +143,8 @@ struct LibraryCall::Impl {
   bool has_kernel() const; // for the operands at hand
 };
 
-LibraryCall::Impl::Impl(const CallSpec& spec) : name(spec.name), location(spec.location), choice(choose(spec)), results(spec.results) {
+LibraryCall::Impl::Impl(const CallSpec& spec)
+    : name(spec.name), location(spec.location), choice(choose(spec)), attrs(spec.attrs), results(spec.results) {
   auto alias = [](const CallSpec::Tensor& t) { return make_alias(t.type.dtype, t.type.dims, t.strides); };
   for (const CallSpec::Tensor& t : spec.operands) {
     operands.push_back(t.type.dtype == DType::Undefined ? at::Tensor() : alias(t));
@@ -212,10 +203,7 @@ void LibraryCall::Impl::compute_packed(torch::jit::Stack& args, const at::Tensor
 void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo, const at::Tensor* packed) const {
   c10::InferenceMode inference;
   const Untold untold;
-  std::optional<PoolRedirect> redirect;
-  if (!choice.substitute.outside_pool) {
-    redirect.emplace(pool);
-  }
+  const PoolRedirect redirect(choice.substitute.outside_pool ? nullptr : &pool);
   if (packed) {
     compute_packed(args, *packed);
     return;
@@ -230,6 +218,10 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
   }
   if (has_kernel()) { // which shares its work out itself
     choice.kernel(operands, outs);
+    return;
+  }
+  if (choice.own) {
+    args = {choice.own(attrs, {operands.begin(), operands.end()})};
     return;
   }
   if (choice.mutates) {

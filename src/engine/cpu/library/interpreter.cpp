@@ -122,7 +122,7 @@ Interpreter::Interpreter(const Graph& trace, const std::vector<bool>& live, int 
 }
 
 InterpreterRun::InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool, int threads)
-    : interpreter_(interpreter), trace_(interpreter.trace_), threads_(threads), values_(trace_.values.size()), redirect_(pool) {
+    : interpreter_(interpreter), trace_(interpreter.trace_), threads_(threads), values_(trace_.values.size()), redirect_(&pool) {
   for (size_t i = 0; i < trace_.scalars.size(); ++i) {
     values_[trace_.scalars[i]] = number(trace_.type(trace_.scalars[i]).dtype, numbers[i]);
   }

@@ -1,4 +1,4 @@
-// Numbers, ranges and conversions, by ATen's functions of the same purpose.
+// Numbers, ranges and conversions, by ATen's functions of the same purpose; histograms.
 #include "engine/cpu/library/own_rows.h"
 
 #include <ATen/ops/arange.h>
@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "engine/cpu/library/args.h"
+#include "engine/cpu/library/histogram.h"
 #include "ops/registry.h"
 
 namespace torch_xla::cpu {
@@ -55,6 +56,7 @@ OwnKernel find_own_kernel(const Op& row) {
       {&get_op("xla::eye"), eye},
       {&get_op("xla::convert"), convert},
       {&get_op("aten::_to_copy"), convert},
+      {&get_op("aten::histc"), histogram},
   };
   auto found = kernels->find(&row);
   return found == kernels->end() ? nullptr : found->second;

@@ -1,4 +1,4 @@
-// Rows that ATen does not know, where the nodes of a trace are computed one by one.
+// Rows that ATen does not know, where the nodes of a trace are computed one by one, and those that are faster by a function of our own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
