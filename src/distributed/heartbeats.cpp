@@ -1,13 +1,13 @@
 // The thread that counts, and what others read from the counts.
 #include "distributed/heartbeats.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+
+#include "core/threads.h"
 
 namespace torch_xla {
 namespace {
@@ -34,7 +34,6 @@ std::string key_of(int64_t replica) {
 }
 
 void beat(const StoreRef& store, const std::string& key) {
-  pthread_setname_np(pthread_self(), "xla_heartbeat");
   std::unique_lock<std::mutex> lock(heart().mutex);
   while (!heart().changed.wait_for(lock, kPeriod, [] { return heart().is_ending; })) {
     lock.unlock();
@@ -97,8 +96,8 @@ std::string find_lost(c10d::Store& store) {
 void start_heartbeat(const StoreRef& store, int64_t replica) {
   std::lock_guard<std::mutex> lock(heart().mutex);
   store->add(key_of(replica), 1);
+  start_thread("xla_heartbeat", [store, replica] { beat(store, key_of(replica)); }).detach();
   heart().is_beating = true;
-  std::thread(beat, store, key_of(replica)).detach();
 }
 
 void stop_heartbeat() {
