@@ -54,7 +54,8 @@ LARGE = {
     "compressed": lambda: torch.eye(1200).to_sparse_csr(),
     "nested": lambda: torch.nested.nested_tensor([numbers(2000), numbers(1500)]),
 }
-OPTIONS = [{}, {"edgeitems": 1, "precision": 2}, {"edgeitems": 0}, {"threshold": 5, "sci_mode": True}, {"linewidth": 40}]
+OPTIONS = [{}, {"edgeitems": 1, "precision": 2}, {"edgeitems": 0}, {"threshold": 5, "sci_mode": True}]
+OPTIONS += [{"linewidth": 40}, {"threshold": torch.inf}]
 
 
 def to_device(tensor, device):
@@ -135,5 +136,5 @@ def test_a_summary_copies_nothing(device, printed):
 
 def test_an_error_of_the_run_is_told(device):
     x = torch.zeros(2000, device=device)[torch.full((2000,), 5000).to(device)]
-    with pytest.raises(IndexError, match="out of range|out of bounds"):
+    with pytest.raises(IndexError, match="out of "):
         repr(x)
