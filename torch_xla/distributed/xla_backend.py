@@ -3,11 +3,12 @@
 Importing this module registers it, and the way `init_method="xla://"` of finding the others: that of this run.
 """
 
+import contextlib
 import contextvars
 import functools
 import itertools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -33,16 +34,13 @@ _REDUCTIONS = {
 _reads_at_once: contextvars.ContextVar[bool] = contextvars.ContextVar("reads_at_once", default=False)
 
 
-def _reading_at_once(method: Callable) -> Callable:
-    @functools.wraps(method)
-    def call(*args):
-        token = _reads_at_once.set(True)
-        try:
-            return method(*args)
-        finally:
-            _reads_at_once.reset(token)
-
-    return call
+@contextlib.contextmanager
+def _reading_at_once() -> Iterator[None]:
+    token = _reads_at_once.set(True)
+    try:
+        yield
+    finally:
+        _reads_at_once.reset(token)
 
 
 class _Recorded(dist.Work):
@@ -324,7 +322,7 @@ def _keep_from_dynamo() -> None:
 
 _keep_from_dynamo()
 # DistributedDataParallel's second step tells the others the order of its buckets, of which the trace knows nothing.
-dist.Reducer._rebuild_buckets = _reading_at_once(dist.Reducer._rebuild_buckets)
+dist.Reducer._rebuild_buckets = _reading_at_once()(dist.Reducer._rebuild_buckets)
 
 
 def _create(options, _) -> ProcessGroupXla:
