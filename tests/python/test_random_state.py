@@ -393,3 +393,24 @@ def test_forwards_before_their_backwards(device, backend):
     for y in reversed(ys):
         y.backward()
     assert len({tuple(x.grad.flatten().tolist()) for x in xs}) == 3
+
+
+FALL_BACK = {
+    "normal": lambda device, generator: torch.normal(torch.ones(3, device=device) * 1j, 1.0, generator=generator),
+    "random": lambda device, generator: torch.randint(
+        500, (9,), dtype=torch.uint16, device=device, generator=generator
+    ),
+}
+
+
+@pytest.mark.parametrize("draw", FALL_BACK.values(), ids=FALL_BACK)
+def test_what_is_drawn_on_the_cpu_is_the_generators(device, draw):
+    generator, before = torch.Generator(device).manual_seed(3), torch.get_rng_state()
+    first, second = (draw(device, generator).cpu() for _ in range(2))
+    assert not first.equal(second)
+    assert draw(device, generator.manual_seed(3)).cpu().equal(first)
+    torch.xla.manual_seed(5)
+    of_default = draw(device, None).cpu()
+    torch.xla.manual_seed(5)
+    assert draw(device, None).cpu().equal(of_default)
+    assert torch.get_rng_state().equal(before)
