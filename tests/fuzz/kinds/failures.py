@@ -100,7 +100,7 @@ IN_BACKWARD = [
     "_l = m[0](x0); _l2 = _l.exp(); _l2.add_(1); _l2.sum().backward()",
     "torch.autograd.grad(m(x0).sum(), [n0.detach().requires_grad_()])",
     "with torch.autograd.set_detect_anomaly(True): (m(x0) * 0).sqrt().sum().backward()",
-    "m[0].register_forward_pre_hook(lambda *_: 1 / 0)(m(x0)) if False else m(x0).backward()",
+    "m(x0).backward()",
     "with torch.no_grad(): m(x0).sum().backward()",
     "handles.append(m[0].register_full_backward_hook(lambda *_: (handles.pop().remove(), 1 / 0))); "
     "m(x0).sum().backward()",
