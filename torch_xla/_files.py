@@ -4,7 +4,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from typing import Any, IO
@@ -66,7 +65,7 @@ def _open_aside(target: str) -> IO[bytes]:
     prefix = os.fsdecode(b"." + os.fsencode(name)[:100] + b".")
     _delete_abandoned(folder, prefix)
     while True:
-        file = open(os.path.join(folder, f"{prefix}{secrets.token_hex(8)}{_ASIDE}"), "xb")
+        file = open(os.path.join(folder, f"{prefix}{os.urandom(8).hex()}{_ASIDE}"), "xb")
         _lock(file, wait=True)
         if os.fstat(file.fileno()).st_nlink:  # else another writer took it for an abandoned one, before it was locked
             return file

@@ -5,8 +5,6 @@ code, in two cases only: the class is one of a few that do nothing, or the value
 """
 
 import ctypes
-import hashlib
-import hmac
 import io
 import pickle
 import sys
@@ -20,27 +18,33 @@ _UNSIGNED = b"."  # a store takes no empty values
 
 
 # ---- Signatures ----
+def _secret() -> bytes:
+    return _XLAC._env_text("XLA_RUN_SECRET").encode()
+
+
 def has_secret() -> bool:
     """Whether the processes of the run share a secret: those of xmp.spawn do."""
-    return bool(_XLAC._env_text(SECRET))
+    return bool(_secret())
 
 
 def _sign(key: str, payload: bytes) -> bytes:
-    secret = _XLAC._env_text(SECRET).encode()
-    return hmac.new(secret, key.encode() + b"\0" + payload, hashlib.sha256).digest()
+    import hmac  # not before it is needed: torch_xla is imported with torch
+
+    return hmac.digest(_secret(), key.encode() + b"\0" + payload, "sha256") if has_secret() else _UNSIGNED
 
 
 def seal(key: str, payload: bytes) -> bytes:
     """The payload as it is to lie in the store, under this key."""
-    return (_sign(key, payload) if has_secret() else _UNSIGNED) + payload
+    return _sign(key, payload) + payload
 
 
 def unseal(key: str, sealed: bytes) -> bytes:
     """The payload of what seal() gave. Raises RuntimeError if it was not sealed with this run's secret for this key."""
-    size = hashlib.sha256().digest_size if has_secret() else len(_UNSIGNED)
+    import hmac
+
+    size = len(_sign("", b""))
     signature, payload = sealed[:size], sealed[size:]
-    expected = _sign(key, payload) if has_secret() else _UNSIGNED
-    if not hmac.compare_digest(signature, expected):
+    if not hmac.compare_digest(signature, _sign(key, payload)):
         raise RuntimeError(
             f"the run's store has a value at {key!r} that is not signed with {SECRET}: all processes of a run need the "
             "same, and nobody else may have it"

@@ -156,7 +156,8 @@ def end() -> None:
     _ending.set()
     for thread in _threads:
         thread.join(2.0)
-    for store, rank in _left:
+    # Who fails leaves its error to be told first, before those of the others, which find its heartbeats ended.
+    for store, rank in [] if is_failing() else _left:
         with contextlib.suppress(Exception):  # the store ends with the process that keeps it
             leave(store, rank)
     torch.ops.xla._stop_heartbeat()

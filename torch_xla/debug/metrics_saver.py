@@ -1,5 +1,6 @@
 """Metrics reports, step by step, into a file."""
 
+import contextlib
 import os
 import sys
 import threading
@@ -47,7 +48,7 @@ def _append(path: str, text: str) -> None:
             while rest:
                 rest = rest[file.write(rest) :]
         except OSError:
-            if file.seekable():
+            with contextlib.suppress(OSError):  # of a pipe or a device
                 file.truncate(size)
             raise
 

@@ -1,7 +1,6 @@
 """Starting the processes of a run (`xmp`): each is a replica with a device of its own."""
 
 import os
-import secrets
 import socket
 from collections.abc import Callable
 
@@ -64,7 +63,7 @@ def _default_count() -> int:
 def _start(fn: Callable, args: tuple, count: int, join: bool, daemon: bool, start_method: str):
     store = _make_store()
     context = torch.multiprocessing.start_processes(
-        _run, (fn, args, count, store.port, secrets.token_hex()), count, False, daemon, start_method
+        _run, (fn, args, count, store.port, os.urandom(32).hex()), count, False, daemon, start_method
     )
     context.store = store  # the run's, which lives as long as somebody may ask for it
     if not join:

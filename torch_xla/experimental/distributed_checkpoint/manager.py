@@ -177,7 +177,7 @@ class CheckpointManager:
         try:
             dcp.load(state, checkpoint_id=path, planner=SPMDLoadPlanner(), **self._processes.options())
         except (Exception, CheckpointException) as error:
-            if self._folders.find_number(step) == number:
+            if number is not None and self._folders.find_number(step) == number:
                 raise
             raise RuntimeError(
                 f"the checkpoint of step {step} was deleted or replaced while it was read: restore another one"
