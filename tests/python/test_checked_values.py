@@ -24,6 +24,7 @@ def whole(*values):
 
 
 # ---- quantile: the class of its errors, and its values and gradients beside the check ----
+@pytest.mark.checks_values
 @pytest.mark.parametrize("form", ["linear", "nearest", "lower", "higher", "midpoint"])
 @pytest.mark.parametrize("q", [[1.2], [0.5, -0.1], [2.0], [NAN]], ids=str)
 @pytest.mark.parametrize("name", ["quantile", "nanquantile"])
@@ -54,6 +55,7 @@ def test_quantiles_in_range_are_eagers(device, name):
     torch.testing.assert_close(*results)
 
 
+@pytest.mark.checks_values
 def test_compiled_quantiles_check_too(device):
     compiled = torch.compile(lambda x, q: torch.quantile(x, q) + 1, backend="aot_eager")
     x = ramp(5).to(device)
@@ -169,6 +171,7 @@ def test_eigenvalues_of_nan_are_an_error(device):
         torch.linalg.eigvals(torch.full((2, 2), NAN, device=device)).cpu()
 
 
+@pytest.mark.checks_values
 @pytest.mark.parametrize("name", CASES)
 def test_values_that_eager_refuses(device, name):
     for call in CASES[name]:

@@ -134,6 +134,7 @@ def test_a_summary_copies_nothing(device, printed):
     assert before == repr(base + 1) != repr(y)
 
 
+@pytest.mark.checks_values
 def test_an_error_of_the_run_is_told(device):
     x = torch.zeros(2000, device=device)[torch.full((2000,), 5000).to(device)]
     with pytest.raises(IndexError, match="out of "):
