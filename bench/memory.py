@@ -19,7 +19,7 @@ from rich.progress import track
 import torch_xla
 
 LIMIT = 1.2
-SIZES = (24,)
+SIZES = (27,)
 SLACK = 8 << 20  # bytes that the code of a few kernels may take
 MB = 1 << 20
 

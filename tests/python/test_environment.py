@@ -159,7 +159,7 @@ def test_empty_is_not_set(run_python):
 
 # ---- The table ----
 def test_the_table_is_printed_with_what_is_set(tmp_path):
-    values = {"XLA_DEBUG": "3", "XLA_LAZY": "maybe", "XLA_SYNC_WAIT": ""}
+    values = {"XLA_DEBUG": "3", "XLA_LAZY": "maybe", "XLA_SYNC_WAIT": "", "XLA_RUN_SECRET": "swordfish"}
     run = [sys.executable, "-m", "torch_xla.env"]
     out = subprocess.run(
         run, env={**os.environ, **values}, capture_output=True, text=True, check=True, timeout=120
@@ -174,6 +174,7 @@ def test_the_table_is_printed_with_what_is_set(tmp_path):
     assert blocks["XLA_LAZY"][-1] == (f"    ERROR: the environment variable XLA_LAZY=maybe is not understood; {SWITCH}")
     assert blocks["XLA_SYNC_WAIT"][0] == "XLA_SYNC_WAIT=" and len(blocks["XLA_SYNC_WAIT"]) == 4
     assert blocks["XLA_DEBUG_FILE"][0] == "XLA_DEBUG_FILE"
+    assert blocks["XLA_RUN_SECRET"][0] == "XLA_RUN_SECRET=(not shown)" and "swordfish" not in out
     assert blocks.keys() > {row["name"] for row in table()}
 
 
