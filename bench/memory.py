@@ -127,7 +127,7 @@ def _measure(name: str, size: int, dtype: torch.dtype, device: str, pipe) -> Non
     x = _operand(1 << size, dtype, device)
     _wait(device)
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")  # the peak begins anew
+        file.write("5")  # the peak starts again
     result = compute(x)
     _wait(device)
     pipe.send(_resident("VmHWM") - before)

@@ -74,7 +74,7 @@ def test_cost():
 
 # ---- Cells of notebooks ----
 NOTEBOOK = '''
-import hashlib, linecache, sys, types
+import hashlib, linecache, os, sys, types
 
 class CachingCompiler:  # as IPython's: a cell is compiled under a name whose number this map knows
     def __init__(self):
@@ -82,7 +82,7 @@ class CachingCompiler:  # as IPython's: a cell is compiled under a name whose nu
 
     def get_code_name(self, raw_code, transformed_code, number):
         if KERNEL:
-            return f"/tmp/ipykernel_12/{int(hashlib.sha1(raw_code.encode()).hexdigest()[:8], 16)}.py"
+            return f"{os.sep}ipykernel_12/{int(hashlib.sha1(raw_code.encode()).hexdigest()[:8], 16)}.py"
         return f"<ipython-input-{number}-{hashlib.sha1(transformed_code.encode()).hexdigest()[:12]}>"
 
     def cache(self, transformed_code, number=0, raw_code=None):
@@ -147,5 +147,5 @@ def test_a_line_of_a_notebook_names_its_cell(run_python, kernel):
         "Cell In[2], line 3 in look",
     ]
     report = "\n".join(out[5:])
-    assert "Cell In[6], line 6 in <module>" in report and "/tmp/ipykernel" not in report
+    assert "Cell In[6], line 6 in <module>" in report and "ipykernel" not in report
     assert "print(end=str(x.sum().item())[:0])" in report
