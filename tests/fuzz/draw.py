@@ -27,6 +27,8 @@ OPTIMIZERS = [
     "ASGD({p}, lr=0.1)",
     "Rprop({p}, lr=0.01)",
 ]
+# Their steps have the size of lr however small a gradient is. Before batch norm a bias' gradient is 0 but for rounding.
+SCALE_FREE = ("Adagrad", "Adamax", "Rprop")
 NUMBERS = ["0", "1", "-1", "2", "3", "0.5", "-1.5", "2.0", "True", "False", "0.1"]
 
 
@@ -88,14 +90,15 @@ class Draw(random.Random):
         """Modules on rows of 6 numbers."""
         return [self.choice(LAYERS) for _ in range(count)]
 
-    def optimizer(self, parameters: str) -> str:
-        """A constructor."""
-        return f"torch.optim.{self.choice(OPTIMIZERS).format(p=parameters)}"
+    def optimizer(self, parameters: str, module: str = "") -> str:
+        """A constructor, which suits the layers of `module`."""
+        refused = SCALE_FREE if "BatchNorm" in module else ()
+        return f"torch.optim.{self.choice([o for o in OPTIMIZERS if not o.startswith(refused)]).format(p=parameters)}"
 
     def training(self, module: str, groups: str = "m.parameters()") -> None:
         """Adds a module `m`, its optimizer `o`, which `_make(m)` makes, and a batch: `x0` and what is wanted, `x1`."""
         self.line(f"m = make_module({self.randrange(1000)}, {module!r}, 'float32')")
-        self.line(f"_make = lambda m: {self.optimizer(groups)}; o = _make(m)")
+        self.line(f"_make = lambda m: {self.optimizer(groups, module)}; o = _make(m)")
         batch = self.tensor((4, 6), dense=True, prefix="_i"), self.tensor((4, 6), prefix="_i")
         # Of such numbers gradients are no sums that are 0 but for rounding.
         self.line("x0, x1 = {} * 1.01, {} + 0.07".format(*batch))
