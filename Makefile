@@ -1,6 +1,6 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-interpreted test-fast test-all test-random test-cpp-package test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
+.PHONY: help setup build build-tests demo test test-interpreted test-fast test-all test-random test-cpp-package test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CPP := $(shell find include src tests bench tools examples -name '*.cpp' -o -name '*.h')
@@ -17,10 +17,13 @@ build: setup
 	@cmake --build --preset release
 	@tools/setup.sh link
 
+build-tests: build
+	@cmake --build --preset release-tests
+
 demo: build ## train the digit classifier on the device `xla`
 	python examples/train_digits.py
 
-test: build ## all tests: C++, then Python in two processes, then what compares values once more, interpreted
+test: build-tests ## all tests: C++, then Python in two processes, then what compares values once more, interpreted
 	ctest --preset release
 	python -m pytest -n 2
 	@$(MAKE) --no-print-directory test-interpreted
@@ -30,15 +33,15 @@ INTERPRETED := $(addprefix tests/python/test_,$(addsuffix .py,ops forms modules 
 test-interpreted: build ## what compares values with eager's, interpreted
 	XLA_INTERPRETED_OPERATIONS=1000000000 python -m pytest -n 2 tests/fuzz $(INTERPRETED)
 
-test-fast: build ## the C++ tests and the Python tests not marked slow, up to the first failure
+test-fast: build-tests ## the C++ tests and the Python tests not marked slow, up to the first failure
 	ctest --preset release
 	python -m pytest -x -m "not slow"
 
-test-all: build ## the tests with all types and samples of PyTorch's databases of operators, modules and optimizers (SHARD=i/n: a part)
+test-all: build-tests ## the tests with all types and samples of PyTorch's databases of operators, modules and optimizers (SHARD=i/n: a part)
 	ctest --preset release
 	python -m pytest -n 2 --whole $(if $(SHARD),--shard $(SHARD))
 
-test-random: build ## the Python tests in a random order, which it tells (SEED=n repeats one)
+test-random: build-tests ## the Python tests in a random order, which it tells (SEED=n repeats one)
 	python -m pytest -n 2 --shuffle=$(or $(SEED),$$(date +%s))
 
 test-libraries: build ## programs of lightning, accelerate, transformers, diffusers and JAX, in environments of their own (fetches them once)
@@ -50,11 +53,11 @@ test-cpp-package: build ## C++ programs without Python, among them examples/cpp,
 
 # The tests are mostly compilation: opt level 0, and fused kernels without MLIR, which halves it. No disk cache: they count compiled programs. Few
 # programs kept: XLA's CPU client maps memory for each, and ends the process where the system has no more mappings.
-test-pjrt: build ## the C++ tests and a spread of the Python tests on a PJRT plugin, XLA's CPU client (fetches the tensorflow-cpu wheel, 274 MB, once; WHOLE=1: all, SHARD=i/n: a part)
+test-pjrt: build-tests ## the C++ tests and a spread of the Python tests on a PJRT plugin, XLA's CPU client (fetches the tensorflow-cpu wheel, 274 MB, once; WHOLE=1: all, SHARD=i/n: a part)
 	@plugin=$$(tools/build_pjrt_cpu.py) || { code=$$?; [ $$code = 77 ] && echo "test-pjrt: skipped for the reason above" && exit 0; exit $$code; }; \
 	export XLA_TEST_PJRT_PLUGIN=$$plugin XLA_PERSISTENT_CACHE_PATH= XLA_COMPILATION_CACHE_SIZE=512 TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0 \
 		XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" && \
-	cmake --preset release >/dev/null && cmake --build --preset release && \
+	cmake --preset release >/dev/null && cmake --build --preset release-tests && \
 	build/release/tests/cpp/torch_xla_tests --gtest_filter='Pjrt*:FakeClient*:StableHlo*:*PluginRows*' && \
 	PJRT_DEVICE=LIBRARY PJRT_LIBRARY_PATH=$$plugin python -m pytest -n 2 $(if $(WHOLE),--whole) $(if $(SHARD),--shard $(SHARD)) tests/fuzz tests/python
 

@@ -105,7 +105,7 @@ class Check:
         """The C++ tests that take a plugin."""
         tests = Path(self._options.cpp_tests).resolve()
         if not tests.is_file():
-            raise NotRunError(f"{tests} is not built: cmake --preset release && cmake --build --preset release")
+            raise NotRunError(f"{tests} is not built: cmake --preset release && cmake --build --preset release-tests")
         env = self._device_env(XLA_TEST_PJRT_PLUGIN=self._plugin, **TEST_ENV[self._device])
         done = run([tests, f"--gtest_filter={CPP_FILTER}"], seconds, env)
         words = ("OK", "FAILED", "SKIPPED")

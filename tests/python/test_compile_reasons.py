@@ -188,7 +188,7 @@ def test_the_nearest_trace_is_the_one_with_the_most_equal_nodes(device, reasons)
 def test_a_trace_whose_compile_failed_is_not_known(run_python):
     plugin = Path(__file__).resolve().parents[2] / "build/release/tests/cpp/libfake_pjrt_plugin.so"
     if not plugin.is_file():
-        pytest.skip("the fake PJRT plugin is not built: run cmake --build --preset release")
+        pytest.skip("the fake PJRT plugin is not built: run cmake --build --preset release-tests")
     out = run_python(
         """
         import ctypes, os, torch, torch_xla

@@ -27,7 +27,7 @@ def run_fake(run_python):
     """Function that runs a program on the fake plugin of the C++ tests, whose programs return a copy of an argument."""
     plugin = ROOT / "build/release/tests/cpp/libfake_pjrt_plugin.so"
     if not plugin.is_file():
-        pytest.skip("the fake PJRT plugin is not built: run cmake --build --preset release")
+        pytest.skip("the fake PJRT plugin is not built: run cmake --build --preset release-tests")
 
     def run(source: str, **env) -> list[str]:
         settings = {"PJRT_DEVICE": "LIBRARY", "PJRT_LIBRARY_PATH": str(plugin), "XLA_PERSISTENT_CACHE_PATH": ""}
