@@ -27,8 +27,8 @@ OPTIMIZERS = [
     "ASGD({p}, lr=0.1)",
     "Rprop({p}, lr=0.01)",
 ]
-# Their steps have the size of lr however small a gradient is. Before batch norm a bias' gradient is 0 but for rounding.
-SCALE_FREE = ("Adagrad", "Adamax", "Rprop")
+# The others' steps have the size of lr however small a gradient is: around batch norm some are 0 but for rounding.
+SCALED = ("SGD", "ASGD")
 NUMBERS = ["0", "1", "-1", "2", "3", "0.5", "-1.5", "2.0", "True", "False", "0.1"]
 
 
@@ -92,8 +92,8 @@ class Draw(random.Random):
 
     def optimizer(self, parameters: str, module: str = "") -> str:
         """A constructor, which suits the layers of `module`."""
-        refused = SCALE_FREE if "BatchNorm" in module else ()
-        return f"torch.optim.{self.choice([o for o in OPTIMIZERS if not o.startswith(refused)]).format(p=parameters)}"
+        rows = [row for row in OPTIMIZERS if row.startswith(SCALED)] if "BatchNorm" in module else OPTIMIZERS
+        return f"torch.optim.{self.choice(rows).format(p=parameters)}"
 
     def training(self, module: str, groups: str = "m.parameters()") -> None:
         """Adds a module `m`, its optimizer `o`, which `_make(m)` makes, and a batch: `x0` and what is wanted, `x1`."""

@@ -176,7 +176,8 @@ WRITE = [
     "{a}.logical_or_({b})",
     "{a}.eq_({b})",
     "{a}.cumsum_(0)",
-    "{a}.scatter_(0, {b}.long().abs() % 3, {k})",
+    # In range: what a later write replaces does not run, and eager would raise.
+    "{a}.scatter_(0, {b}[: len({a})].long().abs() % max(len({a}), 1), {k})",
     "{a}.add_(1, alpha={k})",
     "torch.bitwise_and({a}, {b}, out={a})",
     "torch.mul({a}, {b}, out={a})",
