@@ -120,4 +120,4 @@ ubsan: setup ## the C++ tests under UndefinedBehaviorSanitizer
 	ctest --preset ubsan
 
 clean: ## remove everything built; .venv stays
-	rm -rf build dist torch_xla/include torch_xla/lib torch_xla/share torch_xla/_XLAC*.so
+	rm -rf build dist torch_xla/include torch_xla/lib torch_xla/share

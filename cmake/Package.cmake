@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 set(config_dir ${PROJECT_BINARY_DIR}/package)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/torch_xlaConfig.cmake.in ${config_dir}/torch_xlaConfig.cmake @ONLY)
-write_basic_package_version_file(${config_dir}/torch_xlaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${config_dir}/torch_xlaConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 
 set(header torch_xla/torch_xla.h)
 set(configs ${config_dir}/torch_xlaConfig.cmake ${config_dir}/torch_xlaConfigVersion.cmake)

@@ -56,7 +56,7 @@ install_system_packages() {
 
 install_python_packages() {
   if [[ ! -x $venv/bin/python ]]; then
-    "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || die "Python 3.10 to 3.13 is needed"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "Python 3.10 or newer is needed"
     say "making the virtual environment $venv with $("$python" --version)"
     "$python" -m venv "$venv"
   fi

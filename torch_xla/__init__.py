@@ -13,22 +13,12 @@ import os  # noqa: E402
 
 import torch  # noqa: E402
 
+from . import _library  # noqa: E402
 from .version import __version__  # noqa: E402
 
-
-def _check_torch_version(installed: str) -> None:
-    wanted = __version__.split(".")[:2]
-    if installed.split("+")[0].split(".")[:2] != wanted:
-        raise ImportError(
-            f"torch_xla {__version__} needs torch {'.'.join(wanted)}.x, but torch {installed} is installed; "
-            f"install torch=={'.'.join(wanted)}.* or the torch_xla release that has torch's version number"
-        )
-
-
-_check_torch_version(torch.__version__)
+_XLAC = _library.load()
 
 from . import _setup as _setup  # noqa: E402
-from . import _XLAC  # noqa: E402
 from ._api import (  # noqa: E402
     compile,
     device,

@@ -1,3 +1,3 @@
-"""The version: the one place that says it. It follows torch: 2.13.x serves torch 2.13."""
+"""The version: the one place that says it."""
 
-__version__ = "2.13.0"
+__version__ = "3.0.0"
