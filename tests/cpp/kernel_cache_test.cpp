@@ -1,6 +1,7 @@
 // Compiled kernels: found again in memory and on disk, linked and freed, and specs that are refused.
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 #include <thread>
 
 #include "core/errors.h"
-#include "engine/cpu/codegen/jit.h"
+#include "engine/cpu/kernel_compiler.h"
 #include "spec_builder.h"
 
 namespace torch_xla::cpu {
@@ -95,33 +96,33 @@ std::string protection_of(KernelFn fn) {
 }
 
 // More than vm.max_map_count, 65530 mostly, would let live at two mappings each.
-TEST(LinkedCodeTest, ManyTakeFewMappings) {
+TEST(LinkedKernels, ManyTakeFewMappings) {
   constexpr int kCount = 35000;
-  std::string object = compile_object(add_constant(1).spec, "kernel");
+  std::string object = kernel_compiler().compile(add_constant(1).spec, "kernel");
   size_t before = list_mappings().size();
-  std::vector<std::unique_ptr<LinkedCode>> codes(kCount);
+  std::vector<LinkedKernel> codes(kCount);
   auto link_all = [&](int first, int stride) {
     for (int i = first; i < kCount; i += stride) {
-      codes[i] = std::make_unique<LinkedCode>(object, "kernel");
+      codes[i] = kernel_compiler().link(object, "kernel");
     }
   };
   link_all(0, 1);
   EXPECT_LT(list_mappings().size(), before + 100);
   for (int i = 0; i < kCount; i += 2) {
-    codes[i].reset();
+    codes[i] = {};
   }
   EXPECT_LT(list_mappings().size(), before + 100) << "also with holes";
   link_all(0, 2);
   EXPECT_LT(list_mappings().size(), before + 100);
-  EXPECT_EQ(protection_of(codes[0]->fn()), "r-xp");
-  EXPECT_EQ(protection_of(codes[kCount - 1]->fn()), "r-xp");
+  EXPECT_EQ(protection_of(codes[0].fn), "r-xp");
+  EXPECT_EQ(protection_of(codes[kCount - 1].fn), "r-xp");
   std::set<KernelFn> places;
   for (const auto& code : codes) {
     std::vector<float> v(16, 1);
     void* buffers[] = {v.data(), v.data()};
-    code->fn()(buffers, nullptr, 0, 16);
+    code.fn(buffers, nullptr, 0, 16);
     ASSERT_EQ(v[7], 2);
-    places.insert(code->fn());
+    places.insert(code.fn);
   }
   EXPECT_EQ(places.size(), size_t{kCount});
 }
@@ -130,23 +131,23 @@ TEST(CompiledObjectTest, IsTheSameWhateverWasCompiledBefore) {
   SpecBuilder b(KernelForm::kRow, {9}, {}, 70);
   int e = b.op(Prim::kExp, {b.load(DType::F32, b.dense())});
   b.store(b.op(Prim::kDiv, {e, b.op(Prim::kReduceSum, {e})}), DType::F32, b.dense());
-  const std::string first = compile_object(b.spec, "kernel");
-  compile_object(add_constant(1).spec, "kernel");
-  EXPECT_EQ(compile_object(b.spec, "kernel"), first);
+  const std::string first = kernel_compiler().compile(b.spec, "kernel");
+  kernel_compiler().compile(add_constant(1).spec, "kernel");
+  EXPECT_EQ(kernel_compiler().compile(b.spec, "kernel"), first);
   std::string beside[2]; // at once, so that one of the threads makes a compiler of its own
   {
-    std::jthread thread([&] { beside[0] = compile_object(b.spec, "kernel"); });
-    beside[1] = compile_object(b.spec, "kernel");
+    std::jthread thread([&] { beside[0] = kernel_compiler().compile(b.spec, "kernel"); });
+    beside[1] = kernel_compiler().compile(b.spec, "kernel");
   }
   EXPECT_EQ(beside[0], first);
   EXPECT_EQ(beside[1], first);
 }
 
-TEST(LinkedCodeTest, DamagedObjectsAreExceptions) {
-  std::string object = compile_object(add_constant(1).spec, "kernel");
-  EXPECT_THROW(LinkedCode(object, "other"), InternalError);
-  EXPECT_THROW(LinkedCode(object.substr(0, 20), "kernel"), InternalError);
-  EXPECT_THROW(LinkedCode("", "kernel"), InternalError);
+TEST(LinkedKernels, DamagedObjectsAreExceptions) {
+  std::string object = kernel_compiler().compile(add_constant(1).spec, "kernel");
+  EXPECT_THROW(kernel_compiler().link(object, "other"), InternalError);
+  EXPECT_THROW(kernel_compiler().link(object.substr(0, 20), "kernel"), InternalError);
+  EXPECT_THROW(kernel_compiler().link("", "kernel"), InternalError);
 }
 
 TEST(KernelCache, Threads) {
@@ -211,6 +212,16 @@ TEST(KernelCache, Disk) {
   EXPECT_TRUE(runs_in_child(dir, 1, 0)) << "so is a short one";
   EXPECT_TRUE(runs_in_child("/proc/none", 1, 0)) << "a directory that cannot be written is no error";
   std::filesystem::remove_all(std::filesystem::path(dir).parent_path());
+}
+
+TEST(KernelCompilerTest, RefusesToServeOtherSources) {
+  kernel_compiler();
+  void* library = dlopen("libtorch_xla_compiler.so", RTLD_LAZY | RTLD_NOLOAD);
+  ASSERT_NE(library, nullptr);
+  auto* get = reinterpret_cast<GetKernelCompiler*>(dlsym(library, kGetKernelCompiler));
+  ASSERT_NE(get, nullptr);
+  EXPECT_EQ(get("of another build"), nullptr);
+  dlclose(library);
 }
 
 TEST(KernelErrors, AreExceptions) {

@@ -2,8 +2,6 @@
 
 import functools
 import re
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +13,7 @@ import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as met
 import torch_xla.runtime as xr
 import torch_xla.utils.utils as xu
-from torch_xla import _library, _XLAC, backends
+from torch_xla import _XLAC, backends
 
 
 # ---- Package ----
@@ -24,44 +22,6 @@ def test_names_of_the_package():
     assert torch.device("xla").type == "xla"
     assert torch.xla.is_available() and torch.xla.is_initialized()
     assert torch_xla.xm is xm
-
-
-@pytest.mark.parametrize(
-    "built, sentence",
-    [
-        (
-            ["2.9 {here}", "2.13 {here}"],
-            "was built for torch 2.9 and 2.13 on Python {here}, but this is torch 2.12.1+cpu on Python {here}: "
-            '`pip install "torch==2.13.*"` installs one that fits',
-        ),
-        (
-            ["2.13 3.98", "2.14 3.99", "2.14 3.98"],
-            "was built for torch 2.13 on Python 3.98, torch 2.14 on Python 3.98 and 3.99, but this is torch 2.12.1+cpu "
-            "on Python {here}: make an environment with `python3.99 -m venv` and install it there",
-        ),
-        (
-            [],
-            "has no libraries in {folder} for torch 2.12.1+cpu on Python {here}, nor any other: `make dev` builds them",
-        ),
-    ],
-)
-def test_an_environment_that_does_not_fit(tmp_path, built, sentence):
-    here = "{}.{}".format(*sys.version_info)
-    for place in built:
-        release, python = place.format(here=here).split()
-        (tmp_path / f"torch{release}").mkdir(exist_ok=True)
-        (tmp_path / f"torch{release}" / f"_XLAC.cpython-{python.replace('.', '')}-x86_64-linux-gnu.so").touch()
-    with pytest.raises(ImportError) as error:
-        _library.find(tmp_path, "2.12.1+cpu")
-    assert str(error.value) == f"torch_xla {torch_xla.__version__} {sentence.format(here=here, folder=tmp_path)}"
-
-
-def test_the_library_of_the_torch_at_hand():
-    release = ".".join(torch.__version__.split(".")[:2])
-    assert Path(_XLAC.__file__).parent == _library.FOLDER / f"torch{release}"
-    assert "{}.{}".format(*sys.version_info) in _library.built_for(_library.FOLDER)[release]
-    assert Path(_library.find(_library.FOLDER, f"{release}.7+cu130").origin) == Path(_XLAC.__file__)
-    assert torch_xla._XLAC is sys.modules["torch_xla._XLAC"] is _XLAC
 
 
 @pytest.mark.parametrize("order", ["torch, torch_xla", "torch_xla, torch", "torch_xla.core.xla_model, torch"])

@@ -189,7 +189,7 @@ std::string compile_object(const KernelSpec& spec, const std::string& name) {
   }
 }
 
-KernelListing list_kernel(const KernelSpec& spec) {
+KernelListing list_kernel_code(const KernelSpec& spec) {
   Compilation compilation(spec, "kernel");
   KernelListing listing;
   llvm::raw_string_ostream(listing.llvm_ir) << *compilation.module;

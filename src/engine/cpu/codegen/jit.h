@@ -29,5 +29,7 @@ class LinkedCode {
 
 // The object code of a kernel whose function gets this name.
 std::string compile_object(const KernelSpec& spec, const std::string& name);
+// LLVM IR and assembly of it.
+KernelListing list_kernel_code(const KernelSpec& spec);
 
 } // namespace torch_xla::cpu

@@ -1,18 +1,16 @@
-// compile_kernel(): the kernels that are alive, in front of the object cache, in front of LLVM.
+// compile_kernel(): the kernels that are alive, in front of the object cache, in front of the compiler.
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 
-#include <llvm/Config/llvm-config.h>
-
 #include "core/codegen_sources.h"
+#include "core/errors.h"
 #include "core/hash.h"
 #include "core/observer.h"
-#include "engine/cpu/codegen/jit.h"
-#include "engine/cpu/codegen/target.h"
 #include "engine/cpu/copy_kernel.h"
+#include "engine/cpu/kernel_compiler.h"
 #include "engine/object_cache.h"
 
 namespace torch_xla::cpu {
@@ -28,7 +26,7 @@ struct Entry {
 
   const Hash128 hash;
   std::mutex mutex;
-  std::optional<LinkedCode> code; // guarded by mutex until the first Kernel is given out, immutable from then on
+  std::optional<LinkedKernel> code; // guarded by mutex until the first Kernel is given out, immutable from then on
 };
 
 struct Cache {
@@ -46,18 +44,8 @@ Cache& cache() {
   return *c;
 }
 
-void add_text(Hash128& hash, const std::string& text) {
-  hash.add_bytes(text.data(), text.size());
-}
-
 std::string hash_host() {
-  Hash128 hash;
-  add_text(hash, host().cpu);
-  add_text(hash, host().features);
-  add_text(hash, LLVM_VERSION_STRING);
-  hash.add(host().isa.sleef);
-  add_text(hash, kCodegenSources);
-  return hash.hex();
+  return ObjectCache::hash_of(str(kernel_compiler().host(), "\n", kCodegenSources)).hex();
 }
 
 std::string name_of(const Hash128& hash) {
@@ -72,7 +60,7 @@ std::string get_object(const KernelSpec& spec, const std::string& key, const std
   }
   is_new = true;
   observer::Span span(observer::Phase::kPass, observer::kNoDevice, "kernel");
-  std::string object = compile_object(spec, name);
+  std::string object = kernel_compiler().compile(spec, name);
   ++c.compiled;
   c.objects.put(key, object);
   return object;
@@ -123,7 +111,7 @@ Kernel find_live_kernel(const KernelSpec& spec) {
     return {};
   }
   ++c.memory_hits;
-  return {hash, entry->code->fn(), entry, entry->code->bytes(), /*is_new=*/false};
+  return {hash, entry->code->fn, entry, entry->code->bytes, /*is_new=*/false};
 }
 
 bool has_kernel(const KernelSpec& spec) {
@@ -139,9 +127,9 @@ Kernel compile_kernel(const KernelSpec& spec) {
     ++cache().memory_hits;
   } else {
     std::string name = name_of(entry->hash);
-    entry->code.emplace(get_object(spec, key, name, is_new), name);
+    entry->code = kernel_compiler().link(get_object(spec, key, name, is_new), name);
   }
-  return {entry->hash, entry->code->fn(), entry, entry->code->bytes(), is_new};
+  return {entry->hash, entry->code->fn, entry, entry->code->bytes, is_new};
 }
 
 Kernel find_kernel(const Hash128& hash) {
@@ -155,11 +143,15 @@ Kernel find_kernel(const Hash128& hash) {
     ++c.memory_hits;
   } else if (auto object = c.objects.find(hash)) {
     ++c.disk_hits;
-    entry->code.emplace(*object, name_of(hash));
+    entry->code = kernel_compiler().link(*object, name_of(hash));
   } else {
     return {};
   }
-  return {hash, entry->code->fn(), entry, entry->code->bytes(), /*is_new=*/false};
+  return {hash, entry->code->fn, entry, entry->code->bytes, /*is_new=*/false};
+}
+
+KernelListing list_kernel(const KernelSpec& spec) {
+  return kernel_compiler().list(spec);
 }
 
 void set_kernel_cache_dir(const std::string& path, bool read_only) {

@@ -1,0 +1,42 @@
+// What libtorch_xla.so asks of libtorch_xla_compiler.so, which is LLVM and codegen/ and serves every release of torch: it needs no torch.
+// Kernels, code and errors (core/errors.h) cross as they are, plain C++ types that both libraries were compiled with.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/cpu/kernel.h"
+
+namespace torch_xla::cpu {
+
+// The code of one object, which may run as long as `code` lives.
+struct LinkedKernel {
+  KernelFn fn;
+  size_t bytes;
+  std::shared_ptr<const void> code;
+};
+
+// Thread-safe. Immutable, and never destroyed.
+class KernelCompiler {
+ public:
+  // What decides on the code that a kernel's text gives, beside the sources: the CPU's features, LLVM's version.
+  virtual std::string host() const = 0;
+  // Object code of the kernel, in which its function has this name. Throws as compile_kernel().
+  virtual std::string compile(const KernelSpec& spec, const std::string& name) const = 0;
+  // Throws InternalError for an object that cannot be linked, and UserError (OutOfMemory) where there is no memory for it.
+  virtual LinkedKernel link(const std::string& object, const std::string& name) const = 0;
+  virtual KernelListing list(const KernelSpec& spec) const = 0;
+
+ protected:
+  ~KernelCompiler() = default;
+};
+
+// The one function that the library exports. It gives null if the library was not built of the sources with this hash (kCodegenSources).
+using GetKernelCompiler = const KernelCompiler*(const char* sources);
+constexpr const char* kGetKernelCompiler = "torch_xla_kernel_compiler";
+
+// Loads the library at the first call, from the folder above libtorch_xla.so's. Thread-safe. Throws UserError (Runtime) that names the file
+// if it cannot be loaded; the next call tries again.
+const KernelCompiler& kernel_compiler();
+
+} // namespace torch_xla::cpu
