@@ -15,9 +15,12 @@ add_library(llvm::jit INTERFACE IMPORTED)
 target_include_directories(llvm::jit INTERFACE ${llvm_include_dir})
 target_compile_definitions(llvm::jit INTERFACE _GNU_SOURCE __STDC_CONSTANT_MACROS __STDC_FORMAT_MACROS __STDC_LIMIT_MACROS)
 target_compile_options(llvm::jit INTERFACE -fno-rtti)
-# Of what llvm-config --system-libs names, z3 and xml2 serve parts that are not linked.
+# Of what llvm-config --system-libs names, z3 and xml2 serve parts that are not linked. The others are linked statically where the system
+# has them so: not every system where the library is installed has them at all.
+find_library(zstd NAMES libzstd.a zstd REQUIRED)
+find_library(zlib NAMES libz.a z REQUIRED)
 add_library(llvm::libs INTERFACE IMPORTED)
-target_link_libraries(llvm::libs INTERFACE ${llvm_libs} rt dl m z zstd)
+target_link_libraries(llvm::libs INTERFACE ${llvm_libs} rt dl m ${zlib} ${zstd})
 
 if(EXISTS ${llvm_bin_dir}/ld.lld)
   add_link_options(-B${llvm_bin_dir} -fuse-ld=lld)

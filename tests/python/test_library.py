@@ -1,6 +1,8 @@
 """The package's libraries: which is chosen, when the compiler is loaded, what becomes of one that cannot be."""
 
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +13,10 @@ import torch_xla
 from torch_xla import _library, _XLAC
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import check_symbols  # noqa: E402
+
 COMPILER = "libtorch_xla_compiler.so"
 
 
@@ -112,3 +118,35 @@ def test_a_compiler_of_another_build(run_python, linked_package):
     (linked_package / "torch_xla" / "lib" / COMPILER).symlink_to(other)
     out = run_failing_compile(run_python, linked_package)
     assert len(re.findall(rf"RuntimeError .*{COMPILER}, is of another build than libtorch_xla\.so", out)) == 2, out
+
+
+# ---- What they ask of a system ----
+def test_what_the_libraries_ask_of_a_system():
+    if shutil.which("readelf") is None:
+        pytest.skip("needs readelf, which comes with a compiler")
+    libraries = sorted(_library.FOLDER.rglob("*.so"))
+    assert {COMPILER, "libtorch_xla.so"} < {library.name for library in libraries}
+    done = subprocess.run([check_symbols.__file__, *libraries], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+SYMBOLS = """
+    1: 0000000000000000     0 FUNC    GLOBAL DEFAULT  UND getrandom@GLIBC_2.25 (3)
+    2: 0000000000000000     0 FUNC    GLOBAL DEFAULT  UND arc4random@GLIBC_2.36 (3)
+    3: 0000000000000000     0 FUNC    GLOBAL DEFAULT  UND omp_pause_resource@OMP_5.0 (9)
+    4: 0000000000001000    26 FUNC    GLOBAL DEFAULT   14 own@@GLIBC_2.99
+"""
+DYNAMIC = """
+ 0x0000000000000001 (NEEDED)             Shared library: [libc.so.6]
+ 0x0000000000000001 (NEEDED)             Shared library: [libtorch_cpu.so]
+ 0x0000000000000001 (NEEDED)             Shared library: [libzstd.so.1]
+"""
+
+
+def test_a_library_that_asks_for_more_is_found():
+    new = "asks for arc4random of GLIBC_2.36"
+    found = check_symbols.problems(SYMBOLS, DYNAMIC, is_beside_torch=False)
+    assert [text.split(":")[0].split(",")[0] for text in found] == [new, "needs libtorch_cpu.so", "needs libzstd.so.1"]
+    found = check_symbols.problems(SYMBOLS, DYNAMIC, is_beside_torch=True)
+    assert [text.split(":")[0].split(",")[0] for text in found] == [new, "needs libzstd.so.1"]
+    assert not check_symbols.problems(SYMBOLS.replace("2.36", "2.34"), "", is_beside_torch=False)
