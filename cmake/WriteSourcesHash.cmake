@@ -1,5 +1,5 @@
-# Script: writes the header OUTPUT with the constant NAME, one hash over the files SOURCES; WHAT says of what.
-set(hashes)
+# Script: writes the header OUTPUT with the constant NAME, one hash over the files SOURCES and the version of LLVM; WHAT says of what.
+set(hashes "${LLVM}\n")
 foreach(source IN LISTS SOURCES)
   file(SHA256 ${source} hash)
   get_filename_component(name ${source} NAME)

@@ -59,7 +59,8 @@ def test_the_library_of_the_torch_at_hand():
 
 
 # ---- The compiler ----
-def test_the_compiler_is_loaded_at_the_first_compile(run_python):
+@pytest.mark.parametrize("operations, is_loaded", [(0, True), (1_000_000_000, False)], ids=["compiled", "interpreted"])
+def test_the_compiler_is_loaded_at_the_first_compile(run_python, tmp_path, operations, is_loaded):
     out = run_python(
         f"""
         from pathlib import Path
@@ -71,9 +72,11 @@ def test_the_compiler_is_loaded_at_the_first_compile(run_python):
         y = x + 1
         print(is_loaded())
         print(y.tolist(), is_loaded())
-        """
+        """,
+        XLA_INTERPRETED_OPERATIONS=str(operations),
+        XLA_PERSISTENT_CACHE_PATH=str(tmp_path),
     )
-    assert out == "False\n[2.0, 2.0] True\n"
+    assert out == f"False\n[2.0, 2.0] {is_loaded}\n"
 
 
 @pytest.fixture

@@ -138,7 +138,8 @@ KernelListing list_kernel(const KernelSpec& spec);
 
 // Directory of the object cache (see engine/object_cache.h); empty switches it off. Files are keyed by the kernel's text and kernel_host().
 void set_kernel_cache_dir(const std::string& path, bool read_only = false);
-// A hash of what decides on a kernel's code beside its text: the CPU's features, LLVM's version and the sources of the code generator.
+// A hash of what decides on a kernel's code beside its text: the processor, LLVM's version and the sources of the code generator. Loads no
+// LLVM.
 const std::string& kernel_host();
 
 struct KernelStats {

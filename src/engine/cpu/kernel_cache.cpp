@@ -6,10 +6,10 @@
 #include <unordered_map>
 
 #include "core/codegen_sources.h"
-#include "core/errors.h"
 #include "core/hash.h"
 #include "core/observer.h"
 #include "engine/cpu/copy_kernel.h"
+#include "engine/cpu/host_key.h"
 #include "engine/cpu/kernel_compiler.h"
 #include "engine/object_cache.h"
 
@@ -42,10 +42,6 @@ struct Cache {
 Cache& cache() {
   static Cache* c = new Cache();
   return *c;
-}
-
-std::string hash_host() {
-  return ObjectCache::hash_of(str(kernel_compiler().host(), "\n", kCodegenSources)).hex();
 }
 
 std::string name_of(const Hash128& hash) {
@@ -159,7 +155,7 @@ void set_kernel_cache_dir(const std::string& path, bool read_only) {
 }
 
 const std::string& kernel_host() {
-  static const auto* hash = new std::string(hash_host());
+  static const auto* hash = new std::string(ObjectCache::hash_of(host_key() + kCodegenSources).hex());
   return *hash;
 }
 

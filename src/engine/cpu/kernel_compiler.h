@@ -19,8 +19,6 @@ struct LinkedKernel {
 // Thread-safe. Immutable, and never destroyed.
 class KernelCompiler {
  public:
-  // What decides on the code that a kernel's text gives, beside the sources: the CPU's features, LLVM's version.
-  virtual std::string host() const = 0;
   // Object code of the kernel, in which its function has this name. Throws as compile_kernel().
   virtual std::string compile(const KernelSpec& spec, const std::string& name) const = 0;
   // Throws InternalError for an object that cannot be linked, and UserError (OutOfMemory) where there is no memory for it.

@@ -129,11 +129,6 @@ Value* call_sleef(const Vec& v, const External& e, DType t, llvm::ArrayRef<Value
 
 } // namespace
 
-bool sleef_loaded() {
-  void* torch = open_loaded("libtorch_cpu.so");
-  return torch && dlsym(torch, "Sleef_powf16_u10");
-}
-
 std::vector<std::pair<std::string, void*>> external_symbols() {
   std::vector<std::pair<std::string, void*>> symbols;
   void* libm = dlopen("libm.so.6", RTLD_LAZY);

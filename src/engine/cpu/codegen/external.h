@@ -10,9 +10,6 @@
 
 namespace torch_xla::cpu {
 
-// True if libtorch_cpu.so, which exports Sleef, is loaded.
-bool sleef_loaded();
-
 // Names and addresses of everything that call_external() may name; found once, when the first kernel is linked.
 std::vector<std::pair<std::string, void*>> external_symbols();
 

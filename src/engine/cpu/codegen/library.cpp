@@ -2,12 +2,8 @@
 #include <memory>
 #include <string_view>
 
-#include <llvm/Config/llvm-config.h>
-
 #include "core/codegen_sources.h"
-#include "core/errors.h"
 #include "engine/cpu/codegen/jit.h"
-#include "engine/cpu/codegen/target.h"
 #include "engine/cpu/kernel_compiler.h"
 
 namespace torch_xla::cpu {
@@ -15,10 +11,6 @@ namespace {
 
 class LlvmCompiler final : public KernelCompiler {
  public:
-  std::string host() const override {
-    const Host& h = cpu::host();
-    return str(h.cpu, "\n", h.features, "\n", LLVM_VERSION_STRING, "\n", h.isa.sleef);
-  }
   std::string compile(const KernelSpec& spec, const std::string& name) const override {
     return compile_object(spec, name);
   }

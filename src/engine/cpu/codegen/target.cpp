@@ -19,7 +19,7 @@
 #include <llvm/TargetParser/Host.h>
 
 #include "core/errors.h"
-#include "engine/cpu/codegen/external.h"
+#include "engine/cpu/host_key.h"
 
 namespace torch_xla::cpu {
 
@@ -62,7 +62,7 @@ Host find_host() {
   }
   auto has = [&](const char* name) { return features.lookup(name); };
   h.isa.avx512 = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl");
-  h.isa.sleef = sleef_loaded();
+  h.isa.sleef = has_sleef();
   return h;
 }
 
