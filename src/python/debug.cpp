@@ -40,14 +40,41 @@ at::Tensor to_tensor(const py::object& object) {
   return to_tensors({object})[0];
 }
 
+// The current device where there are none.
+int device_of(const std::vector<at::Tensor>& tensors) {
+  bool here = tensors.empty() || !tensors[0].is_privateuseone();
+  return here ? device_index("") : tensors[0].get_device();
+}
+
 // Of all that is pending on the current device where none are given.
 template <GraphFormat format>
 std::string tensors_text(const std::vector<py::object>& objects) {
   std::vector<at::Tensor> tensors = to_tensors(objects);
-  bool here = tensors.empty() || !tensors[0].is_privateuseone();
-  int device = here ? device_index("") : tensors[0].get_device();
+  int device = device_of(tensors);
   const py::gil_scoped_release no_gil;
   return pending_text(device, tensors, format);
+}
+
+py::bytes graph_hash(const std::vector<py::object>& objects) {
+  std::vector<at::Tensor> tensors = to_tensors(objects);
+  int device = device_of(tensors);
+  Hash128 hash;
+  {
+    const py::gil_scoped_release no_gil;
+    hash = pending_hash(device, tensors);
+  }
+  return {reinterpret_cast<const char*>(&hash), sizeof(hash)};
+}
+
+template <GraphFormat format>
+std::string graph_of_body(int device, const Body& body) {
+  return body_text(device, body, format);
+}
+
+std::string operation_name(const py::object& object) {
+  const at::Tensor tensor = to_tensor(object);
+  const py::gil_scoped_release no_gil;
+  return pending_operation(tensor);
 }
 
 std::string tensor_info(const py::object& object) {
@@ -136,7 +163,10 @@ void init_debug(py::module_& m) {
   m.def("_get_xla_tensors_dot", &tensors_text<GraphFormat::kDot>, py::arg("tensors"));
   m.def("_get_xla_tensors_hlo", &tensors_text<GraphFormat::kHlo>, py::arg("tensors"));
   m.def("_get_stablehlo", &tensors_text<GraphFormat::kStableHlo>, py::arg("tensors"));
-  m.def("_body_stablehlo", &body_text, py::arg("device"), py::arg("body"));
+  m.def("_get_graph_hash", &graph_hash, py::arg("tensors"));
+  m.def("_body_stablehlo", &graph_of_body<GraphFormat::kStableHlo>, py::arg("device"), py::arg("body"));
+  m.def("_body_hlo", &graph_of_body<GraphFormat::kHlo>, py::arg("device"), py::arg("body"));
+  m.def("_pending_operation", &operation_name, py::arg("tensor"));
   m.def("_get_xla_tensor_debug_info", &tensor_info, py::arg("tensor"));
   m.def("_get_xla_tensor_shape_type", &stored_type_name, py::arg("tensor"));
   m.def("_get_current_graph_name", [] { return graph_name(); });
@@ -158,6 +188,7 @@ void init_debug(py::module_& m) {
   m.def("_live_nodes", &live_nodes, py::call_guard<py::gil_scoped_release>());
   m.def("_live_cells", &live_cells, py::call_guard<py::gil_scoped_release>());
   m.def("_reopen_caches", &reopen_caches);
+  m.def("_clear_computation_cache", &forget_programs, py::call_guard<py::gil_scoped_release>());
   m.def("_set_fusion", &env::set_fusion, py::arg("on"));
   m.def("_fusion", &env::fusion);
   m.def("_lazy", &env::lazy);

@@ -11,9 +11,12 @@
 #include <mutex>
 #include <unordered_map>
 
+#include <torch/csrc/utils/pybind.h>
+
 #include "python/bindings.h"
 #include "python/frames.h"
 #include "tensor/api.h"
+#include "tensor/pending_graph.h"
 
 namespace torch_xla {
 namespace {
@@ -285,6 +288,13 @@ void add_torch_folder(const std::string& folder) {
   prefixes = made;
 }
 
+// Names the pending operation of the tensor in the texts of its graph, in place of the user's line.
+void name_operation(const py::object& object, const std::string& name) {
+  const at::Tensor tensor = object.cast<at::Tensor>();
+  const py::gil_scoped_release no_gil;
+  set_location(tensor, intern(name));
+}
+
 // Nanoseconds per look-up, for the benchmark of recording.
 double time_source_line(int count) {
   const auto start = std::chrono::steady_clock::now();
@@ -303,6 +313,7 @@ void init_source_lines(py::module_& m) {
   install();
   m.def("_add_torch_folder", &add_torch_folder, py::arg("folder"));
   m.def("_name_cell", &name_cell, py::arg("file"), py::arg("name"));
+  m.def("_name_operation", &name_operation, py::arg("tensor"), py::arg("name"));
   m.def("_source_line", [] { return line_text(current_line()); });
   m.def("_time_source_line", &time_source_line, py::arg("count"));
 }

@@ -57,8 +57,8 @@ std::string HloText::instruction(
   std::string name = next_name(opcode);
   std::string text = str(name, " = ", shape, " ", opcode, "(", arguments, ")", attributes.empty() ? "" : ", ", attributes);
   if (!location().empty()) {
-    size_t colon = location().rfind(':');
-    text += str(", metadata={source_file=\"", location().substr(0, colon), "\" source_line=", location().substr(colon + 1), "}");
+    auto [file, line] = file_and_line(location());
+    text += ", metadata={" + (line.empty() ? "op_name=" + quoted(file) : str("source_file=", quoted(file), " source_line=", line)) + "}";
   }
   current_.line_of[name] = current_.lines.size();
   current_.lines.push_back(text);

@@ -82,14 +82,6 @@ std::string join(const Hlos& values, const std::function<std::string(const Hlo&)
   return text;
 }
 
-std::string quoted(const std::string& v) {
-  std::string text = "\"";
-  for (char c : v) {
-    text += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
-  }
-  return text + "\"";
-}
-
 // True for elementwise operations of one type: they have a short form.
 bool is_plain(const std::string& name, const Hlos& operands, const Attributes& attributes, const std::vector<Type>& results) {
   auto same = [&](const Hlo& v) { return v.type() == results[0]; };
@@ -98,13 +90,27 @@ bool is_plain(const std::string& name, const Hlos& operands, const Attributes& a
       std::all_of(operands.begin(), operands.end(), same);
 }
 
-// "file.py:12" as loc("file.py":12:0).
-std::string location_text(const std::string& line) {
-  size_t colon = line.rfind(':');
-  return str("loc(", quoted(line.substr(0, colon)), line.substr(colon), ":0)");
+// "file.py:12" as loc("file.py":12:0), another name as loc("name").
+std::string location_text(const std::string& location) {
+  auto [file, line] = file_and_line(location);
+  return line.empty() ? str("loc(", quoted(file), ")") : str("loc(", quoted(file), ":", line, ":0)");
 }
 
 } // namespace
+
+std::string quoted(const std::string& v) {
+  std::string text = "\"";
+  for (char c : v) {
+    text += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  }
+  return text + "\"";
+}
+
+std::pair<std::string, std::string> file_and_line(const std::string& location) {
+  size_t digits = location.find_last_not_of("0123456789") + 1;
+  bool is_line = digits > 1 && digits < location.size() && location[digits - 1] == ':';
+  return is_line ? std::pair(location.substr(0, digits - 1), location.substr(digits)) : std::pair(location, std::string());
+}
 
 std::string list_text(const Dims& dims) {
   std::string text;
@@ -154,15 +160,14 @@ std::string Text::location_suffix() const {
   return location_ < 0 ? "" : str(" loc(#loc", location_, ")");
 }
 
-void Text::set_location(const std::string& line) {
-  size_t colon = line.rfind(':');
-  if (colon == line.npos || colon + 1 == line.size()) {
+void Text::set_location(const std::string& location) {
+  if (location.empty()) {
     location_ = -1;
     return;
   }
-  auto [found, is_new] = location_index_.emplace(line, static_cast<int>(locations_.size()));
+  auto [found, is_new] = location_index_.emplace(location, static_cast<int>(locations_.size()));
   if (is_new) {
-    locations_.push_back(line);
+    locations_.push_back(location);
   }
   location_ = found->second;
 }

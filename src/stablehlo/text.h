@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/precision.h"
@@ -86,8 +87,8 @@ class Text {
 
   // An argument of the function, numbered in order of the calls.
   virtual Hlo argument(const Type& type);
-  // Source line ("file:line") of the operations that follow; empty: none.
-  void set_location(const std::string& line);
+  // Where the operations that follow come from: a source line ("file:line") or another name; empty: it is not known.
+  void set_location(const std::string& location);
   // Appends func.return and gives the whole module. argument_attributes are parallel to the arguments.
   virtual std::string finish(const Hlos& results, const std::vector<std::string>& argument_attributes);
 
@@ -99,7 +100,7 @@ class Text {
   virtual Hlo constant_text(const std::string& elements, const Type& type);
   // A number that the type holds exactly.
   virtual std::string float_text(double v, DType dtype) const;
-  // "file:line", or empty.
+  // As set_location() was given it.
   const std::string& location() const;
 
  private:
@@ -113,10 +114,15 @@ class Text {
   int indent_ = 2;
   int next_ = 0;
   std::vector<Type> arguments_;
-  std::vector<std::string> locations_; // distinct source lines
+  std::vector<std::string> locations_; // distinct ones
   std::unordered_map<std::string, int> location_index_;
   int location_ = -1;
 };
+
+// In quotation marks; those within, and backslashes, behind one.
+std::string quoted(const std::string& v);
+// "file.py:12" as its two parts; a text that is no line of a file, and nothing.
+std::pair<std::string, std::string> file_and_line(const std::string& location);
 
 // ---- Parts of attributes ----
 

@@ -86,9 +86,10 @@ class GraphWriter {
   }
 
  private:
-  // "file.py:12 in forward" without the function.
+  // "file.py:12 in forward" without the function; other names whole.
   static std::string source_line(const std::string& text) {
-    return text.substr(0, text.rfind(" in "));
+    std::string line = text.substr(0, text.rfind(" in "));
+    return file_and_line(line).second.empty() ? text : line;
   }
 
   Hlos read_operands(const Node& node) const {

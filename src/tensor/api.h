@@ -39,6 +39,9 @@ void mark_step(int device, bool wait, SyncCause cause = SyncCause::kUser);
 void sync_collectives(int device);
 // Number of the device's trace and how many nodes it has, if a collective is among them.
 std::optional<std::pair<uint64_t, size_t>> pending_collectives(int device);
+// Drops the programs that are in memory, of all devices: each trace is compiled again, or read from disk. Those that run go on. Any
+// thread; call without the GIL.
+void forget_programs();
 // Waits until all queued runs of the device have ended; rethrows the first error that nobody has seen. Pending nodes stay pending.
 void wait_device_ops(int device);
 

@@ -115,6 +115,11 @@ const Cell& cell_of(int device, const at::Tensor& t) {
   return *cell;
 }
 
+// Of the cell's value; null where the value is there.
+const Node* find_pending(const Cell& cell, const Trace& trace) {
+  return cell.value && !cell.value->buffer() ? trace.graph().find_producer(cell.value->id()) : nullptr;
+}
+
 ValueId add_node(Graph& graph, const Op& op, ValueId operand, Attrs attrs, Type type) {
   return graph.add_node(op, {operand}, std::move(attrs), std::span<const Type>(&type, 1));
 }
@@ -178,6 +183,18 @@ std::vector<ValueId> alive_values(const Trace& trace) {
   return values;
 }
 
+// A copy of the trace that gives the tensors, or all that is alive where there are none.
+Graph graph_of(int device, const Trace& trace, const std::vector<at::Tensor>& tensors) {
+  Graph graph = trace.graph();
+  if (tensors.empty()) {
+    graph.outputs = alive_values(trace);
+  }
+  for (const at::Tensor& t : tensors) {
+    add_output(t, cell_of(device, t), trace, graph);
+  }
+  return graph;
+}
+
 const std::string& graph_file() {
   static const auto* path = new std::string(env::text(env::variable("XLA_SAVE_TENSORS_FILE")));
   return *path;
@@ -206,17 +223,21 @@ GraphFormat find_graph_format(const std::string& name) {
 std::string pending_text(int device, const std::vector<at::Tensor>& tensors, GraphFormat format) {
   auto lock = lock_recorder(device);
   const Trace& trace = recorder(device).trace;
-  Graph graph = trace.graph();
-  if (tensors.empty()) {
-    graph.outputs = alive_values(trace);
-  }
-  for (const at::Tensor& t : tensors) {
-    add_output(t, cell_of(device, t), trace, graph);
-  }
-  return graph_text(device, trace, std::move(graph), format);
+  return graph_text(device, trace, graph_of(device, trace, tensors), format);
 }
 
-std::string body_text(int device, const Body& body) {
+Hash128 pending_hash(int device, const std::vector<at::Tensor>& tensors) {
+  auto lock = lock_recorder(device);
+  const Trace& trace = recorder(device).trace;
+  Excerpt excerpt(graph_of(device, trace, tensors), trace.scalar_bits());
+  std::fill(excerpt.scalars.begin(), excerpt.scalars.end(), 0);
+  std::string text = list_graph(excerpt.graph, {"", excerpt.scalars, {}});
+  Hash128 hash;
+  hash.add_bytes(text.data(), text.size());
+  return hash;
+}
+
+std::string body_text(int device, const Body& body, GraphFormat format) {
   XLA_CHECK_KIND(
       NotImplemented,
       body.computation->draws.empty(),
@@ -224,7 +245,25 @@ std::string body_text(int device, const Body& body) {
   std::vector<uint64_t> bits;
   std::transform(body.numbers.begin(), body.numbers.end(), std::back_inserter(bits), [](const Number& number) { return number.bits; });
   Excerpt excerpt(body.computation->graph, bits, Inputs::kParameters);
-  return stablehlo_text([&] { return run_passes_on_body(excerpt.graph, device, {.keeps = has_stablehlo_form}); }, /*location=*/{});
+  return stablehlo_text([&] { return run_passes_on_body(excerpt.graph, device, {.keeps = has_stablehlo_form}); }, /*location=*/{}, format);
+}
+
+std::string pending_operation(const at::Tensor& tensor) {
+  int device = tensor.is_privateuseone() ? tensor.get_device() : -1;
+  const Cell& cell = cell_of(device, tensor);
+  auto lock = lock_recorder(device);
+  const Node* node = find_pending(cell, recorder(device).trace);
+  return node ? node->op->name : "";
+}
+
+void set_location(const at::Tensor& tensor, int64_t location) {
+  int device = tensor.is_privateuseone() ? tensor.get_device() : -1;
+  const Cell& cell = cell_of(device, tensor);
+  auto lock = lock_recorder(device);
+  Trace& trace = recorder(device).trace;
+  if (const Node* node = find_pending(cell, trace)) {
+    trace.locations()[static_cast<size_t>(node - trace.graph().nodes.data())] = location;
+  }
 }
 
 std::string tensor_text(const at::Tensor& tensor) {
@@ -242,9 +281,8 @@ std::string tensor_text(const at::Tensor& tensor) {
     const char* state = buffer.state() == Buffer::State::kReady ? "ready" : buffer.state() == Buffer::State::kFailed ? "failed" : "queued";
     data = str("XLAData:\n  Data Device: ", engine().hardware(), ":", device, "\n  Data Shape: ", shape_text(buffer.type()));
     data += str("\n  Data Handle: ", static_cast<const void*>(&buffer), "\n  State: ", state, "\n");
-  } else if (cell.value) {
-    const Node& node = *trace.graph().find_producer(cell.value->id());
-    ir = str(shape_text(trace.graph().type(cell.value->id())), " ", node.op->name);
+  } else if (const Node* node = find_pending(cell, trace)) {
+    ir = str(shape_text(trace.graph().type(cell.value->id())), " ", node->op->name);
   }
   auto id = reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl());
   auto alias = reinterpret_cast<uintptr_t>(tensor.storage().data());

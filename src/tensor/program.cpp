@@ -19,6 +19,7 @@
 #include "tensor/analysis.h"
 #include "tensor/compile_reason.h"
 #include "tensor/compile_settings.h"
+#include "tensor/recorder.h"
 #include "tensor/source_line.h"
 
 namespace torch_xla {
@@ -256,6 +257,13 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   }
   entry.programs.push_back(std::move(program));
   return {entry.programs.back(), std::move(offsets)};
+}
+
+void forget_programs() {
+  for (int device = 0; device < num_devices(); ++device) {
+    auto lock = lock_recorder(device);
+    program_cache(device).clear();
+  }
 }
 
 std::vector<bool> find_donated(const std::vector<BufferRef>& inputs, const std::vector<PreviousRef>& replaced) {

@@ -28,6 +28,12 @@ ProgramCache::Entries& ProgramCache::entries(const Hash128& key) {
   return items_.front().second;
 }
 
+void ProgramCache::clear() {
+  index_.clear();
+  items_.clear();
+  interpreted_.clear();
+}
+
 ProgramEntry& ProgramCache::entry(const Hash128& key, const std::vector<int64_t>& offsets) {
   constexpr size_t kMostOfKey = 8; // the first one, and what has been widened since
   Entries& entries = this->entries(key);

@@ -50,6 +50,7 @@ class ProgramCache {
   size_t size() const {
     return index_.size();
   }
+  void clear();
 
  private:
   using Entries = std::list<ProgramEntry>; // the latest, with the most numbers, last

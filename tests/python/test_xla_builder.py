@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torch_xla
 import torch_xla.core.xla_builder as xb
@@ -92,6 +93,217 @@ def test_method(device, case):
         want = torch.full((6, 6), 9.0)
         want[1:4, 1::2] = A[:, 1:]
     torch.testing.assert_close(got, want)
+
+
+# ---- Convolutions, windows ----
+X, W = torch.randn(2, 4, 7, 6), torch.randn(6, 4, 3, 2)
+
+
+@pytest.mark.parametrize(
+    "fn, tensors, want",
+    [
+        (lambda x, w: x.conv(w, (2, 1)), (X, W), lambda: F.conv2d(X, W, stride=(2, 1))),
+        (
+            lambda x, w: x.conv_with_general_padding(w, (1, 1), ((1, 1), (0, 2))),
+            (X, W),
+            lambda: F.conv2d(F.pad(X, (0, 2, 1, 1)), W),
+        ),
+        (
+            lambda x, w: x.conv(w, (1, 2), feature_group_count=2, padding="same"),
+            (X, W[:, :2]),
+            lambda: F.conv2d(F.pad(X, (0, 0, 1, 1)), W[:, :2], stride=(1, 2), groups=2),
+        ),
+        (
+            lambda x, w: x.conv_with_general_padding(w, (1, 1), ((-1, 0), (0, -2))),
+            (X, W),
+            lambda: F.conv2d(X[:, :, 1:, :-2], W),
+        ),
+        (
+            lambda x, w: x.conv_with_general_dimensions(w, (1, 1), 0, 3, 2, 3, 0, 3, (1, 2), (0, 1), (1, 2)),
+            (X.permute(0, 2, 3, 1), W.permute(2, 3, 1, 0)),
+            lambda: F.conv2d(X, W).permute(0, 2, 3, 1),
+        ),
+        (
+            lambda x, w: x.conv_general(w, (1, 1), ((1, 1), (1, 1)), 1, 0, 1, 0, 1, 0, (2, 3), (2, 3), (2, 3)),
+            (X.transpose(0, 1), W),
+            lambda: F.conv2d(X, W, padding=1).transpose(0, 1),
+        ),
+        (
+            lambda x, w: x.conv_general_dilated(
+                w, (1, 1), ((2, 2), (1, 1)), (2, 1), (1, 2), 0, 1, 1, 0, 0, 1, (2, 3), (2, 3), (2, 3)
+            ),
+            (X, W),
+            lambda: F.conv2d(
+                F.pad(torch.stack([X, X * 0], 3).flatten(2, 3)[:, :, :-1], (1, 1, 2, 2)), W, dilation=(1, 2)
+            ),
+        ),
+        (
+            lambda x, w: x.conv(w, (1, 1), batch_group_count=2),
+            (X, W),
+            lambda: torch.cat([F.conv2d(X[:1], W[:3]), F.conv2d(X[1:], W[3:])], 1),
+        ),
+        (lambda x, w: x.conv(w, (2,)), (X[..., 0], W[..., 0]), lambda: F.conv1d(X[..., 0], W[..., 0], stride=2)),
+        (lambda x, w: x.conv(w, ()), (X[..., 0, 0], W[..., 0, 0]), lambda: X[..., 0, 0] @ W[..., 0, 0].t()),
+        (
+            lambda x, w: x.conv(w, (1, 1)),
+            (X.mul(9).int(), W.mul(9).int()),
+            lambda: F.conv2d(X.mul(9).int().double(), W.mul(9).int().double()).int(),
+        ),
+    ],
+)
+def test_convolutions(device, fn, tensors, want):
+    torch.testing.assert_close(call(device, fn, *tensors), want(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_convolution_of_four_dims_of_space(device):
+    with pytest.raises(NotImplementedError, match="three dims of space at most, but got 4"):
+        call(device, lambda x: x.conv(x, (1, 1, 1, 1)), torch.ones(1, 1, 1, 1, 1, 1))
+
+
+def largest(a, b):
+    return a.max(b)
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_reductions_of_windows(device, padding):
+    def sums(x):
+        return x.reduce_window(scalar_of(x, 0), lambda a, b: a + b, (1, 1, 3, 2), (1, 1, 2, 2), padding)
+
+    def pooled(x):
+        return x.max_pool((1, 1, 3, 2), (1, 1, 2, 2), 0, 1, (2, 3), padding)
+
+    whole = F.pad(X, (0, 0, 1, 1)) if padding == "same" else X
+    want = F.avg_pool2d(whole, (3, 2), 2, divisor_override=1)
+    torch.testing.assert_close(call(device, sums, X), want)
+    lowest = F.pad(X, (0, 0, 1, 1), value=-torch.inf) if padding == "same" else X
+    assert torch.equal(call(device, pooled, X), F.max_pool2d(lowest, (3, 2), 2))
+    counts = X.mul(50).to(torch.int32)
+    assert torch.equal(
+        call(device, pooled, counts), F.max_pool2d(lowest.mul(50).clamp(-1e9), (3, 2), 2).to(torch.int32)
+    )
+
+
+def test_a_padding_that_is_not_known(device):
+    with pytest.raises(ValueError, match="'full' is not known; it can be 'valid' or 'same'"):
+        call(device, lambda x: x.max_pool((2,), (1,), 0, 0, (0,), "full"), torch.ones(4))
+
+
+@pytest.mark.parametrize("pads", ["valid", ((0, 0), (0, 0), (1, 1), (0, 1))])
+def test_scatters_to_what_windows_select(device, pads):
+    x = X.clone().requires_grad_()
+    padded = F.pad(x, (0, 1, 1, 1), value=-torch.inf) if pads != "valid" else x
+    pooled = F.max_pool2d(padded, (3, 2), (2, 1))
+    source = torch.randn_like(pooled)
+    pooled.backward(source)
+
+    def fn(x, source):
+        windows = (1, 1, 3, 2), (1, 1, 2, 1)
+        return x.select_and_scatter(
+            source, scalar_of(x, 0), *windows, lambda a, b: a >= b, lambda a, b: a + b, padding=pads
+        )
+
+    torch.testing.assert_close(call(device, fn, X, source), x.grad)
+
+
+def test_select_and_scatter_by_other_functions(device):
+    x, source = torch.tensor([3.0, 1, 2, 1, 5]), torch.tensor([7.0, -2])
+
+    def fn(x, source):
+        return x.select_and_scatter_with_general_padding(
+            source, scalar_of(x, 1), (3,), (2,), lambda a, b: a <= b, largest, ((0, 0),)
+        )
+
+    assert call(device, fn, x, source).tolist() == [1, 7, 1, 1, 1]  # of equal ones the first; 1 is more than -2
+
+
+# ---- Indices, order, bits ----
+@pytest.mark.parametrize(
+    "tensors, numbers, want",
+    [
+        ((A, torch.tensor([2, 0, 9])), ((1,), (0,), (0,), 1), lambda: A[[2, 0, 2]]),
+        ((A, torch.tensor([[1], [-3]])), ((0,), (1,), (1,), 1), lambda: A[:, [1, 0]]),
+        ((A, torch.tensor([[2, 3], [0, 1]])), ((), (0, 1), (0, 1), 1), lambda: A[[2, 0], [3, 1]]),
+        ((A, torch.tensor([[2, 0], [3, 1]])), ((), (0, 1), (0, 1), 0), lambda: A[[2, 0], [3, 1]]),
+    ],
+)
+def test_gather(device, tensors, numbers, want):
+    assert torch.equal(call(device, lambda x, i: x.gather(i, *numbers), *tensors), want())
+
+
+def test_gathered_windows(device):
+    def fn(x, i):
+        return x.gather(i, (1, 2), (), (0, 1), 1, slice_sizes=(2, 3))
+
+    got = call(device, fn, A, torch.tensor([[0, 1], [5, 5]]))
+    assert torch.equal(got, torch.stack([A[0:2, 1:4], A[1:3, 1:4]]))
+
+
+def test_scatter(device):
+    rows, updates = torch.tensor([[1], [0], [1], [7]]), torch.randn(4, 4)
+
+    def fn(computation):
+        return lambda x, i, u: x.scatter(i, u, computation, (1,), (0,), (0,), 1)
+
+    want = A.index_add(0, rows[:3, 0], updates[:3])
+    torch.testing.assert_close(call(device, fn(lambda a, b: a + b), A, rows, updates), want)
+    want = A.scatter_reduce(0, rows[:3].expand(3, 4), updates[:3], "amax")
+    assert torch.equal(call(device, fn(largest), A, rows, updates), want)
+    want = A.clone()
+    want[1], want[0] = updates[2], updates[1]
+    assert torch.equal(call(device, fn(lambda old, new: new), A, rows, updates), want)
+
+
+def test_scatter_of_windows_and_computations(device):
+    add = xb.create_computation("add", lambda a, b: a + b, [xb.mkshape(Type.F32, ())] * 2)
+
+    def fn(x, i, u):
+        return x.scatter(i, u, add, (0, 1), (), (0, 1), 0)
+
+    want = A.clone()
+    want[1:3, 2:4] += B[:2, :2]
+    torch.testing.assert_close(call(device, fn, A, torch.tensor([1, 2]), B[:2, :2]), want)
+
+
+@pytest.mark.parametrize("dim", [0, 1, None])
+def test_sort(device, dim):
+    keys, values = torch.randint(0, 5, (11, 9)), torch.randn(11, 9)
+
+    def fn(k, v):
+        return Op.sort((k, v), lambda a0, b0, a1, b1: a0 > b0, dim)
+
+    want, order = torch.sort(keys, dim=-1 if dim is None else dim, descending=True, stable=True)
+    got, moved = call(device, fn, keys, values)
+    assert torch.equal(got, want) and torch.equal(moved, values.gather(-1 if dim is None else dim, order))
+    assert torch.equal(
+        call(device, lambda v: Op.sort((v,), lambda a, b: a < b, dim), values),
+        values.sort(-1 if dim is None else dim)[0],
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_sort_of_few(device, count):
+    few = torch.tensor([2.0, 1.0][:count])
+    assert torch.equal(call(device, lambda v: Op.sort((v,), lambda a, b: a < b), few), few.sort()[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_leading_zeros(device, dtype):
+    bits = torch.iinfo(dtype).bits
+    numbers = [0, 1, 2, 3, 100, torch.iinfo(dtype).max] + [-1, -100] * dtype.is_signed
+    want = [0 if n < 0 else bits - n.bit_length() for n in numbers]
+    got = call(device, lambda x: x.clz(), torch.tensor(numbers, dtype=dtype))
+    assert got.dtype == dtype and got.tolist() == want
+    with pytest.raises(TypeError, match=r"bits of integers, but got torch\.float32"):
+        call(device, lambda x: x.clz(), torch.ones(2))
+
+
+def test_sizes_that_programs_call_dynamic(device):
+    shape = xb.mkshape(Type.F32, (2, 3), (True, False))
+    assert shape.is_dynamic() and shape.dynamic_dimensions == (True, False) and shape.sizes == (2, 3)
+    assert not xb.mkshape(Type.F32, (2, 3)).is_dynamic()
+    assert torch.equal(call(device, lambda x: x.dynamic_reshape((4, 3)), A), A.reshape(4, 3))
+    with pytest.raises(NotImplementedError, match="no size that is set by a value"):
+        call(device, lambda x: x.set_dimension_size(scalar_of(x, 1), 0), A)
 
 
 def test_dynamic_slices_are_moved_inside(device):

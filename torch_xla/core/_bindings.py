@@ -47,6 +47,17 @@ def git_revisions() -> dict[str, str]:
     return {"xla": _XLAC._revision, "torch": torch.version.git_version}
 
 
+def tensors_hlo_proto(tensors: Sequence[torch.Tensor]) -> bytes:
+    """What is pending of the tensors, or of all, as a serialized HloModuleProto.
+
+    Raises NotImplementedError for an operation that has no StableHLO form.
+    """
+    from ._hlo_text import proto_of_text
+
+    return proto_of_text(_XLAC._get_xla_tensors_hlo(tensors))
+
+
 _XLAC._get_git_revs = git_revisions
+_XLAC._get_xla_tensors_hlo_proto = tensors_hlo_proto
 _XLAC._xla_dot_general = dot_general
 _XLAC._get_xla_tensor_dimension_size = dimension_size

@@ -49,11 +49,12 @@ class Shape:
     """An element type and sizes, or a tuple of such."""
 
     def __init__(self, shape):
-        self.shape = shape  # a dict of "type" and "sizes", or a tuple of dicts
+        self.shape = shape  # a dict of "type", "sizes" and maybe "dynamic_dimensions", or a tuple of dicts
 
     @classmethod
-    def create(cls, dtype: str, sizes: Sequence[int]) -> "Shape":
-        return cls({"type": str(dtype), "sizes": tuple(sizes)})
+    def create(cls, dtype: str, sizes: Sequence[int], dynamic_dimensions: Sequence[bool] | None = None) -> "Shape":
+        shape = {"type": str(dtype), "sizes": tuple(sizes)}
+        return cls(shape if dynamic_dimensions is None else shape | {"dynamic_dimensions": tuple(dynamic_dimensions)})
 
     def is_tuple(self) -> bool:
         return isinstance(self.shape, list | tuple)
@@ -63,6 +64,14 @@ class Shape:
 
     def tuple_shape(self, index: int):
         return self.shape[index]
+
+    def is_dynamic(self) -> bool:
+        return self.dynamic_dimensions is not None
+
+    @property
+    def dynamic_dimensions(self) -> tuple[bool, ...] | None:
+        """What create() was given; it says nothing here, where the sizes are the tensors'."""
+        return self.shape.get("dynamic_dimensions")
 
     def as_scalar(self) -> "Shape":
         return Shape.create(self.dtype, ())

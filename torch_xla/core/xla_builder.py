@@ -5,6 +5,7 @@ ATen's operations, so a user's operation fuses with what stands around it. What 
 https://openxla.org/xla/operation_semantics; like XLA they promote no types: two operands have to have the same one.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,11 @@ import torch
 
 from .. import _XLAC
 from .._api import device as current_device
+from ._hlo_fields import TABLE, torch_type
+from ._hlo_run import ModuleRun
+from ._op_elementwise import OpElementwise
+from ._op_windows import OpWindows
+from ._protos import decode
 from ._shapes import Shape, Type
 from ._shapes import TORCH_TYPES as _XLA_PT_TYPE_MAP
 from ._shapes import XLA_TYPES as _PT_XLA_TYPE_MAP
@@ -23,22 +29,7 @@ def _shape_of(value) -> Any:
     return {"type": Op.from_torch_type(value.dtype), "sizes": tuple(value.shape)}
 
 
-def _pairwise(name: str, function: Callable) -> Callable:
-    def method(self: "Op", other: "Op") -> "Op":
-        if self.op.dtype != other.op.dtype:
-            raise TypeError(
-                f"{name} needs operands of one type, but got {self.shape().dtype} and {other.shape().dtype}; use cast()"
-            )
-        return Op(function(self.op, other.op))
-
-    return method
-
-
-def _divide(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return a / b if a.is_floating_point() or a.is_complex() else torch.div(a, b, rounding_mode="trunc")
-
-
-class Op:
+class Op(OpElementwise, OpWindows):
     """A tensor, or a tuple of them, while a user's operation is recorded.
 
     Args:
@@ -64,6 +55,14 @@ class Op:
         sizes = [-1 if i == inferred_dimension else size for i, size in enumerate(sizes)]
         return Op(op.reshape(sizes))
 
+    def dynamic_reshape(self, sizes) -> "Op":
+        """As reshape(): sizes are those of the tensors."""
+        return self.reshape(sizes)
+
+    def set_dimension_size(self, size, dimension) -> "Op":
+        """Raises NotImplementedError: a tensor has one size, and slice() cuts it."""
+        raise NotImplementedError("a tensor has no size that is set by a value; use slice() or select()")
+
     def broadcast(self, sizes) -> "Op":
         """New dims before the others."""
         return Op(self.op.expand(*sizes, *self.op.shape))
@@ -82,43 +81,6 @@ class Op:
     def slice_in_dim(self, start_index, limit_index, dimno, stride=1) -> "Op":
         return Op(self.op[(slice(None),) * dimno + (slice(start_index, limit_index, stride),)])
 
-    def _places(self, start_indices, sizes) -> tuple[torch.Tensor, ...]:
-        """Indices of a block of `sizes`, which is moved to lie within the tensor."""
-        places = []
-        for dim, (start, size) in enumerate(zip(start_indices, sizes, strict=True)):
-            first = start.op.reshape(()).to(torch.int64).clamp(0, self.op.size(dim) - size)
-            along = torch.arange(size, device=self.op.device) + first
-            places.append(along.reshape([-1 if d == dim else 1 for d in range(self.op.dim())]))
-        return tuple(places)
-
-    def dynamic_slice(self, start_indices, slice_sizes) -> "Op":
-        return Op(self.op[self._places(start_indices, slice_sizes)])
-
-    def dynamic_update_slice(self, update, start_indices) -> "Op":
-        return Op(self.op.index_put(self._places(start_indices, update.op.shape), update.op))
-
-    def pad(self, value, config) -> "Op":
-        """`config`: for each dim the elements before, behind and between; negative ones before and behind cut off."""
-        if len(config) != self.op.dim():
-            raise ValueError(
-                f"a tensor of {self.op.dim()} dims needs as many (low, high, interior), but got {len(config)}"
-            )
-        op = self.op
-        for dim, (_, _, interior) in enumerate(config):
-            size = op.size(dim)
-            if interior and size > 1:
-                sizes = [*op.shape[:dim], (size - 1) * (interior + 1) + 1, *op.shape[dim + 1 :]]
-                index = torch.arange(size, device=op.device) * (interior + 1)
-                op = value.op.expand(sizes).index_copy(dim, index, op)
-        for dim, (low, high, _) in enumerate(config):
-            op = op.narrow(dim, max(-low, 0), op.size(dim) - max(-low, 0) - max(-high, 0))
-            parts = [
-                value.op.expand([n if d == dim else s for d, s in enumerate(op.shape)])
-                for n in (max(low, 0), max(high, 0))
-            ]
-            op = torch.cat([parts[0], op, parts[1]], dim)
-        return Op(op)
-
     def transpose(self, permutation) -> "Op":
         return Op(self.op.permute(permutation))
 
@@ -136,21 +98,6 @@ class Op:
     def bitcast(self, to_type) -> "Op":
         return Op(self.op.view(Op.to_torch_type(to_type)))
 
-    def select(self, true_value, false_value) -> "Op":
-        return Op(torch.where(self.op, true_value.op, false_value.op))
-
-    def clamp(self, min_value, max_value) -> "Op":
-        return Op(torch.clamp(self.op, min_value.op, max_value.op))
-
-    def scalar_like(self, value) -> "Op":
-        return Op(torch.full_like(self.op, value))
-
-    def zeros_like(self) -> "Op":
-        return self.scalar_like(0)
-
-    def ones_like(self) -> "Op":
-        return self.scalar_like(1)
-
     def triangualr_solve(
         self, b, left_side=None, lower=None, unit_diagonal=None, transpose_a=None
     ) -> "Op":  # codespell:ignore
@@ -164,14 +111,14 @@ class Op:
 
     def reduce(self, init_value, computation, dimensions) -> "Op":
         """By an associative and commutative function of two Ops, which is applied to halves."""
+        combine = self._combine_by(computation)
         kept = [d for d in range(self.op.dim()) if d not in dimensions]
         op = self.op.permute([*kept, *dimensions]).reshape([*(self.op.size(d) for d in kept), -1])
         while op.size(-1) > 1:
             half = op.size(-1) // 2
-            combined = computation(Op(op[..., :half]), Op(op[..., half : 2 * half])).op
-            op = torch.cat([combined, op[..., 2 * half :]], -1)
+            op = torch.cat([combine(op[..., :half], op[..., half : 2 * half]), op[..., 2 * half :]], -1)
         init = init_value.op.expand(op.shape[:-1])
-        return computation(Op(init), Op(op[..., 0])) if op.size(-1) else Op(init)
+        return Op(combine(init, op[..., 0]) if op.size(-1) else init)
 
     def reduce_all(self, init_value, computation) -> "Op":
         return self.reduce(init_value, computation, list(range(self.op.dim())))
@@ -188,7 +135,7 @@ class Op:
             return self.select(on_true, on_false)
         return Op(tuple(torch.where(self.op, a, b) for a, b in zip(on_true.op, on_false.op, strict=True)))
 
-    def mkconditional(self, ops, true_fn, false_fn) -> "Op":
+    def mkconditional(self, ops, true_fn, false_fn, **kwargs) -> "Op":
         operand = Op.tuple(ops)
         return self.conditional(operand, operand, true_fn, false_fn)
 
@@ -205,7 +152,7 @@ class Op:
         return Op(fori_loop.while_loop(condition, body, self.op))
 
     @classmethod
-    def mkwhile(cls, ops, condition_fn, body_fn) -> "Op":
+    def mkwhile(cls, ops, condition_fn, body_fn, **kwargs) -> "Op":
         return Op.tuple(ops).while_loop(condition_fn, body_fn)
 
     @classmethod
@@ -261,37 +208,6 @@ class Op:
         return _PT_XLA_TYPE_MAP[dtype]
 
 
-# The names of methods and of torch's functions.
-_PAIRWISE = [
-    *(("__add__", "add"), ("__sub__", "sub"), ("__mul__", "mul"), ("__matmul__", "matmul"), ("__pow__", "pow")),
-    *(("__mod__", "fmod"), ("__and__", "bitwise_and"), ("__or__", "bitwise_or"), ("__xor__", "bitwise_xor")),
-    *(("__eq__", "eq"), ("__ne__", "ne"), ("__le__", "le"), ("__lt__", "lt"), ("__ge__", "ge"), ("__gt__", "gt")),
-    *(("__lshift__", "bitwise_left_shift"), ("__rshift__", "bitwise_right_shift")),
-    *(("atan2", "atan2"), ("max", "maximum"), ("min", "minimum")),
-]
-_UNARY = [
-    *("acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor"),
-    *("log", "log1p", "sqrt", "real", "imag", "conj", "rsqrt", "sin", "sinh", "tan", "tanh"),
-]
-
-
-def _elementwise(function: Callable) -> Callable:
-    def method(self: Op) -> Op:
-        return Op(function(self.op))
-
-    return method
-
-
-for _name, _function in _PAIRWISE:
-    setattr(Op, _name, _pairwise(_name.strip("_"), getattr(torch, _function)))
-Op.__truediv__ = _pairwise("truediv", _divide)
-for _name in _UNARY:
-    setattr(Op, _name, _elementwise(getattr(torch, _name)))
-Op.__neg__ = _elementwise(torch.neg)
-Op.__invert__ = Op.__not__ = _elementwise(torch.bitwise_not)
-Op.erfinf = _elementwise(torch.erfinv)  # the original's name
-
-
 class Computation:
     """A function of Ops with its keyword arguments, which tensors of given shapes can be given to."""
 
@@ -307,14 +223,26 @@ class Computation:
             result = Op.call(self.fn, map(Op, tensors)).op
         return result if isinstance(result, tuple) else (result,)
 
+    def record(self):
+        """Its operations as a body (_XLAC._Capture), whose parameters are the shapes'."""
+        device = current_device()
+        capture = _XLAC._Capture(device.index)
+        try:
+            like = [torch.empty(s.sizes, dtype=Op.to_torch_type(s.dtype), device="meta") for s in self.shapes]
+            arguments = [capture.add_argument_like(each) for each in like]
+            return capture.take(arguments, list(self(arguments)))
+        finally:
+            capture.end()
+
 
 def create_builder(name: str) -> torch.device:
     """What constants are made with: the current device."""
     return current_device()
 
 
-def mkshape(dtype: str, sizes: Sequence[int]) -> Shape:
-    return Shape.create(dtype, sizes)
+def mkshape(dtype: str, sizes: Sequence[int], dynamic_dimensions: Sequence[bool] | None = None) -> Shape:
+    """An element type of Type and sizes, as Shape.create() takes them."""
+    return Shape.create(dtype, sizes, dynamic_dimensions)
 
 
 def tensor_shape(tensor, device: str = ""):
@@ -333,9 +261,40 @@ def create_computation(name: str, fn: Callable[..., Op], shapes: Sequence[Shape]
     return Computation(name, lambda *ops: fn(*ops, **kwargs), shapes)
 
 
+def computation_from_module_proto(name: str, proto: bytes) -> Computation:
+    """The program of a serialized HloModuleProto, for tensors of the shapes that it says.
+
+    Raises ValueError for bytes that are none, NotImplementedError for a parameter that is a tuple; a call raises
+    NotImplementedError for an instruction without a form here.
+    """
+    module = decode(TABLE, "Module", proto)
+    run = ModuleRun(module)
+    shapes = module["host_program_shape"].get("parameters", [])
+
+    def fn(*ops: Op) -> Op:
+        return Op(run(*(op.op for op in ops), device=ops[0].op.device if ops else current_device()))
+
+    return Computation(name, fn, [mkshape(Op.from_torch_type(torch_type(each)), each["dimensions"]) for each in shapes])
+
+
+def get_computation_hlo(computation: Computation) -> str:
+    """The program as HLO text: what the device records of it, which may be other instructions than it was made of.
+
+    Tensors that it takes from outside, such as constants with dims, are its last parameters.
+    """
+    return _XLAC._body_hlo(current_device().index, computation.record())
+
+
+def xla_computation_as_func(computation: Computation, name: str | None = None) -> Callable:
+    """A function of a list of tensors, which gives a list."""
+    return functools.partial(_user_computation, name or computation.name, computation=computation)
+
+
 def _user_computation(name: str, inputs: Sequence[torch.Tensor], computation: Computation) -> list[torch.Tensor]:
     del name
     return list(computation(inputs))
 
 
 _XLAC._xla_user_computation = _user_computation
+_XLAC._xla_op_computation_from_module_proto = computation_from_module_proto
+_XLAC._xla_computation_text = get_computation_hlo
