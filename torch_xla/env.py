@@ -20,7 +20,11 @@ def main() -> None:
     """Prints the table. A text that would be refused is shown with the error it will raise."""
     print("A variable that is set has its text behind it. A switch is 1, true, yes or on, or 0, false, no or off.\n")
     print("\n\n".join(_describe(row) for row in _XLAC._env_variables()))
-    print(f"\nRead by nobody, for programs of the original may set them:\n    {', '.join(_XLAC._env_ignored())}")
+    by_reason: dict[str, list[str]] = {}
+    for name, why in _XLAC._env_ignored().items():
+        by_reason.setdefault(why, []).append(name)
+    print("\nNothing reads these, which programs of the original may set:")
+    print("\n".join(f"    {why}:\n        {', '.join(names)}" for why, names in by_reason.items()))
 
 
 if __name__ == "__main__":

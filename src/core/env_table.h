@@ -70,7 +70,7 @@ inline constexpr Variable kVariables[] = {
     {"XLA_FLAGS",
      words("XLA's own flags"),
      "",
-     "read by the plugin; programs on disk are kept apart by it",
+     "read by a plugin, whose programs on disk are kept apart by it; the embedded engine has no such flags",
      "src/engine/pjrt/client.cpp, torch_xla/experimental/plugins.py"},
 
     // Processes, as torchrun and xmp.spawn set them
@@ -151,22 +151,53 @@ inline constexpr Variable kVariables[] = {
     {"XLA_LAZY", kSwitch, "on", "off: sync after each operation", "src/core/env.cpp"},
 };
 
-// Names of the original, in torch_xla.core.xla_env_vars, that programs set for a run of several processes. Nothing reads them.
-inline constexpr const char* kIgnored[] = {
-    "GPU_NUM_DEVICES",
-    "PJRT_CPU_ASYNC_CLIENT",
-    "PJRT_DYNAMIC_PLUGINS",
-    "PJRT_LOCAL_PROCESS_COUNT",
-    "PJRT_LOCAL_PROCESS_RANK",
-    "TPU_NUM_DEVICES",
-    "XRT_HOST_ORDINAL",
-    "XRT_MESH_SERVICE_ADDRESS",
-    "XRT_MULTI_PROCESSING_DEVICE",
-    "XRT_RUN_WITH_MP",
-    "XRT_SHARD_LOCAL_ORDINAL",
-    "XRT_SHARD_ORDINAL",
-    "XRT_SHARD_WORLD_SIZE",
-    "XRT_TPUVM_MODE",
+// Names of the original that programs set, and why nothing reads them here.
+struct Ignored {
+  const char* why;
+  const char* names; // with spaces between them
+};
+inline constexpr Ignored kIgnored[] = {
+    {"torchrun and `xmp.spawn` say what a process is, in the variables above",
+     "PJRT_DIST_SERVICE_ADDR PJRT_LOCAL_PROCESS_COUNT PJRT_LOCAL_PROCESS_RANK TORCH_DIST_INIT_BARRIER XLA_COORDINATOR_PORT "
+     "XLA_USE_DUMMY_STORE XRT_DEVICE_MAP XRT_HOST_ORDINAL XRT_HOST_WORLD_SIZE XRT_LOCAL_WORKER XRT_MESH_SERVICE_ADDRESS "
+     "XRT_MULTI_PROCESSING_DEVICE XRT_RUN_WITH_MP XRT_SHARD_LOCAL_ORDINAL XRT_SHARD_ORDINAL XRT_SHARD_WORLD_SIZE "
+     "XRT_START_LOCAL_SERVER XRT_TORCH_DIST_METHOD XRT_TORCH_DIST_ROOT XRT_TPUVM_MODE XRT_TPU_CONFIG XRT_WORKERS"},
+    {"`CPU_NUM_DEVICES` and `xmp.spawn(nprocs=n)` say how many devices and processes there are",
+     "GPU_NUM_DEVICES NEURONCORE_NUM_DEVICES TPU_NUM_DEVICES"},
+    {"of the machines of Cloud TPUs; a plugin may read it",
+     "ACCELERATOR_TYPE ALLOW_MULTIPLE_LIBTPU_LOAD CLOUD_TPU_TASK_ID LIBTPU_INIT_ARGS PTXLA_TPU_LIBRARY_PATH TPUVM_MODE "
+     "TPU_ACCELERATOR_TYPE TPU_CHIPS_PER_HOST_BOUNDS TPU_CHIPS_PER_PROCESS_BOUNDS TPU_HOST_BOUNDS TPU_LIBRARY_PATH "
+     "TPU_MEGACORE TPU_MESH_CONTROLLER_ADDRESS TPU_MESH_CONTROLLER_PORT TPU_ML_PLATFORM TPU_ML_PLATFORM_VERSION "
+     "TPU_PROCESS_ADDRESSES TPU_PROCESS_BOUNDS TPU_PROCESS_PORT TPU_SKIP_MDS_QUERY TPU_VISIBLE_CHIPS TPU_WORKER_HOSTNAMES "
+     "TPU_WORKER_ID WORKER_ID"},
+    {"a plugin is found when `PJRT_DEVICE` names it",
+     "NEURON_LIBRARY_PATH PJRT_DYNAMIC_PLUGINS SKIP_MEGASCALE_PJRT_CLIENT XLA_REGISTER_INSTALLED_PLUGINS XLA_USE_IFRT "
+     "XPU_LIBRARY_PATH"},
+    {"programs run while the next is recorded, on threads that the engine chooses",
+     "PJRT_CPU_ASYNC_CLIENT PJRT_GPU_ASYNC_CLIENT PJRT_TPU_MAX_INFLIGHT_COMPUTATIONS XLA_IO_THREAD_POOL_SIZE "
+     "XLA_RELEASE_GIL_DURING_TRANSFER XLA_THREAD_POOL_SIZE XLA_TPU_MAX_INFLIGHT_COMPUTATIONS XLA_TRANSFER_SCALAR_ASYNC"},
+    {"the lines of a program are always kept", "XLA_HLO_DEBUG XLA_IR_DEBUG"},
+    {"`XLA_LAZY=0` runs operations one by one", "XLA_GET_TENSORS_OPBYOP XLA_SYNC_TENSORS_OPBYOP XLA_USE_EAGER_DEBUG_MODE"},
+    {"`XLA_SAVE_TENSORS_FILE` and `XLA_DEBUG` show graphs and compiles",
+     "TORCH_XLA_DEBUG XLA_DUMP_FATAL_STACK XLA_DUMP_HLO_GRAPH XLA_DUMP_POST_OPTIMIZATIONS XLA_DYNAMO_DEBUG XLA_EMIT_STEPLOG "
+     "XLA_FNTRACKER_FILE XLA_FNTRACKER_LEVEL XLA_FNTRACKER_LIST XLA_OP_PRINT_COMPUTATIONS XLA_SAVE_HLO_FILE"},
+    {"the metrics keep and show as much as the original's do by default",
+     "RATE_TRACKER_SMOOTHING XLA_METRICS_PERCENTILES XLA_METRICS_SAMPLES"},
+    {"there is no such log",
+     "GRPC_VERBOSITY TF_CPP_LOG_THREAD_ID TF_CPP_MAX_VLOG_LEVEL TF_CPP_MIN_LOG_LEVEL TF_CPP_VLOG_FILENAME TF_CPP_VMODULE"},
+    {"`XLA_USE_BF16` and `XLA_DOWNCAST_BF16` are the only other types of memory", "XLA_DOWNCAST_FP16 XLA_USE_32BIT_LONG XLA_USE_FP16"},
+    {"the recorder and the engine have no such form of an operation",
+     "DISABLE_NUMERIC_CC_TOKEN ENABLE_COLLECTIVE_MATMUL_IN_MP EXPERIMENTAL_XLA_UNBOUNDED_DYNAMISM XLA_DENSE_GATHER_FACTOR "
+     "XLA_DENSE_SCATTER_FACTOR XLA_DISABLE_FUNCTIONALIZATION XLA_ENABLE_PARAM_ALIASING XLA_EXPERIMENTAL XLA_FALLBACK_CPU "
+     "XLA_LAYOUTS XLA_MAX_PADDING_FACTOR XLA_NO_SPECIAL_SCALARS XLA_PARAMETER_WRAPPING_THREADSHOLD XLA_RESIZE_SPLIT_FACTOR "
+     "XLA_RNG_BIT_GENERATOR XLA_STABLEHLO_COMPILE XLA_TENSOR_UPDATE_SYNC"},
+    {"`XLA_COMPILATION_CACHE_SIZE` is the only such limit",
+     "SPLIT_EXECUTOR_CACHE_SIZE XLA_DEVDATA_CACHE_SIZE XLA_IR_SHAPE_CACHE_SIZE XLA_TRIM_GRAPH_CHECK_FREQUENCY "
+     "XLA_TRIM_GRAPH_SIZE"},
+    {"marks are given in the program",
+     "CONVERT_SHLO_TO_SHARDY XLA_AUTO_SPMD XLA_AUTO_SPMD_MESH XLA_AUTO_USE_GROUP_SHARDING "
+     "XLA_DYNAMO_INPUT_SHARDING_CHECK_THRESHOLD"},
+    {"gradients travel together, and one replica alone sends none", "ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB XLA_ALWAYS_ALLREDUCE"},
 };
 
 constexpr const Variable* find_variable(std::string_view name) {

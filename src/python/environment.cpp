@@ -45,6 +45,17 @@ py::list variables() {
   return rows;
 }
 
+// Why nothing reads them, by name.
+py::dict ignored() {
+  py::dict reasons;
+  for (const env::Ignored& group : env::kIgnored) {
+    for (py::handle name : py::str(group.names).attr("split")()) {
+      reasons[name] = group.why;
+    }
+  }
+  return reasons;
+}
+
 } // namespace
 
 void init_environment(py::module_& m) {
@@ -56,7 +67,7 @@ void init_environment(py::module_& m) {
   m.def("_env_parse_flag", &env::parse_flag, py::arg("name"), py::arg("text"));
   m.def("_full_path", &full_path, py::arg("path"));
   m.def("_env_variables", &variables);
-  m.def("_env_ignored", [] { return std::vector<std::string>(std::begin(env::kIgnored), std::end(env::kIgnored)); });
+  m.def("_env_ignored", &ignored);
 }
 
 } // namespace torch_xla

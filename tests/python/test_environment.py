@@ -187,8 +187,25 @@ def test_each_default_is_understood(monkeypatch):
 
 def test_what_the_original_had_is_read_or_listed_as_ignored():
     names = {value for name, value in vars(xla_env_vars).items() if name.isupper()}
-    read = {"PJRT_DEVICE", "PJRT_SELECT_DEFAULT_DEVICE", "CPU_NUM_DEVICES"}
-    assert names == {*read, *torch_xla._XLAC._env_ignored()}
+    ignored = torch_xla._XLAC._env_ignored()
+    assert names <= {row["name"] for row in table()} | ignored.keys()
+    assert not {row["name"] for row in table()} & ignored.keys()
+    assert {"XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XRT_TPU_CONFIG", "TF_CPP_MIN_LOG_LEVEL"} <= ignored.keys()
+
+
+def test_variables_of_the_original_change_nothing(run_python):
+    assert run_python(USE, **dict.fromkeys(torch_xla._XLAC._env_ignored(), "1")) == run_python(USE)
+
+
+@pytest.mark.parametrize("name, stored", [("XLA_USE_BF16", "bf16"), ("XLA_DOWNCAST_BF16", "bf16")])
+def test_variables_of_the_original_that_are_honoured(run_python, name, stored):
+    source = """
+        import torch, torch_xla
+        x = torch.ones(2, device="xla")
+        print(torch_xla._XLAC._get_xla_tensor_shape_type(x), x.dtype)
+    """
+    assert run_python(source, **{name: "1", "XLA_FLAGS": "--xla_of_no_engine=1"}).split() == [stored, "torch.float32"]
+    assert run_python(source).split() == ["f32", "torch.float32"]
 
 
 def test_the_page_says_what_the_table_says():
@@ -197,8 +214,9 @@ def test_the_page_says_what_the_table_says():
         f"| `{row['name']}` | {row['accepts']} | {row['default']} | {row['purpose']} | {code(row['readers'])} |"
         for row in table()
     ]
-    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
-    assert ", ".join(f"`{name}`" for name in torch_xla._XLAC._env_ignored()) in " ".join(page.split())
+    assert [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 6] == rows
+    for name, why in torch_xla._XLAC._env_ignored().items():
+        assert any(f"`{name}`" in line and line.endswith(f"| {why} |") for line in page.splitlines()), name
 
 
 def code(readers: str) -> str:
