@@ -5,11 +5,13 @@ A process that nobody replicates is one whatever devices it has: the device coun
 """
 
 import os
+import sys
 
 import torch
 
 from . import _api, _device_module, _world, _XLAC
 
+runtime = sys.modules[__name__]  # the original's module has itself by this name
 _HARDWARE = ("CPU", "CUDA", "TPU")  # what these values of PJRT_DEVICE run on is their name
 
 
@@ -171,6 +173,11 @@ def initialize_cache(path: str, readonly: bool = False) -> None:
     os.environ["XLA_PERSISTENT_CACHE_PATH"] = path and os.path.abspath(os.path.expanduser(path))
     os.environ["XLA_PERSISTENT_CACHE_READ_ONLY"] = "1" if readonly else "0"
     _XLAC._reopen_caches()
+
+
+def clear_computation_cache() -> None:
+    """Forgets the compiled programs that are in memory: what is recorded later is compiled again, or read from disk."""
+    _XLAC._clear_computation_cache()
 
 
 def get_num_cached_compilation_graph() -> int:

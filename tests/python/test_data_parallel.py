@@ -202,6 +202,8 @@ def test_threads_as_the_original_starts_them(run_python):
         pjrt.spawn_threads(fails)
     except KeyError as error:
         print("KeyError", error.args[0] in (0, 1))
+    first = []
+    print(pjrt._run_thread_per_device(0, 1, xr.global_ordinal, lambda *place: first.append(place)), first)
     print(tpu.num_expected_global_devices(), tpu.num_tpu_workers(), tpu.num_logical_cores_per_chip())
     """,
         **TWO,

@@ -1,6 +1,8 @@
 """Engines behind PJRT_DEVICE: how one is chosen, and what is left when a plugin fails."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -262,6 +264,55 @@ sys.path.insert(0, {str(tmp_path)!r})
 print(torch.tensor([3.0]).to("xla").tolist(), torch_xla.runtime.device_type())
 """
     assert run_fake(program, PJRT_DEVICE="VENDOR") == ["[3.0] FAKE"]
+
+
+PROCESSES = """
+import os
+from torch_xla.distributed import xla_multiprocessing as xmp
+from torch_xla._internal import pjrt
+from torch_xla.experimental import plugins
+class Vendor(plugins.DevicePlugin):
+    def library_path(self):
+        return __file__
+    def configure_single_process(self):
+        print("alone", flush=True)
+    def configure_multiprocess(self, local_rank, local_world_size):
+        print("one of", local_world_size, flush=True)
+def work(index):
+    print("works", flush=True)
+if __name__ == "__main__":
+"""
+
+
+def test_a_plugin_prepares_processes(tmp_path):
+    site = tmp_path / "vendor-1.dist-info"
+    site.mkdir()
+    (site / "entry_points.txt").write_text("[torch_xla.plugins]\nvendor = vendor:Vendor\n")
+    (site / "METADATA").write_text("Metadata-Version: 2.1\nName: vendor\nVersion: 1\n")
+    (tmp_path / "vendor.py").write_text(
+        PROCESSES
+        + """
+    import vendor
+    plugins.register_installed_plugins()
+    plugin = plugins.default()
+    print(type(plugin) is vendor.Vendor, plugin.requires_xla_coordinator(), plugin.physical_chip_count())
+    xmp.spawn(vendor.work, nprocs=1)
+    pjrt.initialize_singleprocess()
+    xmp.spawn(vendor.work, nprocs=2)
+    pjrt.initialize_multiprocess(1, 3)
+    print(os.environ["PJRT_LOCAL_PROCESS_RANK"], os.environ["PJRT_LOCAL_PROCESS_COUNT"])
+    plain = plugins.DevicePlugin()
+    print(plain.configure_single_process(), plain.configure_multiprocess(0, 2))
+"""
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "PJRT_DEVICE": "VENDOR"}
+    run = [sys.executable, str(tmp_path / "vendor.py")]
+    done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:4] == ["True False 1", "alone", "works", "alone"]
+    assert sorted(lines[4:8]) == ["one of 2", "one of 2", "works", "works"]
+    assert lines[8:] == ["one of 3", "1 3", "None None"]
 
 
 def test_names_that_cannot_be_registered(run_fake):

@@ -297,6 +297,12 @@ def test_starting_processes_as_the_original(monkeypatch):
     assert seen == [(0, 3)]
 
 
+def test_results_of_replicas_are_merged():
+    assert pjrt._merge_replica_results([(1, "b"), (0, "a")]) == {1: "b", 0: "a"}
+    with pytest.raises(AssertionError, match=r"more than one result of the replicas \[1\]"):
+        pjrt._merge_replica_results([(1, "b"), (0, "a"), (1, "c")])
+
+
 def test_a_product_with_a_spread_side():
     xmp.spawn(replicas.multiplies, nprocs=2)
 

@@ -389,6 +389,13 @@ def test_interrupted_files_of_tensors_leave_what_was_there(tmp_path, kind):
     interrupted.check_interrupted_saves(kind, tmp_path, save, load, least=6)
 
 
+def test_where_the_files_of_tensors_are(tmp_path):
+    path = str(tmp_path / "state")
+    serialization.save({"x": torch.arange(2)}, path)
+    folder = serialization._get_tensors_folder(path)
+    assert folder == f"{path}.tensors" and torch.load(serialization._get_tensor_file(folder, 0)).tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("tid", ["0/../../elsewhere", -1, True, None, 1.0])
 def test_a_reference_that_is_no_number_is_refused(tmp_path, tid):
     path = str(tmp_path / "state")

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from torch.multiprocessing import ProcessRaisedException
 
 from .. import _api
+from ..core import xla_env_vars
 from ..distributed import (
     data_parallel,
     xla_backend,  # noqa: F401 (registers the backend, as the original's module does)
     xla_multiprocessing,
 )
+from ..experimental import plugins
 
 
 def spawn(fn: Callable, nprocs: int | None = None, start_method: str = "spawn", args: tuple = ()):
@@ -27,6 +29,41 @@ def spawn_threads(fn: Callable, args: tuple = ()) -> None:
     Raises the first exception of a thread, when all have ended.
     """
     data_parallel.run_replicas(_api.devices(), lambda number: fn(number, *args))
+
+
+def initialize_singleprocess() -> None:
+    """Lets a plugin prepare this process as the only one of a run; xmp.spawn() does it."""
+    plugins.configure_process(0, 1)
+
+
+def initialize_multiprocess(local_rank: int, local_world_size: int) -> None:
+    """Lets a plugin prepare this process of a run; xmp.spawn() does it in each. Variables that the original's plugins
+    read say what the process is."""
+    os.environ[xla_env_vars.PJRT_LOCAL_PROCESS_RANK] = str(local_rank)
+    os.environ[xla_env_vars.PJRT_LOCAL_PROCESS_COUNT] = str(local_world_size)
+    plugins.configure_process(local_rank, local_world_size)
+
+
+def _run_thread_per_device(
+    local_rank: int, local_world_size: int, fn: Callable, initializer_fn: Callable[[int, int], None]
+) -> dict:
+    """Calls `initializer_fn(local_rank, local_world_size)`, then `fn()` in a thread for each device of this process.
+
+    Returns what each returned, by the device's number. Raises the first exception of a thread, when all have ended.
+    """
+    initializer_fn(local_rank, local_world_size)
+    results = data_parallel.run_replicas(_api.devices(), lambda number: fn())
+    return _merge_replica_results(list(enumerate(results)))
+
+
+def _merge_replica_results(replica_results: list[tuple]) -> dict:
+    """A dict of (number, result). Raises AssertionError for a number that has two results."""
+    merged = dict(replica_results)
+    if len(merged) < len(replica_results):
+        numbers = [number for number, _ in replica_results]
+        twice = sorted({number for number in numbers if numbers.count(number) > 1})
+        raise AssertionError(f"there is more than one result of the replicas {twice}")
+    return merged
 
 
 def _keep(folder: str, name: str, value: object) -> None:

@@ -13,6 +13,7 @@ from .. import _api, _auto_sync, _closures, _device_module, _files, _XLAC
 from .. import runtime as _runtime
 from ..runtime import xla_device
 from . import _bindings as _bindings
+from . import _switches as _switches
 from ._collectives import (  # noqa: F401 (part of this module for its users)
     all_gather,
     all_gather_bucketized,
@@ -46,16 +47,17 @@ from ._meetings import (  # noqa: F401
     set_replication,
     xla_rendezvous,
 )
+from ._operators import XLA_LIB as XLA_LIB
 
 
 # ---- Devices ----
-def get_xla_supported_devices(devkind: str | int | None = None, max_devices: int | None = None) -> list[str]:
-    """Names of the devices, as `["xla:0"]`; empty if there is none of the kind `devkind`.
+def get_xla_supported_devices(max_devices: int | str | None = None, devkind: str | int | None = None) -> list[str]:
+    """Names of the devices, as `["xla:0"]`: `max_devices` at most; none if there is none of the kind `devkind`.
 
-    A number alone is `max_devices`, which later versions of the original take first.
+    The original's first versions take `devkind` before `max_devices`; both orders are understood here.
     """
-    if isinstance(devkind, int):
-        devkind, max_devices = None, devkind
+    if isinstance(max_devices, str) or isinstance(devkind, int):
+        max_devices, devkind = devkind, max_devices
     if devkind is not None and devkind != _runtime.device_type():
         return []
     return [str(device) for device in _api.devices()[:max_devices]]
@@ -69,8 +71,8 @@ def xla_real_devices(devices: Sequence | None = None) -> list[str]:
     return [real[_device_module._existing(device)] for device in devices]
 
 
-def xla_replication_devices(local_devices: Sequence) -> list[str]:
-    """The hardware behind `local_devices` for set_replication()."""
+def xla_replication_devices(local_devices: Sequence | None = None) -> list[str]:
+    """The hardware behind `local_devices`, by default all, for set_replication()."""
     return xla_real_devices(local_devices)
 
 

@@ -8,6 +8,7 @@ import torch
 import torch.multiprocessing
 
 from .. import _payloads, _peers, _world, _XLAC
+from ..experimental import plugins
 from . import xla_backend  # noqa: F401 (registers the backend and `xla://`, as the original's module does)
 
 
@@ -40,12 +41,14 @@ def spawn(
         process = _world.process()
         if nprocs not in (None, 1, process.size):
             raise ValueError(f"nprocs={nprocs} does not fit the run, whose {process.size} processes are running")
+        plugins.configure_process(process.local_rank, process.local_size)
         fn(process.rank, *args)
         return None
     count = _default_count() if nprocs is None else nprocs
     if count < 1:
         raise ValueError(f"nprocs={nprocs} when it should be at least 1")
     if count == 1:
+        plugins.configure_process(0, 1)
         fn(0, *args)
         return None
     if start_method == "fork" and _XLAC._xla_runtime_is_initialized():
@@ -110,6 +113,7 @@ def _run(index: int, fn: Callable, args: tuple, count: int, port: int, secret: s
     torch.set_num_threads(min(share, torch.get_num_threads()))
     _world.process().count_heartbeats()
     try:
+        plugins.configure_process(index, count)
         fn(index, *args)
     except BaseException as error:
         if not isinstance(error, SystemExit) or error.code:

@@ -1,6 +1,9 @@
 """Old names of torch_xla.runtime and torch_xla.core.xla_model, for programs written for torch_xla 2.0."""
 
-from ..core.xla_model import broadcast_master_param, rendezvous, xla_device
+from collections.abc import Sequence
+
+from ..core import xla_model
+from ..core.xla_model import broadcast_master_param, xla_device
 from ..runtime import (
     addressable_device_count,
     device_type,
@@ -33,3 +36,9 @@ __all__ = [
     "world_size",
     "xla_device",
 ]
+
+
+def rendezvous(tag: str, payload: bytes = b"", ordinals: Sequence[int] | None = None, *, mesh_port=None) -> list[bytes]:
+    """xm.rendezvous() of the replicas `ordinals`, by default all. `mesh_port` is not used: the run has a store."""
+    del mesh_port
+    return xla_model.rendezvous(tag, payload, ordinals or [])

@@ -40,6 +40,21 @@ class DevicePlugin:
         """Devices of this machine."""
         return 1
 
+    def configure_single_process(self) -> None:
+        """Called before the function of xmp.spawn() in a run of one process. Here it does nothing."""
+
+    def configure_multiprocess(self, local_rank: int, local_world_size: int) -> None:
+        """Called before that function in each process of a run of several: the place to give it a device of its own.
+
+        Args:
+            local_rank, local_world_size: the process's number on its machine, and how many there are. Here it does
+                nothing.
+        """
+
+    def requires_xla_coordinator(self) -> bool:
+        """False. Nothing asks: clients of several processes are not connected, collectives between them run outside."""
+        return False
+
 
 def _module_folders(module: str) -> list[Path]:
     """The folders of an installed package, which is not imported. Empty if there is no such package."""
@@ -107,6 +122,7 @@ _WHEELS = {
     ),
     "TPU": _WheelPlugin(("libtpu", "libtpu.so")),
 }
+_BUILT_IN = ("CPU", "LIBRARY")
 _registry: dict[str, DevicePlugin] = {}
 
 
@@ -118,9 +134,15 @@ def register_plugin(name: str, device_plugin: DevicePlugin) -> None:
 
     Raises ValueError for CPU and LIBRARY, which have meanings of their own.
     """
-    if name.upper() in ("CPU", "LIBRARY"):
+    if name.upper() in _BUILT_IN:
         raise ValueError(f"PJRT_DEVICE={name.upper()} has a meaning of its own: register the plugin under another name")
     _registry[name.upper()] = device_plugin
+
+
+def register_installed_plugins() -> None:
+    """Imports the plugins of all installed packages. Without it the one that PJRT_DEVICE names is imported at need."""
+    for entry in importlib.metadata.entry_points(group="torch_xla.plugins"):
+        register_plugin(entry.name, entry.load()())
 
 
 def get(name: str) -> DevicePlugin | None:
@@ -151,6 +173,17 @@ def default() -> DevicePlugin:
     if not (plugin := get(name)):
         raise RuntimeError(f"PJRT_DEVICE={name} is no plugin that is registered or installed")
     return plugin
+
+
+def configure_process(local_rank: int, local_world_size: int) -> None:
+    """Lets the plugin that PJRT_DEVICE names, if it names one, prepare this process of a run."""
+    name = _XLAC._env_text("PJRT_DEVICE")
+    if name.upper() in _BUILT_IN or not (plugin := get(name)):
+        return
+    if local_world_size > 1:
+        plugin.configure_multiprocess(local_rank, local_world_size)
+    else:
+        plugin.configure_single_process()
 
 
 def use_dynamic_plugins() -> None:

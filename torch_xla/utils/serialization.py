@@ -17,17 +17,23 @@ class TensorReference:
         self.tid = tid
 
 
-def _folder(path: str) -> str:
+def _get_tensors_folder(path: str) -> str:
+    """Where the tensors of `path` are."""
     return f"{path}.tensors"
 
 
+def _get_tensor_file(folder: str, tid: int) -> str:
+    """The file of a tensor in such a folder."""
+    return os.path.join(folder, f"tensor_{tid}.pt")
+
+
 def _file(path: str, tid: int) -> str:
-    return os.path.join(_folder(path), f"tensor_{tid}.pt")
+    return _get_tensor_file(_get_tensors_folder(path), tid)
 
 
 def _numbers(path: str) -> set[int]:
     """Of the files of tensors that are there."""
-    names = (re.fullmatch(r"tensor_(0|[1-9][0-9]*)\.pt", name) for name in os.listdir(_folder(path)))
+    names = (re.fullmatch(r"tensor_(0|[1-9][0-9]*)\.pt", name) for name in os.listdir(_get_tensors_folder(path)))
     return {int(name[1]) for name in names if name}
 
 
@@ -67,7 +73,7 @@ def save(data, path: str, master_only: bool = True, global_master: bool = False)
     """
     if master_only and not xm.is_master_ordinal(local=not global_master):
         return
-    os.makedirs(_folder(path), exist_ok=True)
+    os.makedirs(_get_tensors_folder(path), exist_ok=True)
     _delete_abandoned(path)
     before, old = _files.identify(path), _numbers(path)
     first, written = max(old, default=-1) + 1, set()
@@ -82,7 +88,7 @@ def save(data, path: str, master_only: bool = True, global_master: bool = False)
 
     try:
         references = for_each_instance_rewrite(data, lambda value: type(value) is torch.Tensor, write)
-        _files.sync_folder(_folder(path))
+        _files.sync_folder(_get_tensors_folder(path))
         _files.torch_save(references, path)
     finally:
         is_whole = _files.identify(path) != before

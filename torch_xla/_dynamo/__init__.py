@@ -11,7 +11,7 @@ import torch
 from torch import fx
 from torch.utils import _python_dispatch
 
-from . import _api, _XLAC
+from .. import _api, _XLAC
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,66 @@
+"""What PyTorch's backends "openxla" and "openxla_eval" of torch.compile call."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import torch
+
+from . import RecordedGraph
+
+
+@dataclasses.dataclass(init=False)
+class GraphInputMatcher:
+    """Gives a compiled graph its inputs: a call's arguments, and tensors that the graph has taken from elsewhere.
+
+    Nothing here uses it, as a recorded graph knows its inputs by itself; random numbers are no input of a graph.
+
+    Args:
+        tensor_id_to_arg_idx: the positions of arguments, by the ids of the tensors that stood for them.
+        graph_input_tensor_ids: the ids of the graph's inputs, in their order.
+        graph_input_xla_values: their tensors.
+        xla_args_tensor_id: the ids of those that stood for arguments; their tensors are not kept.
+    """
+
+    tensor_id_to_arg_idx: dict[int, int]
+    graph_input_tensor_ids: list[int]
+    graph_input_xla_values: list[torch.Tensor | None]
+    arg_idxs: list[int | None]
+
+    def __init__(
+        self,
+        tensor_id_to_arg_idx: dict[int, int],
+        graph_input_tensor_ids: list[int],
+        graph_input_xla_values: list[torch.Tensor],
+        xla_args_tensor_id: set[int],
+    ):
+        self.tensor_id_to_arg_idx, self.graph_input_tensor_ids = tensor_id_to_arg_idx, graph_input_tensor_ids
+        self.graph_input_xla_values = [
+            None if number in xla_args_tensor_id else value
+            for number, value in zip(graph_input_tensor_ids, graph_input_xla_values, strict=True)
+        ]
+        self.arg_idxs = [tensor_id_to_arg_idx.get(number) for number in graph_input_tensor_ids]
+
+    def __call__(self, args: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The inputs for a call with these arguments. Raises ValueError for an input that is neither."""
+        inputs = [
+            kept if position is None else args[position]
+            for position, kept in zip(self.arg_idxs, self.graph_input_xla_values)
+        ]
+        if any(value is None for value in inputs):
+            raise ValueError("an input of the graph is no argument, and its tensor was not kept")
+        return inputs
+
+
+def extract_compiled_graph(xla_model: torch.fx.GraphModule, xla_args: Sequence) -> Callable:
+    """A function that runs the graph on tensors of the device.
+
+    Args:
+        xla_model: a graph of ATen operations.
+        xla_args: its first arguments; accepted for the original's sake.
+
+    The graph is recorded once, and appended to what is pending by each call; the next sync runs it. In eager mode it is
+    a program by itself, which runs at once.
+    """
+    del xla_args
+    graph = RecordedGraph(xla_model)
+    return lambda *args: graph(list(args))
