@@ -211,4 +211,4 @@ def test_threads_as_the_original_starts_them(run_python):
     )
     lines = out.splitlines()
     assert lines[0] == "[(0, (0, 0, 2, [30.0, 30.0])), (1, (1, 1, 2, [30.0, 30.0]))] 1"
-    assert lines[1:] == ["KeyError True", "2 1 1"]
+    assert lines[1:] == ["KeyError True", "{0: 0, 1: 1} [(0, 1)]", "2 1 1"]

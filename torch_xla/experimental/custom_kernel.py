@@ -1,12 +1,15 @@
-"""Attention, which PyTorch's scaled_dot_product_attention computes, and repeats of a fixed size."""
+"""The original's kernels for TPUs by PyTorch's operations: attention, products of groups, repeats of a fixed size."""
 
 import torch
 import torch.nn.functional as F
 
+from ..core._operators import XLA_LIB
+from ._grouped_products import gmm, gmm_backward, tgmm  # noqa: F401 (part of this module for its users)
+
 
 def _segment_mask(q_segment_ids: torch.Tensor, kv_segment_ids: torch.Tensor) -> torch.Tensor:
     """True where a query and a key are of one segment: [batch, 1, q_len, kv_len]."""
-    return (q_segment_ids[:, :, None] == kv_segment_ids[:, None, :])[:, None]
+    return (q_segment_ids[..., :, None] == kv_segment_ids[..., None, :]).unsqueeze(-3)
 
 
 def flash_attention(
@@ -25,7 +28,7 @@ def flash_attention(
     """softmax(q @ k^T * sm_scale + ab) @ v, with gradients.
 
     Args:
-        q, k, v: floating tensors of shape [batch, heads, length, head size].
+        q, k, v: floating tensors of shape [batch, heads, length, head size]; more dims before these are batches too.
         causal: a query sees the keys up to its own position only.
         q_segment_ids, kv_segment_ids: [batch, length] each; a query sees its own segment's keys only. Both or none.
         sm_scale: a number; 1, unlike PyTorch's 1 / sqrt(head size).
@@ -48,6 +51,67 @@ def flash_attention(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=sm_scale)
 
 
+class FlashAttention:
+    """flash_attention() by the name of the original's function with a gradient: `FlashAttention.apply(...)`.
+
+    Its numbers are those that the original tunes its kernel by; programs may set them, and nothing reads them.
+    """
+
+    MIN_BLOCK_SIZE = NUM_LANES = 128
+    NUM_SUBLANES = 8
+    DEFAULT_MASK_VALUE = -0.7 * torch.finfo(torch.float32).max
+    DEFAULT_BLOCK_SIZES = {  # noqa: RUF012 (programs write into it)
+        "block_b": 2,
+        "block_q": 512,
+        "block_k": 512,
+        "block_k_major": 512,
+        "block_q_dkv": 512,
+        "block_k_dkv": 512,
+        "block_q_major_dkv": 512,
+        "block_k_major_dkv": 512,
+        "block_q_dq": 1024,
+        "block_k_dq": 256,
+        "block_k_major_dq": 512,
+    }
+
+    @staticmethod
+    def apply(
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        causal: bool,
+        q_segment_ids: torch.Tensor | None,
+        kv_segment_ids: torch.Tensor | None,
+        sm_scale: float,
+        ab: torch.Tensor | None,
+        partition_spec,
+        mesh,
+    ) -> torch.Tensor:
+        """flash_attention() with all its arguments."""
+        return flash_attention(
+            q, k, v, causal, q_segment_ids, kv_segment_ids, sm_scale, ab=ab, partition_spec=partition_spec, mesh=mesh
+        )
+
+
+class GMM:
+    """gmm() by the name of the original's function with a gradient: `GMM.apply(...)`."""
+
+    apply = staticmethod(gmm)
+
+
+def _histogram(input: torch.Tensor, min: int, max: int) -> torch.Tensor:
+    """How often each of the whole numbers from `min` to `max` is in the int32 tensor: int32 of [max - min + 1].
+
+    Raises TypeError for another dtype, ValueError for a min over max.
+    """
+    if input.dtype != torch.int32:
+        raise TypeError(f"a histogram is of torch.int32, but the tensor is of {input.dtype}")
+    if min > max:
+        raise ValueError(f"a histogram needs min <= max, but got {min} and {max}")
+    numbers = torch.arange(min, max + 1, dtype=torch.int32, device=input.device)
+    return (numbers[:, None] == input.flatten()).sum(1, dtype=torch.int32)
+
+
 def repeat_with_fixed_output_size(input: torch.Tensor, repeats: torch.Tensor, total_repeat_length: int) -> torch.Tensor:
     """torch.repeat_interleave of one dim, cut, or filled up with the last element, to a size that no value decides.
 
@@ -65,3 +129,13 @@ def repeat_with_fixed_output_size(input: torch.Tensor, repeats: torch.Tensor, to
     places = torch.arange(total_repeat_length, device=input.device)
     index = torch.searchsorted(repeats.cumsum(0), places, right=True)
     return input[index.clamp(max=len(input) - 1)]
+
+
+# torch.ops.xla.flash_attention and gmm; `casual` is the original's.
+XLA_LIB.define("flash_attention(Tensor q, Tensor k, Tensor v, bool casual=False) -> Tensor")
+XLA_LIB.impl("flash_attention", flash_attention, "CompositeImplicitAutograd")
+XLA_LIB.define(
+    "gmm(Tensor lhs, Tensor rhs, Tensor group_sizes, int[]? tiling=None, Tensor? group_offset=None, "
+    "bool transpose_rhs=False) -> Tensor"
+)
+XLA_LIB.impl("gmm", gmm, "CompositeImplicitAutograd")

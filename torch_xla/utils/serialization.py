@@ -22,9 +22,9 @@ def _get_tensors_folder(path: str) -> str:
     return f"{path}.tensors"
 
 
-def _get_tensor_file(folder: str, tid: int) -> str:
-    """The file of a tensor in such a folder."""
-    return os.path.join(folder, f"tensor_{tid}.pt")
+def _get_tensor_file(path: str, tid: int) -> str:
+    """The file of a tensor in such a folder, `path`."""
+    return os.path.join(path, f"tensor_{tid}.pt")
 
 
 def _file(path: str, tid: int) -> str:
