@@ -53,7 +53,9 @@ def forms(rank: int, size: int) -> None:
         "resharded": (lambda: nested(disable_reshard_on_root=False), [inner]),
         "accepted": (lambda: nested(flatten_parameters=True, shard_param_on_dim_0=True, coalesce_all_gather_ops=True,
                                     pin_layout_in_collective_ops=False, reduce_scatter_bucket_size_mb=3,
-                                    optimization_barrier_in_forward=False, optimization_barrier_in_backward=False),
+                                    optimization_barrier_in_forward=False, optimization_barrier_in_backward=False,
+                                    _shard_size_multiple=1, _use_xla_patched_linear=False, _debug_msg="accepted",
+                                    _debug_dummy_all_gather_op=True),
                      [inner]),
         "by size": (lambda: FSDP(Net(), auto_wrap_policy=by_size(100)), [inner]),
         "by class": (

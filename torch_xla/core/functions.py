@@ -46,17 +46,17 @@ class SyncBatchNorm(torch.nn.BatchNorm2d):
         if input.dim() < 2:
             raise ValueError(f"expected at least 2 dims, but got {input.dim()}")
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """The normalized input; in training it updates the running statistics with those of all replicas."""
-        batch = self.training or self.running_mean is None
-        if _runtime.world_size() == 1 or not batch:
-            return super().forward(input)
-        self._check_input_dim(input)
-        dims = [d for d in range(input.dim()) if d != 1]
-        shape = [1, -1] + [1] * (input.dim() - 2)
-        count = _collectives.all_reduce("sum", input.new_tensor(input.numel() / input.size(1)))
-        mean = all_reduce("sum", input.sum(dims)) / count
-        centered = input - mean.view(shape)
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        """The normalized batch; in training it updates the running statistics with those of all replicas."""
+        takes_batch_statistics = self.training or self.running_mean is None
+        if _runtime.world_size() == 1 or not takes_batch_statistics:
+            return super().forward(batch)
+        self._check_input_dim(batch)
+        dims = [d for d in range(batch.dim()) if d != 1]
+        shape = [1, -1] + [1] * (batch.dim() - 2)
+        count = _collectives.all_reduce("sum", batch.new_tensor(batch.numel() / batch.size(1)))
+        mean = all_reduce("sum", batch.sum(dims)) / count
+        centered = batch - mean.view(shape)
         variance = all_reduce("sum", (centered * centered).sum(dims)) / count
         if self.training and self.track_running_stats:
             self._update_running_stats(mean.detach(), variance.detach() * (count / (count - 1)))

@@ -1,5 +1,6 @@
 """The original's profiler (`xp`), over torch.profiler: named scopes and traces into a folder for TensorBoard."""
 
+import inspect
 import threading
 import time
 
@@ -96,9 +97,11 @@ def trace(
     logdir: str,
     duration_ms: int = 1000,
     num_tracing_attempts: int = 3,
+    host_tracer_level: int = 2,
+    device_tracer_level: int = 1,
+    delay_ms: int = 0,
     timeout_s: int = 120,
     interval_s: int = 5,
-    **kwargs,
 ) -> None:
     """Traces a process that has called start_server(), and writes a Chrome trace for TensorBoard or Perfetto.
 
@@ -109,16 +112,18 @@ def trace(
         logdir: the folder for the file; made if it is not there.
         duration_ms: how long to trace; ten minutes at most.
         num_tracing_attempts: how often to ask, where nothing answers or another trace runs.
+        host_tracer_level, device_tracer_level: accepted for the original's sake: a trace has one level.
+        delay_ms: how long to wait before the trace.
         timeout_s: how long to wait for an answer, beside the duration.
         interval_s: how long to wait between the attempts.
-        kwargs: of the original's tracers, such as host_tracer_level; not used.
 
     Raises:
         OSError: no trace was given; the last attempt's reason.
         ValueError: a number is not positive, or the duration too long.
     """
-    del kwargs
+    del host_tracer_level, device_tracer_level
     _check(duration_ms=duration_ms, num_tracing_attempts=num_tracing_attempts)
+    time.sleep(delay_ms / 1000)
     for attempt in range(num_tracing_attempts):
         try:
             return _write_trace(service_addr, logdir, duration_ms, timeout_s)
@@ -141,8 +146,9 @@ def _check(**numbers: int) -> None:
         raise ValueError(f"duration_ms must be at most {longest}, and is {numbers['duration_ms']}")
 
 
-def trace_detached(service_addr: str, logdir: str, duration_ms: int = 1000, **kwargs) -> None:
+def trace_detached(*args, **kwargs) -> None:
     """As trace(), with its arguments, on a thread: the program goes on, and ends when the file is written."""
-    _check(duration_ms=duration_ms)
-    arguments = (service_addr, logdir, duration_ms)
-    threading.Thread(target=trace, args=arguments, kwargs=kwargs, name="xla_trace").start()
+    given = inspect.signature(trace).bind(*args, **kwargs)
+    given.apply_defaults()
+    _check(duration_ms=given.arguments["duration_ms"])
+    threading.Thread(target=trace, args=args, kwargs=kwargs, name="xla_trace").start()

@@ -71,15 +71,15 @@ class DataParallel:
         return self._models
 
     def __call__(
-        self, loop_fn: Callable, loader: Iterable, fixed_batch_size: bool = False, batchdim: int = 0, **kwargs
+        self, loop_fn: Callable, loader: Iterable, batchdim: int = 0, fixed_batch_size: bool = False, **kwargs
     ):
         """Runs one epoch: `loop_fn(model, loader, device, context)` in a thread for each device.
 
         Args:
             loop_fn: trains or tests; its loader gives the device's batches.
             loader: of CPU tensors. The i-th batch goes to device i modulo their number.
-            fixed_batch_size: stop at the first batch of another size than the first one's.
             batchdim: the dim of the batches, if it is not 0.
+            fixed_batch_size: stop at the first batch of another size than the first one's.
             kwargs: for `loop_fn`.
 
         Returns what each call returned, in the order of the devices. Raises the first exception of a loop, when all

@@ -134,7 +134,7 @@ def _rounds(batches: Iterator, count: int, fixed_dim: int | None) -> Iterator[li
 class PerDeviceLoader:
     """Iterates once over the batches of a ParallelLoader on one device, with a sync after each."""
 
-    def __init__(self, loader: "ParallelLoader", device, turn: int):
+    def __init__(self, loader: "ParallelLoader", device, turn: int = 0):
         self._loader = loader
         self._device = device
         self._turn = turn
@@ -181,11 +181,11 @@ class ParallelLoader:
         devices: as `[torch_xla.device()]`. The i-th batch goes to the device i modulo their number; batches that do not
             reach all of them at the end are dropped.
         batchdim: the dim of the batches.
-        fixed_batch_size: end at the first batch of another size than the first one's.
         batches_per_execution: batches between two syncs.
         loader_prefetch_size, device_prefetch_size: together the batches that wait for each device, at most.
         host_to_device_transfer_threads: accepted for the original's sake: a copy takes no time worth a thread.
         input_sharding: a ShardingSpec for the tensors with as many dims, or a dict of them by the batches' keys.
+        fixed_batch_size: end at the first batch of another size than the first one's.
         loader: the first releases' name of cpu_loader.
 
     Raises ValueError for no loader, no devices and a batches_per_execution under 1. An exception of cpu_loader is
@@ -197,12 +197,12 @@ class ParallelLoader:
         cpu_loader: Iterable | None = None,
         devices: Sequence = (),
         batchdim: int = 0,
-        fixed_batch_size: bool = False,
+        batches_per_execution: int = 1,
         loader_prefetch_size: int = 16,
         device_prefetch_size: int = 8,
         host_to_device_transfer_threads: int = 1,
         input_sharding=None,
-        batches_per_execution: int = 1,
+        fixed_batch_size: bool = False,
         loader: Iterable | None = None,
     ):
         cpu_loader = loader if cpu_loader is None else cpu_loader

@@ -100,12 +100,13 @@ class ProcessGroupXla(dist.ProcessGroup):
     Collectives of CPU tensors run at once, over gloo.
 
     Args:
+        timeout: not used: XLA_COLLECTIVE_TIMEOUT says how long a replica waits.
         ranks: the members' numbers in the default group.
 
     Raises ValueError for reductions that are not known.
     """
 
-    def __init__(self, store, rank: int, size: int, ranks: Sequence[int] | None = None):
+    def __init__(self, prefix_store, rank: int, size: int, timeout=None, ranks: Sequence[int] | None = None):
         super().__init__(rank, size)
         self._public_name = self._description = ""
         # Names for torch.ops.xla, by type of device: what runs at once must not meet what is queued.
@@ -117,7 +118,7 @@ class ProcessGroupXla(dist.ProcessGroup):
             run = (process, ranks or range(size)) if process.size > 1 else None
             for device in ("cpu", "xla"):
                 name = f"group {number} of {device}"
-                self._groups[device] = _world.make_group(name, dist.PrefixStore(device, store), rank, size, run)
+                self._groups[device] = _world.make_group(name, dist.PrefixStore(device, prefix_store), rank, size, run)
 
     @property
     def _device_types(self) -> list[torch.device]:
@@ -184,9 +185,9 @@ class ProcessGroupXla(dist.ProcessGroup):
         return self._reduce(torch.ops.xla.reduce_scatter, rows, op, self.size())
 
     # ---- What torch.distributed calls ----
-    def allreduce(self, tensors, opts=None):
+    def allreduce(self, tensors, all_reduce_options=None):
         """Overwrites the tensors by their reductions."""
-        op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+        op = dist.ReduceOp.SUM if all_reduce_options is None else all_reduce_options.reduceOp
         return _write(tensors, [self._all_reduce(t, op) for t in tensors])
 
     allreduce_coalesced = allreduce
@@ -200,34 +201,33 @@ class ProcessGroupXla(dist.ProcessGroup):
         """Overwrites the tensors by those of the root."""
         return _write(tensors, [self._record(torch.ops.xla.broadcast, t, opts.rootRank) for t in tensors])
 
-    def allgather(self, output_tensors, input_tensors, opts=None):
+    def allgather(self, output_tensors_list, input_tensors, opts=None):
         """Each list of outputs gets the processes' inputs."""
-        for outputs, tensor in zip(output_tensors, input_tensors):
+        for outputs, tensor in zip(output_tensors_list, input_tensors):
             _write(outputs, self._gather(tensor))
-        return _Recorded(output_tensors)
+        return _Recorded(output_tensors_list)
 
-    def gather(self, output_tensors, input_tensors, opts):
+    def gather(self, output_tensors_list, input_tensor_list, opts):
         """As allgather(), of the root only."""
-        for i, tensor in enumerate(input_tensors):
+        for i, tensor in enumerate(input_tensor_list):
             gathered = self._gather(tensor)
             if self.rank() == opts.rootRank:
-                _write(output_tensors[i], gathered)
-        return _Recorded(output_tensors)
+                _write(output_tensors_list[i], gathered)
+        return _Recorded(output_tensors_list)
 
-    def scatter(self, output_tensors, input_tensors, opts):
+    def scatter(self, output_tensor_list, input_tensors_list, opts):
         """Each output gets this process's part of the root's input."""
-        for i, output in enumerate(output_tensors):
+        for i, output in enumerate(output_tensor_list):
             is_root = self.rank() == opts.rootRank
-            parts = torch.stack(list(input_tensors[i])) if is_root else output.new_zeros([self.size(), *output.shape])
-            sent = [int(is_root)] * self.size()
+            parts = torch.stack(list(input_tensors_list[i])) if is_root else output.new_zeros([0, *output.shape])
             received = [int(rank == opts.rootRank) for rank in range(self.size())]
-            _write([output], [self._exchange(parts if is_root else parts[:0], received, sent)])
-        return _Recorded(output_tensors)
+            _write([output], [self._exchange(parts, received, [int(is_root)] * self.size())])
+        return _Recorded(output_tensor_list)
 
-    def reduce_scatter(self, output_tensors, input_tensors, opts):
+    def reduce_scatter(self, output_tensors, input_tensors_list, opts):
         """Each output gets this process's part of the reduced inputs: the parts or, as in the original, one tensor of
         all of them."""
-        for output, inputs in zip(output_tensors, input_tensors):
+        for output, inputs in zip(output_tensors, input_tensors_list):
             rows = inputs[0] if len(inputs) == 1 else torch.stack(list(inputs))
             if rows.dim() == 0 or rows.shape[0] % self.size() or rows.numel() != output.numel() * self.size():
                 wanted = f"{self.size()} tensors of shape {list(output.shape)}, or one of all of them"
@@ -256,22 +256,22 @@ class ProcessGroupXla(dist.ProcessGroup):
         sent = list(input_split_sizes) or [input.size(0) // self.size()] * self.size()
         return _write([output], [self._exchange(input, received, sent)])
 
-    def alltoall(self, output_tensors, input_tensors, opts=None):
+    def alltoall(self, output_tensor_list, input_tensor_list, opts=None):
         """Exchanges tensors, one with each process."""
-        flat = torch.cat([t.reshape(-1) for t in input_tensors])
-        received, sent = [t.numel() for t in output_tensors], [t.numel() for t in input_tensors]
-        return _write(output_tensors, self._exchange(flat, received, sent).split(received))
+        flat = torch.cat([t.reshape(-1) for t in input_tensor_list])
+        received, sent = [t.numel() for t in output_tensor_list], [t.numel() for t in input_tensor_list]
+        return _write(output_tensor_list, self._exchange(flat, received, sent).split(received))
 
-    def send(self, tensors, dst: int, tag: int):
+    def send(self, tensors, dst_rank: int, tag: int = 0):
         """Sends to a process. It runs in its place of the program, which does not wait until all is received."""
         for tensor in tensors:
-            self._record(torch.ops.xla.send, tensor, dst, tag)
+            self._record(torch.ops.xla.send, tensor, dst_rank, tag)
         return _Recorded(tensors)
 
-    def recv(self, tensors, src: int, tag: int):
+    def recv(self, out_tensors, src_rank: int, tag: int = 0):
         """Overwrites the tensors by what a process sends, when the result is waited for."""
-        work = _Receiving(tensors, functools.partial(self._receive, (src, tag)))
-        self._receiving.setdefault((src, tag), []).append((work, tensors))
+        work = _Receiving(out_tensors, functools.partial(self._receive, (src_rank, tag)))
+        self._receiving.setdefault((src_rank, tag), []).append((work, out_tensors))
         return work
 
     def _receive(self, source: tuple[int, int], until: _Receiving | None = None) -> None:
@@ -326,7 +326,7 @@ dist.Reducer._rebuild_buckets = _reading_at_once()(dist.Reducer._rebuild_buckets
 
 
 def _create(options, _) -> ProcessGroupXla:
-    return ProcessGroupXla(options.store, options.group_rank, options.group_size, options.global_ranks_in_group)
+    return ProcessGroupXla(options.store, options.group_rank, options.group_size, ranks=options.global_ranks_in_group)
 
 
 def _meet(url: str, timeout=None, **kwargs):

@@ -48,9 +48,9 @@ def get_print_fn(debug: bool | None = None) -> Callable:
     return eprint if (check_env_flag("DEBUG") if debug is None else debug) else null_print
 
 
-def as_list(value) -> list:
+def as_list(t) -> list:
     """A list of it: lists and tuples as they are, anything else as the only item."""
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+    return list(t) if isinstance(t, (list, tuple)) else [t]
 
 
 def list_copy_append(ilist: Iterable, item) -> list:

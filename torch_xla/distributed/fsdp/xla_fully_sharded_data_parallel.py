@@ -27,9 +27,10 @@ def _check_can_be_wrapped(module: torch.nn.Module) -> None:
         raise RuntimeError(f"FSDP gathers parameters when forward() is called, and {type(module).__name__} has none")
 
 
-def _check_dtype(name: str, dtype: torch.dtype | None) -> None:
-    if dtype is not None and dtype not in _FLOATS:
-        raise ValueError(f"{name} must be one of {_FLOATS}, not {dtype}")
+def _check_dtypes(**dtypes: torch.dtype | None) -> None:
+    for name, dtype in dtypes.items():
+        if dtype is not None and dtype not in _FLOATS:
+            raise ValueError(f"{name} must be one of {_FLOATS}, not {dtype}")
 
 
 def _check_sharding(groups: list[list[int]], rank: int | None, size: int | None) -> None:
@@ -105,10 +106,14 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
             the original's sake; parts are always along dim 0, and travel together.
         optimization_barrier_in_forward, optimization_barrier_in_backward, pin_layout_in_collective_ops: accepted too;
             transfers are never merged with computation or each other.
+        _shard_size_multiple, _use_xla_patched_linear, _debug_*: accepted too: parts need no padding, a linear layer no
+            other form, and what the debugging options leave out or print does not exist here.
 
     Raises RuntimeError for modules that are wrapped or have no forward(), after xr.use_spmd() and in threads of
     DataParallel; ValueError for other dtypes and groups.
     """
+
+    _sends_gradients = True  # at the end of backward; no_sync() says so
 
     def __init__(
         self,
@@ -133,32 +138,41 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
         auto_wrap_policy: Callable[..., bool] | None = None,
         auto_wrapper_callable: Callable[..., torch.nn.Module] | None = None,
         param_init_fn: Callable[[torch.nn.Module], None] | None = None,
+        _shard_size_multiple: int = 128,
+        _use_xla_patched_linear: bool = True,
+        _debug_dummy_forward_pass: bool = False,
+        _debug_msg: str = "xla_fsdp",
+        _debug_print: bool = False,
+        _debug_dummy_all_gather_op: bool = False,
+        _debug_dummy_all_reduce_op: bool = False,
+        _debug_dummy_reduce_scatter_op: bool = False,
+        _debug_dummy_optimization_barrier_op: bool = False,
     ):
         options = {name: value for name, value in locals().items() if name not in ("self", "module", "__class__")}
         super().__init__()
         _check_can_be_wrapped(module)
-        _check_dtype("compute_dtype", compute_dtype)
-        _check_dtype("buffer_dtype", buffer_dtype)
-        if sharding_groups is not None:
-            _check_sharding(sharding_groups, sharding_rank, sharding_world_size)
-        self.rank = _runtime.global_ordinal() if sharding_groups is None else sharding_rank
-        self.world_size = _runtime.world_size() if sharding_groups is None else sharding_world_size
+        _check_dtypes(compute_dtype=compute_dtype, buffer_dtype=buffer_dtype)
+        self._take_place(sharding_groups, sharding_rank, sharding_world_size)
         self.compute_dtype, self.buffer_dtype = compute_dtype, buffer_dtype or compute_dtype
-        self.reshard_after_forward, self.sharding_groups = reshard_after_forward, sharding_groups
-        self._syncs_at_the_end, self._sends_gradients = sync_on_finalization, True
+        self.reshard_after_forward, self._syncs_at_the_end = reshard_after_forward, sync_on_finalization
         mesh = _make_mesh(sharding_groups)
         if auto_wrap_policy is not None:
             _wrap_children(module, **options)
         _materialize(module, param_init_fn)
         self._take(module)
-        fully_shard(
-            module,
-            mesh=mesh,
-            reshard_after_forward=None if reshard_after_forward and disable_reshard_on_root else reshard_after_forward,
-            mp_policy=MixedPrecisionPolicy(compute_dtype, torch.float32 if fp32_reduce_scatter else None),
-        )
+        reshard = None if reshard_after_forward and disable_reshard_on_root else reshard_after_forward
+        policy = MixedPrecisionPolicy(compute_dtype, torch.float32 if fp32_reduce_scatter else None)
+        fully_shard(module, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
         if execute_sharding_on_init:
             _api.sync()
+
+    def _take_place(self, groups: list[list[int]] | None, rank: int | None, size: int | None) -> None:
+        """This replica's place in its group, or among all."""
+        if groups is not None:
+            _check_sharding(groups, rank, size)
+        self.sharding_groups = groups
+        self.rank = _runtime.global_ordinal() if groups is None else rank
+        self.world_size = _runtime.world_size() if groups is None else size
 
     def _take(self, module: torch.nn.Module) -> None:
         """Makes it the wrapped module; what no module within it has wrapped is this one's."""
