@@ -25,7 +25,7 @@ NAMES = {
         "addressable_device_count addressable_runtime_device_count global_device_count local_device_count "
         "local_process_count process_index process_count host_index is_bf16_supported runtime_device_attributes "
         "global_runtime_device_attributes get_master_ip use_spmd is_spmd initialize_cache "
-        "get_num_cached_compilation_graph xla_device",
+        "get_num_cached_compilation_graph clear_computation_cache xla_device runtime",
     ),
     "torch_xla.core.xla_model": (
         "Devices, steps, values",
@@ -37,12 +37,34 @@ NAMES = {
         "optimization_barrier_ save _maybe_convert_to_cpu _fetch_gradients all_reduce all_gather "
         "reduce_scatter reduce_scatter_bucketized all_gather_bucketized all_reduce_bucketized_gradients "
         "all_to_all collective_permute collective_broadcast send recv rendezvous xla_rendezvous mesh_reduce "
-        "do_on_ordinals broadcast_master_param",
+        "do_on_ordinals broadcast_master_param XLA_LIB",
     ),
     "torch_xla.core.functions": ("Collectives with gradients", "all_reduce all_gather distributed_mm SyncBatchNorm"),
-    "torch_xla.core.dynamo_bridge": ("torch.compile", "extract_compiled_graph"),
+    "torch_xla._dynamo.dynamo_bridge": ("torch.compile", "extract_compiled_graph GraphInputMatcher"),
+    "torch_xla.core.dynamo_bridge": ("The same by its first name", "extract_compiled_graph GraphInputMatcher"),
+    "torch_xla.core.xla_builder": (
+        "Operations of the user's own",
+        "Op Type Shape mkshape tensor_shape create_builder create_computation computation_from_module_proto "
+        "get_computation_hlo xla_computation_as_func",
+    ),
+    "torch_xla.core.xla_op_registry": ("By names", "register"),
+    "torch_xla.core.xla_env_vars": ("Environment variables", "PJRT_DEVICE HOST_WORLD_SIZE"),
+    "torch_xla._XLAC": (
+        "The bindings",
+        "_set_ir_debug _get_ir_debug _set_xla_all_numbers_special_scalars _get_xla_all_numbers_special_scalars "
+        "_set_xla_custom_op_name_prefix _xla_computation_cache_is_initialized _init_computation_client "
+        "_xla_device_kind _xla_get_runtime_devices _get_graph_hash _get_xla_tensors_text _get_xla_tensors_hlo "
+        "_get_xla_tensors_hlo_proto _get_stablehlo _get_all_reduce_token _set_all_reduce_token _xla_mark_dynamic "
+        "_xla_mark_bounded_dynamic _xla_get_tensor_id _xla_dot_general",
+    ),
     "torch_xla.distributed.parallel_loader": ("Loaders", "MpDeviceLoader ParallelLoader PerDeviceLoader"),
     "torch_xla.distributed.xla_multiprocessing": ("Processes", "spawn MpModelWrapper MpSerialExecutor"),
+    "torch_xla._internal.pjrt": (
+        "The same in other forms",
+        "spawn spawn_threads run_multiprocess initialize_singleprocess initialize_multiprocess _merge_replica_results "
+        "_run_thread_per_device",
+    ),
+    "torch_xla.distributed.xla_dist": ("The launcher of pods", "get_args_parser parse_args resolve_and_execute main"),
     "torch_xla.distributed.data_parallel": ("Threads", "DataParallel Context"),
     "torch_xla.distributed.xla_backend": ("torch.distributed", "ProcessGroupXla"),
     "torch_xla.experimental.pjrt_backend": ("The same by its first name", "ProcessGroupXla"),
@@ -111,6 +133,14 @@ NAMES = {
     ),
     "torch_xla.experimental.xla_sharded_tensor": ("Sharded tensors likewise", "XLAShard XLAShardedTensor"),
     "torch_xla.experimental.assume_pure": ("Pure functions", "assume_pure PureModule"),
+    "torch_xla.experimental.custom_kernel": (
+        "Kernels for TPUs",
+        "XLA_LIB flash_attention FlashAttention gmm tgmm gmm_backward GMM _histogram repeat_with_fixed_output_size",
+    ),
+    "torch_xla.experimental.splash_attention": (
+        "Attention by segments and windows",
+        "splash_attention SplashAttention SplashAttentionConfig",
+    ),
     "torch_xla.experimental.gru": ("Recurrent layers as a loop", "GRU"),
     "torch_xla.experimental.pytreeify": ("Functions of nested tensors", "pytreeify"),
     "torch_xla.experimental.callback": ("What waits for data", "on_ready_callback on_ready_event"),
@@ -118,7 +148,7 @@ NAMES = {
     "torch_xla.experimental.deprecation": ("Old names", "deprecated mark_deprecated register_deprecated"),
     "torch_xla.experimental.plugins": (
         "Plugins",
-        "DevicePlugin register_plugin use_dynamic_plugins using_dynamic_plugins default",
+        "DevicePlugin register_plugin register_installed_plugins use_dynamic_plugins using_dynamic_plugins default",
     ),
     "torch_xla.stablehlo": (
         "Export",
@@ -132,7 +162,7 @@ NAMES = {
         "get_print_fn list_copy_append null_print parallel_work shape",
     ),
     "torch_xla.utils.checkpoint": ("Activation checkpoints", "checkpoint"),
-    "torch_xla.utils.serialization": ("Files of tensors", "save load"),
+    "torch_xla.utils.serialization": ("Files of tensors", "save load _get_tensors_folder _get_tensor_file"),
     "torch_xla.utils.buffer_donor_context": ("Memory that is given away", "alias_with_buffer_donor_config"),
     "torch_xla.utils.dlpack": ("DLPack", "to_dlpack from_dlpack"),
     "torch_xla.utils.closures": ("Closures", "ClosureHandler AsyncClosureHandler"),
@@ -149,7 +179,36 @@ STATES = {
     "torch_xla.core.xla_model.get_stablehlo": "in MLIR's generic form",
     "torch_xla.core.xla_model.get_stablehlo_bytecode": "MLIR text, which its readers take too",
     "torch_xla.core.xla_model.xla_device_kind": "that of the embedded engine is `cpu`",
-    "torch_xla.core.dynamo_bridge.extract_compiled_graph": "the graph is recorded by each call, as without it",
+    "torch_xla._dynamo.dynamo_bridge.extract_compiled_graph": "recorded once, appended by each call",
+    "torch_xla._dynamo.dynamo_bridge.GraphInputMatcher": "nothing here uses it",
+    "torch_xla.core.dynamo_bridge.extract_compiled_graph": "recorded once, appended by each call",
+    "torch_xla.core.dynamo_bridge.GraphInputMatcher": "nothing here uses it",
+    "torch_xla.core.xla_builder.Op": "stands for a tensor; `set_dimension_size` is refused",
+    "torch_xla.core.xla_builder.computation_from_module_proto": "of the instructions in `core/_hlo_run.py`",
+    "torch_xla.core.xla_env_vars.HOST_WORLD_SIZE": "nothing reads it",
+    "torch_xla._XLAC._set_ir_debug": "does nothing: lines are always kept",
+    "torch_xla._XLAC._get_ir_debug": "what was set",
+    "torch_xla._XLAC._set_xla_all_numbers_special_scalars": "does nothing: numbers are inputs",
+    "torch_xla._XLAC._get_xla_all_numbers_special_scalars": "what was set",
+    "torch_xla._XLAC._set_xla_custom_op_name_prefix": "in the place of the line; the depth is not used",
+    "torch_xla._XLAC._get_all_reduce_token": "orders nothing",
+    "torch_xla._XLAC._set_all_reduce_token": "orders nothing",
+    "torch_xla._XLAC._xla_mark_dynamic": "does nothing: sizes are the tensors'",
+    "torch_xla._XLAC._xla_mark_bounded_dynamic": "does nothing: sizes are the tensors'",
+    "torch_xla.distributed.xla_dist.resolve_and_execute": "refused: there are no pods",
+    "torch_xla.distributed.xla_dist.main": "refused: there are no pods",
+    "torch_xla._internal.pjrt.initialize_singleprocess": "asks a plugin alone",
+    "torch_xla._internal.pjrt.initialize_multiprocess": "asks a plugin alone",
+    "torch_xla.experimental.custom_kernel.flash_attention": "by PyTorch's attention",
+    "torch_xla.experimental.custom_kernel.FlashAttention": "by PyTorch's attention; block sizes are not used",
+    "torch_xla.experimental.custom_kernel.gmm": "by `torch._grouped_mm`; the tiling is not used",
+    "torch_xla.experimental.custom_kernel.tgmm": "by `torch._grouped_mm`; the tiling is not used",
+    "torch_xla.experimental.custom_kernel.gmm_backward": "by `torch._grouped_mm`; the tiling is not used",
+    "torch_xla.experimental.custom_kernel.GMM": "by `torch._grouped_mm`; the tiling is not used",
+    "torch_xla.experimental.splash_attention.splash_attention": "by PyTorch's attention",
+    "torch_xla.experimental.splash_attention.SplashAttention": "by PyTorch's attention",
+    "torch_xla.experimental.splash_attention.SplashAttentionConfig": "of which the window is used",
+    "torch_xla.experimental.plugins.DevicePlugin": "`requires_xla_coordinator` is asked by nobody",
     "torch_xla.distributed.fsdp.XlaFullyShardedDataParallel": "parameters are DTensors: docs/replicas.md",
     "torch_xla.distributed.fsdp.consolidate_sharded_state_dicts": "of parts that were saved here",
     "torch_xla.distributed.fsdp.consolidate_sharded_model_checkpoints": "of parts that were saved here",

@@ -385,6 +385,8 @@ def test_types():
         assert Op.from_torch_type(dtype) == name
     shape = xb.mkshape(Type.F32, (2, 3))
     assert (shape.rank, shape.sizes, shape.dtype, shape.as_scalar().sizes) == (2, (2, 3), "f32", ())
+    assert xb.Shape.create(Type.F32, [2, 3]).shape == shape.shape
+    assert Op.scalar(xb.create_builder("numbers"), 2, Type.S32).op.tolist() == 2
 
 
 def test_refused_operands(device):
