@@ -127,6 +127,44 @@ def test_literals(name):
     assert torch.equal(take_literal(turned), tensor)
 
 
+INSTRUCTIONS = [
+    ("round-nearest-afz", [[-2.5, -0.5, 0.5, 1.4]], {}, [-3, -1, 1, 1]),
+    ("cbrt", [[-8.0, 0.0, 27.0]], {}, [-2, 0, 3]),
+    ("is-finite", [[1.0, torch.inf, torch.nan]], {}, [True, False, False]),
+    ("sign", [[-2.0, 0.0, 3.0]], {}, [-1, 0, 1]),
+    ("count-leading-zeros", [[0, 1, -1]], {}, [32, 31, 0]),
+    ("divide", [[7, -7, 9], [2, 2, -4]], {}, [3, -3, -2]),
+    ("remainder", [[7, -7, 9], [2, 2, -4]], {}, [1, -1, 1]),
+    ("shift-right-logical", [[-8, -8, 9, 5], [1, 0, 2, 31]], {}, [(1 << 31) - 4, -8, 2, 0]),
+    ("shift-right-arithmetic", [[-8, 9], [1, 2]], {}, [-4, 2]),
+    ("reverse", [[1.0, 2.0, 3.0]], {"dimensions": [0]}, [3, 2, 1]),
+    ("topk", [[1.0, 3.0, 2.0, 3.0]], {"k": 2, "largest": True}, ([3, 3], [1, 3])),
+    ("topk", [[1.0, 3.0, 2.0, 3.0]], {"k": 1, "largest": False}, ([1], [0])),
+]
+
+
+@pytest.mark.parametrize("opcode, operands, fields, want", INSTRUCTIONS)
+def test_instructions(device, opcode, operands, fields, want):
+    kinds = {float: "f32", int: "s32"}
+    shapes = [
+        {"element_type": NUMBER_OF[kinds[type(numbers[0])]], "dimensions": [len(numbers)]} for numbers in operands
+    ]
+    given = [
+        {"opcode": "parameter", "shape": shape, "parameter_number": number, "id": number}
+        for number, shape in enumerate(shapes)
+    ]
+    last = {"opcode": opcode, "id": 9, "shape": shapes[0], "operand_ids": list(range(len(operands))), **fields}
+    program = {"parameters": shapes}
+    entry = {"instructions": [*given, last], "id": 5, "root_id": 9, "program_shape": program}
+    module = {"computations": [entry], "entry_computation_id": 5, "host_program_shape": program}
+    computation = xb.computation_from_module_proto(opcode, _protos.encode(TABLE, "Module", module))
+    tensors = [torch.tensor(n, dtype=torch.float32 if isinstance(n[0], float) else torch.int32) for n in operands]
+    results = computation([tensor.to(device) for tensor in tensors])
+    wanted = want if isinstance(want, tuple) else (want,)
+    for result, expected in zip(results, wanted, strict=True):
+        torch.testing.assert_close(result.cpu(), torch.tensor(expected).to(result.dtype))
+
+
 def test_an_instruction_without_a_form(device):
     x = torch.ones(2, device=device)
     torch_xla.sync()

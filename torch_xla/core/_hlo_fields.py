@@ -42,6 +42,8 @@ _INSTRUCTION = {
     "batch_group_count": (58, "int"),
     "is_stable": (60, "bool"),
     "comparison_direction": (63, "string"),
+    "k": (81, "int"),
+    "largest": (85, "bool"),
 }
 TABLE = {
     "Module": {

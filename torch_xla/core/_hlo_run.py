@@ -29,6 +29,7 @@ _UNARY = {
     "not": torch.bitwise_not,
     "opt-barrier": lambda x: x,
     "real": torch.real,
+    "round-nearest-afz": lambda x: torch.sgn(x) * torch.floor(torch.abs(x) + 0.5),
     "round-nearest-even": torch.round,
     "rsqrt": torch.rsqrt,
     "sign": torch.sgn,
@@ -70,6 +71,17 @@ def _broadcast(i: dict, x: torch.Tensor) -> torch.Tensor:
     for dim, size in zip(i["dimensions"], x.shape):
         between[dim] = size
     return x.permute(sorted(range(x.dim()), key=lambda d: i["dimensions"][d])).reshape(between).expand(sizes)
+
+
+def _shift_right(_: dict, x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+    """With zeros in front, as of numbers without a sign."""
+    ones = torch.bitwise_left_shift(torch.full_like(x, -1), torch.iinfo(x.dtype).bits - by)
+    return torch.where(by == 0, x, torch.bitwise_right_shift(x, by) & ~ones)
+
+
+def _topk(i: dict, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    values, places = torch.sort(x, dim=-1, descending=i["largest"], stable=True)
+    return values[..., : i["k"]], places[..., : i["k"]].to(torch.int32)
 
 
 def _slice(i: dict, x: torch.Tensor) -> torch.Tensor:
@@ -135,7 +147,9 @@ _OTHERS: dict[str, Callable] = {
     "reshape": lambda i, x: x.reshape(i["shape"]["dimensions"]),
     "reverse": lambda i, x: x.flip(i["dimensions"]),
     "select": lambda _, choice, on_true, on_false: torch.where(choice, on_true, on_false),
+    "shift-right-logical": _shift_right,
     "slice": _slice,
+    "topk": _topk,
     "transpose": lambda i, x: x.permute(i["dimensions"]),
     "tuple": lambda _, *xs: xs,
 }

@@ -93,7 +93,7 @@ def decode(table: Table, message: str, data: bytes) -> dict:
         if kind in _LISTS:
             result[name] += _numbers(kind, content)
         elif kind in ("int", "bool", "bytes"):
-            result[name] = content
+            result[name] = bool(content) if kind == "bool" else content
         elif kind == "string":
             result[name] = content.decode()
         elif kind.startswith("*"):
