@@ -1,7 +1,6 @@
 // The device as PyTorch sees it: registration of hooks, guard, allocators, and what they share.
 #include "device/device.h"
 
-#include <c10/core/AutogradState.h>
 #include <c10/core/DeviceType.h>
 
 #include "core/process.h"
@@ -18,7 +17,6 @@ thread_local c10::DeviceIndex tls_device = 0;
 
 void register_device() {
   c10::register_privateuse1_backend("xla");
-  register_hooks();
   register_guard();
   register_allocators();
   register_autocast();
@@ -26,8 +24,7 @@ void register_device() {
   register_activity_profiler();
   register_graphs();
   register_tensor_kernels();
-  // As for CPU tensors, backward runs on the thread that calls it, without two switches of threads. A setting of the thread that loads us.
-  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  register_hooks(); // last, as it makes the device PyTorch's accelerator, which an error before should not
 }
 
 c10::DeviceIndex current_device() noexcept {

@@ -1,4 +1,5 @@
 // Device guard with streams and events. All streams of a device run in one order, so a stream is only a name.
+#include <c10/core/AutogradState.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "core/devices.h"
+#include "core/process.h"
 #include "device/device.h"
 #include "device/event.h"
 #include "engine/engine.h"
@@ -20,6 +22,22 @@ namespace {
 // The thread's own, by device; empty: the default ones. No array: a library that is loaded late has little room for a thread's variables.
 thread_local std::vector<c10::StreamId> tls_streams;
 std::atomic<c10::StreamId> next_stream{1};
+
+// Autograd's threads for devices start with the first backward of the process. Where the device was used after that, it has none.
+std::atomic<bool> has_no_thread{false};
+std::atomic<bool> has_nodes{false}; // autograd has nodes of the device, which fake tensors have, too
+thread_local bool tls_stays_here = false;
+
+// Autograd asks for the stream of each node of the device that it makes or runs. Its backward is to stay on the thread that calls it, as
+// for CPU tensors, without two switches of threads. A thread that wants the device's switches that on again, which where there is none
+// would be an internal error.
+void keep_backward_here() {
+  if (!tls_stays_here || has_no_thread.load(std::memory_order_relaxed)) {
+    tls_stays_here = true;
+    has_nodes = true;
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  }
+}
 
 c10::Stream make_stream(c10::Device device, c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE, {kXlaType, existing_device(device.index())}, id);
@@ -57,8 +75,14 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
       set_current_device_unchecked(device.index());
     }
   }
+  // Autograd asks in the first backward, also of the CPU, and starts so many threads: with one, no child that is forked later could have a
+  // backward. So there is no device before its first use.
   c10::DeviceIndex deviceCount() const noexcept override {
-    return static_cast<c10::DeviceIndex>(num_visible_devices()); // autograd asks in each backward, also those of the CPU
+    if (!process::is_used() && !has_nodes) {
+      has_no_thread = true;
+      return 0;
+    }
+    return static_cast<c10::DeviceIndex>(num_visible_devices());
   }
 
   // The element types that operations are recorded for.
@@ -73,6 +97,7 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
   }
 
   c10::Stream getStream(c10::Device device) const override {
+    keep_backward_here();
     return make_stream(device, current_stream(device));
   }
   c10::Stream getDefaultStream(c10::Device device) const override {
@@ -85,6 +110,7 @@ struct XlaGuard final : c10::impl::DeviceGuardImplInterface {
     return make_stream(device, next_stream++);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
+    keep_backward_here();
     c10::StreamId& current = current_stream(stream.device());
     return make_stream(stream.device(), std::exchange(current, stream.id()));
   }

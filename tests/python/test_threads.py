@@ -234,3 +234,60 @@ def test_device_in_a_forked_child_is_an_error_and_the_child_ends(run_python):
 def test_exit_with_work_pending(run_python, end):
     start = "import gc, torch, torch_xla\nx = torch.randn(400, 400, device='xla')\nfor _ in range(20): x = x @ x / 400"
     assert run_python(f"{start}\n{end}") == ""
+
+
+def test_backward_of_the_cpu_starts_no_thread_for_the_device(run_python):
+    out = run_python("""
+        import os, threading, torch
+        w = torch.ones(2, 2, requires_grad=True)
+        before = len(os.listdir("/proc/self/task"))
+        (w @ w).sum().backward()
+        print(len(os.listdir("/proc/self/task")) - before, torch._C._is_multithreading_enabled())
+        child = os.fork()
+        if child == 0:
+            (w @ w).sum().backward()
+            os._exit(0)
+        print(os.waitpid(child, 0)[1])
+
+        # The device after that: on threads that autograd's own would not know, with its threads switched on, and fake.
+        x = torch.ones(2, 2, device="xla", requires_grad=True)
+        (x @ x).sum().backward()
+        print(torch._C._is_multithreading_enabled())
+        with torch.autograd.set_multithreading_enabled(True):
+            (x @ x).sum().backward()
+        y, z, gradient = x * 2, x * 3, torch.ones(2, 2, device="xla")
+        thread = threading.Thread(target=torch.autograd.backward, args=([y, z], [gradient, gradient]))
+        thread.start()
+        thread.join()
+        print(x.grad.tolist())
+    """)
+    assert out.splitlines() == ["0 True", "0", "False", "[[13.0, 13.0], [13.0, 13.0]]"]
+
+
+def test_backward_of_fake_tensors_comes_before_the_first_use(run_python):
+    out = run_python("""
+        import torch
+        from torch._subclasses import FakeTensorMode
+        torch.ones(2, requires_grad=True).sum().backward()
+        with FakeTensorMode():
+            x = torch.ones(3, 3, device="xla", requires_grad=True)
+            (x @ x).sum().backward()
+        print(x.grad.device, torch.xla.is_initialized(), torch.xla.memory_allocated())
+    """)
+    assert out == "xla:0 True 0\n"
+
+
+def test_autograd_has_a_thread_for_a_device_that_was_used_first(run_python):
+    out = run_python("""
+        import torch
+        x = torch.ones(2, 2, device="xla", requires_grad=True)
+        (x @ x).sum().backward()
+        torch.autograd.set_multithreading_enabled(True)
+        threads = set()
+        import threading
+        y = (x @ x).sum()
+        y.register_hook(lambda g: threads.add(threading.get_native_id()))
+        y.backward()
+        print(threads != {threading.get_native_id()}, torch._C._is_multithreading_enabled())
+    """)
+    assert out == "True True\n"
