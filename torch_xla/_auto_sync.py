@@ -113,6 +113,6 @@ def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
 
 
 def install() -> None:
-    """Registers the hooks for all optimizers. Called once, when torch_xla is imported."""
+    """Registers the hooks for all optimizers. Called once, at the first use of the device."""
     register_optimizer_step_pre_hook(_before_step)
     register_optimizer_step_post_hook(_after_step)

@@ -143,6 +143,11 @@ def has_peers() -> bool:
     return bool(_threads)
 
 
+def has_joined() -> bool:
+    """Whether this process has met others, which count its heartbeats."""
+    return bool(_left or _threads)
+
+
 def serve() -> None:
     """Runs what others wait for from now on."""
     if not _threads:

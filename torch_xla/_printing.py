@@ -42,5 +42,5 @@ def _print(tensor, **kwargs):
 
 
 def install() -> None:
-    """Called once, when torch_xla is imported."""
+    """Called once, at the first use of the device."""
     _tensor_str._str_intern = _print

@@ -148,14 +148,18 @@ def _reduce_storage(storage: torch.UntypedStorage):
     return _restore_shared, (cpu, str(storage.device))
 
 
-def install() -> None:
-    """Called once, when torch_xla is imported."""
-    torch.Tensor.__deepcopy__ = _deepcopy
-    torch.Tensor._reduce_ex_internal = _reduce
+def install_readers() -> None:
+    """What files ask for before the first tensor of the device is made. Called once, when torch_xla is imported."""
     torch._utils._rebuild_device_tensor_from_cpu_tensor = _rebuild_from_cpu_tensor
     torch._utils._rebuild_device_tensor_from_numpy = _rebuild_from_numpy
     torch._utils._rebuild_xla_tensor = _rebuild_from_numpy
     torch.serialization._get_restore_location = _get_restore_location
+
+
+def install() -> None:
+    """Called once, at the first use of the device."""
+    torch.Tensor.__deepcopy__ = _deepcopy
+    torch.Tensor._reduce_ex_internal = _reduce
     torch.UntypedStorage._write_file = _run_on_cpu("_write_file", writes=False)
     torch.UntypedStorage._set_from_file = _run_on_cpu("_set_from_file", writes=True)
     torch.UntypedStorage._byteswap = _run_on_cpu("_byteswap", writes=True)

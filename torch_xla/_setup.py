@@ -1,4 +1,8 @@
-"""Makes PyTorch know the device: its name, `torch.xla`, methods, the automatic sync."""
+"""Makes PyTorch know the device when torch_xla is imported: its name, `torch.xla`, methods.
+
+Nothing here changes a program that does not name the device. What its tensors need comes with the first of them
+(_first_use.py); what PyTorch asks by the device's name before that, or by functions that programs import, stands here.
+"""
 
 import atexit
 import functools
@@ -18,9 +22,7 @@ from . import (
     _dynamo,
     _late_modules,
     _legacy_types,
-    _notebooks,
     _peers,
-    _printing,
     _profiles,
     _replica_copies,
     _serialization,
@@ -71,8 +73,10 @@ def _point_deprecated_autocast_functions_here() -> None:
 def _finish() -> None:
     """Runs collectives that others wait for, waits for what is queued and sent, so that its errors are known.
 
-    Cancels it in a process that ends by an exception.
+    Cancels it in a process that ends by an exception. Nothing where the device was not used.
     """
+    if not _XLAC._xla_runtime_is_initialized() and not _peers.has_joined():
+        return
     is_failing = _peers.is_failing()
     are_waiting = not is_failing and _peers.has_peers() and not _XLAC._in_bad_fork()
     if are_waiting:
@@ -117,20 +121,17 @@ def register() -> None:
     register_graphsafe_rng_device_type(NAME)  # torch.compile repeats a draw by the generator that it gives the state of
     _add_methods()
     _legacy_types.add_types(_device_module)
-    _serialization.install()
-    _dlpack._install()
+    _serialization.install_readers()
+    _dlpack._install_functions()
     _default_backend.install()
     _device_mesh.install()
     _dynamo.install()
     _replica_copies.install()
-    _printing.install()
     _point_deprecated_autocast_functions_here()
-    _auto_sync.install()
     _profiles.install()
     _late_modules.when_imported("torch.nn.attention.flex_attention", _admit_to_flex_attention)
     _late_modules.when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _late_modules.when_imported("torch._dynamo.trace_rules", _keep_untraced)
-    _late_modules.when_imported("IPython.core.compilerop", _notebooks.follow)
     atexit.register(_finish)
 
 

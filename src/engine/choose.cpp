@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "core/env.h"
+#include "core/first_use.h"
 #include "core/paths.h"
 #include "engine/engine.h"
 #include "engine/pjrt/pjrt_engine.h"
@@ -75,6 +76,7 @@ Engine& engine() {
   if (Engine* engine = c.engine.load(std::memory_order_acquire)) {
     return *engine;
   }
+  first_use::begin();
   env::check();
   std::string device = chosen_by_environment();
   std::optional<PluginFile> plugin = find_plugin(device); // may take the GIL, which a thread that waits for the mutex may hold

@@ -7,6 +7,7 @@
 
 #include "core/env.h"
 #include "core/errors.h"
+#include "core/first_use.h"
 #include "core/metrics.h"
 #include "core/process.h"
 #include "engine/engine.h"
@@ -137,6 +138,16 @@ std::optional<PluginFile> call_plugin_finder(const std::string& device) {
   }
 }
 
+// Where Python cannot do its part, the use fails.
+void import_first_use() {
+  py::gil_scoped_acquire gil;
+  try {
+    py::module_::import("torch_xla._first_use");
+  } catch (const py::error_already_set& error) {
+    throw UserError(ErrorKind::Runtime, str("the device xla cannot be used: ", std::string(error.what())));
+  }
+}
+
 py::object backends() {
   return py::module_::import("torch_xla.backends");
 }
@@ -155,6 +166,7 @@ int device_index(const std::string& name) {
 }
 
 void init_device(py::module_& m) {
+  first_use::set(&import_first_use);
   m.def("_xla_num_devices", &num_devices);
   m.def("_xla_check_device", &check_device, py::arg("index"));
   m.def("_check_choice", &check_choice);

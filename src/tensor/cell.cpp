@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/first_use.h"
 #include "core/metrics.h"
 #include "tensor/api.h"
 #include "tensor/recorder.h"
@@ -68,6 +69,7 @@ void move_cell(c10::DataPtr& data, size_t nbytes) {
 }
 
 c10::DataPtr allocate_cell(size_t nbytes, int device) {
+  first_use::begin();
   Cell* cell = nullptr;
   c10::DataPtr data = make_cell(nbytes, device, &cell);
   cell->capture = recorder(device).capture.load(std::memory_order_relaxed);

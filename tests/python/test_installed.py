@@ -6,10 +6,20 @@ import sys
 import textwrap
 
 PROGRAM = """
-    import os, sys
-    environment = dict(os.environ)
+    import multiprocessing.reduction, os, signal, sys, threading, warnings
+
+    def switches():
+        handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+        hooks = sys.excepthook, sys.unraisablehook, threading.excepthook, sys.gettrace(), sys.displayhook
+        limits = sys.getrecursionlimit(), sys.getswitchinterval(), sys.flags, sys.getdlopenflags()
+        return [dict(os.environ), handlers, hooks, limits, os.getcwd(), warnings.filters[:], sys.path[:]]
+
+    before = switches()
     import torch
-    import copy, hashlib, io, pickle, signal, threading, warnings
+    print("filters", warnings.filters)
+    after = switches()
+    print("switches", [after[i] == before[i] for i in range(len(after)) if i != 5])
+    import copy, hashlib, io, pickle
     from torch.utils.data import DataLoader
 
     def digest(data):
@@ -17,14 +27,20 @@ PROGRAM = """
 
     # Of the process.
     print("modules", len([name for name in sys.modules if "xla" not in name]))
-    print("environment", dict(os.environ) == environment)
     print("threads", threading.active_count(), len(os.listdir("/proc/self/task")))
-    print("signals", signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), sys.excepthook)
+    reductions = multiprocessing.reduction.ForkingPickler._extra_reducers
+    print("pickles", {str(kind): function.__module__ for kind, function in reductions.items()})
 
     # Defaults.
     print(torch.get_default_device(), torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled())
     print(torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision())
     print(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), DataLoader([1]).pin_memory)
+    print(torch._C._is_multithreading_enabled(), torch.get_num_interop_threads(), torch.is_inference_mode_enabled())
+    print(vars(torch._tensor_str.PRINT_OPTS), torch.is_warn_always_enabled(), torch.__config__.show())
+    print(torch.optim.optimizer._global_optimizer_pre_hooks, torch.optim.optimizer._global_optimizer_post_hooks)
+    print(torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack(), torch._C._get_cudnn_enabled())
+    print(torch.serialization.get_default_load_endianness(), torch.multiprocessing.get_sharing_strategy())
+    print(torch.backends.mkldnn.is_available(), torch.get_default_device(), torch.autograd.is_view_replay_enabled())
 
     # Random numbers, files.
     torch.manual_seed(3)
@@ -46,11 +62,14 @@ PROGRAM = """
         print(loss.item(), batch.device, batch.is_pinned())
     print(torch.compile(lambda x: x.sin() + 1, backend="eager")(x).tolist())
 
-    # A child.
+    # A child, which trains, too.
+    print("threads", threading.active_count(), len(os.listdir("/proc/self/task")))
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
         print("child", (x @ x).tolist(), torch.rand(2).tolist(), flush=True)
+        model(x).sum().backward()
+        print("gradients", [p.grad.tolist() for p in model.parameters()], flush=True)
         os._exit(0)
     print("ended", os.waitpid(pid, 0)[1])
 """
@@ -70,6 +89,62 @@ def run(autoload: str) -> str:
 
 def test_a_program_on_the_cpu_sees_no_difference():
     assert run("1").splitlines() == run("0").splitlines()
+
+
+# What the import puts in the place of functions and methods of PyTorch's, each of which hands what is not the device's
+# to PyTorch's: docs/libraries.md says why these cannot wait for the first tensor.
+AT_IMPORT = {
+    "torch._TorchCompileInductorWrapper.__call__",
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor",
+    "torch._utils._rebuild_device_tensor_from_numpy",
+    "torch._utils._rebuild_xla_tensor",
+    "torch.autograd.profiler.profile.__exit__",
+    "torch.autograd.profiler.profile._start_trace",
+    "torch.distributed.device_mesh.DeviceMesh.__init__",
+    "torch.distributed.distributed_c10d.BackendConfig.__init__",
+    "torch.serialization._get_restore_location",
+    "torch.to_dlpack",
+    "torch.utils.dlpack.to_dlpack",
+    # Names of our own.
+    *(f"torch._C._{name}" for name in ("scatter", "scatter_out", "gather", "gather_out", "broadcast", "broadcast_out")),
+    "torch._C._broadcast_coalesced",
+    "torch.Tensor.xla",
+    "torch._tensor.Tensor.xla",
+}
+FIND_OURS = """
+    import sys, types
+    import torch
+
+    def functions():
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] == "torch" and not name.startswith("torch.xla"):
+                for key, value in list(vars(module).items()):
+                    yield f"{name}.{key}", value
+                    if isinstance(value, type) and value.__module__ == name:
+                        yield from ((f"{name}.{key}.{part}", inner) for part, inner in list(vars(value).items()))
+
+    def ours():
+        code = {name: getattr(value, "__code__", None) for name, value in functions()}
+        return {name for name, found in code.items() if found and "torch_xla" in found.co_filename}
+"""
+
+
+def test_the_import_replaces_few_functions_and_the_first_tensor_the_rest(run_python):
+    out = run_python(
+        textwrap.dedent(FIND_OURS)
+        + textwrap.dedent("""
+            first = ours()
+            print(*sorted(first))
+            torch_xla = sys.modules["torch_xla"]
+            torch_xla.device(), torch_xla.device_count(), torch.accelerator.current_accelerator(), torch.manual_seed(0)
+            print(*sorted(ours() - first))
+            torch.empty(1, device="xla")
+            print(*sorted(ours() - first))
+        """)
+    )
+    first, asked, used = (set(line.split()) for line in out.splitlines())
+    assert first == AT_IMPORT and asked == set()
+    assert {"torch.Tensor.__deepcopy__", "torch._tensor_str._str_intern"} <= used
 
 
 def test_importing_torch_imports_no_more_of_it(run_python):

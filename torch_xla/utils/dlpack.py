@@ -45,7 +45,12 @@ def _dlpack_device(self):
     return (DLDeviceType.kDLCPU, 0) if _is_exported(self) else _dlpack_device_in_torch(self)
 
 
-def _install() -> None:
+def _install_functions() -> None:
+    """Called once, when torch_xla is imported: programs import them before they use the device."""
+    torch.to_dlpack = torch.utils.dlpack.to_dlpack = to_dlpack
+
+
+def _install_methods() -> None:
+    """Called once, at the first use of the device."""
     torch.Tensor.__dlpack__ = _dlpack
     torch.Tensor.__dlpack_device__ = _dlpack_device
-    torch.to_dlpack = torch.utils.dlpack.to_dlpack = to_dlpack
