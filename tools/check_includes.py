@@ -35,7 +35,7 @@ FORBIDDEN = {"torch/extension.h", "torch/torch.h", "torch/all.h"}
 DECLARATION = re.compile(r"^(?!using |typedef |return )\w[\w:<>,&* ]*[ &*]\w+\([^;{}]*\)[^;{}()]*;", re.MULTILINE)
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')
 CPP_SUFFIXES = {".cpp", ".h"}
-SOURCE_FOLDERS = ["include", "src", "tests", "torch_xla", "torch_xla_py", "examples", "tools", "bench"]
+SOURCE_FOLDERS = "include src tests torch_xla torch_xla_autoload torch_xla_py examples tools bench".split()
 BUILT = ROOT / "torch_xla" / "include"
 
 

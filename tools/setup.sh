@@ -65,7 +65,7 @@ install_python_packages() {
 }
 
 install_package() {
-  grep -q '^def _autoload' torch_xla/__init__.py || die "torch_xla/__init__.py has no _autoload; \`import torch\` would fail"
+  grep -q '^def _autoload' torch_xla_autoload/__init__.py || die "torch_xla_autoload has no _autoload; \`import torch\` would fail"
   say "installing torch_xla into $venv as a link to this source tree"
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 }

@@ -1,25 +1,21 @@
 """torch_xla: the lazy device `xla` for PyTorch. After `import torch_xla`, `device="xla"` works everywhere."""
 
+import importlib
+import os
+import sys
 
-def _autoload() -> None:
-    """Entry point of `torch.backends`: `import torch` calls it, and loading this module has done everything.
+import torch
 
-    It stands before `import torch` because torch calls it while this module is still being imported.
-    """
+import torch_xla_autoload
 
+from . import _library
+from .version import __version__
 
-import importlib  # noqa: E402
-import os  # noqa: E402
+with torch_xla_autoload.keep_first_error():
+    _XLAC = _library.load()
+    from . import _setup as _setup
 
-import torch  # noqa: E402
-
-from . import _library  # noqa: E402
-from .version import __version__  # noqa: E402
-
-_XLAC = _library.load()
-
-from . import _setup as _setup  # noqa: E402
-from ._api import (  # noqa: E402
+from ._api import (
     compile,
     device,
     device_count,
@@ -31,9 +27,8 @@ from ._api import (  # noqa: E402
     step,
     sync,
 )
-from ._auto_sync import auto_sync, set_auto_sync  # noqa: E402
-from .core import xla_model as xm  # noqa: E402, F401 (programs use torch_xla.core and torch_xla.xm after a bare import)
-from .debug import metrics as _metrics  # noqa: E402, F401
+from ._auto_sync import auto_sync, set_auto_sync
+from .debug import metrics as _metrics  # noqa: F401
 
 # For CMake's -DCMAKE_PREFIX_PATH: where find_package(torch_xla) finds this package, and PyTorch (docs/cpp.md).
 cmake_prefix_path = f"{os.path.dirname(os.path.abspath(__file__))}/share/cmake;{torch.utils.cmake_prefix_path}"
@@ -62,8 +57,22 @@ _LAZY_NAMES = {"save_as_stablehlo": "stablehlo", "save_torch_model_as_stablehlo"
 
 
 def __getattr__(name: str):
+    if name in ("core", "xm"):
+        classic = importlib.import_module(f"{__name__}.core.xla_model")
+        return classic if name == "xm" else sys.modules[f"{__name__}.core"]
     if name in _LAZY_MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _LAZY_NAMES:
         return getattr(importlib.import_module(f"{__name__}.{_LAZY_NAMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _find_binding(name: str):
+    """Names of _XLAC that are written in Python come with the classic API, which sets them there."""
+    importlib.import_module(f"{__name__}.core.xla_model")
+    if name in vars(_XLAC):
+        return vars(_XLAC)[name]
+    raise AttributeError(f"module {_XLAC.__name__!r} has no attribute {name!r}")
+
+
+_XLAC.__getattr__ = _find_binding

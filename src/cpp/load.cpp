@@ -7,7 +7,7 @@
 
 #include <chrono>
 #include <cstdio>
-#include <mutex>
+#include <exception>
 
 #include "core/process.h"
 #include "device/device.h"
@@ -56,13 +56,20 @@ bool register_at_load() noexcept {
 } // namespace
 
 void register_all() {
-  static std::once_flag once; // stays as it is when the function throws
-  std::call_once(once, [] {
-    cpu::watch_processors();
-    register_device();
-    register_collectives();
-    register_functional_collectives();
-  });
+  static const std::exception_ptr error = []() -> std::exception_ptr {
+    try {
+      cpu::watch_processors();
+      register_collectives();
+      register_functional_collectives();
+      register_device();
+      return nullptr;
+    } catch (...) { // kept, as PyTorch keeps what is registered by then: a second attempt would fail at that
+      return std::current_exception();
+    }
+  }();
+  if (error) {
+    std::rethrow_exception(error);
+  }
 }
 
 } // namespace torch_xla

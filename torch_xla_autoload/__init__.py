@@ -1,0 +1,115 @@
+"""What `import torch` calls of this package, the entry point of `torch.backends`: it loads torch_xla where that helps.
+
+`import torch` is to work as without the package, whatever hinders that: it is one warning, and an error where the
+device is used. A module of its own, so that nothing has to load for it but itself.
+"""
+
+import contextlib
+import glob
+import importlib
+import importlib.metadata
+import multiprocessing
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+
+# One of these is there where the driver has a GPU: on Linux, in WSL, on Jetson. To ask the driver would start it, after
+# which a process may not fork. The variables choose among the GPUs.
+_CUDA_FILES = ("/dev/nvidia[0-9]*", "/usr/lib/wsl/lib/libcuda.so.1", "/dev/nvhost-gpu", "/dev/nvgpu")
+_CUDA_VARIABLES = ("CUDA_VISIBLE_DEVICES",)
+_ROCM_FILES = ("/dev/kfd",)
+_ROCM_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_failures: list[BaseException] = []  # the first one of an import of torch_xla that has begun to register the device
+_kept: list = []  # the library of PyTorch's in which use of the device is refused: it lasts as long as this
+
+
+def _autoload() -> None:
+    """The entry point. Never raises an Exception."""
+    if "torch_xla" in sys.modules:  # `import torch_xla` imports torch, or has
+        return
+    try:
+        import torch
+
+        accelerator = "" if os.environ.get("PJRT_DEVICE") else _find_accelerator(torch)
+        if accelerator:
+            _refuse_uses(
+                torch,
+                f"torch_xla is installed, but `import torch` does not load it beside the accelerator {accelerator}: "
+                "`import torch_xla` does, and so does PJRT_DEVICE=CPU in the environment",
+            )
+            return
+        importlib.import_module("torch_xla")
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        if not isinstance(error, ImportError):
+            reason = f"{type(error).__name__}: {reason}"
+        _warn(
+            f"torch_xla is installed but cannot be loaded: {reason}. All else of torch works; "
+            "`pip uninstall torch_xla`, or TORCH_DEVICE_BACKEND_AUTOLOAD=0 in the environment, ends this warning."
+        )
+        _refuse_uses(torch, f"torch_xla is installed but cannot be loaded: {reason}")
+
+
+def _find_accelerator(torch) -> str:
+    """The name of another accelerator that torch has here; empty if there is none.
+
+    PyTorch takes a device of a package, as xla, before all of its own, and there is room for one such device.
+    """
+    for entry in importlib.metadata.entry_points(group="torch.backends"):
+        if entry.value.partition(":")[0] != __name__:
+            return entry.name
+    name = torch._C._get_privateuse1_backend_name()
+    if name not in ("privateuseone", "xla"):
+        return name
+    device = torch.accelerator.current_accelerator()
+    if device is None or device.type == "xla":
+        return ""
+    is_there = _has_gpu(torch) if device.type == "cuda" else torch.get_device_module(device).is_available()
+    return device.type if is_there else ""
+
+
+def _has_gpu(torch) -> bool:
+    """Whether a build with CUDA or ROCm finds a GPU. Asks no driver."""
+    files, variables = (_ROCM_FILES, _ROCM_VARIABLES) if torch.version.hip else (_CUDA_FILES, _CUDA_VARIABLES)
+    visible = [os.environ[name].strip() for name in variables if name in os.environ]
+    are_visible = all(text[:1].isdigit() or text.startswith(("GPU-", "MIG-")) for text in visible)
+    return are_visible and any(glob.glob(pattern) for pattern in files)
+
+
+def _warn(text: str) -> None:
+    """Once for a program: not in processes that it starts, and as a line where warnings are errors."""
+    if multiprocessing.parent_process() is not None:
+        return
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=5)  # the line that imports torch
+    except RuntimeWarning:
+        print(f"RuntimeWarning: {text}", file=sys.stderr)
+
+
+def _refuse_uses(torch, text: str) -> None:
+    """Operations that make tensors of the device raise RuntimeError(text) while nobody has registered it."""
+
+    def refuse(*args, **kwargs):
+        raise RuntimeError(text)
+
+    with contextlib.suppress(Exception):  # a torch that has no such functions says itself that the device is missing
+        library = torch.library.Library("_", "IMPL")
+        library.fallback(refuse, "XLA")  # under which PyTorch has the name xla
+        _kept.append(library)
+
+
+@contextlib.contextmanager
+def keep_first_error() -> Iterator[None]:
+    """Later imports of torch_xla raise the first one's error: PyTorch keeps what a registration that failed has done.
+
+    They would fail at that, and hide why.
+    """
+    if _failures:
+        error = _failures[0]
+        raise error if isinstance(error, Exception) else ImportError(f"the first import of torch_xla ended: {error!r}")
+    try:
+        yield
+    except BaseException as error:
+        _failures.append(error)
+        raise
