@@ -4,13 +4,21 @@ execute_process(
   COMMAND ${Python_EXECUTABLE} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
   OUTPUT_VARIABLE torch_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT torch_dir)
-  message(FATAL_ERROR "torch is not installed for ${Python_EXECUTABLE}; install torch 2.13 or newer "
-                      "first and pass --no-build-isolation to pip")
+  message(FATAL_ERROR "torch is not installed for ${Python_EXECUTABLE}; install torch first and pass --no-build-isolation to pip")
 endif()
 
 # torch has no stable C++ ABI: one build of this package serves one minor release, torch_version.
 file(STRINGS ${torch_dir}/version.py torch_version_line REGEX "^__version__ = ")
 string(REGEX MATCH "[0-9]+\\.[0-9]+" torch_version "${torch_version_line}")
+foreach(end OLDEST NEWEST)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/torch_xla/_torch_release.py line REGEX "^${end} = ")
+  string(REGEX REPLACE ".*\\(([0-9]+), ([0-9]+)\\).*" "\\1.\\2" torch_${end} "${line}")
+endforeach()
+if(torch_version VERSION_LESS torch_OLDEST)
+  message(FATAL_ERROR "torch ${torch_version} is installed, but torch_xla ${PROJECT_VERSION} needs torch ${torch_OLDEST} or newer")
+elseif(torch_version VERSION_GREATER torch_NEWEST)
+  message(WARNING "torch ${torch_version} is newer than those that torch_xla ${PROJECT_VERSION} is tested with (${torch_OLDEST} to ${torch_NEWEST})")
+endif()
 
 set(TORCH_LIB_DIR ${torch_dir}/lib)
 # torch's own OpenMP runtime, so that a process never has two.

@@ -29,7 +29,7 @@ TABLES = {
 }
 
 NAME = re.compile(r'"(aten|xla)::\w')
-CALLS = r"\b(?:impl|get_op|findSchema|findSchemaOrThrow|find_or_create_counter)\("
+CALLS = r"\b(?:impl|get_op|findSchema|findSchemaOrThrow|get_operator|find_or_create_counter)\("
 WRITER = r'^ *\{(?="[\w:.]+", write_)'  # a row of kWriters
 NAMED = re.compile(rf'(?:{CALLS}|{WRITER})\s*"[\w:.]*"', re.MULTILINE)  # the name that is given, no other on the line
 ROW_NAME = re.compile(r"\b(op|row|schema|handle)\w*(\(\))?(->|\.)name\b")

@@ -8,11 +8,12 @@ import torch
 
 import torch_xla_autoload
 
-from . import _library
+from . import _library, _torch_release
 from .version import __version__
 
 with torch_xla_autoload.keep_first_error():
     _XLAC = _library.load()
+    _torch_release.warn_of_unknown()
     from . import _setup as _setup
 
 from ._api import (

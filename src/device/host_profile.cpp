@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/metrics.h"
+#include "core/torch_release.h"
 #include "device/device.h"
 
 namespace torch_xla {
@@ -30,11 +31,6 @@ constexpr uint32_t kPhases = observer::phase_bits(
     Phase::kFallback,
     Phase::kWait);
 
-// A profile of all threads takes no such events.
-bool is_of_all_threads() {
-  return torch::profiler::impl::ProfilerStateBase::get(/*global=*/true) != nullptr;
-}
-
 } // namespace
 
 HostProfile::HostProfile() : profile_(c10::ThreadLocalDebugInfo::current()), to_wall_ns_(wall_ns() - metrics::now_ns()) {
@@ -51,7 +47,7 @@ void HostProfile::close() {
 }
 
 void HostProfile::on_event(const observer::Event& event) {
-  if (is_of_all_threads()) {
+  if (profiles_all_threads()) { // such a profile takes no such events
     return;
   }
   // In whole microseconds that lie within the range, so that one range still lies within another.

@@ -2,8 +2,11 @@
 // as another thread may compile it for long.
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
+
 #include "core/dtype.h"
 #include "core/env.h"
+#include "core/torch_release.h"
 #include "ir/listing.h"
 #include "python/bindings.h"
 #include "runtime/losses.h"
@@ -12,6 +15,7 @@
 #include "tensor/compile_reason.h"
 #include "tensor/copy.h"
 #include "tensor/donation.h"
+#include "tensor/missing_operators.h"
 #include "tensor/pending_graph.h"
 #include "tensor/source_line.h"
 #include "tensor/sync.h"
@@ -156,6 +160,18 @@ py::list operators() {
   return list;
 }
 
+// The operators that our lists name and this PyTorch lacks: the last release that has each and what programs call now, or None where no
+// release of those that we know is without it.
+py::dict missing() {
+  py::dict dict;
+  for (const std::string& name : missing_operators()) {
+    auto known = std::find_if(
+        std::begin(kOperatorsOfSomeReleases), std::end(kOperatorsOfSomeReleases), [&name](const auto& op) { return op.name == name; });
+    dict[py::str(name)] = known == std::end(kOperatorsOfSomeReleases) ? py::object(py::none()) : py::make_tuple(known->last, known->now);
+  }
+  return dict;
+}
+
 } // namespace
 
 void init_debug(py::module_& m) {
@@ -185,6 +201,7 @@ void init_debug(py::module_& m) {
   m.def("_pending_graph_text", &device_text, py::arg("device") = "");
   m.def("_compile_reasons", &compile_reasons);
   m.def("_operators", &operators);
+  m.def("_missing_operators", &missing);
   m.def("_live_nodes", &live_nodes, py::call_guard<py::gil_scoped_release>());
   m.def("_live_cells", &live_cells, py::call_guard<py::gil_scoped_release>());
   m.def("_reopen_caches", &reopen_caches);

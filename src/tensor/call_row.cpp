@@ -15,6 +15,7 @@
 #include "tensor/errors.h"
 #include "tensor/fallback.h"
 #include "tensor/generator.h"
+#include "tensor/missing_operators.h"
 #include "tensor/native_call.h"
 #include "tensor/recorder.h"
 #include "tensor/result_strides.h"
@@ -27,11 +28,6 @@ bool is_complex_value(const c10::IValue& value) {
     return value.toTensor().defined() && value.toTensor().is_complex();
   }
   return value.isComplexDouble();
-}
-
-c10::OperatorHandle functional_overload(const Op& op) {
-  c10::OperatorName name = torch::jit::parseName(op.name);
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
 }
 
 // The type of a number beside complex or other tensors, so that it promotes them as in eager.
@@ -138,7 +134,7 @@ bool refuses_complex(const Op& op, const BoxedCall& call) {
   }
 }
 
-CallRow::CallRow(const RowOverload& row) : row_(row), functional_(functional_overload(*row.op)) {
+CallRow::CallRow(const RowOverload& row) : row_(row), functional_(get_operator(row.op->name)) {
   const Op& own = get_op(row.op->name);
   const bool is_pointwise = own.kind == OpKind::kPointwise && own.rule != TypeRule::kSelf && own.rule != TypeRule::kTail;
   promotes_ = is_pointwise || (own.traits & kLiftedByNumber) ? &own : nullptr;

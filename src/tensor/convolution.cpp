@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "ops/registry.h"
+#include "tensor/missing_operators.h"
 #include "tensor/register.h"
 #include "tensor/rows.h"
 
@@ -13,9 +14,7 @@ namespace {
 // The boxed kernel of aten::convolution.
 class Convolution final : public c10::OperatorKernel {
  public:
-  Convolution()
-      : recorded_(serve(get_op("aten::convolution"), Convention::kFunctional, "")),
-        traced_(c10::Dispatcher::singleton().findSchemaOrThrow("aten::_convolution", "")) {}
+  Convolution() : recorded_(serve(get_op("aten::convolution"), Convention::kFunctional, "")), traced_(get_operator("aten::_convolution")) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     if (!at::tracer::impl::is_dispatch_enabled()) {
@@ -52,7 +51,7 @@ at::Tensor convolve_with_flags(
 } // namespace
 
 void register_convolutions(torch::Library& m) {
-  m.impl("convolution", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Convolution>()));
+  implement(m, "convolution", [] { return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Convolution>()); });
   m.impl("_convolution", TORCH_FN(convolve_with_flags));
 }
 

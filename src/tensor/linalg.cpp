@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include "ops/registry.h"
+#include "tensor/missing_operators.h"
 #include "tensor/register.h"
 #include "tensor/rows.h"
 
@@ -32,13 +33,16 @@ class Determinant final : public c10::OperatorKernel {
 void register_linalg(torch::Library& m) {
   const Op& det = get_op("aten::_linalg_det");
   const Op& slogdet = get_op("aten::_linalg_slogdet");
-  auto out_form = [](const Op& row, const char* overload) {
-    return torch::CppFunction::makeFromBoxedKernel(serve(row, Convention::kOut, overload));
+  auto factor = [&m](const char* name, const Op& row) {
+    implement(m, name, [&row] { return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Determinant>(row)); });
   };
-  m.impl("_linalg_det", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Determinant>(det)));
-  m.impl("_linalg_det.result", out_form(det, "result"));
-  m.impl("_linalg_slogdet", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Determinant>(slogdet)));
-  m.impl("_linalg_slogdet.sign", out_form(slogdet, "sign"));
+  auto out_form = [&m](const char* name, const Op& row, const char* overload) {
+    implement(m, name, [&] { return torch::CppFunction::makeFromBoxedKernel(serve(row, Convention::kOut, overload)); });
+  };
+  factor("_linalg_det", det);
+  out_form("_linalg_det.result", det, "result");
+  factor("_linalg_slogdet", slogdet);
+  out_form("_linalg_slogdet.sign", slogdet, "sign");
 }
 
 } // namespace torch_xla

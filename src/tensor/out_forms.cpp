@@ -6,6 +6,7 @@
 
 #include "tensor/device_number.h"
 #include "tensor/fallback.h"
+#include "tensor/missing_operators.h"
 #include "tensor/native_call.h"
 #include "tensor/register.h"
 
@@ -15,12 +16,7 @@ namespace {
 // The boxed kernel of an out= form.
 class OutForm final : public c10::OperatorKernel {
  public:
-  OutForm(const char* functional, bool casts)
-      : functional_([&] {
-          c10::OperatorName name = torch::jit::parseName(functional);
-          return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
-        }()),
-        casts_(casts) {}
+  OutForm(const char* functional, bool casts) : functional_(get_operator(functional)), casts_(casts) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     const c10::IValue self = torch::jit::peek(*stack, 0, op.schema().arguments().size());
@@ -92,7 +88,8 @@ constexpr OutFormRow kOutForms[] = {
 
 void register_out_forms(torch::Library& m) {
   for (const OutFormRow& row : kOutForms) {
-    m.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<OutForm>(row.functional, row.casts)));
+    implement(
+        m, row.name, [&row] { return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<OutForm>(row.functional, row.casts)); });
   }
 }
 

@@ -10,6 +10,7 @@
 #include "ops/tables.h"
 #include "stablehlo/writer.h"
 #include "tensor/api.h"
+#include "tensor/missing_operators.h"
 
 namespace torch_xla {
 namespace {
@@ -102,13 +103,8 @@ void register_overload(const RowLibraries& libraries, const Op& op, Convention c
   }
 }
 
-c10::OperatorHandle handle_of(const Op& op) {
-  c10::OperatorName name = torch::jit::parseName(op.name);
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
-}
-
 void register_row(const RowLibraries& libraries, const Op& op, const Overloads& overloads) {
-  c10::OperatorHandle handle = handle_of(op);
+  c10::OperatorHandle handle = get_operator(op.name);
   const c10::OperatorName& name = handle.operator_name();
   const c10::FunctionSchema& schema = handle.schema();
   bool inplace = schema.is_mutable();
@@ -170,8 +166,12 @@ void register_rows(const RowLibraries& libraries) {
   Overloads overloads = list_overloads();
   for (std::span<const Op> table : op_tables()) {
     for (const Op& op : table) {
-      if (!(op.traits & (kOwnKernel | kOtherLibrary))) {
+      if (op.traits & (kOwnKernel | kOtherLibrary)) {
+        continue;
+      }
+      try {
         register_row(libraries, op, overloads);
+      } catch (const MissingOperator&) { // noted
       }
     }
   }
@@ -179,7 +179,7 @@ void register_rows(const RowLibraries& libraries) {
 
 c10::BoxedKernel serve(const Op& op, Convention convention, const char* overload) {
   std::string name = torch::jit::parseName(op.name).name;
-  return make_boxed_kernel(serve_overload(op, convention, c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload)));
+  return make_boxed_kernel(serve_overload(op, convention, get_operator(*overload ? name + "." + overload : name)));
 }
 
 const c10::BoxedKernel* find_kernel_of_library(const c10::OperatorHandle& op) {

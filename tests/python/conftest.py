@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from plugin_differences import find_difference
+from release_differences import find_release_difference
 
 import torch_xla
 import torch_xla.debug.metrics as met
@@ -36,11 +37,10 @@ os.environ.setdefault("XLA_COLLECTIVE_TIMEOUT", "150")
 
 
 def pytest_collection_modifyitems(items):
-    """Skips what the engine under test (PJRT_DEVICE) cannot do."""
-    if os.environ.get("PJRT_DEVICE", "CPU") == "CPU":
-        return
+    """Skips what the release of PyTorch or the engine under test (PJRT_DEVICE) cannot do."""
+    is_plugin = os.environ.get("PJRT_DEVICE", "CPU") != "CPU"
     for item in items:
-        if reason := find_difference(item):
+        if reason := find_release_difference(item) or (is_plugin and find_difference(item)):
             item.add_marker(pytest.mark.skip(reason=reason))
 
 

@@ -12,6 +12,7 @@ from torch import fx
 from torch.utils import _python_dispatch
 
 from .. import _api, _XLAC
+from .._torch_release import STORAGE_EXCHANGES
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +145,7 @@ def _held_tensors(graph: fx.GraphModule) -> list[torch.Tensor]:
 
 def _changes_storages(graph: fx.GraphModule) -> bool:
     """Whether it gives an argument another storage (`x.data = y`)."""
-    return any(getattr(n.target, "overloadpacket", None) is torch.ops.aten.set_ for n in graph.graph.nodes)
+    return any(getattr(n.target, "overloadpacket", None) in STORAGE_EXCHANGES for n in graph.graph.nodes)
 
 
 def compile_graph(graph: fx.GraphModule, example_inputs: list):

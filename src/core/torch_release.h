@@ -1,0 +1,34 @@
+// What differs between the releases of PyTorch that this tree builds against; no other file asks for the release.
+#pragma once
+
+#include <torch/csrc/profiler/orchestration/observer.h>
+#include <torch/headeronly/version.h>
+
+// Whether the headers at hand are those of PyTorch MAJOR.MINOR or a later release.
+#define TORCH_XLA_TORCH_AT_LEAST(MAJOR, MINOR) \
+  (TORCH_VERSION_MAJOR > (MAJOR) || (TORCH_VERSION_MAJOR == (MAJOR) && TORCH_VERSION_MINOR >= (MINOR)))
+
+namespace torch_xla {
+
+// An operator that our lists name and not every release has. Where it is missing, its row and its kernels are left out.
+struct OperatorOfSomeReleases {
+  const char* name; // with its namespace and overload
+  const char* last; // the last release that has it
+  const char* now; // what programs call in its place
+};
+
+inline constexpr OperatorOfSomeReleases kOperatorsOfSomeReleases[] = {
+    {"aten::cholesky", "2.13", "aten::linalg_cholesky"},
+    {"aten::qr", "2.13", "aten::linalg_qr"},
+};
+
+// Whether PyTorch's profiler takes the events of all threads.
+inline bool profiles_all_threads() {
+#if TORCH_XLA_TORCH_AT_LEAST(2, 14)
+  return torch::profiler::impl::ProfilerStateBase::getGlobal() != nullptr;
+#else
+  return torch::profiler::impl::ProfilerStateBase::get(/*global=*/true) != nullptr;
+#endif
+}
+
+} // namespace torch_xla
