@@ -1,6 +1,6 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-tests demo test test-interpreted test-fast test-all test-random test-cpp-package test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
+.PHONY: help setup build build-tests demo test test-interpreted test-fast test-all test-random test-cpp-package test-releases test-release test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CPP := $(shell find include src tests bench tools examples -name '*.cpp' -o -name '*.h')
@@ -43,6 +43,13 @@ test-all: build-tests ## the tests with all types and samples of PyTorch's datab
 
 test-random: build-tests ## the Python tests in a random order, which it tells (SEED=n repeats one)
 	python -m pytest -n 2 --shuffle=$(or $(SEED),$$(date +%s))
+
+RELEASES ?= 2.13.0 2.14.1 2.15.0
+test-releases: setup ## all tests on each release of PyTorch (RELEASES="2.13.0 2.14.1=/path/to/python": these, in environments that are there)
+	@tools/run_release_tests.py $(RELEASES) || [ $$? = 77 ]
+
+test-release: setup ## the tests on one release of PyTorch (RELEASE=2.14.1; SHARD=i/n: a part of the Python tests alone, TESTS=...: these)
+	@tools/run_release_tests.py $(RELEASE) $(if $(SHARD),--shard $(SHARD)) $(if $(TESTS),--tests "$(TESTS)") || [ $$? = 77 ]
 
 test-libraries: build ## programs of lightning, accelerate, transformers, diffusers and JAX, in environments of their own (fetches them once)
 	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 python tools/setup_libraries.py || [ $$? = 77 ]

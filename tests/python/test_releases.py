@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import compare_release
 import made_up_release
 import release_probe
+import run_release_tests
 import setup_release
 import used_names
 
@@ -256,3 +257,26 @@ def test_a_release_that_is_installed_is_linked(tmp_path, monkeypatch):
     assert (folder / "venv/bin/python").samefile(sys.executable)
     entry = next(folder.glob("path/torch_xla-*.dist-info/entry_points.txt")).read_text()
     assert re.fullmatch(r"\[torch\.backends\]\ntorch_xla = [\w.:]+\n", entry)
+
+
+def test_the_table_of_a_run_over_releases():
+    assert (
+        run_release_tests.summary("...\n= 2 failed, 70 passed, 1 skipped in 3.1s =") == "2 failed, 70 passed, 1 skipped"
+    )
+    assert (
+        run_release_tests.summary("[  PASSED  ] 12 tests.\n[  FAILED  ] 1 test, listed below:") == "12 passed, 1 failed"
+    )
+    assert run_release_tests.summary("") == "no summary"
+    outcome = run_release_tests.Outcome("2.14.1")
+    outcome.add("build", 0, "done", 120)
+    assert outcome.is_sound
+    outcome.add("Python tests", 1, "2 failed", 60)
+    assert not outcome.is_sound
+    assert "2.14.1     build: done (2 min), Python tests: 2 failed (1 min)" in run_release_tests.table([outcome])
+
+
+def test_releases_that_cannot_be_had_are_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(setup_release, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run_release_tests.py", f"2.12.0={sys.executable}"])
+    assert run_release_tests.main() == setup_release.UNAVAILABLE
+    assert re.search(r"^2\.12\.0 +cannot be had: .* has torch ", capsys.readouterr().out, re.MULTILINE)
