@@ -21,15 +21,18 @@ elseif(torch_version VERSION_GREATER torch_NEWEST)
 endif()
 
 set(TORCH_LIB_DIR ${torch_dir}/lib)
-# torch's own OpenMP runtime, so that a process never has two.
-file(GLOB torch_gomp ${TORCH_LIB_DIR}/libgomp*.so*)
 
 add_library(torch::cpu INTERFACE IMPORTED)
 # IMPORTED include directories are system directories: no warnings from torch's headers.
 target_include_directories(torch::cpu INTERFACE ${torch_dir}/include ${torch_dir}/include/torch/csrc/api/include)
 target_compile_definitions(torch::cpu INTERFACE AT_PER_OPERATOR_HEADERS)
+# OpenMP's functions come with libtorch_cpu.so, out of the runtime that a torch brings. No library of ours names its file, so a process never has
+# two of them; programs, whose linkers want to see all symbols, link torch::openmp.
 target_compile_options(torch::cpu INTERFACE -fopenmp)
-target_link_libraries(torch::cpu INTERFACE ${TORCH_LIB_DIR}/libtorch_cpu.so ${TORCH_LIB_DIR}/libc10.so ${torch_gomp})
+target_link_libraries(torch::cpu INTERFACE ${TORCH_LIB_DIR}/libtorch_cpu.so ${TORCH_LIB_DIR}/libc10.so)
+file(GLOB torch_gomp ${TORCH_LIB_DIR}/libgomp*.so*)
+add_library(torch::openmp INTERFACE IMPORTED)
+target_link_libraries(torch::openmp INTERFACE ${torch_gomp})
 
 # pybind11 comes from torch's own headers, so that torch's type casters and ours are of one version.
 add_library(torch::python INTERFACE IMPORTED)

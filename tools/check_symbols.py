@@ -15,8 +15,9 @@ FOLDER = Path(__file__).resolve().parent.parent / "torch_xla" / "lib"
 # What RHEL 9 has: glibc 2.34 and the libstdc++ of GCC 11. Debian 12 and Ubuntu 22.04 have more.
 NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13), "GCC": (7, 0, 0)}
 SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
-# What lies in the folder of a release of torch may need torch, whose wheels bring an OpenMP runtime.
-BESIDE_TORCH = re.compile(r"libtorch_xla\.so|libtorch(_cpu|_python)?\.so|libc10\.so|libgomp\S*\.so\S*")
+# What lies in the folder of a release of torch may need torch; not its OpenMP runtime, whose file has another name in
+# each build of torch, and whose functions come with libtorch_cpu.so.
+BESIDE_TORCH = re.compile(r"libtorch_xla\.so|libtorch(_cpu|_python)?\.so|libc10\.so")
 
 
 def read(library: Path, *what: str) -> str:
