@@ -1,10 +1,14 @@
 # Finds torch beside the Python interpreter and defines the imported targets torch::cpu and torch::python.
 # find_package(Torch) is not used: it looks for CUDA, MKL and protobuf and adds flags that are not wanted here.
 execute_process(
-  COMMAND ${Python_EXECUTABLE} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+  COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/find_torch.py
   OUTPUT_VARIABLE torch_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT torch_dir)
-  message(FATAL_ERROR "torch is not installed for ${Python_EXECUTABLE}; install torch first and pass --no-build-isolation to pip")
+  message(
+    FATAL_ERROR
+      "torch_xla is built against the torch that it shall serve, but ${Python_EXECUTABLE} has none.\n"
+      "Install it first: pip install torch\n"
+      "Where the build runs in an environment of its own (uv, python -m build), switch that off: --no-build-isolation, --no-isolation")
 endif()
 
 # torch has no stable C++ ABI: one build of this package serves one minor release, torch_version.
