@@ -1,6 +1,6 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-tests demo test test-interpreted test-fast test-all test-random test-cpp-package test-releases test-release test-libraries test-pjrt fuzz lint format bench dev wheel asan tsan ubsan clean
+.PHONY: help setup build build-tests demo test test-interpreted test-fast test-all test-random test-cpp-package test-releases test-release test-libraries test-pjrt fuzz lint format bench dev wheel test-wheel sdist asan tsan ubsan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CPP := $(shell find include src tests bench tools examples -name '*.cpp' -o -name '*.h')
@@ -96,8 +96,16 @@ bench: build ## this device beside PyTorch eager, torch.compile and (after make 
 dev: build ## build in place, so that `import torch_xla` in .venv uses this source tree
 	@echo "ready: . .venv/bin/activate"
 
-wheel: setup ## build a wheel into dist/
-	python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist .
+# RELEASES: interpreters with a release of torch each, or names of releases that test-releases has environments for (else .venv's); PYTHONS: interpreters,
+# or folders of their headers (else those that are found). docs/installing.md has an example.
+wheel: setup ## one wheel for several releases of torch and Pythons into dist/ (RELEASES="env/bin/python ..." PYTHONS="python3.12 include/python3.13 ...")
+	python tools/make_wheel.py $(if $(RELEASES),--releases $(RELEASES)) $(if $(PYTHONS),--pythons $(PYTHONS))
+
+test-wheel: setup ## the wheel in dist/, installed into bare environments and unpacked systems (RELEASES as for wheel, ROOTS="folder ...")
+	python tools/test_wheel.py $(if $(RELEASES),--releases $(RELEASES)) $(if $(ROOTS),--roots $(ROOTS))
+
+sdist: setup ## the sources as an archive for pip into dist/
+	python -m build --sdist --no-isolation --outdir dist .
 
 # Python, and the processes that it starts, with a build that is not the one in place.
 STAGED = PYTHONPATH=$(CURDIR)/build/$@/stage:$(CURDIR)/tools/staged

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a wheel, installs it into a fresh environment, and builds the programs of examples/cpp and tests/cpp_package against it, all outside
-# of the repository; then runs them. Compiles through ccache, so that the wheel's files come from the build of the preset "release".
+# of the repository; then runs them. The wheel is `make wheel`'s, for the torch and the Python of .venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,8 +10,7 @@ trap 'rm -rf "$work"' EXIT
 say() { printf '== cpp package: %s\n' "$*"; }
 
 say "building the wheel"
-# The compiler's name and all flags as of the preset.
-CXX=c++ python -m pip wheel --quiet --no-build-isolation --no-deps -C cmake.define.CMAKE_COMPILE_WARNING_AS_ERROR=ON --wheel-dir "$work" .
+python tools/make_wheel.py --pythons python --dist "$work" >"$work/wheel.log" 2>&1 || { cat "$work/wheel.log"; exit 1; }
 # An environment that sees this one's packages, but for the link to the source tree, which is not followed: .pth files count in the first.
 python -m venv --without-pip "$work/venv"
 site=$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
