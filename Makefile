@@ -44,9 +44,8 @@ test-all: build-tests ## the tests with all types and samples of PyTorch's datab
 test-random: build-tests ## the Python tests in a random order, which it tells (SEED=n repeats one)
 	python -m pytest -n 2 --shuffle=$(or $(SEED),$$(date +%s))
 
-RELEASES ?= 2.13.0 2.14.1 2.15.0
 test-releases: setup ## all tests on each release of PyTorch (RELEASES="2.13.0 2.14.1=/path/to/python": these, in environments that are there)
-	@tools/run_release_tests.py $(RELEASES) || [ $$? = 77 ]
+	@tools/run_release_tests.py $(or $(RELEASES),2.13.0 2.14.1 2.15.0) || [ $$? = 77 ]
 
 test-release: setup ## the tests on one release of PyTorch (RELEASE=2.14.1; SHARD=i/n: a part of the Python tests alone, TESTS=...: these)
 	@tools/run_release_tests.py $(RELEASE) $(if $(SHARD),--shard $(SHARD)) $(if $(TESTS),--tests "$(TESTS)") || [ $$? = 77 ]
