@@ -130,7 +130,7 @@ def test_an_error_that_is_no_import_error_is_a_warning(run):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("library = torch.library.Library('xla', 'DEF')", "TORCH_LIBRARY"),
+        ("module.library = torch.library.Library('xla', 'DEF')", "TORCH_LIBRARY"),
         ("torch._register_device_module = None", "'NoneType' object is not callable"),
     ],
 )
@@ -149,7 +149,7 @@ def test_later_imports_raise_the_first_error(run, change, reason):
 
 
 def test_a_registration_that_fails_leaves_the_accelerator(run):
-    out, _ = run(WORKS, "library = torch.library.Library('xla', 'DEF')")
+    out, _ = run(WORKS, "module.library = torch.library.Library('xla', 'DEF')")
     assert out == "[2.0, 2.0] None False\n"
 
 

@@ -29,7 +29,7 @@ PROGRAM = """
     print("modules", len([name for name in sys.modules if "xla" not in name]))
     print("threads", threading.active_count(), len(os.listdir("/proc/self/task")))
     reductions = multiprocessing.reduction.ForkingPickler._extra_reducers
-    print("pickles", {str(kind): function.__module__ for kind, function in reductions.items()})
+    print("pickles", sorted(f"{kind} {function.__module__}" for kind, function in reductions.items()))
 
     # Defaults.
     print(torch.get_default_device(), torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled())
@@ -37,7 +37,8 @@ PROGRAM = """
     print(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), DataLoader([1]).pin_memory)
     print(torch._C._is_multithreading_enabled(), torch.get_num_interop_threads(), torch.is_inference_mode_enabled())
     print(vars(torch._tensor_str.PRINT_OPTS), torch.is_warn_always_enabled(), torch.__config__.show())
-    print(torch.optim.optimizer._global_optimizer_pre_hooks, torch.optim.optimizer._global_optimizer_post_hooks)
+    optimizers = sys.modules["torch.optim.optimizer"]
+    print(optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks)
     print(torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack(), torch._C._get_cudnn_enabled())
     print(torch.serialization.get_default_load_endianness(), torch.multiprocessing.get_sharing_strategy())
     print(torch.backends.mkldnn.is_available(), torch.get_default_device(), torch.autograd.is_view_replay_enabled())
@@ -109,11 +110,11 @@ AT_IMPORT = {
     *(f"torch._C._{name}" for name in ("scatter", "scatter_out", "gather", "gather_out", "broadcast", "broadcast_out")),
     "torch._C._broadcast_coalesced",
     "torch.Tensor.xla",
-    "torch._tensor.Tensor.xla",
 }
 FIND_OURS = """
-    import sys, types
+    import sys, types, warnings
     import torch
+    warnings.simplefilter("ignore")  # of names that PyTorch has no use for any more
 
     def functions():
         for name, module in list(sys.modules.items()):
@@ -124,8 +125,8 @@ FIND_OURS = """
                         yield from ((f"{name}.{key}.{part}", inner) for part, inner in list(vars(value).items()))
 
     def ours():
-        code = {name: getattr(value, "__code__", None) for name, value in functions()}
-        return {name for name, found in code.items() if found and "torch_xla" in found.co_filename}
+        found = {name: value.__code__.co_filename for name, value in functions() if type(value) is types.FunctionType}
+        return {name for name, file in found.items() if "torch_xla" in file}
 """
 
 

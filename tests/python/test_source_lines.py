@@ -106,7 +106,7 @@ compilerop.CachingCompiler = CachingCompiler
 sys.modules.update({module.__name__: module for module in (ipython, core, compilerop)})
 
 shell.run("""
-import torch, torch_xla
+import torch; torch.empty(1, device="xla")
 from torch_xla import _XLAC
 print(_XLAC._source_line())
 """)
