@@ -22,6 +22,9 @@ inline constexpr OperatorOfSomeReleases kOperatorsOfSomeReleases[] = {
     {"aten::qr", "2.13", "aten::linalg_qr"},
 };
 
+// Whether flash attention for the CPU takes operands of three dims.
+inline constexpr bool kFlashTakesThreeDims = TORCH_XLA_TORCH_AT_LEAST(2, 14);
+
 // Whether PyTorch's profiler takes the events of all threads.
 inline bool profiles_all_threads() {
 #if TORCH_XLA_TORCH_AT_LEAST(2, 14)

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/torch_release.h"
 #include "tensor/register.h"
 
 namespace torch_xla {
@@ -77,6 +78,11 @@ at::Tensor scaled_dot_product_attention(
     bool causal,
     std::optional<double> scale,
     bool gqa) {
+  const bool three = q.dim() == 3 && k.dim() == 3 && v.dim() == 3;
+  if (kFlashTakesThreeDims && three && !at::globalContext().userEnabledMathSDP()) {
+    auto with_head = [](const at::Tensor& t) { return t.unsqueeze(1); };
+    return scaled_dot_product_attention(with_head(q), with_head(k), with_head(v), mask, dropout, causal, scale, gqa).squeeze(1);
+  }
   if (may_flash(can_flash(q, k, v, mask, dropout, gqa))) {
     // The result has the query's order where ATen takes its flash kernel, which wants elements of a head side by side; else it is
     // row-major.
