@@ -4,13 +4,19 @@
 
 #include <Python.h>
 
-#if PY_VERSION_HEX < 0x030A0000 || PY_VERSION_HEX >= 0x030E0000
-#error "torch_xla knows the frames of Python 3.10 to 3.13"
+#include <cstdint>
+
+#if PY_VERSION_HEX < 0x030A0000 || PY_VERSION_HEX >= 0x030F0000
+#error "torch_xla knows the frames of Python 3.10 to 3.14"
 #endif
 
 #if PY_VERSION_HEX >= 0x030B0000
 #define Py_BUILD_CORE 1
+#if PY_VERSION_HEX >= 0x030E0000
+#include <internal/pycore_interpframe_structs.h>
+#else
 #include <internal/pycore_frame.h>
+#endif
 
 #include <internal/pycore_code.h>
 #else
@@ -56,12 +62,19 @@ inline const _Py_CODEUNIT* instruction(const Frame* frame) {
 
 // Null for a frame that is being set up, which has no line yet, and for one that stands for C.
 inline PyCodeObject* code(const Frame* frame) {
-#if PY_VERSION_HEX >= 0x030C0000
+#if PY_VERSION_HEX >= 0x030E0000
+  if (frame->owner >= FRAME_OWNED_BY_INTERPRETER) {
+    return nullptr;
+  }
+#elif PY_VERSION_HEX >= 0x030C0000
   if (frame->owner == FRAME_OWNED_BY_CSTACK) {
     return nullptr;
   }
 #endif
-#if PY_VERSION_HEX >= 0x030D0000
+#if PY_VERSION_HEX >= 0x030E0000
+  // The lowest bits say how the reference is counted.
+  auto* code = reinterpret_cast<PyCodeObject*>(frame->f_executable.bits & ~std::uintptr_t{3});
+#elif PY_VERSION_HEX >= 0x030D0000
   auto* code = reinterpret_cast<PyCodeObject*>(frame->f_executable);
 #else
   PyCodeObject* code = frame->f_code;
