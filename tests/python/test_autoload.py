@@ -13,6 +13,7 @@ import torch_xla_autoload
 
 PACKAGE = Path(torch_xla.__file__).parent
 ENTRY = Path(torch_xla_autoload.__file__)
+STAGED = Path(__file__).resolve().parents[2] / "tools/staged"  # with which folders come before a link to this tree
 WARNING = "torch_xla is installed but cannot be loaded"
 
 # Takes the place of the entry point's module: does a thing to torch first, as another machine would.
@@ -24,8 +25,6 @@ STAND_IN = """
     sys.modules[__name__] = module
     spec.loader.exec_module(module)
 """
-# Python runs it first: a link to the source tree (pip install --editable) is found before any folder.
-SITE = "import sys\nsys.meta_path[:] = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
 # Of a build with this accelerator.
 BUILT_WITH = "torch.accelerator.current_accelerator = lambda check_available=False: torch.device({name!r})\n"
 
@@ -35,7 +34,6 @@ def run(tmp_path):
     """run(program, change): its output, where `change` is what the entry point's module finds done to torch."""
 
     def run_program(program: str, change: str = "", path: Path | None = None, options=(), **environment):
-        (tmp_path / "sitecustomize.py").write_text(SITE)
         if change:
             stand_in = textwrap.dedent(STAND_IN).format(entry=str(ENTRY)) + textwrap.dedent(change)
             (tmp_path / "torch_xla_autoload.py").write_text(stand_in)
@@ -47,7 +45,7 @@ def run(tmp_path):
             text=True,
             timeout=120,
             cwd=tmp_path,
-            env={**cleared, "PYTHONPATH": f"{path or tmp_path}:{tmp_path}", **environment},
+            env={**cleared, "PYTHONPATH": f"{path or tmp_path}:{STAGED}", **environment},
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout, done.stderr
