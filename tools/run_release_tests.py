@@ -74,7 +74,7 @@ def build(version: str, outcome: Outcome, python_alone: bool) -> bool:
     options = ["-DTORCH_XLA_IN_PLACE=ON", "-DCMAKE_BUILD_TYPE=Release", f"-DPython_EXECUTABLE={python}"]
     configure = ["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, *options, "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"]
     seconds = 0.0
-    targets = ["--target", "torch_xla", "torch_xla_compiler", "_XLAC"] if python_alone else []
+    targets = ["--target", "torch_xla", "torch_xla_compiler", "_XLAC"] if python_alone else ["--target", "all", "torch_xla_tests"]
     for command in (configure, ["cmake", "--build", folder, *targets]):
         code, _, took = run(list(map(str, command)))
         seconds += took
