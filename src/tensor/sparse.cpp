@@ -1,17 +1,25 @@
 // Sparse tensors: their parts are device tensors, and what the CPU computes on sparse tensors runs there.
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/DispatchStub.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
 #include <ATen/ops/index.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "tensor/boxed_call.h"
 #include "tensor/fallback.h"
 #include "tensor/register.h"
+
+namespace at::native {
+// As in FlattenIndicesCommon.h, a header that PyTorch does not install.
+DECLARE_DISPATCH(at::Tensor (*)(const at::Tensor&, c10::IntArrayRef), flatten_indices_stub)
+} // namespace at::native
 
 namespace torch_xla {
 namespace {
@@ -49,6 +57,15 @@ void call_cpu_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
 template <DispatchKey kCpuKey>
 void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   run_fallback(op, stack, "sparse tensors are computed on the CPU", kCpuKey);
+}
+
+// Of int64 indices [sparse dims, elements]: where each element lies in a dense tensor of that size, int64 [elements].
+at::Tensor flatten_indices(const at::Tensor& indices, c10::IntArrayRef size) {
+  std::vector<int64_t> strides(size.size(), 1);
+  for (size_t dim = size.size(); dim-- > 1;) {
+    strides[dim - 1] = strides[dim] * size[dim];
+  }
+  return indices.mul(at::tensor(strides, at::kLong).to(indices.device()).unsqueeze(1)).sum(0);
 }
 
 // ---- Dense tensors, read and written where a sparse one has elements: what optimizers do, recorded on the parts ----
@@ -143,3 +160,7 @@ void register_sparse_kernels() {
 }
 
 } // namespace torch_xla
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(flatten_indices_stub, &torch_xla::flatten_indices)
+} // namespace at::native

@@ -47,6 +47,17 @@ def test_layouts_and_moves(device, layout):
     assert [word for word in repr(ours).split() if "device=" not in word] == repr(eager).split()
 
 
+def test_parts_are_checked_as_in_eager(device):
+    indices, values = torch.tensor([[0, 1], [1, 0]], device=device), torch.ones(2, device=device)
+    with torch.sparse.check_sparse_tensor_invariants():
+        made = torch.sparse_coo_tensor(indices, values.requires_grad_(), (2, 2), is_coalesced=True)
+        assert made.to_dense().tolist() == [[0, 1], [1, 0]]
+        with pytest.raises(RuntimeError, match="found index 6"):
+            torch.sparse_coo_tensor(indices + 5, values, (2, 2))
+        with pytest.raises(RuntimeError, match="is_coalesced"):
+            torch.sparse_coo_tensor(indices.flip(1), values, (2, 2), is_coalesced=True)
+
+
 CALLS = {
     "add": lambda s, d: s + s,
     "add-dense": lambda s, d: d + s,
