@@ -74,8 +74,8 @@ def build(version: str, outcome: Outcome, python_alone: bool) -> bool:
     options = ["-DTORCH_XLA_IN_PLACE=ON", "-DCMAKE_BUILD_TYPE=Release", f"-DPython_EXECUTABLE={python}"]
     configure = ["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, *options, "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"]
     seconds = 0.0
-    targets = ["--target", "torch_xla", "torch_xla_compiler", "_XLAC"] if python_alone else ["--target", "all", "torch_xla_tests"]
-    for command in (configure, ["cmake", "--build", folder, *targets]):
+    targets = ["torch_xla", "torch_xla_compiler", "_XLAC"] if python_alone else ["all", "torch_xla_tests"]
+    for command in (configure, ["cmake", "--build", folder, "--target", *targets]):
         code, _, took = run(list(map(str, command)))
         seconds += took
         if code:
