@@ -15,6 +15,8 @@ COMPLEX = "complex numbers have no form for plugins: their operations run on the
 OTHER_ORDER = "XLA multiplies in another order, which one element in sixty shows by 1.1e-5"
 AT_ONCE = "on a plugin collectives run when they are recorded, which the replica that comes later would not reach"
 OWN_STEPS = "a plugin tells nothing of the steps of its programs"
+COUNTS_DEVICES = "how many devices there are a plugin has to be asked, which is the first use"
+OWN_COMPILER = "a plugin compiles by a compiler of its own"
 OWN_THREADS = "a plugin's threads are its own"
 
 # Kinds of random programs (tests/fuzz/kinds).
@@ -57,6 +59,10 @@ DIFFERENCES = {
     "test_ldexp": dict.fromkeys(["float32", "float64", "bfloat16"], DENORMALS),
     "test_quotients_that_overflow": {"": DENORMALS},
     "test_conversions_of_fused_values": dict.fromkeys(["bool", "int32", "int64"], OUT_OF_RANGE),
+    "test_the_import_replaces_few_functions_and_the_first_tensor_the_rest": {"": COUNTS_DEVICES},
+    "test_the_compiler_is_loaded_at_the_first_compile": {"compiled": OWN_COMPILER},
+    "test_a_compiler_that_is_not_there": {"": OWN_COMPILER},
+    "test_a_compiler_of_another_build": {"": OWN_COMPILER},
     "test_the_steps_of_a_run_lie_within_it": {"": OWN_STEPS},
     "test_steps_name_the_line_of_the_run_at_hand": {"": OWN_STEPS},
     "test_the_stages_of_the_schedule_are_passes_too": {"": OWN_STEPS},
