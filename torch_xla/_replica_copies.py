@@ -1,4 +1,7 @@
-"""Copies between devices for torch.nn.DataParallel, which PyTorch's library has in builds with CUDA only."""
+"""Copies between devices for torch.nn.DataParallel, which PyTorch's library has for GPUs, in builds with CUDA only."""
+
+import functools
+from collections.abc import Callable
 
 import torch
 
@@ -45,9 +48,22 @@ def _broadcast_coalesced(tensors, devices, buffer_size) -> list[list[torch.Tenso
     return [[tensor.to(torch.device("xla", index)) for tensor in tensors] for index in devices]
 
 
+def _beside(ours: Callable, theirs: Callable) -> Callable:
+    """The function of a build with CUDA, which serves tensors of a GPU, and those of the CPU where there is a GPU."""
+
+    @functools.wraps(ours)
+    def call(tensors, *args, **kwargs):
+        first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
+        kind = "xla" if first is None else first.device.type
+        is_theirs = kind == "cuda" or (kind == "cpu" and torch.cuda.is_available())
+        return (theirs if is_theirs else ours)(tensors, *args, **kwargs)
+
+    return call
+
+
 def install() -> None:
     """Called once, when torch_xla is imported."""
     functions = (_scatter, _scatter_out, _gather, _gather_out, _broadcast, _broadcast_out, _broadcast_coalesced)
-    for function in functions:
-        if not hasattr(torch._C, function.__name__):
-            setattr(torch._C, function.__name__, function)
+    for ours in functions:
+        theirs = getattr(torch._C, ours.__name__, None)
+        setattr(torch._C, ours.__name__, _beside(ours, theirs) if theirs else ours)
