@@ -33,7 +33,6 @@ if(NOT llvm_version MATCHES "^19\\.")
 endif()
 llvm_config(llvm_include_dir --includedir)
 llvm_config(llvm_bin_dir --bindir)
-llvm_config(llvm_version --version)
 llvm_config(llvm_libs --libfiles runtimedyld native passes)
 separate_arguments(llvm_libs)
 

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import check_symbols
+from setup_release import installed_version
 from wheel_places import interpreter
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,10 +42,10 @@ def numbers(version: str) -> tuple[int, ...]:
 # ---- What is built for ----
 def release_of(python: Path) -> str:
     """The minor release of the torch that belongs to the interpreter: 2.13."""
-    folder = run(python, ROOT / "cmake" / "find_torch.py").strip()
-    if not folder:
+    version = installed_version(python)
+    if not version:
         sys.exit(f"make_wheel: {python} has no torch")
-    return re.search(r"__version__ = '(\d+\.\d+)", Path(folder, "version.py").read_text())[1]
+    return ".".join(version.split(".")[:2])
 
 
 def headers_of(name: str) -> Path:

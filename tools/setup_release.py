@@ -18,6 +18,7 @@ from pathlib import Path
 import made_up_release
 
 ROOT = Path(__file__).resolve().parent.parent
+FIND_TORCH = ROOT / "cmake/find_torch.py"
 UNAVAILABLE = 77
 # Packages of requirements-dev.txt that run no test.
 TOOLS = ("ruff", "codespell", "pre-commit", "cmake", "ninja")
@@ -32,9 +33,8 @@ def folder_of(version: str) -> Path:
 
 def installed_version(python: Path) -> str | None:
     """The version of PyTorch that an interpreter has, without its build's name; None if it has none."""
-    program = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
-    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
-    if done.returncode:
+    done = subprocess.run([python, FIND_TORCH], capture_output=True, text=True, check=False)
+    if done.returncode or not done.stdout.strip():
         return None
     text = Path(done.stdout.strip(), "version.py").read_text(encoding="utf-8")
     found = re.search(r"__version__ = '([^'+]+)", text)

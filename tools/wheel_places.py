@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-RELEASES = Path(__file__).resolve().parent.parent / "build" / "releases"
+from setup_release import folder_of
+
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 # The root sees this system's proc and dev while the command runs.
 ENTER = 'for folder in proc dev; do mount --rbind "/$folder" "$0/$folder" || exit 78; done; exec chroot "$0" "$@"'
@@ -29,7 +30,7 @@ class Skipped(Exception):
 def interpreter(release: str) -> str:
     """Of `/path/to/python`, `2.14.1=/path/to/python`, or a release that `make test-releases` has an environment for."""
     path = release.rpartition("=")[2]
-    return str(Path(path).absolute() if "/" in path else RELEASES / path / "venv" / "bin" / "python")
+    return str(Path(path).absolute() if "/" in path else folder_of(path) / "venv/bin/python")
 
 
 def environment(home: str) -> dict[str, str]:
