@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <vector>
 
 #include "tensor/boxed_call.h"
+#include "tensor/cell.h"
 #include "tensor/fallback.h"
 #include "tensor/register.h"
 
@@ -61,11 +61,8 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
 
 // Of int64 indices [sparse dims, elements]: where each element lies in a dense tensor of that size, int64 [elements].
 at::Tensor flatten_indices(const at::Tensor& indices, c10::IntArrayRef size) {
-  std::vector<int64_t> strides(size.size(), 1);
-  for (size_t dim = size.size(); dim-- > 1;) {
-    strides[dim - 1] = strides[dim] * size[dim];
-  }
-  return indices.mul(at::tensor(strides, at::kLong).to(indices.device()).unsqueeze(1)).sum(0);
+  const Dims strides = contiguous_strides(to_dims(size));
+  return indices.mul(at::tensor(c10::IntArrayRef(strides.begin(), strides.end()), at::kLong).to(indices.device()).unsqueeze(1)).sum(0);
 }
 
 // ---- Dense tensors, read and written where a sparse one has elements: what optimizers do, recorded on the parts ----
