@@ -34,7 +34,7 @@ def versions(symbols: str) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def problems(symbols: str, dynamic: str, is_beside_torch: bool) -> list[str]:
-    """What is wrong with a library, of which readelf has written these tables."""
+    """The faults of a library, from the tables that readelf has written."""
     found = []
     for kind, (asked, name) in versions(symbols).items():
         if asked > NEWEST.get(kind, asked):

@@ -207,7 +207,7 @@ STATES = {
     "torch_xla.experimental.custom_kernel.GMM": "by `torch._grouped_mm`; the tiling is not used",
     "torch_xla.experimental.splash_attention.splash_attention": "by PyTorch's attention",
     "torch_xla.experimental.splash_attention.SplashAttention": "by PyTorch's attention",
-    "torch_xla.experimental.splash_attention.SplashAttentionConfig": "of which the window is used",
+    "torch_xla.experimental.splash_attention.SplashAttentionConfig": "the window alone is used",
     "torch_xla.experimental.plugins.DevicePlugin": "`requires_xla_coordinator` is asked by nobody",
     "torch_xla.distributed.fsdp.XlaFullyShardedDataParallel": "parameters are DTensors: docs/replicas.md",
     "torch_xla.distributed.fsdp.consolidate_sharded_state_dicts": "of parts that were saved here",

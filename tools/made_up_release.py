@@ -19,7 +19,7 @@ def rename_operator(binary: bytes) -> tuple[bytes, int]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Writes a file anew: the one that is there is shared with the installed release."""
+    """Replaces a file, as the one that is there is shared with the installed release."""
     path.unlink()
     path.write_bytes(content)
 

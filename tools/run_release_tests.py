@@ -4,7 +4,7 @@
     tools/run_release_tests.py 2.13.0 2.14.1 2.15.0=/opt/py/bin/python
     tools/run_release_tests.py 2.14.1 --shard 1/3           # a third of the Python tests alone
 
-tools/setup_release.py makes the environments. A release that cannot be had is told and left out.
+tools/setup_release.py makes the environments. It names the releases that cannot be had, and leaves them out.
 """
 
 import argparse

@@ -33,7 +33,7 @@ std::string body_text(int device, const Body& body, GraphFormat format);
 // The name of the pending operation that computes the tensor; empty where none is pending. Throws UserError (Value) for a tensor that is
 // elsewhere.
 std::string pending_operation(const at::Tensor& tensor);
-// Makes `location`, an id of location_text(), that of this operation, if there is one. Throws likewise.
+// Makes `location`, an id of location_text(), that of this operation, if there is one. Throws as pending_operation().
 void set_location(const at::Tensor& tensor, int64_t location);
 // What a tensor is right now, in the original's words: its numbers, shape, pending operation or data.
 std::string tensor_text(const at::Tensor& tensor);

@@ -89,7 +89,7 @@ def set_all_reduce_token(device: str, token: object | None) -> None:
 
 
 def mark_dynamic(input: torch.Tensor, dim: int) -> None:
-    """Changes nothing: a dim has the size that it has, and programs of other sizes are planned anew where need be.
+    """Changes nothing: a dim has the size that it has, and each size is planned for.
 
     Raises IndexError for a dim that the tensor does not have.
     """
