@@ -98,6 +98,12 @@ def compiles(device) -> CompileCount:
 
 
 @pytest.fixture
+def python_path():
+    """python_path(*folders): PYTHONPATH with these folders first, before those of this process."""
+    return lambda *folders: os.pathsep.join(map(str, filter(None, [*folders, os.environ.get("PYTHONPATH")])))
+
+
+@pytest.fixture
 def run_python():
     """Function that runs a program in a fresh interpreter and returns what it printed; the test fails if it fails."""
 

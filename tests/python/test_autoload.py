@@ -30,7 +30,7 @@ BUILT_WITH = "torch.accelerator.current_accelerator = lambda check_available=Fal
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, python_path):
     """run(program, change): its output, where `change` is what the entry point's module finds done to torch."""
 
     def run_program(program: str, change: str = "", path: Path | None = None, options=(), **environment):
@@ -45,7 +45,7 @@ def run(tmp_path):
             text=True,
             timeout=120,
             cwd=tmp_path,
-            env={**cleared, "PYTHONPATH": f"{path or tmp_path}:{STAGED}", **environment},
+            env={**cleared, "PYTHONPATH": python_path(path or tmp_path, STAGED), **environment},
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout, done.stderr

@@ -93,8 +93,9 @@ def linked_package(tmp_path) -> Path:
     return tmp_path
 
 
-def run_failing_compile(run_python, package: Path) -> str:
-    return run_python(
+@pytest.fixture
+def run_failing_compile(run_python, linked_package, python_path):
+    return lambda: run_python(
         """
         import torch, torch_xla
         x = torch.ones(2, device="xla")
@@ -104,22 +105,22 @@ def run_failing_compile(run_python, package: Path) -> str:
             except RuntimeError as error:
                 print(torch_xla.__file__, type(error).__name__, error)
         """,
-        PYTHONPATH=f"{package}:{ROOT / 'tools' / 'staged'}",
+        PYTHONPATH=python_path(linked_package, ROOT / "tools" / "staged"),
         PYTHONSAFEPATH="1",
     )
 
 
-def test_a_compiler_that_is_not_there(run_python, linked_package):
-    out = run_failing_compile(run_python, linked_package)
+def test_a_compiler_that_is_not_there(run_failing_compile, linked_package):
+    out = run_failing_compile()
     path = re.escape(str(linked_package / "torch_xla"))
     told = rf"{path}/__init__\.py RuntimeError .*{path}/\S*{COMPILER}: cannot open shared object file: No such file"
     assert len(re.findall(told, out)) == 2, out
 
 
-def test_a_compiler_of_another_build(run_python, linked_package):
+def test_a_compiler_of_another_build(run_failing_compile, linked_package):
     other = Path(torch.__file__).parent / "lib" / "libc10.so"
     (linked_package / "torch_xla" / "lib" / COMPILER).symlink_to(other)
-    out = run_failing_compile(run_python, linked_package)
+    out = run_failing_compile()
     assert len(re.findall(rf"RuntimeError .*{COMPILER}, is of another build than libtorch_xla\.so", out)) == 2, out
 
 
