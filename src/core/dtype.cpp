@@ -146,7 +146,8 @@ bool fits(double v, DType t) {
     return !std::isfinite(v) || std::abs(v) <= largest_value(t);
   }
   bool is_unsigned = t == DType::U8 || t == DType::Bool;
-  return v >= (is_unsigned ? 0 : -largest_value(t) - 1) && v <= largest_value(t);
+  const bool is_below_end = t == DType::I64 ? v < largest_value(t) : v <= largest_value(t);
+  return v >= (is_unsigned ? 0 : -largest_value(t) - 1) && is_below_end;
 }
 
 bool fits(int64_t v, DType t) {

@@ -132,8 +132,9 @@ double round_to(DType t, double v);
 int64_t wrap_to(DType t, int64_t v);
 // The largest finite value of a native type; I64's is rounded to 2^63.
 double largest_value(DType t);
-// Whether ATen converts the number to a native type without its overflow error: as c10::overflows, which lets whole numbers below zero wrap
-// in unsigned types.
+// Whether ATen converts the number to a native type without its overflow error, in every release: as c10::overflows, which lets whole
+// numbers below zero wrap in unsigned types. False for fractions between the largest integer and the next, which ATen truncates from
+// PyTorch 2.14 on, and for 2^63, which it converted before.
 bool fits(double v, DType t);
 bool fits(int64_t v, DType t);
 

@@ -25,6 +25,9 @@ inline constexpr OperatorOfSomeReleases kOperatorsOfSomeReleases[] = {
 // Whether flash attention for the CPU takes operands of three dims.
 inline constexpr bool kFlashTakesThreeDims = TORCH_XLA_TORCH_AT_LEAST(2, 14);
 
+// Whether arange() rounds fractions to int64 before it counts its elements.
+inline constexpr bool kRangeRoundsFirst = !TORCH_XLA_TORCH_AT_LEAST(2, 14);
+
 // Whether PyTorch's profiler takes the events of all threads.
 inline bool profiles_all_threads() {
 #if TORCH_XLA_TORCH_AT_LEAST(2, 14)

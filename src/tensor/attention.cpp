@@ -90,6 +90,9 @@ at::Tensor scaled_dot_product_attention(
     const at::Tensor query = has_dense_heads(q) && has_dense_heads(k) && has_dense_heads(v) ? q : q.contiguous();
     return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(query, k, v, dropout, causal, additive_mask(mask, q), scale));
   }
+  // Releases before 2.15 divide by the number of heads and end the process.
+  const bool no_heads = gqa && k.dim() >= 3 && v.dim() >= 3 && k.sym_size(-3) == 0 && v.sym_size(-3) != 0;
+  TORCH_CHECK(!no_heads, "Number of heads in key and value must be greater than 0");
   return at::native::scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale, gqa);
 }
 

@@ -22,6 +22,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include "core/torch_release.h"
 #include "ops/registry.h"
 #include "tensor/api.h"
 #include "tensor/copy.h"
@@ -248,7 +249,8 @@ int64_t arange_count(const at::Scalar& start, const at::Scalar& end, const at::S
   if (!fits || !is_native(to_dtype(dtype)) || dtype == c10::ScalarType::Bool) {
     return -1;
   }
-  if (dtype == c10::ScalarType::Long) {
+  const bool is_whole = start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true);
+  if (dtype == c10::ScalarType::Long && (is_whole || kRangeRoundsFirst)) {
     int64_t s = step.toLong();
     return (end.toLong() - start.toLong() + s - (s > 0 ? 1 : -1)) / s;
   }

@@ -89,11 +89,16 @@ TEST(PromoteTest, LatticeIsATens) {
   }
 }
 
+// Numbers of which releases of PyTorch think otherwise.
+bool is_left_to_aten(double v, DType type) {
+  return !is_float(type) && v >= largest_value(type) && v <= largest_value(type) + 1 && (type == DType::I64 || v > largest_value(type));
+}
+
 template <class T>
 void expect_same_fits(DType type) {
   for (double v : {0.0,     -0.0,   0.5,     -1.0,   1.5,     127.5,     128.0,   255.0,   255.5,  -255.0, 32768.0, 65504.0,
                    65505.0, 0x1p31, -0x1p31, 0x1p63, -0x1p63, -0x1.8p63, 3.38e38, 3.39e38, 3.4e38, 3.5e38, -1e300,  1e308}) {
-    EXPECT_EQ(fits(v, type), !c10::overflows<T>(v)) << dtype_name(type) << " " << v;
+    EXPECT_EQ(fits(v, type), !c10::overflows<T>(v) && !is_left_to_aten(v, type)) << dtype_name(type) << " " << v;
   }
   for (double v : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_EQ(fits(v, type), !c10::overflows<T>(v)) << dtype_name(type) << " " << v;

@@ -9,6 +9,10 @@ PAGES = {"test_the_page_of_operators_is_up_to_date"}
 # By the test's name, with or without its parameters: the first release that the reason holds for, and the reason.
 SINCE = {
     "test_number_in_the_range_of_the_type[pad]": ((2, 14), "eager refuses to pad by a number out of the type's range"),
+    "test_second_gradient[nn.functional.scaled_dot_product_attention]": (
+        (2, 14),
+        "eager's attention of three dims is the flash kernel, which has no second gradient",
+    ),
     "test_autocast_computes_in_float32[cholesky]": ((2, 14), "torch.cholesky raises: it is gone"),
 }
 

@@ -190,6 +190,15 @@ def test_dtypes_that_differ_raise():
         F.scaled_dot_product_attention(q, k.double(), v)
 
 
+@pytest.mark.parametrize("dims", [3, 4, 5])
+def test_keys_without_heads_raise(dims, device):
+    query = torch.ones(2, 2, 4, 3, 8, device=device)[(0,) * (5 - dims)]
+    keys = query.narrow(-3, 0, 0)
+    with pytest.raises(RuntimeError, match="Number of heads in key and value must be greater than 0"):
+        F.scaled_dot_product_attention(query, keys, query, enable_gqa=True)
+    assert F.scaled_dot_product_attention(query, keys, keys, enable_gqa=True).shape == query.shape
+
+
 @pytest.mark.parametrize("sizes,gqa", [("groups", True), ("plain", False)])
 def test_no_fallback(sizes, gqa):
     tensors = [t.to("xla") for t in _draw(sizes, requires_grad=False)]

@@ -55,7 +55,7 @@ def run(tmp_path, python_path):
 
 WORKS = """
     import sys, torch
-    print((torch.ones(2) + 1).tolist(), torch.accelerator.current_accelerator(), "torch_xla" in sys.modules)
+    print((torch.ones(2) + 1).tolist(), torch.accelerator.current_accelerator(True), "torch_xla" in sys.modules)
 """
 USES = """
     import torch

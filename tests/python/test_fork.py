@@ -1,5 +1,7 @@
 """Processes forked from one that has used the device: its tensors may be freed there, and every use is an error."""
 
+import re
+
 TEXT = "Cannot re-initialize XLA in forked subprocess. To use XLA with multiprocessing, you must use the 'spawn' start"
 
 
@@ -100,7 +102,8 @@ def test_a_profile_of_what_a_child_does_on_the_cpu(run_python):
         print(torch.xla._is_in_bad_fork(), torch.ones(2, device="xla").sum().item())
         in_child()
     """)
-    assert [line for line in out.splitlines() if "USDT" not in line] == ["1", "1 1", "False 2.0", "1 1"]
+    # The profiler's own lines begin with a level, where PyTorch is built for CUDA also with warnings of its driver.
+    assert [line for line in out.splitlines() if not re.match("[A-Z]+:", line)] == ["1", "1 1", "False 2.0", "1 1"]
 
 
 def test_a_loader_shows_the_error_of_a_worker_that_uses_the_device(run_python):

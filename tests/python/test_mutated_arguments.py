@@ -12,10 +12,20 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import torch_xla
+from torch_xla._torch_release import RELEASE
 
 SAMPLES = 1
 # Operators whose kernel on the CPU reads or writes outside its memory for some of these arguments, in eager as well.
-UNSAFE = {"lu_unpack", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "_segment_reduce"}
+UNSAFE = {
+    "lu_unpack",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_batch_norm_with_update",
+    "_segment_reduce",
+    "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu",
+}
+# One argument alone by which the CPU's kernel divides, in releases of PyTorch before 2.15.
+ENDS_THE_PROCESS = ("nn.functional.scaled_dot_product_attention", "argument 1 empty")
 OTHER_RESULTS = {
     "as_strided": "on the CPU the emptied input still shows the sample's storage",
     "as_strided_copy": "on the CPU the emptied input still shows the sample's storage",
@@ -78,6 +88,8 @@ def test_spoilt_argument(op):
     different = []
     for sample in itertools.islice(op.sample_inputs("cpu", torch.float32), SAMPLES):
         for what, changed in spoilt(sample):
+            if (op.name, what) == ENDS_THE_PROCESS and RELEASE < (2, 15):
+                continue
             expected, actual = outcome(op, changed, "cpu"), outcome(op, changed, "xla")
             if expected != actual:
                 different.append(f"{what}: {expected} on the CPU, {actual} on the device")

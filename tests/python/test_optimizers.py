@@ -62,7 +62,7 @@ def train(info, options, place, steps=6):
 
     def closure():
         optimizer.zero_grad()
-        value = loss()
+        value = -loss() if options.get("maximize") else loss()
         value.backward()
         return value
 

@@ -284,7 +284,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_plugin_prepares_processes(tmp_path):
+def test_a_plugin_prepares_processes(tmp_path, python_path):
     site = tmp_path / "vendor-1.dist-info"
     site.mkdir()
     (site / "entry_points.txt").write_text("[torch_xla.plugins]\nvendor = vendor:Vendor\n")
@@ -305,7 +305,7 @@ def test_a_plugin_prepares_processes(tmp_path):
     print(plain.configure_single_process(), plain.configure_multiprocess(0, 2))
 """
     )
-    env = {**os.environ, "PYTHONPATH": str(tmp_path), "PJRT_DEVICE": "VENDOR"}
+    env = {**os.environ, "PYTHONPATH": python_path(tmp_path), "PJRT_DEVICE": "VENDOR"}
     run = [sys.executable, str(tmp_path / "vendor.py")]
     done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

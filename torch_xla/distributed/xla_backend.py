@@ -122,8 +122,12 @@ class ProcessGroupXla(dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        """Of the tensors it takes. (The base knows of backends in C++ alone.)"""
+        """Of the tensors it takes."""
         return [torch.device("cpu"), torch.device("xla")]
+
+    def _get_backend(self, device) -> "ProcessGroupXla":
+        """What runs the collectives of a device: this. (The base knows of backends in C++ alone.)"""
+        return self
 
     def getBackendName(self) -> str:
         """The name."""
