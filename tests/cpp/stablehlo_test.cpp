@@ -1,10 +1,12 @@
-// The StableHLO writer: every row has a form, the forms and texts are those in tests/rows, views are split rightly.
+// The StableHLO writer: every row has a form, the texts of all cases are those that tests/rows expects, views are split rightly.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <sstream>
 
+#include "core/hash.h"
 #include "cpu_time.h"
 #include "ops/registry.h"
 #include "passes/passes.h"
@@ -20,28 +22,6 @@ using testing::RowCase;
 
 std::string write(const Graph& trace) {
   return write_stablehlo(run_passes(trace, 0, {.keeps = has_stablehlo_form}));
-}
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-// XLA_UPDATE_EXPECTED=1 writes the file instead.
-void expect_file(const std::filesystem::path& path, const std::string& actual) {
-  if (std::getenv("XLA_UPDATE_EXPECTED")) {
-    std::ofstream(path) << actual;
-  }
-  std::string expected = read_file(path);
-  std::istringstream want(expected);
-  std::istringstream got(actual);
-  std::string w;
-  std::string g;
-  while (std::getline(want, w) && std::getline(got, g)) {
-    ASSERT_EQ(g, w) << path;
-  }
-  EXPECT_EQ(expected.size(), actual.size());
 }
 
 // ---- Coverage ----
@@ -101,28 +81,112 @@ std::string form_of(const std::string& text) {
   return runs.size() > kShown ? form + " ... of " + std::to_string(count) : form;
 }
 
-// The body of the function, without the module around it: "(%arg0: tensor<3x5xf32>) -> (tensor<3x5xf32>)", then its lines.
+// The body of the function, without the module around it: "  (%arg0: tensor<3x5xf32>) -> (tensor<3x5xf32>)", then its lines.
 std::string body_of(const std::string& text) {
   std::istringstream lines(text);
   std::string body;
   for (std::string line; std::getline(lines, line);) {
     if (size_t name = line.find("@main"); name != std::string::npos) {
-      body += line.substr(name + 5, line.size() - name - 7) + "\n";
+      body += "  " + line.substr(name + 5, line.size() - name - 7) + "\n";
     } else if (line.rfind("    ", 0) == 0) {
-      body += line.substr(2) + "\n";
+      body += line + "\n";
     }
   }
   return body;
 }
 
-// Each case of tests/rows/FAMILY.cases with its text, in FAMILY.stablehlo.
-TEST(StableHlo, Texts) {
-  for (const auto& file : testing::row_case_files()) {
-    std::string actual;
-    for (const RowCase& c : testing::read_row_cases(file)) {
-      actual += c.line.substr(0, c.line.find(" #")) + "\n" + body_of(write(c.trace));
+// The names of a form's operations that `seen` lacks are added to it; false where there are none.
+bool shows_an_operation(const std::string& form, std::set<std::string>& seen) {
+  std::istringstream words(form);
+  bool shows = false;
+  for (std::string word; words >> word && word != "...";) {
+    shows |= seen.insert(word).second;
+  }
+  return shows;
+}
+
+// What a family's expected file has of each case, by its line: the text's hash and form, and the text itself, at most kShownLines long,
+// where it is the first of its writer or shows an operation for the first time.
+class CaseTexts {
+ public:
+  // `operations` are those that the families before have shown.
+  CaseTexts(const std::filesystem::path& cases, std::set<std::string>& operations) : operations_(operations) {
+    for (const RowCase& c : testing::read_row_cases(cases)) {
+      add(c);
     }
-    expect_file(std::filesystem::path(file).replace_extension(".stablehlo"), actual);
+  }
+
+  const std::map<std::string, std::string>& texts() const { // whole
+    return texts_;
+  }
+  const std::map<std::string, std::string>& expected() const {
+    return expected_;
+  }
+  std::string file() const {
+    std::string file;
+    for (const std::string& line : lines_) {
+      file += expected_.at(line);
+    }
+    return file;
+  }
+
+  // The entries of a file, by the line of their case.
+  static std::map<std::string, std::string> read(const std::filesystem::path& path) {
+    std::map<std::string, std::string> entries;
+    std::ifstream file(path);
+    std::string name;
+    for (std::string line; std::getline(file, line);) {
+      if (line.rfind("  ", 0) != 0) {
+        name = line.substr(kHashDigits + 1, line.find(" ->") - kHashDigits - 1);
+      }
+      entries[name] += line + "\n";
+    }
+    return entries;
+  }
+
+ private:
+  static constexpr size_t kHashDigits = 12;
+  static constexpr int kShownLines = 24;
+
+  void add(const RowCase& c) {
+    std::string line = c.line.substr(0, c.line.find(" #"));
+    std::string text = write(c.trace);
+    std::string body = body_of(text);
+    std::string form = form_of(text);
+    Hash128 hash;
+    hash.add_bytes(body.data(), body.size());
+    std::string entry = hash.hex().substr(0, kHashDigits) + " " + line + " ->" + form + "\n";
+    if (std::count(body.begin(), body.end(), '\n') <= kShownLines) {
+      const Op* op = c.trace.nodes.back().op;
+      bool is_first = has_stablehlo_form(*op) && writers_.insert(op).second;
+      entry += shows_an_operation(form, operations_) || is_first ? body : "";
+    }
+    EXPECT_TRUE(texts_.emplace(line, body).second) << line << " stands twice";
+    expected_[line] = entry;
+    lines_.push_back(line);
+  }
+
+  std::vector<std::string> lines_;
+  std::map<std::string, std::string> texts_, expected_;
+  std::set<std::string>& operations_;
+  std::set<const Op*> writers_;
+};
+
+// Each case of tests/rows/FAMILY.cases has an entry in FAMILY.stablehlo. XLA_UPDATE_EXPECTED=1 writes these files instead.
+TEST(StableHlo, Texts) {
+  std::set<std::string> operations;
+  for (const auto& cases : testing::row_case_files()) {
+    CaseTexts got(cases, operations);
+    auto path = std::filesystem::path(cases).replace_extension(".stablehlo");
+    if (std::getenv("XLA_UPDATE_EXPECTED")) {
+      std::ofstream(path) << got.file();
+    }
+    auto want = CaseTexts::read(path);
+    for (const auto& [line, entry] : got.expected()) {
+      EXPECT_EQ(want[line], entry) << path << " has another text of " << line << ". The new text:\n"
+                                   << got.texts().at(line) << "Where it is right, run this test with XLA_UPDATE_EXPECTED=1.";
+    }
+    EXPECT_EQ(want.size(), got.expected().size()) << path << " has cases that " << cases << " lacks";
   }
 }
 
