@@ -5,8 +5,9 @@
 Implementations: xla, replay (this device too, by torch_xla.compile(step, replay=True)), eager, inductor (torch.compile
 on the CPU) and jax (for some programs).
 Each runs in a process of its own, with warm malloc and an empty compile cache, and starts from the same numbers
-(workloads.py, jax_workloads.py). --busy: beside so many processes that compute without end. --page writes the table,
-with a plot beside it; --baseline compares with the values of an earlier run that --values has written.
+(workloads.py, jax_workloads.py). --busy: beside so many processes that compute without end. --page writes the
+processor's part of a page, with a plot beside it; --baseline compares with the values of an earlier run that --values
+has written.
 """
 
 import argparse
@@ -23,8 +24,8 @@ import warnings
 from pathlib import Path
 
 import torch
-from compare_page import OWN, page, plot, slower
-from pages import load, make_parser, show, WARM_MALLOC
+from compare_page import HEAD, OWN, page, plot, slower
+from pages import load, make_parser, show_part, WARM_MALLOC
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 from setup_libraries import find_python, is_ready
@@ -336,7 +337,7 @@ def main() -> int:
     for workload in options.workloads:
         print(workload, file=sys.stderr, flush=True)
         measured[workload] = measure(workload, options)
-    show(page(measured, options, before), options.page)
+    show_part(HEAD, page(measured, options, before), options.page)
     if options.page:
         plot(measured, options)
     if options.values:

@@ -7,9 +7,21 @@ made no first step in time there is `gave_up` alone, a text.
 """
 
 import argparse
+from pathlib import Path
 
-from pages import load, load_line, machine
+from pages import load, load_line, machine, processor
 from workloads import WORKLOADS
+
+HEAD = """
+# Performance beside the peers
+
+Warm processes in turns, medians of one step; all with settings of malloc that keep memory. eager: PyTorch's on the CPU
+(ResNet-18's in channels-last order); inductor: `torch.compile(model)` on the CPU; jax: the whole step under one
+`jax.jit`. `replay`: this device's whole step, recorded once ([how](replay.md)). The limit: what products and
+convolutions of a step would take at the speed of one large product, and parameters, states, inputs and result at the
+speed of memory (caches are faster). Recording: until the caller of a step goes on. Written by `bench/compare.py`, a
+part for each kind of processor; what grows with sizes is in [growth.md](growth.md).
+""".strip().splitlines()
 
 # Of the weighted sum of the result after three steps, relative to eager's; bfloat16 and deep networks that train drift.
 TOLERANCE = 2e-2
@@ -93,35 +105,28 @@ def table(headings: list[str], lines: list[list[str]]) -> list[str]:
 
 
 def page(measured: dict[str, dict], options: argparse.Namespace, before: float) -> list[str]:
-    """The lines of the page."""
+    """The lines of this machine's part of the page."""
     headings = ["program", "xla ms"]
     headings += [f"{impl} / {peer}" for impl in own(options) for peer in peers(options)]
     headings += ["limit ms", "x limit", f"recording ms ({' / '.join(own(options))})"]
     headings += [f"first step s ({' / '.join(options.impls)})", f"peak MB ({' / '.join(options.impls)})", ""]
     lines = [
-        "# Performance beside the peers",
+        f"## {machine()}",
         "",
-        f"{machine()}. {load_line(before, load())}",
-        f"Warm processes in turns, {options.rounds} rounds of {options.seconds:g} s, medians of one step; all with",
-        "settings of malloc that keep memory. eager: PyTorch's on the CPU (ResNet-18's in channels-last order);",
-        "inductor: `torch.compile(model)` on the CPU; jax: the whole step under one `jax.jit`. `replay`: this device's",
-        "whole step, recorded once ([how](replay.md)).",
-        "The limit: what products and convolutions of a step would take at the speed of one large product here,",
-        f"{options.peak_flops / 1e9:.0f} GFLOP/s, and parameters, states, inputs and result at the speed of memory,",
-        f"{options.peak_bytes / 1e9:.1f} GB/s (caches are faster). Recording: until the caller of a step goes on.",
-        "Written by `bench/compare.py`; what grows with sizes is in [growth.md](growth.md).",
+        f"{load_line(before, load())} {options.rounds} rounds of {options.seconds:g} s.",
+        f"One large product: {options.peak_flops / 1e9:.0f} GFLOP/s. Memory: {options.peak_bytes / 1e9:.1f} GB/s.",
         "",
-        f"## {RATIO}",
+        f"### {RATIO}",
         "",
         *table(headings, [rows(name, found, options) for name, found in measured.items()]),
     ]
     if options.page:
-        lines += ["", f"![Time divided by each peer's]({options.page.with_suffix('.svg').name})"]
+        lines += ["", f"![Time divided by each peer's]({plot_path(options.page).name})"]
     if options.busy[1:]:
         counts = [f"{impl}, {busy} busy" for busy in options.busy[1:] for impl in [*options.impls, "xla / eager"]]
         lines += [
             "",
-            "## Beside busy processes",
+            "### Beside busy processes",
             "",
             "How many times its own quiet time a step takes beside processes that compute without end; `xla / eager`:",
             "this device's time divided by eager's in the same load, below 1 this device is faster",
@@ -132,8 +137,13 @@ def page(measured: dict[str, dict], options: argparse.Namespace, before: float) 
     return lines
 
 
+def plot_path(page: Path) -> Path:
+    """Where the plot of this machine's part lies, beside the page."""
+    return page.with_name(f"{page.stem}_{processor().lower().replace(' ', '_')}.svg")
+
+
 def plot(measured: dict[str, dict], options: argparse.Namespace) -> None:
-    """Bars of this device's time divided by each peer's, quiet, beside the page."""
+    """Bars of this device's time divided by each peer's, quiet."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -150,7 +160,7 @@ def plot(measured: dict[str, dict], options: argparse.Namespace) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("time of a step divided by the peer's: left of 1 this device is faster")
     axes.legend()
-    figure.savefig(options.page.with_suffix(".svg"), bbox_inches="tight", metadata={"Date": None})
+    figure.savefig(plot_path(options.page), bbox_inches="tight", metadata={"Date": None})
 
 
 def slower(measured: dict[str, dict], baseline: dict[str, dict]) -> list[str]:

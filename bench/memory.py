@@ -1,6 +1,6 @@
 """Compares the memory that single operations take at their peak with eager's.
 
-    python bench/memory.py --page docs/memory_cost.md
+    python bench/memory.py --page docs/operator_costs.md
     python bench/memory.py --only sort,argmax --sizes 24,27
 
 Each operation runs in a process of its own, on small operands first and then on one of 2^SIZE numbers. What counts is
@@ -13,7 +13,7 @@ import multiprocessing
 import sys
 
 import torch
-from pages import machine, make_parser, show
+from pages import machine, make_parser, OPERATIONS, show_part
 from rich.progress import track
 
 import torch_xla
@@ -150,13 +150,13 @@ def measure(name: str, size: int, dtype: torch.dtype, device: str) -> int | None
 
 
 def page(rows) -> list[str]:
-    """The lines of the page."""
+    """The lines of this part of the page."""
     above = sum(xla > LIMIT * cpu + SLACK for *_, cpu, xla in rows)
     lines = [
-        "# What memory single operations take",
+        f"## Memory, {machine()}",
         "",
         "The most memory that is resident during one operation: its operand, temporaries and results, in a process of",
-        f"its own, beside PyTorch eager's (`bench/memory.py`). {machine()}.",
+        "its own (`bench/memory.py`).",
         "",
         f"{len(rows)} cases, {above} of them above {LIMIT} of eager's and {SLACK // MB} MB more. The compiler is warm;",
         "what it takes for the kernels of one program counts.",
@@ -191,7 +191,7 @@ def main():
             print(f"{name} of {dtype}: no answer (eager {cpu}, here {xla})", file=sys.stderr, flush=True)
         else:
             rows.append((name, dtype, size, cpu, xla))
-    show(page(rows), options.page)
+    show_part(OPERATIONS, page(rows), options.page)
 
 
 if __name__ == "__main__":

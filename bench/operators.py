@@ -17,7 +17,7 @@ import time
 import warnings
 
 import torch
-from pages import make_parser, show
+from pages import machine, make_parser, OPERATIONS, show_part
 from rich.progress import track
 from torch.testing._internal.common_methods_invocations import op_db
 
@@ -145,17 +145,16 @@ def reason_of(name, seconds, fell):
 
 
 def page(rows):
-    """The lines of the page."""
+    """The lines of this part of the page."""
     ratios = sorted(ratio for _, _, ratio, _ in rows)
     share = sum(r <= LIMIT for r in ratios) / len(ratios)
     lines = [
-        "# What single operators cost",
+        f"## Time, {machine()}",
         "",
-        "Programs of one operator, on float32 samples of about a million elements (fewer where eager takes more than",
-        "50 ms) against PyTorch eager in the same process, turn by turn (`bench/operators.py`): the worst case of a",
-        "lazy device, as nothing fuses. A program repeats an operator on other tensors until eager would take 1 ms,",
-        "as otherwise only the program's start (about 20 us) would be measured where samples cannot grow. The ratio",
-        "is of processor time with one thread.",
+        "Programs of one operator and eager take turns in one process, on float32 samples of about a million elements",
+        "(fewer where eager takes more than 50 ms; `bench/operators.py`). A program repeats the operator on other",
+        "tensors until eager would take 1 ms; otherwise the program's start, about 20 us, would be most of the time of",
+        "a small sample. The ratio is of processor time with one thread.",
         "",
         f"{len(rows)} operators; median ratio {statistics.median(ratios):.2f}, {share:.0%} at most {LIMIT}; "
         f"quartiles {ratios[len(ratios) // 4]:.2f} and {ratios[3 * len(ratios) // 4]:.2f}.",
@@ -187,7 +186,7 @@ def main():
             if row and (name not in rows or row[1] < rows[name][1]):
                 rows[name] = row
         ops = [op for op in ops if rows.get(full_name(op), (0, 0))[1] > LIMIT]
-    show(page([(name, *row) for name, row in rows.items()]), options.page)
+    show_part(OPERATIONS, page([(name, *row) for name, row in rows.items()]), options.page)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""What the benchmarks share: options, settings of processes, the machine, its load, the page."""
+"""What the benchmarks share: options, settings of processes, the machine, its load, the page and its parts."""
 
 import argparse
 import os
+import re
 import time
 from pathlib import Path
 
@@ -14,6 +15,14 @@ WARM_MALLOC = {
     "MALLOC_TOP_PAD_": "268435456",
 }
 
+# The page that operators.py and memory.py write a part of each.
+OPERATIONS = """
+# What single operations cost
+
+Single operations beside PyTorch eager's: their time and the most memory that they take. For a lazy device this is the
+worst case, as nothing fuses.
+""".strip().splitlines()
+
 
 def make_parser(description: str) -> argparse.ArgumentParser:
     """The parser of the command line, with --page."""
@@ -22,11 +31,16 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def machine() -> str:
-    """The processors, the version of PyTorch, the day."""
+def processor() -> str:
+    """The name of the processors, without marks of trade: "AMD EPYC", "Intel Xeon"."""
     models = [line for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if "model name" in line]
     model = models[0].split(":", 1)[1].strip() if models else "unknown"
-    return f"{os.cpu_count()} processors ({model}), torch {torch.__version__}, {time.strftime('%d %B %Y')}"
+    return re.sub(r"\(\w+\)|\b(Processor|CPU)\b.*", "", model).strip()
+
+
+def machine() -> str:
+    """The processors, the version of PyTorch, the day."""
+    return f"{processor()}, {os.cpu_count()} processors, torch {torch.__version__}, {time.strftime('%d %B %Y')}"
 
 
 def load() -> float:
@@ -45,3 +59,20 @@ def show(lines: list[str], path: Path | None) -> None:
     print(text)
     if path:
         path.write_text(text, encoding="utf-8")
+
+
+def show_part(head: list[str], part: list[str], path: Path | None) -> None:
+    """Prints a part of a page, and writes it if there is a path.
+
+    A part begins with "## SUBJECT, ..."; it takes the place of the page's part of that subject, or follows the others.
+    """
+    page = path.read_text(encoding="utf-8") if path and path.exists() else ""
+    parts = {_subject(text): text.rstrip() for text in re.split(r"^(?=## )", page, flags=re.MULTILINE)[1:]}
+    parts[_subject(part[0])] = "\n".join(part)
+    print("\n".join(part))
+    if path:
+        path.write_text("\n\n".join(["\n".join(head), *parts.values()]) + "\n", encoding="utf-8")
+
+
+def _subject(part: str) -> str:
+    return re.match(r"## [^,\n]*", part)[0]

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from compare import WARM_MALLOC
-from pages import load, load_line, make_parser, show
+from pages import load, load_line, machine, make_parser, show
 from torch import nn
 
 import torch_xla
@@ -239,12 +239,11 @@ def page(found: dict) -> list[str]:
     return [
         "# What replicas cost",
         "",
-        f"Two processes of one thread each on a machine with {os.cpu_count()} processors, in turns; medians",
-        "(`bench/replicas.py`). DDP is PyTorch's `DistributedDataParallel` of CPU tensors over gloo. A transfer",
-        "overlaps where the program computes beside it. Transfers need processors too: where each process has one,",
-        "as here, what overlaps makes the computing slower.",
-        "",
-        load_line(*found["load"]),
+        f"{machine()}. {load_line(*found['load'])}",
+        "Two processes of one thread each, in turns; medians (`bench/replicas.py`). DDP is PyTorch's",
+        "`DistributedDataParallel` of CPU tensors over gloo. A transfer overlaps where the program computes beside it.",
+        "Transfers need processors too: where each process has one, as here, an overlapping transfer makes the",
+        "computing slower.",
         "",
         *all_reduce_lines(found["all_reduce"]),
         "",

@@ -13,6 +13,7 @@ import torch_xla
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))  # last, as both folders have a replicas.py
 
 import compare
+import pages
 import workloads
 
 SIZED = [f"{name} batch=2 layers=2 train={train}" for name in ("mlp", "residual", "gpt length=8") for train in (0, 1)]
@@ -61,7 +62,7 @@ def test_the_page_has_the_ratios():
     text = "\n".join(compare.page(measured, _options(), 0.0))
     assert "| MLP 784-512-512-10, training, batch 64, SGD with momentum | 2 | 0.50 |  | 3 | 0.7 | 0.5 |" in text
     assert "| mlp | 2.0 | 10.0 |  | 0.10 |" in text
-    assert "## This device's time / the peer's: below 1 this device is faster" in text
+    assert "### This device's time / the peer's: below 1 this device is faster" in text
 
 
 def test_the_least_that_a_step_must_do():
@@ -72,6 +73,13 @@ def test_the_least_that_a_step_must_do():
         return x @ weight.T + 1
 
     assert compare._counted_work(step) == {"flops": 2 * 16 * 4 * 8, "bytes": 4 * (2 * 8 * 4 + 16 * 4 + 16 * 8)}
+
+
+def test_each_kind_of_processor_has_its_part(tmp_path):
+    path = tmp_path / "page.md"
+    for part in (["## A, monday", "", "1"], ["## B, monday", "", "2"], ["## A, tuesday", "", "3"]):
+        pages.show_part(["# Page"], part, path)
+    assert path.read_text(encoding="utf-8") == "# Page\n\n## A, tuesday\n\n3\n\n## B, monday\n\n2\n"
 
 
 def test_what_is_replayed_has_ratios_of_its_own():
@@ -102,7 +110,8 @@ def test_what_became_slower():
 def test_a_plot(tmp_path):
     measured = {"mlp": {"xla": _found(2.0), "eager": _found(4.0)}}
     compare.plot(measured, _options(page=tmp_path / "page.md"))
-    assert (tmp_path / "page.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
+    (plot,) = tmp_path.glob("page_*.svg")
+    assert plot.read_text(encoding="utf-8").lstrip().startswith("<?xml")
 
 
 @pytest.mark.parametrize("arguments", [["--impls", "xla,other"], ["--impls", "eager"], ["--workloads", "other"]])
