@@ -1,8 +1,10 @@
-"""What tools/check_names.py and tools/check_sizes.py find: each rule against code that breaks it."""
+"""What tools/check_*.py find, each rule against code that breaks it; the times of test files."""
 
+import importlib.util
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,3 +77,19 @@ def test_functions_that_are_too_long(code):
 )
 def test_what_is_no_long_function(code):
     assert all(last - first < check_sizes.FUNCTION_LINES for first, last in check_sizes.cpp_functions(code))
+
+
+def test_times_of_files_are_kept(tmp_path):
+    spec = importlib.util.spec_from_file_location("tests_conftest", Path(__file__).resolve().parents[1] / "conftest.py")
+    conftest = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conftest)
+    times = conftest.FileTimes(tmp_path / "new" / "python.txt")
+    for test, when, seconds in [("a.py::x", "setup", 1.0), ("a.py::x", "call", 2.5), ("b.py::y", "call", 4.0)]:
+        times.pytest_runtest_logreport(SimpleNamespace(nodeid=test, when=when, duration=seconds))
+    times.pytest_sessionfinish()
+    lines = [line.split() for line in (tmp_path / "new" / "python.txt").read_text().splitlines()]
+    assert lines == [
+        ["7.5", "s", "2", "tests", "python:", "all"],
+        ["4.0", "s", "1", "tests", "python:", "b.py"],
+        ["3.5", "s", "1", "tests", "python:", "a.py"],
+    ]
