@@ -7,7 +7,7 @@
 
 namespace torch_xla {
 
-// Which exception class of PyTorch the user's mistake becomes in Python.
+// The exception class of PyTorch that Python raises for the user's mistake.
 enum class ErrorKind { Runtime, Value, Type, Index, NotImplemented, OutOfMemory, LinAlg };
 
 // The user's call was wrong, or the run failed for a reason that the user can act on.
@@ -35,7 +35,7 @@ std::string str(const Args&... args) {
   return out.str();
 }
 
-// Of ErrorKind::OutOfMemory, in the words of PyTorch's allocator, by which programs know the error.
+// The text of an ErrorKind::OutOfMemory. Programs recognize the error by the words of PyTorch's allocator, so they are the same.
 inline std::string out_of_memory_text(size_t bytes) {
   return str("DefaultCPUAllocator: can't allocate memory: you tried to allocate ", bytes, " bytes. Error code 12 (Cannot allocate memory)");
 }

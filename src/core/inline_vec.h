@@ -33,7 +33,7 @@ class InlineVec {
   InlineVec(const InlineVec& o) {
     if (o.heap_) {
       assign(o.heap_, o.size_);
-    } else { // of fixed size, so that no call is made
+    } else { // the size is a constant, so the compiler makes no call
       std::memcpy(static_cast<void*>(inline_), o.inline_, sizeof(inline_));
       size_ = o.size_;
     }

@@ -34,40 +34,40 @@ constexpr uint32_t phase_bits(Phases... phases) {
 }
 constexpr uint32_t kAllPhases = (uint32_t{1} << kNumPhases) - 1;
 
-// Of an event that is all devices': the code of a kernel, which their programs share.
+// The device of an event that belongs to all devices: the compile of a kernel that their programs share.
 constexpr int kNoDevice = -1;
 
 // A compiled program. Sizes are in bytes.
 struct Program {
-  std::string_view hash; // of the trace, its settings and the values that it outputs; valid while the observer is called
+  std::string_view hash; // of the trace, its settings and its output values; valid while the observer is called
   int64_t inputs = 0; // tensors, the numbers beside them, and the random state where it draws
   int64_t outputs = 0;
   int64_t input_bytes = 0;
   int64_t output_bytes = 0;
   int64_t aliased_bytes = 0; // of inputs whose memory becomes an output's
-  int64_t scratch_bytes = 0; // that a run needs beside them
+  int64_t scratch_bytes = 0; // that a run needs beside its inputs and outputs
   int64_t code_bytes = 0;
 };
 
 struct Event {
   Phase phase = Phase::kRecord;
-  // Of the operation, pass, kernel, call or optimizer's class; of a sync its cause, of a read its use. Valid while the observer is called,
-  // as `detail` is.
+  // The name of the operation, pass, kernel, call or optimizer's class; the cause of a sync; the use of a read. Like `detail` valid while
+  // the observer is called.
   std::string_view name = {};
   std::string_view detail = {}; // a fallback's reason, a compile's cause, "replaces" where an optimizer takes over another one's parameters
   int64_t start_ns = 0; // of metrics::now_ns()
   int64_t end_ns = 0;
   int64_t line = -1; // id of the user's line (location_text() in tensor/), or -1
-  int64_t call = -1; // kDownload: id of the name of PyTorch's function that this line called, if it is one in Python
+  int64_t call = -1; // kDownload: id of the name of the Python function of PyTorch that this line called, or -1
   int device = kNoDevice;
   int64_t bytes = -1; // kUpload, kDownload that succeeded; kLibrary: what a collective takes
   int64_t nodes = -1; // kTrace
-  int32_t node = -1; // kRecord: its number in the trace; kKernel, kLibrary, kUpdate: of the node that the step is named by
+  int32_t node = -1; // kRecord: its number in the trace; kKernel, kLibrary, kUpdate: the node that names the step
   uint64_t content = 0; // kUpload: hash_sample() of the user's bytes; kOptimizer: tells optimizers apart
   bool is_replan = false; // kCompile: of a known structure, from code that existed
   const Program* program = nullptr; // kCompile, kSync: where analyses are printed; valid as `name`
-  uint32_t operations = 0; // that the process had recorded when it was reported, modulo 2^32: its place in the program. Set by report()
-  uint64_t run = 0; // the same number, from 1 on, for the sync, queue, run and steps of one run; 0: of none
+  uint32_t operations = 0; // operations of the process so far, modulo 2^32: the event's place in the program. Set by report()
+  uint64_t run = 0; // number of the run, from 1 on, for its sync, queue, run and steps; 0: no run
 };
 
 // Called on any thread, one at a time, also under the recording lock: takes no GIL, uses no tensors of the device, and is quick.
@@ -83,10 +83,10 @@ void add(Observer& observer, uint32_t phases = kAllPhases);
 void remove(Observer& observer);
 
 namespace detail {
-inline std::atomic<uint32_t> phases{0}; // that somebody listens to
+inline std::atomic<uint32_t> phases{0}; // that an observer wants
 } // namespace detail
 
-// Somebody listens. One relaxed load: all that an event costs otherwise, but for those that metrics count.
+// Whether an observer wants the phase. Without one an event costs only this relaxed load, and the metrics of its phase.
 inline bool is_on(Phase phase) {
   return detail::phases.load(std::memory_order_relaxed) & phase_bits(phase);
 }

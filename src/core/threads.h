@@ -1,4 +1,4 @@
-// Starts the threads of the library's own.
+// Starts the library's own threads.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 namespace torch_xla {
 
-// A new thread that runs `work`, under the name (at most 15 letters) in lists of threads. Throws UserError where the system has none left:
-// then nothing has happened, so callers start their thread before they change anything, and may try again later.
+// A new thread that runs `work`, under the name (at most 15 letters) in lists of threads. Throws UserError if the system has no thread
+// left. Start a thread before any other change: then the caller can try again later.
 std::jthread start_thread(const std::string& name, std::function<void()> work);
 
 } // namespace torch_xla

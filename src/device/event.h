@@ -19,8 +19,8 @@ struct EventMark {
 // Any thread, with the GIL or without.
 class Event {
  public:
-  // A later record replaces an earlier one. For an event that tells times it queues everything pending and then a mark; for others that is
-  // put off until somebody looks, so that a step with events is one program.
+  // A later record replaces an earlier one. An event with times queues everything pending and then a mark; an event without times does so
+  // only when it is queried, so that a step with events is one program.
   void record(int device, bool timed);
   // True when the device has reached the mark, or nothing was recorded.
   bool query() const;

@@ -3,8 +3,8 @@
 
 namespace torch_xla {
 
-// Their kernels for the device, which count them by name ("xla::all_gather_into_tensor", as the original) and leave the rest to PyTorch's.
-// For register_all() of cpp/load.h, which calls it once.
+// Registers their kernels for the device, which count the calls by the original's names ("xla::all_gather_into_tensor") and call PyTorch's
+// kernels. register_all() of cpp/load.h calls it once.
 void register_functional_collectives();
 
 } // namespace torch_xla

@@ -1,5 +1,5 @@
-// A graph in the original's text form and for graphviz, for people and tools that read its dumps. print_graph() is the form that is read
-// back.
+// A graph in the original's text form and for graphviz, for people and tools that read its dumps. parse_graph() reads only the form of
+// print_graph().
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ListingOptions {
   std::function<std::string(int32_t)> location = {}; // the user's line of a Node::location; may be empty
 };
 
-// What the outputs need, each node behind its operands:
+// The nodes that the outputs need, each behind its operands:
 //   IR {
 //     %0 = f32[4,4]{1,0} xla::device_data(), xla_shape=f32[4,4]{1,0}, device=CPU:0
 //     %1 = f32[4,4]{1,0} aten::mm(%0, %0), xla_shape=f32[4,4]{1,0}, location=train.py:12 in forward, ROOT=0

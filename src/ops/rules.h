@@ -23,7 +23,7 @@ Dims reduced_dims(const Dims& from, const Dims& over, bool keepdim);
 inline Dims kept_dims(const Dims& from, const Dims& over) {
   return reduced_dims(from, over, true);
 }
-// Number of elements that one result element is made of.
+// Number of elements that are reduced to one element of the result.
 int64_t reduced_count(const Dims& from, const Dims& over);
 
 std::string sizes_text(const Dims& dims); // [2, 3], as in ATen's errors
@@ -33,21 +33,21 @@ std::string product_text(const Dims& dims); // 2x3
 DType get_dtype(const InferContext& context, size_t i, DType otherwise);
 // One flag of a bool[] attribute.
 bool get_flag(const InferContext& context, size_t i, size_t flag);
-// Entry `i` of an int[n] attribute, of which one entry stands for all; empty gives `otherwise`.
+// Entry `i` of an int[n] attribute; a single entry stands for all, an empty list gives `otherwise`.
 int64_t pick(const Dims& list, size_t i, int64_t otherwise);
 
 // Both operands' dtype; falls back where they differ, as promotion is for pointwise rows.
 DType same_dtype(const InferContext& context, size_t a, size_t b);
 void require_float(const InferContext& context, size_t i);
-// Of operand 0, of which one element is looked for.
+// For an operation that looks for one element of operand 0.
 void require_elements(const InferContext& context);
 // ATen's kernels that order elements refuse Bool.
 void require_ordered(const InferContext& context);
-// Attribute `i`, a number that ATen converts to the type of operand 0, fits there.
+// Checks that attribute `i` fits into the type of operand 0, to which ATen converts it.
 void require_fit(const InferContext& context, size_t i);
 void require_rank(const InferContext& context, size_t i, size_t rank, const char* message);
 
-// `Infer` where operand 0 is of one of these types, of DTypeSet; falls back for the others, which ATen refuses.
+// `Infer` if the type of operand 0 is in the DTypeSet; others fall back to the CPU, where ATen refuses them.
 template <uint32_t Types, void (*Infer)(InferContext&)>
 void of_types(InferContext& c) {
   if (!(set_of(c.operand(0).dtype) & Types)) {
@@ -80,17 +80,17 @@ void infer_values_indices(InferContext& c) {
 // ---- Advanced indexing: operands self, indices (None for a whole dim), ...; attribute 0: how many indices ----
 
 struct IndexedPart {
-  std::vector<size_t> dims; // of self, that an index stands for
-  Dims points; // what the indices broadcast to; of a mask the places of its true elements, taken for one as their number is data
+  std::vector<size_t> dims; // dims of self that have an index
+  Dims points; // the indices, broadcast; a mask counts as one point, because the number of its true elements is data
   size_t at = 0; // of the points among self's other dims
   size_t after = 0; // how many of these follow the points
 };
 bool is_mask(const InferContext& c, size_t i); // operand i is given and a mask: one index for each of its dims
 IndexedPart read_indices(const InferContext& c);
-// How many places masks have if the last dim of the other indices, or else of the values, says so; 1: any number.
+// The number of true elements of masks, if the last dim of the other indices, or else of the values, gives it; 1: any number.
 int64_t known_places(const IndexedPart& part, const Dims& values);
 
-// A power of floats that is a product, a root or a quotient of them: ATen has a kernel of its own for it.
+// Whether a power of floats is a product, a root or a quotient of them: ATen has a special kernel for it.
 bool is_simple_power(double exponent);
 
 } // namespace torch_xla

@@ -1,4 +1,4 @@
-// The parts of the module _XLAC, one file per topic. Names of the original's _XLAC stay though nothing here calls them: programs may.
+// The parts of the module _XLAC, one file per topic. Names of the original's _XLAC stay for programs, even if nothing here calls them.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,7 +8,7 @@ namespace py = pybind11;
 
 namespace torch_xla {
 
-// The number of the device that a name such as "xla:1" means, "" and "xla" the thread's own. Throws UserError for one that does not exist.
+// The number of the device with a name such as "xla:1"; "" and "xla" name the thread's own. Throws UserError if it does not exist.
 int device_index(const std::string& name);
 
 void init_errors(py::module_& m);

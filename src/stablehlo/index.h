@@ -7,13 +7,13 @@ namespace torch_xla::stablehlo {
 
 Hlo wide_index(Hlo index); // as I64
 Hlo wrapped_index(Hlo index, int64_t extent); // negative ones count from the end
-// Coordinates of points along all dims: the index along `dim`, each point's own place along the others.
+// Coordinates of points in all dims: the index in dim `dim`, each point's own position in the others.
 Hlos point_coordinates(Hlo index, size_t dim);
 std::vector<size_t> dims_up_to(size_t rank);
 // x at an index of x's rank along dim, element by element.
 Hlo take_along(Hlo x, Hlo index, size_t dim);
 
-// The indices of advanced indexing as coordinates; of each mask among them: the numbers of the elements it stands for.
+// The indices of advanced indexing as coordinates; for each mask the numbers of its elements.
 struct Indexed {
   std::vector<size_t> dims;
   Hlos coordinates;

@@ -5,7 +5,7 @@
 
 namespace torch_xla::cpu {
 
-// While one lives, CPU tensors made by this thread take their memory from the pool; from where they do elsewhere if that is null.
+// While one lives, CPU tensors made by this thread take their memory from the pool, or from ATen's allocator if the pool is null.
 class PoolRedirect {
  public:
   explicit PoolRedirect(Pool* pool);
@@ -17,7 +17,7 @@ class PoolRedirect {
   Pool* before_;
 };
 
-// While one lives in a redirect, the first tensor of so many bytes that this thread makes lies at the address, which outlives the tensor.
+// While one lives in a redirect, the next tensor of this size that the thread makes lies at the address. The memory outlives the tensor.
 class Placement {
  public:
   Placement(void* data, size_t bytes);

@@ -9,8 +9,8 @@ namespace torch_xla::cpu {
 bool multiplies_bf16_fast();
 // Whether ATen multiplies matrices of such floats by plain loops on this processor.
 bool multiplies_slowly(DType dtype);
-// Whether a call that takes such products is several times faster in float32. False for those of a few rows, which read their matrix as it
-// is.
+// Whether a call with such products is several times faster in float32. False for products of a few rows, which read their matrix in 16
+// bits.
 bool widens_products(const Graph& graph, const Node& call);
 
 } // namespace torch_xla::cpu

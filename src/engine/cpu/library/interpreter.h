@@ -1,5 +1,5 @@
-// The nodes of a trace one by one, by ATen's kernels, as eager PyTorch runs them: no passes, no plan, and code only for nodes that ATen
-// does not know.
+// Runs the nodes of a trace one by one with ATen's kernels, like eager PyTorch: no passes, no plan, and code only for nodes that ATen does
+// not know.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -16,7 +16,7 @@
 
 namespace torch_xla::cpu {
 
-struct NodeForm; // what computes a node
+struct NodeForm; // how a node is computed
 
 // Whether each node has a kernel of ATen's that computes what its row does, or a program of its own.
 bool can_interpret(const Graph& trace);
@@ -27,7 +27,7 @@ class Interpreter {
   // Compiles the programs of `live` nodes, or throws what compiling does.
   Interpreter(const Graph& trace, const std::vector<bool>& live, int device);
 
-  // As Executable's: a row says so, or what its program is made of does.
+  // As Executable's: true if a row or a node's program checks values.
   bool checks_values() const {
     return checks_values_;
   }
@@ -43,7 +43,7 @@ class Interpreter {
   bool checks_values_ = false;
 };
 
-// One run, on one thread, whose ATen calls are the run's as long as it lives.
+// One run, on one thread. While it lives, ATen calls of the thread belong to the run.
 class InterpreterRun {
  public:
   // `numbers` are parallel to Graph::scalars: double or int64 bits. What is allocated comes from the pool. `threads`: as
@@ -54,7 +54,7 @@ class InterpreterRun {
   // Nodes run in their order, when all parameters are set; those that no output needs may be left out. Throws StepError with ATen's
   // message.
   void compute(size_t node);
-  // Memory of each output in the order that the trace asks for, its own; empty for outputs that are parameters. Called once, after the last
+  // Own memory of each output, in the order that the trace asks for; empty for outputs that are parameters. Called once, after the last
   // node.
   std::vector<ResultMemory> take_outputs();
 

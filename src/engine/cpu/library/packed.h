@@ -1,4 +1,4 @@
-// Calls with a weight that stays the same: oneDNN reads it faster in an order of its own, into which it copies it in each call otherwise.
+// Calls with a constant weight. oneDNN copies a weight into an order of its own in each call; a packed weight is copied once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,14 +8,14 @@
 
 namespace torch_xla::cpu {
 
-// How calls of a row compute with a packed operand, to the same bits as without. `arguments` are those of ATen's operation, of which the
-// operands may have no memory yet where only sizes count.
+// How calls of a row compute with a packed operand, to the same bits as without. `arguments` are those of ATen's operation; where only
+// sizes count, the operands among them may have no memory yet.
 struct Packing {
-  int32_t (*operand)(size_t num_operands); // the one that is packed
+  int32_t (*operand)(size_t num_operands); // position of the packed operand
   bool (*fits)(const CallSpec& call, const torch::jit::Stack& arguments); // whether oneDNN computes the call, and takes the operand packed
   at::Tensor (*pack)(const torch::jit::Stack& arguments);
   at::Tensor (*compute)(const torch::jit::Stack& arguments, const at::Tensor& packed);
-  Hash128 (*key)(const CallSpec& call); // of all that the packed operand depends on but its numbers
+  Hash128 (*key)(const CallSpec& call); // of everything that the packed operand depends on except its numbers
 };
 
 // mm and addmm (beta and alpha 1): the last operand.

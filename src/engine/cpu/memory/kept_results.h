@@ -1,4 +1,4 @@
-// What is made of values that do not change, kept for later runs: a weight that each run casts or packs is cast and packed once.
+// Keeps results computed from values that do not change: a weight that each run would cast or pack is cast and packed once.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace torch_xla::cpu {
 
-// That of one value, which goes when the value goes. Not thread-safe.
+// The kept results of one value, freed with the value. Not thread-safe.
 class KeptResults {
  public:
-  // Whether so many bytes may be added: few results are kept of one value, and of all values no more than a part of the machine's memory.
+  // Whether so many bytes may be added: one value keeps few results, and all together at most a part of the machine's memory.
   bool has_room(int64_t bytes) const;
-  // `key`: of the way in which it is made, and of all that it is made of. What add() got, or null; of the type that the key stands for.
+  // The result that add() got, or null. `key` covers how the result is computed, from which values, and its type.
   template <typename T>
   std::shared_ptr<T> find(const Hash128& key) const {
     return std::static_pointer_cast<T>(find_any(key));
   }
-  // It holds so many bytes, which nobody writes any more.
+  // Keeps a result of so many bytes, which nobody writes any more.
   void add(const Hash128& key, std::shared_ptr<void> result, int64_t bytes);
 
  private:

@@ -1,4 +1,4 @@
-// Pages of 64 KB from the system: free ones lie together in runs, of which any part can be taken or given back.
+// Pages of 64 KB from the system: adjacent free pages form runs, and any part of a run can be taken or given back.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@ namespace torch_xla::cpu {
 
 constexpr size_t kPage = size_t{64} << 10;
 
-// A number for each page of the process's addresses, 0 at first. Any thread; a page's number is written, by who owns the page, before its
-// address is given out.
+// A number for each page of the process's addresses, 0 at first. Any thread; the owner of a page writes its number before it gives the
+// address out.
 class PageMap {
  public:
   uint16_t get(const void* data) const {
@@ -35,7 +35,7 @@ class PageMap {
 
   std::atomic<Leaf*> leaves_[kLeaves] = {};
 };
-// The one of the process. The numbers of the pages that a PageHeap has given are its caller's; those given back to the system have 0.
+// The map of the process. Callers of PageHeap number their pages; pages that went back to the system have 0.
 PageMap& page_map(); // never destroyed
 
 // The caller holds a lock. Sizes are in bytes, whole pages.
@@ -47,8 +47,7 @@ class PageHeap {
     return by_size_.lower_bound({bytes, nullptr}) != by_size_.end();
   }
   void put(char* data, size_t bytes);
-  // Makes one run of at least `bytes`, of the last free one and more from the system. False where the system refuses it, or would have to
-  // end a process to give it.
+  // Extends the last free run to at least `bytes` with pages from the system. False if the system refuses, or would have to end a process.
   bool grow(size_t bytes);
   // Gives free runs back to the system, the largest first, until `bytes` are given or none is left.
   void give_back(size_t bytes);
@@ -75,7 +74,7 @@ class PageHeap {
 
   Runs runs_; // free, by address; no two touch
   std::set<std::pair<size_t, char*>> by_size_; // the same
-  // Addresses without memory: the heap grows by their first pages, so that what it gets lies together and no run is left between.
+  // Addresses without memory: the heap grows into their first pages, so that its memory lies together without gaps.
   char* reserved_ = nullptr;
   char* reserved_end_ = nullptr;
   std::atomic<size_t> mapped_{0};

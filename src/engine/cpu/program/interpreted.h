@@ -1,4 +1,4 @@
-// A small program as it was recorded, run node by node: what has run a few times only is not worth a plan.
+// A small program that runs node by node, as it was recorded: a program that has run only a few times is not worth a plan.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace torch_xla::cpu {
 
-// The program of the trace, or null where it is none for this: its values are too large, so that it gains by being fused, or it has a node
-// that means something in the whole of its program only.
+// The program of the trace, or null if the trace should be compiled: its values are so large that fusion pays, or a node has a meaning only
+// within the whole program.
 std::shared_ptr<Executable> interpret(const Graph& trace, const CompileOptions& options);
 
 } // namespace torch_xla::cpu

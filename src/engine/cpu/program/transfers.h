@@ -16,11 +16,11 @@ class Transfers {
   // Never destroyed.
   static Transfers& get(int device);
 
-  // Appends a call and returns its number. They run in their order, one at a time; behind one that throws the rest is dropped.
+  // Appends a call and returns its number. Calls run in order, one at a time; if one throws, the rest is dropped.
   uint64_t start(std::function<void()> call);
   // Waits for the call of that number. Throws what a call has thrown, this one or another.
   void wait(uint64_t number);
-  // After an error of the run: drops the calls that have not begun, waits for the one that has, and forgets what was thrown.
+  // After an error of the run: drops the calls that have not begun, waits for the one that has, and clears their error.
   void finish() noexcept;
 
  private:
@@ -34,7 +34,7 @@ class Transfers {
   bool has_thread_ = false;
   std::deque<std::function<void()>> calls_; // that have not begun
   bool is_running_ = false;
-  uint64_t num_started_ = 0; // since the process began, those that were dropped too
+  uint64_t num_started_ = 0; // since the process began, dropped calls included
   uint64_t num_ended_ = 0;
   std::exception_ptr error_;
 };

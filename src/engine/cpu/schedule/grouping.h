@@ -9,8 +9,8 @@
 
 namespace torch_xla::cpu {
 
-// What a group of nodes becomes: a fused kernel, a call of ATen's, a copy into a part of memory. Ordering makes two steps of a call that
-// runs beside others.
+// The step that a group of nodes becomes: a fused kernel, a call of ATen's, a copy into a part of memory. Ordering splits a call that runs
+// beside others into two steps.
 enum class StepKind : uint8_t { kKernel, kLibrary, kUpdate, kStart, kWait };
 
 struct Group {

@@ -17,9 +17,9 @@ struct ImageConvolution {
   int64_t image_elements; // of the convolution's input and result
 };
 
-// What a program's convolutions shall read, and so give. Channels-last images are faster, or no slower, but in training where weights are
-// large beside them (kWeightShare); unless most images would have to be copied, as for views of groups of channels, or because they come
-// from other programs or go to them.
+// The order of images that a program's convolutions read, and so write. Channels-last images are at least as fast, except in training with
+// weights that are large beside them (kWeightShare). Orders stay as they are if most images would have to be copied: for views of groups of
+// channels, or because they come from other programs or go to them.
 class ImageOrders {
  public:
   explicit ImageOrders(const Graph& graph);

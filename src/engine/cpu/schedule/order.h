@@ -5,9 +5,9 @@
 
 namespace torch_xla::cpu {
 
-// Moves each collective up to where what it reads exists, if that takes no memory early: what only later ones need goes behind it. Then it
-// is split: kStart, and kWait before the first step that reads its results, or at the end; one that has nothing to run beside it stays a
-// call. Collectives keep their order, which all replicas share, and are waited for in it.
+// Moves each collective up to where its operands exist, if that takes no memory early; steps that only later collectives need go behind it.
+// Then splits it: kStart, and kWait before the first step that reads its results, or at the end. A collective with nothing to run beside it
+// stays a call. Starts and waits keep the order of collectives that all replicas share.
 std::vector<Step> order_steps(const LaidOutGraph& laid_out, const std::vector<Step>& steps);
 
 } // namespace torch_xla::cpu

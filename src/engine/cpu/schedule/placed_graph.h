@@ -10,7 +10,7 @@ namespace torch_xla::cpu {
 
 class PlacedGraph {
  protected:
-  // A node of one result, which lies in memory of its own in this order.
+  // Adds a node with one result, which lies in memory of its own in this order.
   ValueId append(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, const Type& type, Dims strides);
   // The same value stored in another order.
   ValueId copy_as(ValueId v, const Dims& strides);
@@ -19,13 +19,14 @@ class PlacedGraph {
   ValueId stored(ValueId v, const Dims& dims);
   ValueId iota(const Dims& dims, int64_t dim, DType dtype);
   ValueId integer(int64_t number, DType dtype);
-  ValueId combine(Prim prim, ValueId a, ValueId b); // of the same type of elements, which the result has, too
+  ValueId combine(Prim prim, ValueId a, ValueId b); // both and the result have one dtype
   // Scalars of the program have no memory: kernels get them in registers.
   ValueId in_memory(ValueId v);
-  // In terms of x's own memory, or of a copy in the order that the view is meant in.
+  // A view of x's own memory, or of a copy in the order that the view assumes.
   ValueId add_view(const ViewGeometry& view, ValueId x);
   ValueId reshape(ValueId x, const Dims& dims);
-  // Of the first operand of a result's dims: channels-last stays so between convolutions. Broadcast operands have no order to give.
+  // The order of the first operand with the result's dims, so that images stay channels-last between convolutions. Broadcast operands have
+  // none.
   Dims order_of_operands(const Dims& dims, const InlineVec<ValueId, 4>& operands) const;
 
   Graph graph_;
