@@ -1,5 +1,5 @@
-// Engine: compiles a lowered graph to an executable for a device and runs it. Nothing above this folder knows which engine runs: engine()
-// says.
+// Engine: compiles a lowered graph to an executable for a device and runs it. Nothing above this folder depends on which engine runs:
+// engine() returns it.
 #pragma once
 
 #include <atomic>
@@ -52,11 +52,11 @@ using EngineBufferRef = std::shared_ptr<EngineBuffer>;
 // The error of a run that was cancelled.
 constexpr const char* kCancelled = "the program that computes this value was cancelled by an interrupt";
 
-// What a run must know of the recording thread.
+// What a run gets from the recording thread.
 struct RunOptions {
   int threads = 0; // 0: the engine's own choice
-  std::shared_ptr<const std::atomic<bool>> cancelled; // set on any thread: the run should fail soon, where it loses nothing; may be null
-  // For the events of its steps: the run's number, and the user's lines by Node::location, which live as long as the run.
+  std::shared_ptr<const std::atomic<bool>> cancelled; // any thread may set it: the run then fails soon and loses nothing; may be null
+  // For the events of its steps: the run's number, and the user's lines by Node::location; the lines outlive the run.
   uint64_t number = 0;
   std::span<const int64_t> lines = {};
   // Wakes threads that wait for the run before. Set where Executable::leaves_processor(), if there are such threads.
@@ -76,7 +76,7 @@ struct RunArgs {
   std::vector<EngineBufferRef> outputs; // filled by the run, parallel to Graph::outputs
 };
 
-// A step of a run failed; location() is its node's in the graph that was compiled.
+// A step of a run failed; location() is the Node::location of its node in the compiled graph.
 class StepError : public UserError {
  public:
   StepError(ErrorKind kind, const std::string& what, int32_t location) : UserError(kind, what), location_(location) {}
@@ -92,15 +92,15 @@ class StepError : public UserError {
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Runs to the end on the calling thread (and the engine's pool). Throws UserError; then inputs[i] is null or as it was for each of
-  // `restored`, other donated inputs may be lost, and nothing else is.
+  // Runs to the end on the calling thread (and the engine's pool). Throws UserError; then each input of `restored` is null or unchanged,
+  // other donated inputs may be lost, and all else is unchanged.
   virtual void run(RunArgs& args) = 0;
   // True where the device goes on by itself after start(), so that the next run can be started before this one has ended.
   virtual bool is_asynchronous() const {
     return false;
   }
-  // Fills the outputs, which later runs may take at once. The function that is returned is called once, in the order of the starts: it
-  // waits for the end and throws as run() does. Where the program is not asynchronous the run has ended and there is none.
+  // Fills the outputs, which later runs may take at once. The caller calls the returned function once, in the order of the starts: it waits
+  // for the end and throws as run() does. It is empty if the program is not asynchronous: then the run has ended.
   virtual std::function<void()> start(RunArgs& args) {
     run(args);
     return {};
@@ -109,7 +109,7 @@ class Executable {
   virtual bool leaves_processor() const {
     return false;
   }
-  // Whether run(), called now by any thread, would keep to that thread, as others have the other processors.
+  // Whether run(), called now by any thread, would use only that thread, because other processes have the other processors.
   virtual bool is_alone() const {
     return false;
   }
@@ -119,18 +119,18 @@ class Executable {
   virtual int64_t code_bytes() const {
     return -1;
   }
-  // Whether a run may throw StepError for what its inputs hold: an index out of range.
+  // Whether a run may throw StepError for the values of its inputs: an index out of range.
   virtual bool checks_values() const {
     return false;
   }
-  // Whether it runs what was recorded operation by operation: made at once, and slower than a compiled program where it runs often.
+  // Whether it runs operation by operation, as recorded: made at once, but slower than a compiled program.
   virtual bool is_interpreted() const {
     return false;
   }
   // Steps in the order in which they run, for dumps: empty where CompileOptions did not ask for it.
   virtual std::string text() const = 0;
 
-  // How long a run takes, before the first one how long it may take: the executor's, to tell short programs.
+  // How long a run takes, before the first one how long it may take. The executor uses it to recognize short programs.
   std::atomic<int64_t> usual_run_ns{INT64_MAX};
 };
 
@@ -142,7 +142,7 @@ struct EngineMemoryInfo {
   int64_t peak_bytes_reserved = 0;
 };
 
-// What plugins take as options and tell as attributes.
+// Options that plugins take, and attributes that they report.
 using NamedValue = std::variant<std::string, bool, int64_t, double, std::vector<int64_t>>;
 using NamedValues = std::map<std::string, NamedValue>;
 
@@ -155,11 +155,11 @@ struct CompileOptions {
   // Called now and then on the calling thread; where it throws the compile ends with its exception. May be empty.
   std::function<void()> poll;
   const Graph* interpretable = nullptr; // the trace, if interpret() or restore() may make a program that is interpreted
-  bool often_interpreted = false; // programs of its structure were, with other sizes: only where planning another one costs more than that
+  bool often_interpreted = false; // programs of its structure were interpreted, with other sizes: interpret it only if planning costs more
   bool keep_text = false; // Executable::text() will be asked
-  // Where to put what restore() makes the program of again; left as it is where there is no such form. May be null.
+  // Where to put the bytes from which restore() makes the program again; unchanged if there is no such form. May be null.
   std::string* stored = nullptr;
-  bool* needs_new_code = nullptr; // set to whether code was generated, and not found, for a part of the program at least; may be null
+  bool* needs_new_code = nullptr; // set to whether code had to be generated for any part of the program; may be null
   NamedValues custom = {}; // the plugin's own options, as the user gives them
 };
 
@@ -181,15 +181,15 @@ class Engine {
   // events.
   virtual Graph lower(const Graph& trace, int device) const = 0;
   virtual std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options = {}) = 0;
-  // All but the trace that decides on what compile_trace() makes: programs of other settings cannot be restored.
+  // Everything besides the trace that decides on the program of compile_trace(): programs of other settings cannot be restored.
   virtual std::string settings(const CompileOptions& options) const = 0;
-  // The program of what compile_trace() has stored under the same settings, or null where it must be compiled again. Throws InternalError
-  // for bytes that are not such.
+  // The program of bytes that compile_trace() has stored under the same settings, or null if it must be compiled again. Throws
+  // InternalError for other bytes.
   virtual std::shared_ptr<Executable> restore(std::string_view stored, const CompileOptions& options) = 0;
-  // What an earlier process has stored of a program: one of its structure that is compiled from now on may take code that serves them both.
-  // Throws InternalError for bytes that are not such.
+  // Notes a program that an earlier process has stored: programs of its structure that are compiled from now on may take code that serves
+  // both. Throws InternalError for other bytes.
   virtual void learn(std::string_view /*stored*/) {}
-  // Where the parts of programs are kept that several may share; empty for nowhere.
+  // The directory of parts that several programs share; empty if there is none.
   virtual void set_cache_directory(const std::string& /*path*/, bool /*read_only*/) {}
   // Whether every library call can be a step of a program. Otherwise those that have an expansion or a writer, and values are of native
   // types.
@@ -222,17 +222,17 @@ class Engine {
   virtual EngineBufferRef adopt(int device, const Type& type, const Dims& strides, void* data, std::function<void()> release) = 0;
   // Copies the buffer's elements to host memory, in the order of its strides().
   virtual void download(const EngineBuffer& buffer, void* data) = 0;
-  // Gives up what the calling thread keeps of the processors for the programs that it runs: on the thread that hands in a run for another
-  // thread, before it starts, and on a thread that has nothing to run.
+  // Ends the calling thread's team of threads. Called by a thread that hands a run to another thread, before the run starts, and by a
+  // thread that has nothing to run.
   virtual void leave_processors() {}
   virtual EngineMemoryInfo memory_info(int device) const = 0;
   // Gives memory that is kept for later back to the system.
   virtual void empty_cache(int /*device*/) {}
-  // The peaks of memory_info() are from now on those of the time to come, where the engine counts them itself.
+  // Resets the peaks of memory_info(), if the engine counts them itself.
   virtual void reset_peak_memory(int /*device*/) {}
-  // What runs the programs, in capitals: "CPU", "CUDA".
+  // The kind of hardware, in capitals: "CPU", "CUDA".
   virtual std::string hardware() const = 0;
-  // What the device tells of itself; "kind", its maker's name for it, at least.
+  // Attributes that the device reports; at least "kind", its maker's name for it.
   virtual NamedValues attributes(int device) const = 0;
 };
 
@@ -243,9 +243,9 @@ Engine& engine();
 Engine& cpu_engine();
 // As engine().num_devices(), without making the embedded engine for the answer.
 int num_devices();
-// As num_devices(), without opening a plugin for the answer: 1 where one is yet to be opened, 0 where the environment is not understood.
+// As num_devices(), without opening a plugin: 1 if a plugin has yet to be opened, 0 if the environment is not understood.
 int num_visible_devices() noexcept;
-// Throws UserError that tells how many devices there are unless this is one of them.
+// Throws UserError with the number of devices unless this is one of them.
 void check_device(int64_t device);
 // Throws UserError as engine() for a value of PJRT_DEVICE that it does not know, and for a plugin that is not there. Opens nothing.
 void check_choice();

@@ -1,4 +1,4 @@
-// What is known of one operation: a row of the op tables. Passes ask traits and kinds, never names.
+// All facts about one operation: a row of the op tables. Passes ask traits and kinds, never names.
 #pragma once
 
 #include <cstdint>
@@ -46,12 +46,12 @@ enum class ResultLayout : uint8_t {
   kChannelsLast, // channels-last where an operand of the result's rank is (convolutions, pools)
   kOfOperands, // as TensorIterator's for all operands (what pointwise rows have)
   kFormatOfOperand, // channels-last where operand `order_of` + i is (norms)
-  kPlainFormatOfOperand, // the same, but row-major where that is both, as with one channel (batch norm)
+  kPlainFormatOfOperand, // the same, but row-major if the operand is both, as with one channel (batch norm)
   kIndexed, // of operand 0, indexed by the others
   kChannelsLastOfAll, // channels-last where all operands are (cat), and no list of dims is empty (roll of the flat tensor)
   kColumnMajor, // each matrix column by column, as LAPACK writes it
   kAttention, // [batch, length, heads] or [batch, length, heads, size], seen with heads and length swapped
-  kPad, // as kChannelsLast; with no pad that adds elements that of a clone of the part that is kept
+  kPad, // as kChannelsLast; if no pad adds elements, the order of a clone of the remaining part
   kConvolution, // channels-last where ATen's CPU kernel for the input, operand `order_of`, and the weight after it is
   kSpectrum, // as ATen's CPU kernels of Fourier transforms write it
 };
@@ -80,17 +80,17 @@ enum OpTrait : uint32_t {
   kRowMajorResult = 1u << 19, // a pointwise row whose new result is contiguous whatever the order of its operands (masked_fill)
   kComplex = 1u << 20, // ATen's kernel computes on complex numbers too: calls with them are library calls, whatever the row is
   kNoUnsigned = 1u << 21, // ATen refuses negative numbers beside an unsigned type, which the row leaves to it
-  kCollective = 1u << 22, // the replicas of a run meet in it: it runs though nobody wants its results, in the order of the trace
+  kCollective = 1u << 22, // the replicas of a run meet in it: it runs in the order of the trace, even if nobody wants its results
   kOtherLibrary = 1u << 23, // an operation of another library than ATen: its kernel is made at its first call
   kMovesElements = 1u << 24, // each number among its results is an element of an operand, or a number of the call; the others are indices
   kSumsProducts = 1u << 25, // sums of products of operands of one type, which engines that compute on 16-bit floats round once
   kLoop = 1u << 26, // runs a computation in turns (ir/computation.h)
   kBarrier = 1u << 27, // result i is operand i, once all operands are computed: no pass moves or merges anything across it
   kZeros = 1u << 28, // each element of its result is zero
-  kAdds = 1u << 29, // its operands, where there are two
+  kAdds = 1u << 29, // adds its two operands
   kHasProducts = 1u << 30, // a library call that takes products of matrices on its way, each of which it may round
-  kToldAtCall = 1u << 31, // of kChecksValues: programs catch its error and go another way, so the call waits and raises it (svd)
-  // What holds of a call of ATen's kernel, whatever the row is.
+  kToldAtCall = 1u << 31, // with kChecksValues: programs catch its error and take another way, so the call waits and raises it (svd)
+  // Traits that describe calls of ATen's kernel, for any kind of row.
   kOfCalls = kRandom | kDenseOperands | kDenseRows | kChecksValues | kToldAtCall | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
   kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kNoUnsigned | kDivides | kSameDtype | kMask | kNonNegative | kNumbersFit,
@@ -133,19 +133,19 @@ struct Op {
 
   ResultLayout layout = ResultLayout::kRowMajor; // kComposite, kLibrary: of eager's results
   int order_of = 0; // of ResultLayout::kOfOperand, kFormatOfOperand and kConvolution
-  // kLibrary: of what ATen's CPU kernel returns, where that is not `layout`. A wrong word here costs a copy.
+  // kLibrary: the order in which ATen's CPU kernel returns its result, if that is not `layout`. A wrong value costs a copy.
   std::optional<ResultLayout> kernel_layout = std::nullopt;
 
-  // Of DTypeSet, of library rows without a form for plugins: what ATen's CPU kernel takes as operand 0. Other calls are ATen's, which
-  // refuses most.
+  // Library rows without a form for plugins: the DTypeSet that ATen's CPU kernel takes as operand 0. Other calls go to ATen, which refuses
+  // most.
   uint32_t dtypes = 0;
 
   uint32_t traits = kNoTraits; // of OpTrait
-  // Whether ATen computes with a call's numbers (parameters of the program) and attributes; otherwise it raises. Null: with all.
+  // Whether ATen accepts a call's numbers (parameters of the program) and attributes; otherwise it raises. Null: all are accepted.
   bool (*takes)(std::span<const double> numbers, const Attrs& attrs) = nullptr;
   const char* if_none = nullptr; // kPointwise: the row that computes calls whose attribute 0 is None (div without a rounding mode)
   const char* of_tensors = nullptr; // kPointwise: the row of the overload that takes tensors only, where this one takes a number
-  // kLibrary: the overload that writes into given memory where it is the kernel itself; most others' is a call and a copy.
+  // kLibrary: the overload that writes into given memory, if it is the kernel itself; for most rows it is a call and a copy.
   const char* out_form = nullptr;
 };
 

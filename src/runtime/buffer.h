@@ -1,4 +1,4 @@
-// Buffer: a value that exists or is on its way; what cells and queued runs share.
+// Buffer: a value that exists or is on its way, shared by cells and queued runs.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class Buffer {
 
   Buffer(Type type, Dims strides) : type_(std::move(type)), strides_(std::move(strides)) {}
   explicit Buffer(EngineBufferRef payload);
-  // Of a payload whose elements have the type in which `dtype` is stored.
+  // For a payload with elements of the type that stores `dtype`.
   Buffer(EngineBufferRef payload, DType dtype);
 
   // As tensors report it; the payload's elements may be narrower (env::float_storage()).
@@ -31,22 +31,22 @@ class Buffer {
   State state() const {
     return state_.load(std::memory_order_acquire);
   }
-  // Blocks until ready. Throws the run's error if it failed, which counts as told then. Polls for signals (see set_interrupt_check), which
-  // may take the GIL: not under the recording lock.
+  // Blocks until ready. Throws the run's error if it failed; the error then counts as raised. Polls for signals (see set_interrupt_check),
+  // which may take the GIL: not under the recording lock.
   const EngineBufferRef& wait();
   // As wait(), without polling.
   const EngineBufferRef& wait_uninterrupted();
   // As wait() without a throw for a run that failed.
   State wait_for_end() const;
-  // True for the buffer of a run whose error has not been told yet.
+  // True for the buffer of a run whose error has not been raised yet.
   bool has_news() const;
-  // False where no read can give a value any more: the run failed, or the memory went to one that did.
+  // False if no read can give a value any more: the run failed, or a failed run took the memory.
   bool may_have_value() const {
     State now = state();
     return now != State::kFailed && (now == State::kQueued || payload_);
   }
-  // For the executor, which starts runs in order: payload without waiting, of a run under way too. Throws the run's error if the buffer
-  // failed.
+  // For the executor, which starts runs in order: the payload without waiting, even while its run is under way. Throws the run's error if
+  // the buffer failed.
   const EngineBufferRef& get() const;
 
   // Which run gives the value; none: 0. See Run::outputs.
@@ -68,7 +68,7 @@ class Buffer {
   // Lazy values and readers that refer to this buffer, queued runs not counted: at 0 a run may take the memory. It goes up from 0 under the
   // recording lock only, under which runs are queued, and down on any thread.
   std::atomic<int32_t> owners{0};
-  // By how many Previous it is held: tensors that take it back if a run fails, or a run has failed. It rises and falls as `owners`.
+  // Number of Previous that hold it: tensors that take it back if a run fails, or has failed. It changes under the rules of `owners`.
   std::atomic<int32_t> kept{0};
   int32_t num_replaced = 0; // for find_donated(), which leaves it at 0; guarded by the recording lock
 
@@ -86,8 +86,7 @@ class Buffer {
 };
 using BufferRef = std::shared_ptr<Buffer>;
 
-// Somebody who reads the buffer's memory: while one lives no run takes it. Made under the recording lock, from a buffer that a cell refers
-// to.
+// A reader of the buffer's memory: while one lives no run takes it. Made under the recording lock, from a buffer that a cell refers to.
 class BufferReader {
  public:
   explicit BufferReader(BufferRef buffer) : buffer_(std::move(buffer)) {
@@ -139,7 +138,7 @@ class KeptBuffer {
 // well. After a failure the cell takes it back. The executor's thread writes `buffer` and `before`; others read them only after a failure.
 struct Previous {
   KeptBuffer buffer;
-  std::shared_ptr<Previous> before; // what `buffer` itself replaced, while its run may still fail
+  std::shared_ptr<Previous> before; // the value that `buffer` itself replaced, while its run may still fail
   // How the value lay in the storage.
   DType dtype = DType::Undefined;
   Dims dims;
