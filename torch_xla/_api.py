@@ -152,7 +152,7 @@ def _programs_of_its_own(name: str, limits: _Limits):
 
 
 def count_programs() -> int:
-    """Programs of this process: compiled, planned anew for other sizes, or from disk."""
+    """Programs of this process: compiled, planned again for other sizes, or from disk."""
     return _counter("UncachedCompile") + _counter("ReplannedProgram") + _counter("PersistentCacheHit")
 
 
@@ -218,8 +218,8 @@ def compile(
         name: for errors, analyses and dumps; by default the function's.
         max_different_graphs: how many different programs all calls together may have; RuntimeError beyond.
         custom_compile_options: for set_custom_compile_options(), which is called now; None changes nothing.
-        replay: from the third call on the function's Python does not run any more: what it has recorded runs again, on
-            the arguments of the call, the tensors that it reads and writes beside them, and new random numbers
+        replay: from the third call on the function's Python does not run any more: the recorded operations run again,
+            on the arguments of the call, the other tensors that they read and write, and new random numbers
             (docs/replay.md); one program, whatever the limits are. RuntimeError where calls differ in anything else. A
             method is recorded for each object. Wants a function, not a block.
     """
@@ -236,8 +236,8 @@ def set_custom_compile_options(options: dict) -> None:
         options: by the plugin's names for them, as `{"xla_gpu_autotune_level": 0}`: str, bool, int or float. Programs
             that were compiled with other options are kept beside the new ones.
 
-    Raises ValueError for an option with the embedded engine, which has none, TypeError for values of other types. What
-    the plugin does not know is the RuntimeError of the next sync.
+    Raises ValueError for an option with the embedded engine, which has none, TypeError for values of other types. For
+    an option that the plugin does not know the next sync raises RuntimeError.
     """
     _XLAC._set_custom_compile_options(options)
 

@@ -90,7 +90,7 @@ def _is_lost(value: object) -> bool:
 
 
 def _before_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
-    """A first step that failed has made no state, as in eager, where it raises before: the next one makes it anew."""
+    """A failed first step has made no state, as in eager, where it raises before: the next step makes it again."""
     if not _XLAC._has_lost_values():
         return
     for parameter, state in list(optimizer.state.items()):

@@ -13,7 +13,7 @@ from torch.distributed import is_available
 
 
 class _OfGroups(str):
-    """The device's name where PyTorch looks whether it is xla, and is told that it is not."""
+    """The device's name in the places where PyTorch asks whether it is xla; it compares as another name."""
 
     __slots__ = ()
 

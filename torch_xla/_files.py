@@ -1,4 +1,4 @@
-"""Files that take the place of older ones whole: a save that is interrupted leaves what was there."""
+"""Files that replace older ones only when they are complete: an interrupted save leaves the older file."""
 
 import contextlib
 import errno
@@ -84,7 +84,7 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     """A file to write, which becomes `path` when the block ends. After an error, or a crash, `path` is as it was.
 
     A link stays one: the file that it names is replaced. The new file has the mode of the old one and, where that is
-    allowed, its owner. What is no regular file (a pipe, /dev/null) is written in place.
+    allowed, its owner. Pipes, /dev/null and the like are written in place.
 
     Raises OSError where open(path, "wb") does, and in a folder that takes no new file.
     """
@@ -111,7 +111,7 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
 
 
 def torch_save(data: Any, file_or_path: Any) -> None:
-    """torch.save(), of which a path has all or nothing: replacing()."""
+    """torch.save() by replacing(): a path gets the whole file or nothing."""
     is_path = isinstance(file_or_path, (str, os.PathLike))
     if not is_path or not os.path.isdir(os.path.dirname(os.path.realpath(file_or_path))):  # its error is PyTorch's
         torch.save(data, file_or_path)

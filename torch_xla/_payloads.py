@@ -39,7 +39,7 @@ def seal(key: str, payload: bytes) -> bytes:
 
 
 def unseal(key: str, sealed: bytes) -> bytes:
-    """The payload of what seal() gave. Raises RuntimeError if it was not sealed with this run's secret for this key."""
+    """The payload of a sealed value. Raises RuntimeError if it was not sealed with this run's secret for this key."""
     import hmac
 
     size = len(_sign("", b""))

@@ -149,7 +149,7 @@ def has_joined() -> bool:
 
 
 def serve() -> None:
-    """Runs what others wait for from now on."""
+    """From now on runs the operations that other replicas wait for."""
     if not _threads:
         thread = threading.Thread(target=_run_idle_collectives, name="xla-collectives", daemon=True)
         thread.start()
@@ -161,7 +161,7 @@ def end() -> None:
     _ending.set()
     for thread in _threads:
         thread.join(2.0)
-    # Who fails leaves its error to be told first, before those of the others, which find its heartbeats ended.
+    # A process that fails lets its error come first, before those of the others, which find its heartbeats ended.
     for store, rank in [] if is_failing() else _left:
         with contextlib.suppress(Exception):  # the store ends with the process that keeps it
             leave(store, rank)

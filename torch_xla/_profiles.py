@@ -14,7 +14,7 @@ _exit_in_torch = _Profile.__exit__
 
 @functools.wraps(_start_in_torch)
 def _start(self) -> None:
-    """Where the CPU's activity alone is asked for, what the device does is told as the CPU's."""
+    """In a profile of the CPU's activity alone the device's work appears as the CPU's."""
     _start_in_torch(self)
     if self.kineto_activities == {ProfilerActivity.CPU} and self.profiler_kind == torch.autograd.ProfilerState.KINETO:
         self._of_xla = _XLAC._HostProfile()

@@ -10,10 +10,10 @@ def set_mat_mul_precision(precision: str) -> None:
     """How an accelerator may multiply float32 matrices; shares its state with torch.set_float32_matmul_precision.
 
     Args:
-        precision: "highest" (float32, as it is from the start), "high" (TF32, or three products of bfloat16) or
-            "default" (what is fastest on the device: TF32, or one product of bfloat16).
+        precision: "highest" (float32, the default), "high" (TF32, or three products of bfloat16) or "default" (what is
+            fastest on the device: TF32, or one product of bfloat16).
 
-    Raises ValueError for other words. Takes effect for what is run from now on; programs are compiled anew.
+    Raises ValueError for other words. Takes effect for programs that run from now on; they are compiled again.
     """
     if precision not in _WORDS:
         raise ValueError(f"precision {precision!r} is not known; allowed are {', '.join(_WORDS)}")

@@ -1,4 +1,4 @@
-"""The environment variables of the package: `python -m torch_xla.env` prints them all, with what is set now."""
+"""The environment variables of the package: `python -m torch_xla.env` prints them all, with their present values."""
 
 from . import _payloads, _XLAC
 

@@ -1,7 +1,7 @@
 """What this process is among others and what hardware it has.
 
 A run is one replica, number 0, unless `xmp.spawn` or torchrun have started its processes or `DataParallel` its threads.
-A process that nobody replicates is one whatever devices it has: the device counts tell of those.
+A process without replicas counts as one, whatever the number of its devices, which the device counts give.
 """
 
 import os
@@ -129,7 +129,7 @@ def global_runtime_device_count() -> int:
 
 
 def runtime_device_attributes(device: str) -> dict:
-    """What the hardware behind the device tells of itself: "name", "kind" and, of a plugin, what its vendor gives.
+    """Attributes of the hardware behind the device: "name", "kind" and those that a plugin's vendor gives.
 
     Raises ValueError for a device that is not xla, RuntimeError for one that does not exist.
     """
@@ -151,7 +151,7 @@ def use_spmd(auto: bool = False) -> None:
     """Sets XLA_USE_SPMD: the run's devices are one to the program, and torch_xla.distributed.spmd spreads tensors.
 
     Args:
-        auto: accepted for the original's sake: what is not marked is left to the compiler anyway.
+        auto: accepted for the original's sake: the compiler decides on unmarked tensors anyway.
     """
     del auto
     os.environ["XLA_USE_SPMD"] = "1"
@@ -176,10 +176,10 @@ def initialize_cache(path: str, readonly: bool = False) -> None:
 
 
 def clear_computation_cache() -> None:
-    """Forgets the compiled programs that are in memory: what is recorded later is compiled again, or read from disk."""
+    """Forgets the compiled programs in memory: later programs are compiled again, or read from disk."""
     _XLAC._clear_computation_cache()
 
 
 def get_num_cached_compilation_graph() -> int:
-    """Programs so far: compiled, planned anew for other sizes, and found on disk."""
+    """Programs so far: compiled, planned again for other sizes, and found on disk."""
     return _api.count_programs()

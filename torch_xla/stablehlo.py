@@ -130,7 +130,7 @@ class StableHLOGraphModule:
         return self._modules[name]
 
     def evaluate(self, method_name: str | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
-        """What the function gives for these inputs.
+        """The function's results for these inputs.
 
         Args:
             method_name: "forward", or None for the default.
@@ -266,7 +266,7 @@ def exported_program_to_stablehlo(
         exported_model: of torch.export.export(); it stays as it is.
         options: the defaults where it is None.
 
-    Raises NotImplementedError for an input whose sizes vary, for a program that draws random numbers, and for an
+    Raises NotImplementedError for an input with sizes that vary, for a program that draws random numbers, and for an
     operation that has no form in StableHLO; RuntimeError for a program that reads a value while it runs.
     """
     options = options or StableHLOExportOptions()

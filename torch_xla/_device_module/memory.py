@@ -36,7 +36,8 @@ def max_memory_reserved(device=None) -> int:
 
 
 def reset_peak_memory_stats(device=None) -> None:
-    """Starts the `max_` figures again at what is held now. A plugin that counts its memory itself goes on with them."""
+    """Starts the `max_` figures again at the memory that is held now. A plugin that counts its memory itself goes on
+    with them."""
     torch.accelerator.reset_peak_memory_stats(_existing(device))
 
 

@@ -1,4 +1,5 @@
-"""`torch.xla.streams`: streams, which are names, and events. What is recorded on a device runs in one order.
+"""`torch.xla.streams`: streams, which are names, and events. Operations of a device run in the order in which they are
+recorded.
 
 A stream keeps no work of its own: whatever stream is current, operations run after those that were recorded before
 them, so that waiting for another stream or its event has nothing to do. synchronize() waits for all of the device.
@@ -43,10 +44,10 @@ class Stream(torch.Stream, metaclass=_OfDevice):
 
 
 class Event(torch.Event, metaclass=_OfDevice):
-    """An event of the device `xla`, which is reached when what was recorded before it has run.
+    """An event of the device `xla`, reached when the operations recorded before it have run.
 
     Args:
-        enable_timing: for elapsed_time(); recording such an event runs what is pending.
+        enable_timing: for elapsed_time(); recording such an event runs the pending operations.
         blocking: accepted for compatibility's sake.
         interprocess: accepted for compatibility's sake.
     """

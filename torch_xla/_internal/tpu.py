@@ -41,5 +41,5 @@ def version() -> int:
 
 
 def get_tpu_env() -> dict[str, str]:
-    """What a TPU's machine tells of itself. Raises RuntimeError where the device is none."""
+    """The attributes that a TPU's machine reports. Raises RuntimeError where the device is none."""
     raise RuntimeError("this machine's device is no TPU")

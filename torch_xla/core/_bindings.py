@@ -48,7 +48,7 @@ def git_revisions() -> dict[str, str]:
 
 
 def tensors_hlo_proto(tensors: Sequence[torch.Tensor]) -> bytes:
-    """What is pending of the tensors, or of all, as a serialized HloModuleProto.
+    """The pending graph of the tensors, or of all, as a serialized HloModuleProto.
 
     Raises NotImplementedError for an operation that has no StableHLO form.
     """

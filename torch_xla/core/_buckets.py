@@ -10,7 +10,7 @@ _FEW = 4
 
 
 def few(tensors: Sequence[torch.Tensor]) -> float:
-    """Megabytes of a bucket by which there are few, the first of which are full while later tensors are computed."""
+    """Megabytes of a bucket that make few buckets; the first ones are full while later tensors are computed."""
     return min(max(sum(t.nbytes for t in tensors) / 2**20 / _FEW, _SMALLEST_MB), LARGEST_MB)
 
 

@@ -1,4 +1,5 @@
-"""Collectives between the replicas of a run (part of `xm`): operations of the graph, that run with what is around them.
+"""Collectives between the replicas of a run (part of `xm`): operations of the graph, which run with the operations
+around them.
 
 All replicas have to record the same ones in the same order. In a run of one replica each gives what that one gets.
 """
@@ -52,7 +53,7 @@ def _give(results: list[torch.Tensor], output: Sequence[torch.Tensor] | None) ->
 
 
 def _for_each(inputs, output, compute: Callable[[torch.Tensor], torch.Tensor]):
-    """`compute` of the tensor, or of each tensor of the list; `output` likewise."""
+    """`compute` of the tensor, or of each tensor of the list, with `output` of the same form."""
     if isinstance(inputs, torch.Tensor):
         return _give([compute(inputs)], None if output is None else [output])[0]
     return _give([compute(each) for each in inputs], output)
@@ -180,7 +181,7 @@ def reduce_scatter(
 
     Args:
         reduce_type, scale, groups: as in all_reduce.
-        input: a tensor, or a list of tensors; `output` likewise, to write into.
+        input: a tensor, or a list of tensors; `output`: the same, to write into.
         shard_count: how many parts; a group's number of replicas. Raises ValueError where they do not divide the dim.
         pin_layout, channel_id, use_global_device_ids: accepted for the original's sake.
 
@@ -285,7 +286,7 @@ def send(value: torch.Tensor, channel_id: int) -> torch.Tensor:
 
 
 def recv(output: torch.Tensor, channel_id: int) -> torch.Tensor:
-    """What the replica sent that calls send() with the same channel, of the shape and dtype of `output`.
+    """The tensor that another replica sent with send() and the same channel, of the shape and dtype of `output`.
 
     It is written into `output` too. Raises RuntimeError in a run of one.
     """

@@ -66,11 +66,11 @@ def _send_by_keys(datas, device, input_shardings: dict):
 
 
 class ToXlaTensorArena:
-    """Moves what is chosen of nested data in one go.
+    """Moves chosen parts of nested data in one go.
 
     Args:
-        convert_fn: from a list of what is chosen to the list of what takes its place.
-        select_fn: True for what is chosen.
+        convert_fn: from the list of chosen parts to the list of their replacements.
+        select_fn: True for the parts to choose.
     """
 
     def __init__(self, convert_fn: Callable[[list], list], select_fn: Callable[[object], bool]):
@@ -78,7 +78,7 @@ class ToXlaTensorArena:
         self._select = select_fn
 
     def transform(self, inputs):
-        """Copy of `inputs` (nested lists, tuples, dicts, sets, objects) with what is chosen converted.
+        """Copy of `inputs` (nested lists, tuples, dicts, sets, objects) with the chosen parts converted.
 
         `convert_fn` is called once, unless nothing is chosen. Raises ValueError if it gives another number than it got.
         """

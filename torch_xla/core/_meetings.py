@@ -36,11 +36,11 @@ def xla_rendezvous(payload: bytes = b"", ordinals: list | None = None, tag: str 
 
 
 def mesh_reduce(tag: str, data, reduce_fn: Callable):
-    """`reduce_fn` of the list of all replicas' `data`, whose tensors have been moved to the CPU.
+    """`reduce_fn` of the list of all replicas' `data`, with tensors moved to the CPU.
 
     Args:
-        data: tensors, NumPy's arrays, numbers, texts, and lists, tuples, sets and dicts of them; whatever can be
-            pickled where the run has a secret, as that of xmp.spawn (docs/replicas.md).
+        data: tensors, NumPy's arrays, numbers, texts, and lists, tuples, sets and dicts of them; any value that can be
+            pickled if the run has a secret, as that of xmp.spawn (docs/replicas.md).
 
     Raises RuntimeError for other data.
     """

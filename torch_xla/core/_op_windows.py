@@ -192,7 +192,7 @@ class OpWindows:
         scatter_computation,
         padding="valid",
     ):
-        """`init_value` everywhere, and `source` combined to what each window selects.
+        """`init_value` everywhere, with `source` combined into the element that each window selects.
 
         Args:
             select_computation: of the chosen element and the next of its window: whether the chosen one stays.

@@ -33,7 +33,7 @@ def padded(tensor: torch.Tensor, value: torch.Tensor, config: Sequence[tuple[int
 
 
 def pairs_of(padding: str, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]) -> Pairs:
-    """What XLA pads by the name: "valid" nothing, "same" as much as gives ceil(size / stride) windows.
+    """XLA's padding by name: "valid" pads nothing, "same" pads to ceil(size / stride) windows.
 
     Raises ValueError for another name.
     """

@@ -17,7 +17,7 @@ def all_gather(value: torch.Tensor, dim: int = 0) -> torch.Tensor:
 
 
 def distributed_mm(w: torch.Tensor, x: torch.Tensor, split: int = 1) -> torch.Tensor:
-    """`W @ x` where the columns of W are spread over the replicas, each of which has an x of its own.
+    """`W @ x` with the columns of W spread over the replicas, and an own x in each.
 
     Args:
         w: this replica's columns, of shape [n, m / replicas].

@@ -1,8 +1,8 @@
 """XLA's operations by their names in the original's builder, for operations of the user's own (xla_op_registry).
 
-An Op stands for a tensor, or a tuple of them, while the operation is recorded. Each method records what it means, by
-ATen's operations, so a user's operation fuses with what stands around it. What the methods do stands in
-https://openxla.org/xla/operation_semantics; like XLA they promote no types: two operands have to have the same one.
+An Op stands for a tensor, or a tuple of them, while the operation is recorded. Each method records ATen's operations,
+so a user's operation fuses with the operations around it. https://openxla.org/xla/operation_semantics describes the
+methods; like XLA they promote no types: two operands have to have the same one.
 """
 
 import functools
@@ -278,7 +278,7 @@ def computation_from_module_proto(name: str, proto: bytes) -> Computation:
 
 
 def get_computation_hlo(computation: Computation) -> str:
-    """The program as HLO text: what the device records of it, which may be other instructions than it was made of.
+    """The program as HLO text: the instructions that the device records, which may differ from the given ones.
 
     Tensors that it takes from outside, such as constants with dims, are its last parameters.
     """

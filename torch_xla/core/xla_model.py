@@ -107,7 +107,7 @@ def is_xla_tensor(tensor: torch.Tensor) -> bool:
 
 
 class MemoryInfo(TypedDict):
-    """Memory of a device, in bytes: in use, what it has, and the most that was in use."""
+    """Memory of a device, in bytes: in use, in all, and the most that was in use."""
 
     bytes_used: int
     bytes_limit: int
@@ -153,12 +153,12 @@ def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
 
 
 def wait_device_ops(devices: Sequence = ()) -> None:
-    """Waits until all queued runs of `devices` have ended, by default of all. What is pending stays pending."""
+    """Waits until all queued runs of `devices` have ended, by default of all. Pending operations stay pending."""
     _XLAC._xla_wait_device_ops([str(device) for device in devices])
 
 
 def unlazy(tensors: Sequence[torch.Tensor]) -> None:
-    """Computes the tensors now (and whatever else is pending on their devices)."""
+    """Computes the tensors now, and everything else that is pending on their devices."""
     for device in sorted({tensor.device.index for tensor in tensors if is_xla_tensor(tensor)}):
         _XLAC._xla_sync(device, True)
 
@@ -197,7 +197,7 @@ def optimizer_step(
     """Averages the gradients over the replicas of the run and calls `optimizer.step(**optimizer_args)`.
 
     Args:
-        barrier: also run now what is pending on the devices of the parameters. A parallel loader does that by itself.
+        barrier: also run the pending operations of the parameters' devices now. A parallel loader does that by itself.
         groups, pin_layout: as for reduce_gradients.
 
     Returns what `optimizer.step` returned.
@@ -218,7 +218,7 @@ def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 # ---- Programs ----
 def get_stablehlo(tensors: Sequence[torch.Tensor] | None = None) -> str:
-    """StableHLO of what is pending of the tensors, by default of all on the current device: MLIR text, one function.
+    """StableHLO of the tensors' pending graph, by default of all on the current device: MLIR text, one function.
 
     Its arguments are the values and numbers that it takes, its results the tensors'. Nothing runs. Raises
     NotImplementedError for an operation that has no form in StableHLO, ValueError for a tensor on another device.
@@ -234,8 +234,8 @@ def get_stablehlo_bytecode(tensors: Sequence[torch.Tensor] | None = None) -> byt
 def optimization_barrier_(tensors: Sequence[torch.Tensor]) -> None:
     """Gives each tensor its value again, behind a barrier: when all have been computed.
 
-    What is computed from them afterwards is merged with nothing that was computed before, and not moved before it: so
-    activations that are computed again are. Autograd does not see it. It costs a copy of what is used on both sides.
+    Later computations from them are not merged with earlier ones and not moved before them, so activations can be
+    computed again. Autograd does not see it. It copies tensors that are used on both sides.
 
     Raises ValueError for tensors that are not on the device `xla`, or not on the same.
     """
@@ -271,7 +271,7 @@ def fork_rng(device=None, enabled: bool = True):
 def save(data, file_or_path, master_only: bool = True, global_master: bool = False) -> None:
     """torch.save of `data` with its xla tensors moved to the CPU, so that it loads anywhere.
 
-    A path has what was there before until all is written; what is written to a file object is there at once.
+    A path keeps its old file until all is written; a file object is written at once.
 
     Args:
         master_only: only the master process writes.

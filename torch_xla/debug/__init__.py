@@ -11,7 +11,7 @@ if typing.TYPE_CHECKING:
 def explain() -> "Report":
     """Says of the device's last steps why each program was compiled, what ran on the CPU, and what was read too early.
 
-    It looks at what the device has told of about 500 steps of this process, on all devices and threads. A program needs
+    It looks at the events of about 500 steps of this process, on all devices and threads. A program needs
     no preparation for it, and asking changes nothing. docs/explain.md lists the mistakes that it knows.
 
     Returns:

@@ -131,7 +131,7 @@ def find_uploads(steps: list[Step]) -> Iterator[Finding]:
 
 
 def find_optimizers(steps: list[Step]) -> Iterator[Finding]:
-    """Optimizers that are made anew for each step."""
+    """Optimizers that are made again for each step."""
     for (_, name), seen in _by_line(steps, "optimizer", lambda event: event.name).items():
         new = [(step, event) for step, event in seen if event.detail == "replaces"]
         if len(new) >= OFTEN and all(event.detail == "replaces" for _, event in seen[-OFTEN:]):
@@ -162,7 +162,7 @@ def _before_end(step: Step, trace: Event, phase: str) -> list[Event]:
 
 
 def _count_turns(moves: list[Event]) -> int | None:
-    """How many turns of a loop have made these moves of one line, each of which may have made several.
+    """How many turns of a loop have made these moves of one line. A turn may make several.
 
     What is moved without an operation between is moved together. The operations between two moves, and if need be the
     bytes moved, tell after how many moves a turn begins again. None where they do not.

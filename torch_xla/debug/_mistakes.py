@@ -12,7 +12,7 @@ class Finding:
 
     Attributes:
         cause: its short name, one of the keys of `ADVICE`.
-        what: what was seen, a sentence.
+        what: the finding, a sentence.
         line: the user's line, as "train.py:12 in step"; empty where it is not known.
         other_line: a second line that belongs to it: where the program was compiled before, where a value goes back.
         count: how often it happened.

@@ -20,7 +20,7 @@ _saved: collections.Counter = collections.Counter()  # by thread and name
 
 
 def save_tensors_graph(save_dir: str, name: str, tensors: Sequence[torch.Tensor]) -> None:
-    """Writes what is pending of the tensors to `save_dir/NAME-THREAD-N.FORMAT`, N counting the files of that name.
+    """Writes the tensors' pending graph to `save_dir/NAME-THREAD-N.FORMAT`; N counts the files of that name.
 
     SAVE_GRAPH_FMT says the format: text (by default), dot, or hlo. Nothing runs.
 

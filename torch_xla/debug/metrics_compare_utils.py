@@ -73,7 +73,7 @@ def compare_metrics(data_points: Mapping[str, Sequence], metrics_report: str, co
         config: Python expressions over `v`, `v_mean` and `v_stddev` that hold of a value which is as it used to be:
             `base_expression`, and `NAME_expression` for a single name. They are code: take them from nobody else.
 
-    An operation that fell back to the CPU and never did before is told too.
+    It also lists operations that fell back to the CPU for the first time.
     """
     lines = []
     for name, v in sorted(parse_metrics_report(metrics_report).items()):

@@ -22,8 +22,8 @@ def save_metrics(metrics_file: str | None = None) -> None:
         metrics_file: a path, "STDOUT" or "STDERR"; None is the one that XLA_METRICS_FILE names. In a run of several
             replicas that one gets the number on this machine behind it, as in `metrics.txt.0`.
 
-    Does nothing where none is named. N counts the calls that wrote, from 0. What a full disk does not take is taken
-    back, and raises OSError.
+    Does nothing where none is named. N counts the calls that wrote, from 0. If the disk is full, the file gets its old
+    length back and OSError is raised.
     """
     global _steps
     path = metrics_file or _named_by_environment()

@@ -13,7 +13,7 @@ _running: torch.profiler.profile | None = None
 
 
 class Trace(torch.profiler.record_function):
-    """Context manager that names what is recorded in its body.
+    """Context manager that names the operations recorded in its body.
 
     Args:
         name: the scope's name in the trace.
@@ -105,7 +105,7 @@ def trace(
 ) -> None:
     """Traces a process that has called start_server(), and writes a Chrome trace for TensorBoard or Perfetto.
 
-    It has what the process's devices did meanwhile, and what its threads did for it.
+    It shows the work of the process's devices meanwhile, and of its threads for them.
 
     Args:
         service_addr: the server's address, as "localhost:9012".

@@ -37,7 +37,8 @@ class DataParallel:
         network: a module, or a function without arguments that makes one.
         device_ids: devices or their names; None is all devices, an empty list the CPU by PyTorch itself.
         batchdim: the dim of the batches.
-        drop_last: leave out batches of which not every device gets one; always so, as all replicas have to meet.
+        drop_last: leave out the last batches if not every device gets one; always so, because all replicas have to
+            meet.
         numbered: the loop gets (number, batch) from its loader, as the first releases had it; False gives batches.
         kwargs: as for ParallelLoader.
     """
@@ -124,7 +125,7 @@ def run_replicas(devices: Sequence[torch.device], work: Callable, on_error: Call
     def run(number: int) -> None:
         are_started.wait()
         if len(threads) < len(devices):
-            return  # there was no thread to be had for one of them: the caller is told
+            return  # no thread could be started for one of them: the caller raises
         index = _device_module._existing(devices[number])
         try:
             with _world.replica_of_device(replicas[number], index), torch.xla.device(index):

@@ -65,7 +65,7 @@ class _Recorded(dist.Work):
 
 
 class _Receiving(_Recorded):
-    """A receive that is recorded when somebody waits for it, so that what is sent meanwhile goes out before."""
+    """A receive that is recorded when the program waits for it, so that sends in between go out first."""
 
     def __init__(self, tensors, record: Callable[["_Receiving"], None]):
         super().__init__(tensors)
@@ -142,11 +142,11 @@ class ProcessGroupXla(dist.ProcessGroup):
         return self._public_name
 
     def setGroupDesc(self, description: str) -> None:
-        """Sets what the group is for."""
+        """Sets the description of the group."""
         self._description = description
 
     def getGroupDesc(self) -> str:
-        """What the group is for."""
+        """The description of the group."""
         return self._description
 
     # ---- Each takes a tensor and gives what this process gets ----
@@ -255,7 +255,7 @@ class ProcessGroupXla(dist.ProcessGroup):
         return _write(outputs, [self._reduce_scatter(t.view(self.size(), -1), opts.reduceOp) for t in inputs])
 
     def alltoall_base(self, output, input, output_split_sizes, input_split_sizes, opts=None):
-        """Exchanges rows, as many as the lists say; empty lists stand for equal parts."""
+        """Exchanges rows by the counts in the lists; empty lists stand for equal parts."""
         received = list(output_split_sizes) or [output.size(0) // self.size()] * self.size()
         sent = list(input_split_sizes) or [input.size(0) // self.size()] * self.size()
         return _write([output], [self._exchange(input, received, sent)])
@@ -273,7 +273,7 @@ class ProcessGroupXla(dist.ProcessGroup):
         return _Recorded(tensors)
 
     def recv(self, out_tensors, src_rank: int, tag: int = 0):
-        """Overwrites the tensors by what a process sends, when the result is waited for."""
+        """Overwrites the tensors by those that a process sends, when the program waits for the result."""
         work = _Receiving(out_tensors, functools.partial(self._receive, (src_rank, tag)))
         self._receiving.setdefault((src_rank, tag), []).append((work, out_tensors))
         return work
@@ -287,12 +287,12 @@ class ProcessGroupXla(dist.ProcessGroup):
         del waiting[: last + 1]
 
     def barrier(self, opts=None):
-        """Waits until all processes have come here and what they recorded has run."""
+        """Waits until all processes have come here and their recorded operations have run."""
         self._all_reduce(torch.zeros(1, device="xla"), dist.ReduceOp.SUM).cpu()
         return _Recorded([])
 
     def shutdown(self) -> None:
-        """Waits until what is recorded has run and what was sent is received, and leaves the group."""
+        """Waits until recorded operations have run and sends are received, and leaves the group."""
         if self.size() > 1:
             for source in list(self._receiving):
                 self._receive(source)

@@ -31,7 +31,7 @@ def spawn(
         daemon: the processes end with this one.
         start_method: "spawn", or "fork", which needs that this process has not used the device yet.
 
-    Returns None; with join=False and several processes what torch.multiprocessing.spawn() does, whose join() waits.
+    Returns None; with join=False and several processes the context of torch.multiprocessing.spawn(); its join() waits.
     Raises torch.multiprocessing.ProcessRaisedException with the traceback of the process that failed first,
     RuntimeError for a fork after the device was used and for a PJRT_DEVICE whose plugin is not there, ValueError for
     an nprocs that does not fit.
@@ -122,7 +122,7 @@ def _run(index: int, fn: Callable, args: tuple, count: int, port: int, secret: s
 
 
 class MpModelWrapper:
-    """A model whose memory processes share until each moves it to its device, one after the other.
+    """A model in memory that processes share until each moves it to its device, one after the other.
 
     Args:
         model: on the CPU.

@@ -1,4 +1,4 @@
-"""An optimizer whose state is spread over the replicas (ZeRO, stage 1)."""
+"""An optimizer with its state spread over the replicas (ZeRO, stage 1)."""
 
 from collections.abc import Callable, Iterator
 
@@ -85,8 +85,8 @@ class ZeroRedundancyOptimizer(torch.optim.Optimizer):
         sharding_groups: numbers of the replicas that share the state; None is one group of all.
         grad_norm_groups: groups over which the norm's squares are summed too, where a model is spread over replicas.
         lazy_init: the state is made by init_zero(), which has to be called before the first step.
-        use_grad_acc_hook: gradients are summed up over backward passes in `optimizer_dtype`, in `main_grad` of the
-            parameter, whose `grad` stays None.
+        use_grad_acc_hook: gradients are summed up over backward passes in `optimizer_dtype`, in the parameter's
+            `main_grad`; its `grad` stays None.
         save_master_weights: state_dict() has the parts too, in their own dtype.
         higher_cc_precision: gradients are summed over the replicas in `optimizer_dtype`, not in their own.
         pin_layout, bucket_cap_mb_all_gather, bucket_cap_mb_reduce_scatter: accepted for the original's sake; the
@@ -159,7 +159,7 @@ class ZeroRedundancyOptimizer(torch.optim.Optimizer):
         """One step. Returns what the closure returns. Raises RuntimeError if init_zero() has not been called.
 
         Args:
-            closure: computes the loss anew, with gradients.
+            closure: computes the loss again, with gradients.
             kwargs: for the step of the parts' optimizer.
         """
         if not self._shards:

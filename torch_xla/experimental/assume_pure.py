@@ -51,7 +51,7 @@ def assume_pure(fn: Callable, *, add_rng_seed_argument: bool = False) -> Callabl
 
 
 class PureModule(torch.nn.Module):
-    """A module whose forward is called as assume_pure() does: of its parameters and buffers, which it may write.
+    """A module with a forward by assume_pure(), as a function of its parameters and buffers, which it may write.
 
     Args:
         module: its forward depends on these and its arguments alone.

@@ -115,7 +115,7 @@ def bucketed(
 
     Args:
         function: a function or module of tensors, best a whole step: forward, loss, backward and optimizer. Inside,
-            `shape` gives padded sizes (PaddedSize), and functions of PyTorch leave out what does not exist.
+        `shape` gives padded sizes (PaddedSize), and functions of PyTorch leave out the padding.
         dims: by name of a parameter, the dims that are padded: `{"ids": {"length": 1}, "labels": {"length": 1}}`. Dims
             of one label have one size. A parameter that is None or not given is left out.
         sizes: by label the buckets, `{"length": [64, 128, 256]}`; without them the powers of two.

@@ -20,10 +20,10 @@ def _wait(value: torch.Tensor) -> None:
 def on_ready_callback(tensor: torch.Tensor, callback: Callable[[torch.Tensor], object]) -> None:
     """Calls `callback(tensor)` on a thread of its own when the value that the tensor has now has been computed.
 
-    What is pending on the tensor's device is started. The callback is called when the run has failed, too. That error
-    (docs/errors.md; whoever reads the tensor gets it as well) and those of the callback go to `threading.excepthook`,
-    which prints them. The exit of the process waits for the callback. Raises ValueError for a tensor of another device,
-    and as torch_xla.sync() an error of an earlier run.
+    Starts the pending operations of the tensor's device. The callback is called when the run has failed, too. That
+    error (docs/errors.md; whoever reads the tensor gets it as well) and those of the callback go to
+    `threading.excepthook`, which prints them. The exit of the process waits for the callback. Raises ValueError for a
+    tensor of another device, and as torch_xla.sync() an error of an earlier run.
     """
     if tensor.device.type != "xla":
         raise ValueError(f"expected a tensor on the device xla, but got one on {tensor.device}")
@@ -42,7 +42,7 @@ def on_ready_callback(tensor: torch.Tensor, callback: Callable[[torch.Tensor], o
 def on_ready_event(tensor: torch.Tensor) -> threading.Event:
     """An event that is set when the value that the tensor has now has been computed, or could not be.
 
-    Starts what is pending, and raises, as on_ready_callback().
+    Starts pending operations and raises like on_ready_callback().
     """
     event = threading.Event()
     on_ready_callback(tensor, lambda _: event.set())

@@ -1,4 +1,4 @@
-"""Eager mode: each operation is a program of its own, but for those of functions that torch_xla.compile() runs."""
+"""Eager mode: each operation is a program of its own, except in functions that torch_xla.compile() runs."""
 
 import contextlib
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def eager_mode_context(enable: bool) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def as_one_operation(device: int) -> Iterator[None]:
-    """Context manager whose body is to eager mode what an operation is: one program, on xla:`device`."""
+    """Context manager: in eager mode its body is one program, like an operation, on xla:`device`."""
     with eager_mode_context(False) as was_eager:
         yield
     if was_eager:

@@ -1,4 +1,4 @@
-"""while_loop and fori_loop as one operation of the graph, whose body is compiled once.
+"""while_loop and fori_loop as one operation of the graph; the body is compiled once.
 
 Importing this module is enough for torch._higher_order_ops.while_loop on tensors of the device.
 """
@@ -71,7 +71,7 @@ def while_loop(
 
 
 def fori_loop(lower, upper, body_fun: Callable, *input_value: torch.Tensor) -> list[torch.Tensor]:
-    """Calls `body_fun` upper - lower times, each time on what it gave before, as one operation of the graph.
+    """Calls `body_fun` upper - lower times, each time on its previous result, as one operation of the graph.
 
     Args:
         lower, upper: whole numbers, or integer tensors without dims. The number of turns is no part of the program.

@@ -41,7 +41,7 @@ def pytreeify(cls: type[Function]) -> type[Function]:
             where these are a tuple, and returns a tuple nested like the inputs, None where there is no gradient.
             `ctx.needs_input_grad` has an entry for each leaf of the inputs.
 
-    Returns `cls`, with another `apply`. Raises TypeError for what is no autograd.Function; the backward raises
+    Returns `cls`, with another `apply`. Raises TypeError for anything but an autograd.Function; the backward raises
     RuntimeError where the gradients are not nested like the inputs.
     """
     if not (isinstance(cls, type) and issubclass(cls, Function)):

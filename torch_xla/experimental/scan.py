@@ -315,8 +315,8 @@ def scan(fn: Callable, init, xs, partition_fn: Callable | None = None, is_fn_pur
         xs: a pytree of tensors of equal first dims, the number of turns.
         partition_fn: by functorch.compile.default_partition (or None) the turns save what the gradient needs; by any
             other function they save the carry alone, and the gradient's turns compute the rest again.
-        is_fn_pure: what was recorded is used again for inputs of the same shapes, without a call of `fn`, if `fn`
-            takes no tensors but its arguments.
+        is_fn_pure: the recorded body serves all inputs of the same shapes, without a call of `fn`, if `fn` uses no
+            tensors except its arguments.
 
     Returns the last carry and the results, joined along a new dim 0. Both have gradients, which go to `init`, `xs` and
     leaves that `fn` uses from outside. Raises ValueError for inputs that do not fit each other and for a carry that

@@ -54,11 +54,11 @@ def scan_layers(
         layers: modules that compute the same of equally named weights of equal shapes; only the first one's code runs.
             Their weights are joined at each call and get gradients. They must not write into their buffers.
         input_data: a tensor, or a tuple of them that each layer takes as arguments and returns.
-        partition_fn: as of scan(): what the gradient saves.
+        partition_fn: as for scan(): chooses the values that the forward saves.
         is_layer_pure: the first layer is recorded once, not at each call.
 
-    Returns the last layer's output, `input_data` where there are no layers. Raises ValueError for layers whose weights
-    differ in name or shape.
+    Returns the last layer's output, `input_data` where there are no layers. Raises ValueError for layers with weights
+    of different names or shapes.
     """
     layers = list(layers)
     if not layers:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 @dataclasses.dataclass(eq=True, frozen=True)
 class SplashAttentionConfig:
-    """What the attention is like. Of all this only the last two change something here.
+    """Options of the attention. Of all this only the last two change something here.
 
     Attributes:
         sa_*: the original's kernel is tuned by them.
@@ -41,7 +41,7 @@ class SplashAttentionConfig:
 
     @classmethod
     def from_json(cls, data: str) -> "SplashAttentionConfig":
-        """Of what to_json() gave."""
+        """The inverse of to_json()."""
         return cls(**{name: _with_tuples(value) for name, value in json.loads(data).items()})
 
 
@@ -90,7 +90,7 @@ def splash_attention(
     causal: bool = True,
     attn_logits_soft_cap: float | None = None,
 ) -> torch.Tensor:
-    """softmax(cap(q @ k^T)) @ v of what a query sees, with gradients. The scores are not scaled.
+    """softmax(cap(q @ k^T)) @ v over the keys that a query sees, with gradients. The scores are not scaled.
 
     Args:
         q, k, v: floating tensors of shape [batch, heads, length, head size].

@@ -21,7 +21,7 @@ def _shard_batch(output, mesh: spmd.Mesh, extra_data_axis: str | None) -> None:
 
 
 class SpmdFullyShardedDataParallel(torch.nn.Module):
-    """A module on the device xla whose parameters are sharded over the axis "fsdp" of a mesh, along their largest dims.
+    """A module on the device xla with parameters sharded over the axis "fsdp" of a mesh, along their largest dims.
 
     Names of parameters are those of the original, and attributes and items that the wrapper lacks are the module's.
 
@@ -31,7 +31,7 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
         shard_output: called with the output and the mesh after each forward; None shards the batch of the output, of
             the first part of a tuple, or of what its attribute `logits` is.
         auto_wrap_policy: chooses the submodules that are wrapped too (torch_xla.distributed.fsdp.wrap).
-        auto_wrapper_callable: what they are wrapped with, instead of this class.
+        auto_wrapper_callable: wraps them, instead of this class.
         extra_data_axis: another axis over which outputs are sharded.
 
     Raises ValueError without a mesh or where it lacks an axis, RuntimeError for a module that is wrapped already and

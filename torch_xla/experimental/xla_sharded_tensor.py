@@ -1,4 +1,4 @@
-"""Old name of what torch_xla.distributed.spmd says of sharded tensors, for programs written for torch_xla 2.0."""
+"""Old name of the sharded tensors of torch_xla.distributed.spmd, for programs written for torch_xla 2.0."""
 
 from ..distributed.spmd import XLAShard, XLAShardedTensor
 

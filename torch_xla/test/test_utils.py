@@ -13,7 +13,7 @@ from ..debug.metrics_compare_utils import parse_metrics_report
 
 
 def mp_test(func: Callable) -> Callable:
-    """Decorator of a method of unittest.TestCase: runs it in a process of its own, whose exit status must be 0.
+    """Decorator of a method of unittest.TestCase: runs it in a process of its own, which must end with exit status 0.
 
     The process is forked, so use no device before. Each call returns the exit status.
     """

@@ -1,4 +1,4 @@
-"""Queues of limited length whose ends can be closed: one by key, one in order."""
+"""Queues of limited length with ends that can be closed: one by key, one in order."""
 
 import collections
 import threading
@@ -24,14 +24,14 @@ class QueueBase:
         return self._maxsize
 
     def close(self) -> None:
-        """Ends both sides: put() drops its item from now on, get() gives what is left, then None."""
+        """Ends both sides: put() drops its item from now on, get() gives the remaining items, then None."""
         with self._lock:
             self._no_more_gets = self._no_more_puts = True
             self._filled.notify_all()
             self._emptied.notify_all()
 
     def close_write(self) -> None:
-        """No item follows: get() gives what is left, then None."""
+        """No item follows: get() gives the remaining items, then None."""
         with self._lock:
             self._no_more_puts = True
             self._filled.notify_all()

@@ -1,4 +1,4 @@
-"""Joining what the replicas of an FSDP model saved."""
+"""Joins the parts that the replicas of an FSDP model saved."""
 
 import collections
 import glob

@@ -1,4 +1,5 @@
-"""Policies of which submodules FSDP wraps: PyTorch's own, with the original's name for the number of parameters."""
+"""Policies that choose the submodules FSDP wraps: PyTorch's own, with the original's name for the number of
+parameters."""
 
 from collections.abc import Callable, Iterable
 

@@ -72,7 +72,7 @@ class Mesh:
         return self.device_ids.reshape(self.mesh_shape)
 
     def get_op_sharding(self, partition_spec: PartitionSpec) -> OpSharding:
-        """How a tensor lies on the devices whose dims are spread as partition_spec says.
+        """How a tensor lies on the devices if its dims are spread by partition_spec.
 
         Raises ValueError for an axis that does not exist or occurs twice.
         """

@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 class OpSharding:
-    """How a tensor lies on devices: cut into tiles, of which each lies on one device or on several.
+    """How a tensor lies on devices: cut into tiles, each on one device or on several.
 
     Args:
         tile_assignment: the devices' numbers; a size for each dim of the tensor, into how many tiles it is cut, and at

@@ -78,7 +78,7 @@ class XLAShard:
 
 
 class XLAShardedTensor(torch.Tensor):
-    """The marked tensor itself, with what can be asked of its shards. What is computed of it is a plain tensor.
+    """The marked tensor itself, with what can be asked of its shards. Results computed from it are plain tensors.
 
     detach(), clone() and copies keep the mark. torch_xla.distributed.spmd.mark_sharding() makes them.
     """
@@ -158,7 +158,7 @@ def _cut(whole: torch.Tensor, indices, sharding: OpSharding) -> torch.Tensor:
 
 
 def join_shards(shards: Sequence[torch.Tensor], sharding: OpSharding, shape: Sequence[int]) -> torch.Tensor:
-    """The tensor of these sizes of which the devices hold these shards.
+    """The tensor of these sizes, joined from the devices' shards.
 
     Raises RuntimeError for shards of other sizes than a tile's.
     """
@@ -176,7 +176,7 @@ def join_shards(shards: Sequence[torch.Tensor], sharding: OpSharding, shape: Seq
 def global_tensor_from_cpu_shards(
     shards: Sequence[torch.Tensor], sharding: OpSharding, global_shape: Sequence[int] | None = None
 ) -> torch.Tensor:
-    """A marked tensor on the device, of which each device holds one of these tensors of the CPU.
+    """A marked tensor on the device, joined from one tensor of the CPU for each device.
 
     Args:
         shards: one for each device, by their numbers.

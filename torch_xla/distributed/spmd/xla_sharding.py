@@ -67,7 +67,7 @@ def annotate_custom_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: Partit
 
 
 class MarkShardingFunction(torch.autograd.Function):
-    """A copy of the tensor that is sharded, whose gradient is sharded as well: MarkShardingFunction.apply()."""
+    """A sharded copy of the tensor; its gradient is sharded as well: MarkShardingFunction.apply()."""
 
     @staticmethod
     def forward(ctx, torch_tensor: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
@@ -82,7 +82,7 @@ class MarkShardingFunction(torch.autograd.Function):
 
 
 def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
-    """A sharded copy of the tensor, whose gradient is sharded as well. Arguments and errors as of mark_sharding()."""
+    """A sharded copy of the tensor; its gradient is sharded as well. Arguments and errors as of mark_sharding()."""
     return MarkShardingFunction.apply(t, mesh, partition_spec)
 
 
@@ -135,7 +135,7 @@ class ShardingSpec:
 
     Args:
         mesh, partition_spec: as for mark_sharding().
-        minibatch: each process holds its own part of the batch, whose size has to be a multiple of its devices.
+        minibatch: each process holds its own part of the batch, with a size that is a multiple of its devices.
 
     Raises ValueError for an axis that does not exist or occurs twice, and RuntimeError, NotImplementedError as
     mark_sharding().
@@ -210,7 +210,7 @@ class EinsumLinear(torch.nn.Linear):
 
 
 def xla_patched_nn_linear_forward(m: torch.nn.Linear, input: torch.Tensor) -> torch.Tensor:
-    """What the layer gives for `input`, of shape [..., in_features]."""
+    """The layer's result for `input`, of shape [..., in_features]."""
     return torch.nn.functional.linear(input, m.weight, m.bias)
 
 

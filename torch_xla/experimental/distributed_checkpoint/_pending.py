@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 
 def _tell_failures(saves: collections.deque[tuple[int, Future]]) -> None:
-    """At the end of the process, or of the manager: writes the errors that nobody was told."""
+    """At the end of the process, or of the manager: writes the errors that no call has raised."""
     for step, save in saves:
         error = save.exception() if save.done() else None
         if error is not None:

@@ -55,8 +55,8 @@ class CheckpointManager:
         max_pending_async: save_async() waits while as many checkpoints are being written.
         num_of_threads: how many threads of each process write a checkpoint, a file each.
         process_group: for meetings of the processes, with a backend for the CPU; by default a new one of gloo.
-        chkpt_on_preemption: SIGTERM does not end the process, but the next step is saved whatever its number, and
-            reached_preemption() says so.
+        chkpt_on_preemption: SIGTERM does not end the process: the next step is saved, whatever its number, and
+            reached_preemption() returns True.
 
     Raises ValueError for an interval, a max_pending_async or a num_of_threads under 1, RuntimeError on another thread
     than the main one, unless chkpt_on_preemption is off.
@@ -107,7 +107,7 @@ class CheckpointManager:
     def save(self, step: int, state_dict: dict, force: bool = False) -> bool:
         """Saves the state if it is time to, or force is set. Returns whether it did.
 
-        Raises ValueError for a step under 0, and the error of what could not be saved or deleted.
+        Raises ValueError for a step under 0, and the error of a failed save or deletion.
         """
         step = _number_of(step)
         if not force and not self.should_save(step):
