@@ -74,7 +74,7 @@ fuzz: build ## random programs of every kind against PyTorch eager, with fusion 
 	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000) --syncs --deterministic --fusion on
 	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000) --disk
 
-lint: setup ## formatters in check mode, ruff, codespell, direction of includes, names of operations, sizes
+lint: setup ## formatters in check mode, ruff, codespell, direction of includes, names of operations, sizes, words
 	@clang-format-19 --dry-run -Werror $(CPP)
 	ruff check .
 	ruff format --check .
@@ -82,6 +82,7 @@ lint: setup ## formatters in check mode, ruff, codespell, direction of includes,
 	tools/check_includes.py
 	tools/check_names.py
 	tools/check_sizes.py
+	tools/check_words.py
 
 format: setup ## format all C++ and Python files
 	@clang-format-19 -i $(CPP)

@@ -233,7 +233,7 @@ class Busy:
 
 
 def start(workload: str, options: argparse.Namespace) -> tuple[dict[str, Worker], dict[str, dict]]:
-    """A worker for each implementation, and what is told of those that gave up."""
+    """A worker for each implementation, and the texts of those that gave up."""
     workers, gave_up = {}, {}
     for impl in options.impls:
         if impl == "jax" and workload not in IN_JAX:

@@ -43,7 +43,7 @@ def _cell(value: float | None, form: str = ".2f") -> str:
 
 
 def split(results: dict[str, dict]) -> tuple[dict[str, dict], list[str]]:
-    """What was measured, and what is told of implementations that gave up."""
+    """The measurements, and the texts of implementations that gave up."""
     found = {impl: result for impl, result in results.items() if "ms" in result}
     return found, [result["gave_up"] for result in results.values() if "gave_up" in result]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-# Settings of glibc that keep freed memory, which is else given back and touched anew at each step.
+# Settings of glibc that keep freed memory, which glibc otherwise gives back, so that each step touches it again.
 WARM_MALLOC = {
     "MALLOC_MMAP_THRESHOLD_": "1073741824",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",

@@ -15,7 +15,7 @@ class FileReport:
     """What became of the tests of a file."""
 
     file: str
-    hardware: str = ""  # what the file was told that it is, if it was
+    hardware: str = ""  # which the file was made to see, if any
     results: list[Result] = field(default_factory=list)
     excluded: dict[str, list[str]] = field(default_factory=dict)  # names by reason
     left_out: int = 0  # tests that are not for the device

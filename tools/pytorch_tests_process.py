@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WORKER = Path(__file__).resolve().parent / "pytorch_tests_worker.py"
-TEXT = 200  # characters of an error that are told
+TEXT = 200  # characters of an error on the page
 
 stopping = threading.Event()  # set: the processes of all threads end, and no other ones follow
 
@@ -67,7 +67,7 @@ class Process:
         self.problem = "" if self.names is not None else loaded["text"] or self._describe_end()
 
     def run(self, names: list[str]) -> Iterator[Result]:
-        """Runs tests in order, and ends. Names that nothing is told of were not run."""
+        """Runs tests in order, and ends. Names without a result were not run."""
         left = dict.fromkeys(names)
         self._send(names)
         running, last = "", None  # the last result waits: the process may still die of that test
@@ -178,5 +178,5 @@ def run_shard(job: Job, names: list[str], process: Process | None = None) -> Ite
         process.close()
         process = None
         if len(left) == before:
-            yield from (Result(name, "failed", f"did not run: {problem or 'nothing is told of it'}") for name in left)
+            yield from (Result(name, "failed", f"did not run: {problem or 'it has no result'}") for name in left)
             return

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytorch_tests_settings
 
 PROGRAM = Path(__file__).resolve().parent / "pytorch_tests_program.py"
-TEXT = 200  # characters of an error that are told
+TEXT = 200  # characters of an error on the page
 
 
 def one_line(error: BaseException) -> str:

@@ -58,7 +58,7 @@ class TestList:
         return {**variables, **self._data.get("environment", {}), **self._files[file].get("environment", {})}
 
     def find_hardware(self, file: str) -> str:
-        """What the file is told that the hardware is; empty for the truth."""
+        """The hardware that the file is made to see; empty for the real one."""
         return self._files[file].get("hardware", "")
 
     def choose(self, names: list[str], report: FileReport) -> list[str]:

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
 import check_names
 import check_sizes
+import check_words
 
 FAMILIES = re.compile(r"\b(index_ops)\(\)")
 BODY = "  x();\n" * 50
@@ -77,6 +78,11 @@ def test_functions_that_are_too_long(code):
 )
 def test_what_is_no_long_function(code):
     assert all(last - first < check_sizes.FUNCTION_LINES for first, last in check_sizes.cpp_functions(code))
+
+
+def test_words_that_make_readers_stumble():
+    text = "A program is compiled\nanew. What is\ntold\nhere is told once; it is Likewise a tale retold, and told."
+    assert [line for line, _ in check_words.problems_of(text)] == [2, 2, 4, 4]
 
 
 def test_times_of_files_are_kept(tmp_path):
