@@ -34,16 +34,19 @@ bool refuses_division(const PointwiseArg& divisor, DType type) {
   return number ? wrap_to(type, number->toLong()) == 0 : type == DType::Bool || !engine().runs_library_calls();
 }
 
-// A value of the device counts as fitting if its type does.
-bool argument_fits(const PointwiseArg& arg, DType type) {
+// A value of the device counts as fitting if its type does. Negative numbers in unsigned types ATen wraps or saturates, by its release.
+bool argument_fits(const PointwiseArg& arg, DType type, bool wraps) {
   std::optional<at::Scalar> number = number_of(arg);
+  if (number && type == DType::U8 && !wraps && number->toDouble() < 0) {
+    return false;
+  }
   return number ? fits(*number, type) : all_fit(type_of(arg), type);
 }
 
 bool refuses_numbers(const Op& op, std::span<const PointwiseArg> args, DType type) {
   bool fills = op.traits & kMask; // with its last argument, be it a number or a tensor
   return std::any_of(args.begin(), args.end(), [&](const PointwiseArg& arg) {
-    return (arg.scalar || (fills && &arg == &args.back())) && !argument_fits(arg, type);
+    return (arg.scalar || (fills && &arg == &args.back())) && !argument_fits(arg, type, fills);
   });
 }
 

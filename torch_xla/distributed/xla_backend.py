@@ -346,6 +346,8 @@ def _meet(url: str, timeout=None, **kwargs):
 if "xla" not in dist.Backend.backend_list:
     dist.Backend.register_backend("xla", _create, extended_api=True, devices=["xla"])
     dist.register_rendezvous_handler("xla", _meet)
+    # From 2.15 on PyTorch would hang a flight recorder on the groups, which wants a backend in C++.
+    getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("xla")
 
 
 def join() -> None:
