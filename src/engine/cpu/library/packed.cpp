@@ -38,7 +38,8 @@ int32_t last_operand(size_t num_operands) {
 // ATen gives 16 bit products of more than a few numbers to oneDNN itself.
 bool is_product_by_onednn(const CallSpec& call) {
   const bool is_bf16 = call.operands.back().type.dtype == DType::BF16;
-  return is_bf16 ? can_multiply_by_onednn() && at::globalContext().userEnabledMkldnn() : !has_few_rows(call) && prefers_onednn(call);
+  return is_bf16 ? can_multiply_by_onednn() && at::globalContext().userEnabledMkldnn()
+                 : !has_few_rows(call) && prefers_onednn(call) && is_whole_for_onednn(call);
 }
 
 bool fits_matrix(const CallSpec& call, const torch::jit::Stack& /*arguments*/) {

@@ -11,11 +11,9 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
+#include <bit>
 #include <optional>
-#include <unordered_set>
 
-#include "core/hash.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/few_rows.h"
 #include "engine/cpu/library/half_products.h"
@@ -48,16 +46,15 @@ bool is_one(const Attr& attr) {
   return (integer && *integer == 1) || (number && *number == 1);
 }
 
-// oneDNN makes code for each shape and its memory is not all given back: where shapes go on changing the later ones are left to MKL.
-bool is_among_the_first(const Type& a, const Type& b) {
-  static auto* mutex = new std::mutex; // a leaf
-  static auto* shapes = new std::unordered_set<Hash128>; // guarded by mutex
-  Hash128 shape;
-  for (int64_t extent : {a.dims[0], a.dims[1], b.dims[1]}) {
-    shape.add(static_cast<uint64_t>(extent));
-  }
-  std::lock_guard<std::mutex> lock(*mutex);
-  return shapes->count(shape) || (shapes->size() < kMostProductShapes && shapes->insert(shape).second);
+// How much of an extent oneDNN is given: all of it, or a number of which there are kShapesPerOctave between two powers of two.
+int64_t whole_part(int64_t extent) {
+  const int64_t unit = std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(extent))) / kShapesPerOctave);
+  return extent / unit * unit;
+}
+
+// Of a, the dim that is cut there: the one of the batch, whose pieces have no gaps in memory.
+int64_t cut_dim(int64_t row_stride, int64_t column_stride) {
+  return row_stride >= column_stride ? 0 : 1;
 }
 
 // What add_row_product() reads, where it is of use.
@@ -66,6 +63,10 @@ bool is_readable_matrix(const CallSpec::Tensor& t) {
   static const bool is_foreign = is_foreign_processor();
   const bool is_of_use = t.type.dtype == DType::F32 ? is_foreign : multiplies_slowly(t.type.dtype);
   return is_of_use && can_multiply_rows() && (has_long_pieces(dims[0], t.strides[0]) || has_long_pieces(dims[1], t.strides[1]));
+}
+
+bool is_readable_matrix(const at::Tensor& t) {
+  return is_readable_matrix({{DType::F32, {t.size(0), t.size(1)}}, {t.stride(0), t.stride(1)}});
 }
 
 // A matrix in memory; a vector is each row of one, a number all of it.
@@ -135,8 +136,13 @@ bool prefers_onednn(const CallSpec& call) {
     return false;
   }
   const Type& a = call.operands[call.operands.size() - 2].type;
-  return is_plain_sum(call) && a.dtype == DType::F32 && num_products(call) >= kMinProducts &&
-      is_among_the_first(a, call.operands.back().type);
+  return is_plain_sum(call) && a.dtype == DType::F32 && num_products(call) >= kMinProducts;
+}
+
+bool is_whole_for_onednn(const CallSpec& call) {
+  const CallSpec::Tensor& a = call.operands[call.operands.size() - 2];
+  const int64_t extent = a.type.dims[cut_dim(a.strides[0], a.strides[1])];
+  return whole_part(extent) == extent;
 }
 
 bool prefers_parts(const CallSpec& call) {
@@ -229,17 +235,6 @@ bool has_uncut_sums(int64_t length) {
   return length < kLeastCutSum;
 }
 
-void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
-  const at::Tensor& out = outs[0];
-  const int64_t length = operands.back().size(0);
-  const OneThread one_thread(has_uncut_sums(length) && takes_one_thread(out.numel() * length / kProductsPerThread));
-  bool sums = operands.size() == 3;
-  if (sums) {
-    out.copy_(operands[0].expand_as(out));
-  }
-  at::native::mkldnn_matmul(operands[operands.size() - 2], operands.back(), out, sums ? 1 : 0, 1);
-}
-
 void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
   const at::Tensor& a = operands[operands.size() - 2];
   const at::Tensor& b = operands.back();
@@ -272,6 +267,47 @@ void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<a
       multiply_part(part);
     }
   });
+}
+
+namespace {
+
+// The rows, or the numbers of each sum, behind those that oneDNN was given.
+void multiply_rest(const std::vector<at::Tensor>& operands, const at::Tensor& out, int64_t dim, int64_t from) {
+  const at::Tensor& whole = operands[operands.size() - 2];
+  const at::Tensor a = whole.slice(dim, from);
+  if (dim == 1) { // more of the same sums
+    multiply_parts({out, a, operands.back().slice(0, from)}, {out});
+    return;
+  }
+  std::vector<at::Tensor> rest{a, operands.back()};
+  if (operands.size() == 3) {
+    rest.insert(rest.begin(), operands[0].expand_as(out).slice(0, from));
+  }
+  a.size(0) <= kMaxFewRows&& is_readable_matrix(rest.back()) ? multiply_few_rows(rest, {out.slice(0, from)})
+                                                             : multiply_parts(rest, {out.slice(0, from)});
+}
+
+} // namespace
+
+void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  const at::Tensor& out = outs[0];
+  const at::Tensor& a = operands[operands.size() - 2];
+  const at::Tensor& b = operands.back();
+  const int64_t length = b.size(0);
+  const int64_t dim = cut_dim(a.stride(0), a.stride(1));
+  const int64_t whole = whole_part(a.size(dim));
+  {
+    const OneThread one_thread(has_uncut_sums(length) && takes_one_thread(out.numel() * length / kProductsPerThread));
+    const bool sums = operands.size() == 3;
+    const at::Tensor begin = dim == 0 ? out.slice(0, 0, whole) : out;
+    if (sums) {
+      begin.copy_(operands[0].expand_as(out).slice(0, 0, begin.size(0)));
+    }
+    at::native::mkldnn_matmul(a.slice(dim, 0, whole), dim == 0 ? b : b.slice(0, 0, whole), begin, sums ? 1 : 0, 1);
+  }
+  if (whole < a.size(dim)) {
+    multiply_rest(operands, out, dim, whole);
+  }
 }
 
 void multiply_groups(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {

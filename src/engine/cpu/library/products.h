@@ -19,6 +19,9 @@ bool is_plain_sum(size_t num_operands, const Attrs& attrs);
 int64_t num_products(const CallSpec& call);
 // True for a call of mm or addmm (beta and alpha 1) that oneDNN computes faster.
 bool prefers_onednn(const CallSpec& call);
+// Whether oneDNN is given all of such a call. Else the last rows, or numbers of sums, are multiplied by other kernels: where batches or
+// lengths go on changing that bounds the shapes for which oneDNN makes code.
+bool is_whole_for_onednn(const CallSpec& call);
 // Whether oneDNN gives a product with sums of so many numbers the same values on any number of threads.
 bool has_uncut_sums(int64_t length);
 // Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and none of them. Throws c10::Error where oneDNN cannot.

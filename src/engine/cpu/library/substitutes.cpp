@@ -34,6 +34,12 @@ CallKernel choose_vector(const CallSpec& call) {
   return has_vector(call) ? multiply_vector : nullptr;
 }
 
+// Whether oneDNN's product, and what is left beside it, has the same values on any number of threads.
+bool is_same_by_onednn(const CallSpec& call) {
+  const bool is_rest_cut = is_whole_for_onednn(call) || call.results[0].type.dims[1] > kPartUnit;
+  return is_rest_cut && has_uncut_sums(call.operands.back().type.dims[0]);
+}
+
 // Of a kernel that the functions above choose. What we do not cut, MKL does, and oneDNN what is long.
 Work work_of_product(CallKernel kernel, const CallSpec& call) {
   if (kernel == multiply_small) {
@@ -42,8 +48,7 @@ Work work_of_product(CallKernel kernel, const CallSpec& call) {
   if (kernel == multiply_few_rows || kernel == multiply_vector) {
     return (kernel == multiply_vector ? call.operands.front() : call.operands.back()).type.numel() / kNumbersPerThread;
   }
-  const int64_t length = call.operands.back().type.dims[0];
-  const bool is_same = (kernel == multiply_parts && is_cut(call)) || (kernel == multiply_by_onednn && has_uncut_sums(length));
+  const bool is_same = (kernel == multiply_parts && is_cut(call)) || (kernel == multiply_by_onednn && is_same_by_onednn(call));
   return is_same ? Work(num_products(call) / kProductsPerThread) : std::nullopt;
 }
 
