@@ -24,7 +24,7 @@
 #include "engine/cpu/library/half_products.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/schedule/layout.h"
-#include "engine/cpu/threads/beside_recorder.h"
+#include "engine/cpu/threads/leave.h"
 #include "engine/cpu/threads/team.h"
 #include "ops/registry.h"
 
@@ -222,7 +222,7 @@ TEST(LibraryMatmul, ProductsInPartsDoNotDependOnLoad) {
   at::Tensor quiet = at::empty({100, 256}), alone = at::empty({100, 256});
   multiply_parts({a, b}, {quiet});
   let_teams_sleep(true, 2, omp_get_num_procs());
-  EXPECT_TRUE(is_alone());
+  EXPECT_TRUE(is_short_of_processors());
   multiply_parts({a, b}, {alone});
   let_teams_sleep(false, 2);
   EXPECT_TRUE(at::equal(alone, quiet));

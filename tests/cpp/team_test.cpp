@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "engine/cpu/cost.h"
+#include "engine/cpu/host.h"
 #include "engine/cpu/threads/processors.h"
 #include "engine/cpu/threads/team.h"
 
@@ -42,25 +44,28 @@ int64_t count_ranges(int64_t worth) {
   std::atomic<int64_t> ranges{0};
   share_out(8, 1, worth, [&](int64_t begin, int64_t end) {
     EXPECT_LT(begin, end);
-    EXPECT_TRUE(!is_alone() || worth > kMaxWorthAlone || at::get_num_threads() == 1);
+    EXPECT_TRUE(!is_worth_no_wait(worth, 2) || at::get_num_threads() == 1);
     ++ranges;
   });
   return ranges;
 }
 
-TEST(Team, DoesNotWaitForASecondProcessorThatOthersUse) {
+TEST(Team, DoesNotWaitForAProcessorThatOthersUse) {
   const int threads = at::get_num_threads();
+  const int all = host().processors;
+  const auto most = static_cast<int64_t>(2.0 * kWaitNs / unit_ns()); // two threads do half each
   at::set_num_threads(2);
-  const double all = omp_get_num_procs();
   let_teams_sleep(true, 2, all - 1);
-  EXPECT_TRUE(is_alone());
-  EXPECT_EQ(count_ranges(kMaxWorthAlone), 1);
-  EXPECT_EQ(count_ranges(kMaxWorthAlone + 1), 2);
+  EXPECT_TRUE(is_short_of_processors());
+  EXPECT_EQ(count_ranges(most), 1);
+  EXPECT_EQ(count_ranges(most + 1), 2);
   EXPECT_EQ(at::get_num_threads(), 2);
+  EXPECT_TRUE(is_worth_no_wait(most * 2 / 3, 4)) << "of which the others would do three quarters";
+  EXPECT_FALSE(is_worth_no_wait(most * 2 / 3 + 2, 4));
   let_teams_sleep(false, 2);
-  let_teams_sleep(true, 3, all - 1);
-  EXPECT_FALSE(is_alone()); // with three threads
-  let_teams_sleep(false, 3);
+  let_teams_sleep(true, all, 0.1);
+  EXPECT_FALSE(is_short_of_processors()) << "hardly any";
+  let_teams_sleep(false, 2);
   EXPECT_EQ(count_ranges(1), 2);
   at::set_num_threads(threads);
 }

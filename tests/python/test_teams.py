@@ -108,3 +108,37 @@ for _ in range(3):
 
 def test_values_do_not_depend_on_what_is_recorded_meanwhile(run_python):
     run_python(PROGRAM + TRAINING, **ENGINE)
+
+
+VALUES = """
+import hashlib
+import torch
+
+torch.manual_seed(0)
+first, last = torch.nn.Linear(300, 500), torch.nn.Linear(500, 300)
+layers = torch.nn.Sequential(first, torch.nn.LayerNorm(500), torch.nn.GELU(), last).to("xla")
+x = torch.randn(200, 300).to("xla")
+layers(x).softmax(-1).square().sum().backward()
+values = [parameter.grad.cpu() for parameter in layers.parameters()]
+print(hashlib.md5(b"".join(value.numpy().tobytes() for value in values)).hexdigest())
+"""
+
+
+def test_a_run_has_no_more_threads_than_processors(run_python):
+    """Whatever number is asked for, to the same values."""
+    processors = len(os.sched_getaffinity(0))
+
+    def run(threads: int) -> str:
+        check = f"""
+assert torch.get_num_threads() == {threads}
+assert count_threads()["xla_executor_0"] <= {processors}, count_threads()
+"""
+        return run_python(PROGRAM + f"torch.set_num_threads({threads})\n" + VALUES + check, **ENGINE)
+
+    assert run(processors) == run(processors + 2) == run(8 * processors)
+
+
+def test_a_run_keeps_to_the_processors_of_its_process(run_python):
+    confined = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    alone = 'assert count_threads()["xla_executor_0"] == 1, count_threads()'
+    run_python(confined + PROGRAM + VALUES + alone, **ENGINE)

@@ -162,19 +162,15 @@ constexpr size_t kMaxStructures = 1 << 14;
 // gain from a second thread beside a busy recorder: they take 2.4 times as long as alone with it, 1.9 times without (measured).
 constexpr int kOperationsPerWork = 4;
 constexpr int64_t kWorkPerThread = 131072;
-// For how many threads a step has work at most that one thread does by itself while others leave the run no second processor: about 1 ms,
-// less than the other thread would often wait for its turn. Training an MLP took 0.4 to 0.7 times as long so beside two busy processes and
-// 24 layers of 64 x 128 half as long, where products of 3 ms and convolutions took 1.3 times as long as shared out (measured).
-constexpr int64_t kMaxWorthAlone = 64;
-// What one thread takes for the work that a step has for one of a team (Work): products at the speed of one processor.
-constexpr int64_t kWorkNs = 8'000;
-// Work of steps in a row for which one thread leaves the other processor to a recorder: about 0.3 ms. ResNet-18's few kernels between its
-// convolutions made its step 1.1 times as long (measured).
-constexpr int64_t kLeastStretch = 32;
+// What waiting for a thread that has been pushed aside costs, and what it must be worth to put one to sleep: about the time until the
+// system gives it a processor again. Beside two busy processes training an MLP took 0.4 to 0.7 times as long with the steps on one thread
+// that lose less than this so, and 24 layers of 64 x 128 half as long; products of 3 ms and convolutions took 1.3 times as long on one
+// thread. For a recorder, ResNet-18's few kernels between its convolutions made its step 1.1 times as long (measured).
+constexpr int64_t kWaitNs = 250'000;
 // What a recorder and a run's team of two take beside their work where they push each other aside: a program of two products that is
 // recorded in 40 us took 75 to 120 us by one thread, by two of them 130 to 250 (measured).
 constexpr int64_t kInTheWayNs = 80'000;
-// Half of a step up to which one thread does it as well where the recorder has gone on for longer than the last time.
+// What a step may lose by a thread less where the recorder has gone on for longer than the last time.
 constexpr int64_t kLeastTurnNs = 50'000;
 // Numbers that a library call moves, and does little else with, that are worth a thread.
 constexpr int64_t kMovedPerThread = int64_t{1} << 15;
@@ -228,11 +224,9 @@ constexpr int64_t kShortestPiece = 64;
 // Multiplications of a product up to which one thread is as fast as two, or faster: 64 x 128 x 128 takes both 37 us, 64 x 64 x 64 takes 9
 // and 12 us, and 22 and 45 us where the second thread has gone to sleep in between (measured).
 constexpr int64_t kMaxShortProducts = int64_t{1} << 20;
-// Numbers of its operands up to which that is so: more are read from memory rather than multiplied, and two threads read faster. A row by
-// 512 x 1,024 takes one thread 83 us and two 47, by 256 x 256 11 and 10, by 128 x 128 4.5 and 5.4, with other memory in each call
-// (measured).
-constexpr int64_t kMaxShortNumbers = int64_t{1} << 16;
-constexpr int64_t kNumbersPerThread = kMaxShortNumbers / 2; // of a matrix for a few rows
+// Numbers of a matrix that are worth a thread where few rows are multiplied by it. A row by 512 x 1,024 takes one thread 83 us and two 47,
+// by 256 x 256 11 and 10, by 128 x 128 4.5 and 5.4, with other memory in each call (measured).
+constexpr int64_t kNumbersPerThread = int64_t{1} << 15;
 // Multiplications that are worth a thread of a product that is cut for them: 11 us. MKL keeps many products of less than ten million to one
 // thread or takes longer with two: 64 x 32 x 1,024 takes one thread 51 us, MKL's two 105, two halves 25 each (measured).
 constexpr int64_t kProductsPerThread = int64_t{1} << 19;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/env.h"
+#include "engine/cpu/host.h"
 #include "engine/cpu/library/half_products.h"
 #include "engine/cpu/program/cpu_executable.h"
 #include "engine/cpu/program/interpreted.h"
@@ -81,7 +82,7 @@ class CpuEngine final : public Engine {
   }
 
   std::string settings(const CompileOptions& /*options*/) const override {
-    return str(kernel_host(), "\n", call_settings());
+    return str(kernel_host(), "\n", call_settings(), "\n", host().second_cache_bytes);
   }
 
   std::shared_ptr<Executable> restore(std::string_view stored, const CompileOptions& options) override {
@@ -108,6 +109,7 @@ class CpuEngine final : public Engine {
 
   void set_cache_directory(const std::string& path, bool read_only) override {
     set_kernel_cache_dir(path, read_only);
+    set_host_cache_dir(path.empty() ? path : path + "/host", read_only);
   }
 
   EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) override {

@@ -15,6 +15,7 @@
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/aten_allocator.h"
 #include "engine/cpu/library/own_rows.h"
+#include "engine/cpu/library/products.h"
 #include "engine/cpu/library/step_error.h"
 #include "engine/cpu/library/substitutes.h"
 #include "engine/cpu/library/untold.h"
@@ -304,6 +305,10 @@ int32_t LibraryCall::packable() const {
 
 const Work& LibraryCall::work() const {
   return impl_->work;
+}
+
+bool LibraryCall::shares_out() const {
+  return impl_->choice.kernel && impl_->choice.kernel != multiply_by_onednn;
 }
 
 const Hash128& LibraryCall::packing() const {

@@ -9,7 +9,7 @@
 #include "engine/cpu/library/parts.h"
 #include "engine/cpu/memory/cpu_buffer.h"
 #include "engine/cpu/place.h"
-#include "engine/cpu/threads/beside_recorder.h"
+#include "engine/cpu/threads/leave.h"
 
 namespace torch_xla::cpu {
 
@@ -71,6 +71,8 @@ class LibraryCall {
       const PackedRef& packed = nullptr);
 
   const Work& work() const;
+  // Whether it is computed by share_out().
+  bool shares_out() const;
 
   // The operand that the call computes with faster once it is packed, to the same bits; -1: none.
   int32_t packable() const;

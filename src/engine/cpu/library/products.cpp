@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "engine/cpu/cost.h"
+#include "engine/cpu/host.h"
 #include "engine/cpu/library/few_rows.h"
 #include "engine/cpu/library/half_products.h"
 #include "engine/cpu/threads/team.h"
@@ -44,6 +45,12 @@ bool is_one(const Attr& attr) {
   const auto* integer = std::get_if<int64_t>(&attr);
   const auto* number = std::get_if<double>(&attr);
   return (integer && *integer == 1) || (number && *number == 1);
+}
+
+// Numbers of a product's operands up to which one thread reads them as fast as two: more do not stay in its cache beside each other.
+int64_t max_short_numbers() {
+  constexpr int64_t kShare = 4;
+  return host().second_cache_bytes / kShare / static_cast<int64_t>(item_size(DType::F32));
 }
 
 // How much of an extent oneDNN is given: all of it, or a number of which there are kShapesPerOctave between two powers of two.
@@ -175,7 +182,7 @@ bool has_vector(const CallSpec& call) {
 
 bool is_short_product(const CallSpec& call) {
   const int64_t numbers = call.operands[call.operands.size() - 2].type.numel() + call.operands.back().type.numel();
-  return num_products(call) <= kMaxShortProducts && numbers <= kMaxShortNumbers;
+  return num_products(call) <= kMaxShortProducts && numbers <= max_short_numbers();
 }
 
 bool is_widened(const CallSpec& call) {

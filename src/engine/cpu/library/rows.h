@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/cpu/library/call.h"
-#include "engine/cpu/threads/beside_recorder.h"
+#include "engine/cpu/threads/leave.h"
 
 namespace torch_xla::cpu {
 

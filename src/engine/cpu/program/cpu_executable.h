@@ -10,7 +10,7 @@
 #include "engine/cpu/program/loop.h"
 #include "engine/cpu/program/plan.h"
 #include "engine/cpu/program/transfers.h"
-#include "engine/cpu/threads/beside_recorder.h"
+#include "engine/cpu/threads/leave.h"
 #include "engine/engine.h"
 
 namespace torch_xla::cpu {
@@ -39,6 +39,7 @@ class CpuExecutable final : public Executable {
   void start_run(RunArgs& args);
   void check_cancelled(const RunOptions& options) const;
   Work work_of(const StepRef& step) const;
+  StepWork step_work(int32_t step) const;
   void find_stretches();
   int64_t time_alone() const;
   void run_steps(RunArgs& args);

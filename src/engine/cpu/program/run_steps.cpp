@@ -1,10 +1,11 @@
-// The steps of a run one after the other, on the team or, while the program's own thread records, on one thread.
+// The steps of a run one after the other, on the team or, while the program's own thread records, without one of its threads.
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "core/metrics.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/host.h"
 #include "engine/cpu/program/cpu_executable.h"
 #include "engine/cpu/threads/team.h"
 
@@ -44,17 +45,23 @@ void CpuExecutable::find_stretches() {
 }
 
 bool CpuExecutable::leaves_processor() const {
-  return !stretch_.empty() && stretch_[0] >= kLeastStretch && will_have_recorder_beside(work_[0]);
+  return !stretch_.empty() && is_worth_leaving(stretch_[0]) && will_have_recorder_beside(step_work(0));
 }
 
 bool CpuExecutable::is_alone() const {
-  return work_of_all_ && *work_of_all_ <= kMaxWorthAlone && cpu::is_alone();
+  return work_of_all_ && is_worth_no_wait(*work_of_all_, std::max(2, host().processors));
+}
+
+StepWork CpuExecutable::step_work(int32_t step) const {
+  const StepRef& ref = plan_.steps[step];
+  const bool is_call = ref.kind == StepKind::kLibrary && calls_[ref.index];
+  return {work_[step], ref.kind == StepKind::kKernel || (is_call && calls_[ref.index]->shares_out())};
 }
 
 // What the whole program takes one thread: by its work, until that has been seen.
 int64_t CpuExecutable::time_alone() const {
   constexpr int kEnoughRuns = 8; // the first ones find nothing in the caches
-  const int64_t by_work_ns = *work_of_all_ * kWorkNs;
+  const auto by_work_ns = static_cast<int64_t>(static_cast<double>(*work_of_all_) * unit_ns());
   return num_alone_ < kEnoughRuns ? by_work_ns : std::max(by_work_ns, alone_ns_);
 }
 
@@ -69,10 +76,10 @@ void CpuExecutable::run_steps(RunArgs& args) {
     alone_ns_ = std::min(alone_ns_, metrics::now_ns() - start_ns);
   }
   while (step < end) {
-    if (tell || (stretch_[step] >= kLeastStretch && has_recorder_beside(work_[step]))) {
+    if (tell || (is_worth_leaving(stretch_[step]) && has_recorder_beside(step_work(step)))) {
       run_beside_recorder(std::exchange(tell, {}), [&] {
         step = run_next(step, args);
-        return step < end && has_recorder_beside(work_[step]);
+        return step < end && has_recorder_beside(step_work(step));
       });
       continue;
     }

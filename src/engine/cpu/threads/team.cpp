@@ -6,17 +6,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <condition_variable>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 
-#include "core/control_group.h"
 #include "core/errors.h"
 #include "core/metrics.h"
 #include "core/threads.h"
+#include "engine/cpu/cost.h"
+#include "engine/cpu/host.h"
 #include "engine/cpu/threads/processors.h"
 
 // MKL's: the calling thread's own number, 0 for that of the process; returns the one before. PyTorch's builds for other processors have
@@ -99,7 +98,7 @@ struct Waiting {
   std::atomic<int64_t> last_run_ns{0};
   std::atomic<bool> was_idle{false}; // since the last look
   std::atomic<bool> sleeps{false};
-  std::atomic<bool> is_alone{false};
+  std::atomic<bool> is_short{false};
 };
 
 Waiting& waiting() {
@@ -109,7 +108,7 @@ Waiting& waiting() {
 
 // The caller holds the lock.
 void set_sleep(Waiting& w, bool sleep, int threads, double others) {
-  w.is_alone = sleep && threads == 2 && omp_get_num_procs() - others < 2 - kQuiet;
+  w.is_short = sleep && host().processors - others < threads - kQuiet;
   if (sleep == w.sleeps) {
     return;
   }
@@ -140,7 +139,8 @@ void look_sometimes(int threads) {
     return;
   }
   std::optional<double> others = w.load.look();
-  const bool busy = others && *others > (w.sleeps ? kQuiet : kBusy);
+  const int spare = std::max(0, host().processors - threads); // where others are in nobody's way
+  const bool busy = others && *others - spare > (w.sleeps ? kQuiet : kBusy);
   w.looks_again = w.was_idle.exchange(false) && busy && !w.looks_again;
   w.next_look_ns = now + (w.looks_again ? kSecondLookNs : kLookNs);
   if (w.looks_again) {
@@ -150,12 +150,6 @@ void look_sometimes(int threads) {
     set_sleep(w, busy, threads, others.value_or(0));
   } catch (const UserError&) { // no thread left to be had: the run does not need it
   }
-}
-
-// Of the control group.
-int most_threads() {
-  std::optional<double> quota = control_group::read_quota();
-  return quota ? std::max(1, static_cast<int>(std::lround(*quota))) : std::numeric_limits<int>::max();
 }
 
 } // namespace
@@ -175,10 +169,9 @@ OneThread::~OneThread() {
 }
 
 void use_team(int threads) {
-  static const int most = most_threads();
   thread_local const int own_choice = at::get_num_threads();
   thread_local int now = own_choice;
-  int wanted = std::min(threads > 0 ? threads : own_choice, most);
+  const int wanted = std::min(threads > 0 ? threads : own_choice, host().processors);
   if (wanted != now) {
     at::set_num_threads(wanted);
     now = wanted;
@@ -197,8 +190,16 @@ void watch_processors() {
   waiting().load.look();
 }
 
-bool is_alone() {
-  return waiting().is_alone.load(std::memory_order_relaxed);
+bool is_short_of_processors() {
+  return waiting().is_short.load(std::memory_order_relaxed);
+}
+
+bool is_worth_no_wait(int64_t worth, int threads) {
+  return is_short_of_processors() && cost_of_leaving(worth, threads, 1) <= kWaitNs;
+}
+
+bool takes_one_thread(int64_t worth) {
+  return is_beside_recorder() || is_worth_no_wait(worth, omp_get_max_threads());
 }
 
 bool teams_sleep() {

@@ -5,13 +5,12 @@
 
 #include <cstdint>
 
-#include "engine/cpu/cost.h"
-#include "engine/cpu/threads/beside_recorder.h"
+#include "engine/cpu/threads/leave.h"
 
 namespace torch_xla::cpu {
 
-// Gives the calling thread a team of `threads` threads (0: ATen's choice) for the parallel regions that it opens, fewer where the control
-// group of the process allows fewer processors.
+// Gives the calling thread a team of `threads` threads (0: ATen's choice) for the parallel regions that it opens, but no more than there
+// are processors that the process may use (host.h).
 //
 // While other processes keep these processors busy, all teams of the process wait by sleep, not by spinning: a thread that spins for one
 // that another process has pushed aside keeps a processor from it. That is looked at a few times a second, by whoever comes first. Values
@@ -38,19 +37,26 @@ class OneThread {
   int mkl_threads_ = 0;
 };
 
-// Whether a run that has a team of two is left one processor by others at most. Any thread.
-bool is_alone();
+// Whether others leave a run's team fewer processors than it has threads. Any thread.
+bool is_short_of_processors();
 
-// Whether the calling thread does a step that has work for `worth` threads, each with a dozen microseconds, by itself: all that it can
-// while it leaves a processor to a recorder, and what is not worth waiting for where it is alone.
-inline bool takes_one_thread(int64_t worth) {
-  return is_beside_recorder() || (worth <= kMaxWorthAlone && is_alone());
-}
+// Whether one thread of `threads` does a step that has work for `worth` of them by itself, as others have the processors: it loses less so
+// than a thread that is pushed aside would be waited for.
+bool is_worth_no_wait(int64_t worth, int threads);
 
-// Shares out [0, n) in ranges of at least `grain` among the calling thread's team, which calls body(begin, end) for each; where it takes
-// one thread, for [0, n), and parallel regions of that have one thread. Values must not depend on where ranges end.
+// Whether the calling thread does a step by itself: all that ATen would share out while one of its team sleeps for a recorder, and what is
+// worth no wait.
+bool takes_one_thread(int64_t worth);
+
+// Shares out [0, n) in ranges of at least `grain` among the calling thread's team, or the threads of it that do not sleep for a recorder.
+// They call body(begin, end) for each; where it takes one thread, for [0, n), and parallel regions of that have one thread. Values must not
+// depend on where ranges end.
 template <typename Body>
 void share_out(int64_t n, int64_t grain, int64_t worth, const Body& body) {
+  if (Crew* crew = current_crew(); crew && crew->has_helpers()) {
+    crew->share(n, grain, body);
+    return;
+  }
   if (takes_one_thread(worth)) {
     OneThread one_thread;
     body(0, n);

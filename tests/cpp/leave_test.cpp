@@ -1,9 +1,8 @@
-// Who records and for how long, and the steps that run on one thread meanwhile.
-#include "engine/cpu/threads/beside_recorder.h"
+// Who records and for how long, and the steps that run without a thread of the team meanwhile.
+#include "engine/cpu/threads/leave.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <atomic>
 #include <chrono>
@@ -12,6 +11,7 @@
 
 #include "core/host_activity.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/host.h"
 #include "engine/cpu/threads/team.h"
 
 namespace torch_xla::cpu {
@@ -69,62 +69,64 @@ TEST(HostActivity, TellsWhoRecordsForLong) {
 
 int64_t count_ranges() {
   std::atomic<int64_t> ranges{0};
-  share_out(8, 1, kMaxWorthAlone, [&](int64_t, int64_t) { ++ranges; });
+  share_out(8, 1, 1, [&](int64_t, int64_t) { ++ranges; });
   return ranges;
 }
 
 TEST(BesideRecorder, IsForStepsThatEndWithTheTurn) {
   const int threads = at::get_num_threads();
-  at::set_num_threads(2);
-  if (omp_get_num_procs() != 2) {
-    GTEST_SKIP() << "a recorder has a processor beside two threads, or has none";
+  at::set_num_threads(host().processors);
+  if (host().processors < 2) {
+    GTEST_SKIP() << "there is no processor to leave";
   }
+  let_teams_sleep(false, host().processors); // other tests may have found others busy
   const auto pause = [] { const host_activity::Pause pause; };
   pause();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   pause();
-  EXPECT_TRUE(will_have_recorder_beside(0));
-  EXPECT_TRUE(will_have_recorder_beside(1000));
-  EXPECT_FALSE(will_have_recorder_beside(1'000'000)) << "longer than what is recorded will take";
-  EXPECT_FALSE(will_have_recorder_beside(std::nullopt));
-  EXPECT_FALSE(has_recorder_beside(0)) << "nothing is recorded";
+  EXPECT_TRUE(will_have_recorder_beside({0}));
+  EXPECT_TRUE(will_have_recorder_beside({1000}));
+  EXPECT_FALSE(will_have_recorder_beside({1'000'000})) << "longer than what is recorded will take";
+  EXPECT_FALSE(will_have_recorder_beside({std::nullopt}));
+  EXPECT_FALSE(has_recorder_beside({0})) << "nothing is recorded";
   EXPECT_TRUE(sometimes([] {
     host_activity::note_operation();
-    return has_recorder_beside(0);
+    return has_recorder_beside({0});
   }));
-  let_teams_sleep(true, 2);
-  EXPECT_FALSE(will_have_recorder_beside(0));
-  let_teams_sleep(false, 2);
-  at::set_num_threads(3);
-  EXPECT_FALSE(will_have_recorder_beside(0));
+  let_teams_sleep(true, host().processors);
+  EXPECT_FALSE(will_have_recorder_beside({0}));
+  let_teams_sleep(false, host().processors);
+  at::set_num_threads(host().processors - 1);
+  EXPECT_FALSE(will_have_recorder_beside({0})) << "it has a processor";
   at::set_num_threads(threads);
 }
 
 TEST(BesideRecorder, IsForShortProgramsThatNobodyWaitsFor) {
   const int threads = at::get_num_threads();
-  at::set_num_threads(2);
-  if (omp_get_num_procs() != 2) {
-    GTEST_SKIP() << "a recorder has a processor beside two threads, or has none";
+  const int all = host().processors;
+  if (all < 2) {
+    GTEST_SKIP() << "there is no processor to leave";
   }
-  constexpr int64_t kLongNs = 2 * (host_activity::kLongTurnNs + kInTheWayNs);
+  at::set_num_threads(all);
+  const int64_t kLongNs = (host_activity::kLongTurnNs + kInTheWayNs) * all / (all - 1);
   {
     const host_activity::Pause pause(/*needs_results=*/false);
   }
-  EXPECT_TRUE(has_recorder_beside_all(2 * kInTheWayNs));
-  EXPECT_FALSE(has_recorder_beside_all(kLongNs + 2)) << "a team takes less";
+  EXPECT_TRUE(has_recorder_beside_all(kInTheWayNs));
+  EXPECT_FALSE(has_recorder_beside_all(kLongNs + all)) << "a team takes less";
   pass_time();
   {
     const host_activity::Pause pause(/*needs_results=*/false);
     EXPECT_TRUE(has_recorder_beside_all(kLongNs)) << "the turn was long";
-    EXPECT_FALSE(has_recorder_beside_all(kLongNs + 2)) << "programs that are not short run step by step";
+    EXPECT_FALSE(has_recorder_beside_all(kLongNs + all)) << "programs that are not short run step by step";
   }
   {
     const host_activity::Pause pause(/*needs_results=*/true);
     EXPECT_FALSE(has_recorder_beside_all(0)) << "a thread needs the results";
   }
   EXPECT_TRUE(has_recorder_beside_all(0));
-  at::set_num_threads(3);
-  EXPECT_FALSE(has_recorder_beside_all(0));
+  at::set_num_threads(all - 1);
+  EXPECT_FALSE(has_recorder_beside_all(0)) << "it has a processor";
   at::set_num_threads(threads);
 }
 
@@ -138,6 +140,60 @@ TEST(BesideRecorder, RunsAllStepsAlone) {
   EXPECT_EQ(steps, 3);
   EXPECT_THROW(run_alone([]() -> bool { throw std::runtime_error("step"); }), std::runtime_error);
   EXPECT_FALSE(is_beside_recorder());
+}
+
+TEST(BesideRecorder, CostsWhatTheOtherThreadsTakeLonger) {
+  const double unit = unit_ns();
+  EXPECT_NEAR(static_cast<double>(cost_of_leaving(100, 2, 1)), 50 * unit, 1);
+  EXPECT_NEAR(static_cast<double>(cost_of_leaving(100, 4, 3)), 100 * unit / 12, 1);
+  EXPECT_NEAR(static_cast<double>(cost_of_leaving(100, 64, 63)), 100 * unit / (64 * 63), 1);
+  EXPECT_NEAR(static_cast<double>(cost_of_leaving(100, 4, 1)), 75 * unit, 1) << "what ATen computes";
+  EXPECT_EQ(cost_of_leaving(100, 1, 1), 0);
+}
+
+TEST(BesideRecorder, SharesOutAmongAllThreadsButTheOneThatSleeps) {
+  const int threads = at::get_num_threads();
+  for (const int team : {2, 3, 4, 6}) {
+    at::set_num_threads(team);
+    note_team();
+    int steps = 0;
+    run_beside_recorder({}, [&] {
+      std::atomic<int64_t> sum{0};
+      std::atomic<int64_t> ranges{0};
+      share_out(1000, 10, 100, [&](int64_t begin, int64_t end) {
+        ++ranges;
+        for (int64_t i = begin; i < end; ++i) {
+          sum += i;
+        }
+      });
+      EXPECT_EQ(sum, 999 * 1000 / 2);
+      EXPECT_EQ(ranges, team - 1);
+      share_out(3, 4, 0, [&](int64_t begin, int64_t end) { EXPECT_EQ(end - begin, 3) << "one range"; });
+      share_out(0, 1, 0, [&](int64_t begin, int64_t end) { EXPECT_EQ(begin, end); });
+      return ++steps < 50;
+    });
+    EXPECT_EQ(steps, 50);
+    EXPECT_FALSE(is_beside_recorder());
+    EXPECT_THROW(
+        run_beside_recorder(
+            {},
+            [] {
+              share_out(100, 1, 100, [](int64_t, int64_t) { throw std::runtime_error("range"); });
+              return false;
+            }),
+        std::runtime_error);
+  }
+  at::set_num_threads(threads);
+}
+
+TEST(Crew, WaitsForNobodyWhoIsLate) {
+  Crew crew;
+  crew.set_helpers(3); // none of which ever comes
+  int64_t done = 0;
+  crew.share(10, 1, [&](int64_t begin, int64_t end) { done += end - begin; });
+  EXPECT_EQ(done, 10);
+  crew.end();
+  crew.help(); // comes when it is over
 }
 
 TEST(BesideRecorder, RunsStepsOnOneThread) {
