@@ -48,7 +48,7 @@ def device_count() -> int:
 
 
 def sync(wait: bool = False, reset_scope: bool = True) -> None:
-    """Runs everything that is pending on the current device, then the step closures.
+    """Runs what this thread and those that have ended have pending on the current device, then the step closures.
 
     Args:
         wait: also wait until it has run. Without it the next step is recorded while this one runs. XLA_SYNC_WAIT=1
@@ -136,19 +136,18 @@ def _named(name: str):
 def _programs_of_its_own(name: str, limits: _Limits):
     with _named(name and f"{name}_clear_pending"):
         sync_devices([""], False, SyncCause.BEFORE_COMPILE)
-    runs = _counter("ExecuteComputation")
-    lazy = _XLAC._lazy()
-    _XLAC._set_lazy(True)  # also in eager mode
+    runs, _ = _XLAC._count_own_programs()
+    lazy = _XLAC._set_own_lazy(True)  # also in eager mode
     with _named(name):
         try:
             with _auto_sync.held(device().index), limits.held():
                 yield
-            limits.check_runs(_counter("ExecuteComputation") - runs)
+            limits.check_runs(_XLAC._count_own_programs()[0] - runs)
         finally:
-            programs = count_programs()
+            _, programs = _XLAC._count_own_programs()
             sync_devices([""], False, SyncCause.COMPILE)
-            _XLAC._set_lazy(lazy)
-    limits.count(count_programs() - programs)
+            _XLAC._set_own_lazy(lazy)
+    limits.count(_XLAC._count_own_programs()[1] - programs)
 
 
 def count_programs() -> int:

@@ -21,27 +21,33 @@ _steppers: weakref.WeakSet = weakref.WeakSet()  # optimizers that have made a st
 _stepped = StorageDictionary()  # their first parameters
 
 
-class _Held(threading.local):
-    """The numbers of the devices that this thread's regions sync at their ends, outermost first."""
+class _Thread(threading.local):
+    """What a thread has set."""
 
-    devices: tuple[int, ...] = ()
+    enabled: bool | None = None  # None: as the main thread
+    held: tuple[int, ...] = ()  # the numbers of the devices that its regions sync at their ends, outermost first
 
 
-_held = _Held()
+_thread = _Thread()
 
 
 def set_auto_sync(enabled: bool) -> None:
-    """Switches the automatic sync after `optimizer.step()` on or off. XLA_AUTO_SYNC=0 starts with it off."""
+    """Switches the automatic sync after `optimizer.step()` on or off: for the calling thread, and from the main thread
+    for all that have not called it. XLA_AUTO_SYNC=0 starts with it off."""
     global _enabled
-    _enabled = bool(enabled)
+    _thread.enabled = bool(enabled)
+    if threading.current_thread() is threading.main_thread():
+        _enabled = bool(enabled)
 
 
 def auto_sync() -> bool:
-    """True if `optimizer.step()` syncs by itself.
+    """True if `optimizer.step()` syncs by itself on the calling thread.
 
     Raises ValueError if XLA_AUTO_SYNC is not understood.
     """
     global _enabled
+    if _thread.enabled is not None:
+        return _thread.enabled
     if _enabled is None:
         _enabled = _XLAC._env_flag("XLA_AUTO_SYNC")
     return _enabled
@@ -55,17 +61,17 @@ def exempt(optimizer: torch.optim.Optimizer) -> None:
 @contextlib.contextmanager
 def held(device: int) -> Iterator[None]:
     """No sync of the device after optimizers' steps in its body, on this thread: a sync follows the body."""
-    before = _held.devices
-    _held.devices = (*before, device)
+    before = _thread.held
+    _thread.held = (*before, device)
     try:
         yield
     finally:
-        _held.devices = before
+        _thread.held = before
 
 
 def is_held(device: int | None) -> bool:
     """Whether a region of this thread syncs the device at its end."""
-    return device in _held.devices
+    return device in _thread.held
 
 
 def _find_devices(optimizer: torch.optim.Optimizer, end: int | None) -> set[int]:
@@ -108,7 +114,7 @@ def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
         return
     if _XLAC._xla_num_devices() > 1:
         devices = _find_devices(optimizer, None)
-    for device in sorted(devices.difference(_held.devices)):
+    for device in sorted(devices.difference(_thread.held)):
         _XLAC._xla_sync(device, cause=_XLAC.SyncCause.OPTIMIZER)
 
 

@@ -3,24 +3,28 @@
 A tensor that is weakly referred to cannot be swapped (torch.utils.swap_tensors).
 """
 
+import threading
+
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 
 class StorageDictionary:
-    """Values by the tensors' storages, which views and detached tensors share. Not for several threads at once."""
+    """Values by the tensors' storages, which views and detached tensors share."""
 
     def __init__(self):
+        self._lock = threading.Lock()  # guards the two below
         self._entries: dict[int, tuple[StorageWeakRef, object]] = {}
         self._next_sweep = 64
 
     def set(self, t: torch.Tensor, value) -> None:
         """Keeps the value until the storage ends."""
         storage = t.untyped_storage()
-        self._entries[storage._cdata] = StorageWeakRef(storage), value
-        if len(self._entries) >= self._next_sweep:
-            self._entries = {key: entry for key, entry in self._entries.items() if not entry[0].expired()}
-            self._next_sweep = max(64, 2 * len(self._entries))
+        with self._lock:
+            self._entries[storage._cdata] = StorageWeakRef(storage), value
+            if len(self._entries) >= self._next_sweep:
+                self._entries = {key: entry for key, entry in self._entries.items() if not entry[0].expired()}
+                self._next_sweep = max(64, 2 * len(self._entries))
 
     def get(self, t: torch.Tensor):
         """The value. None if there is none."""

@@ -10,7 +10,7 @@
 namespace torch_xla {
 namespace {
 
-// Pools and modes of capture say nothing here: values have no addresses, and other threads wait while a step is captured.
+// Pools and modes of capture say nothing here: values have no addresses, and what other threads do is no part of a capture.
 class XlaGraph final : public at::GraphImplInterface {
  public:
   void capture_begin(at::MempoolId_t /*pool*/, at::GraphCaptureMode /*mode*/) override {

@@ -39,8 +39,6 @@ void infer_loop(InferContext& c) {
 }
 
 constinit const Op kRows[] = {
-    // What stands for an argument of a body while that is recorded; no program has it.
-    {.name = "xla::argument", .kind = OpKind::kLibrary, .traits = kOwnKernel},
     {.name = "xla::loop", .kind = OpKind::kLibrary, .infer = infer_loop, .traits = kOwnKernel | kLoop | kDenseOperands | kChecksValues},
 };
 

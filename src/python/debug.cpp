@@ -187,7 +187,8 @@ void init_debug(py::module_& m) {
   m.def("_get_xla_tensor_shape_type", &stored_type_name, py::arg("tensor"));
   m.def("_get_current_graph_name", [] { return graph_name(); });
   m.def("_set_current_graph_name", [](const std::string& name) { graph_name() = name; }, py::arg("name"));
-  m.def("_set_records_one_program", [](bool on) { return std::exchange(records_one_program(), on); }, py::arg("on"));
+  m.def("_set_records_one_program", &set_records_one_program, py::arg("on"));
+  m.def("_count_own_programs", &count_own_programs);
   m.def("_xla_optimization_barrier_", &barrier, py::arg("tensors"));
   m.def("_unsafe_buffer_pointer", &address_of, py::arg("tensor"));
   m.def("_shown_on_cpu", &shown_on_cpu, py::arg("tensor"));
@@ -208,7 +209,8 @@ void init_debug(py::module_& m) {
   m.def("_clear_computation_cache", &forget_programs, py::call_guard<py::gil_scoped_release>());
   m.def("_set_fusion", &env::set_fusion, py::arg("on"));
   m.def("_fusion", &env::fusion);
-  m.def("_lazy", &env::lazy);
+  m.def("_lazy", &is_lazy_mode);
+  m.def("_set_own_lazy", &set_own_lazy_mode, py::arg("on"));
   m.def("_set_lazy", &set_lazy_mode, py::arg("on"), py::call_guard<py::gil_scoped_release>());
 }
 

@@ -61,8 +61,8 @@ class Buffer {
   EngineBufferRef take();
   void give_back(EngineBufferRef payload);
 
-  // Slot used by the recorder to find the parameter of the current trace that stands for this buffer; guarded by the device's
-  // recording lock.
+  // By which a trace finds the parameter that stands for this buffer: the slot of the youngest trace that takes it
+  // (Trace::find_parameter()); guarded by the device's recording lock.
   uint64_t trace_generation = 0;
   int32_t trace_value = -1;
   // Lazy values and readers that refer to this buffer, queued runs not counted: at 0 a run may take the memory. It goes up from 0 under the

@@ -56,7 +56,7 @@ class Printer final : public observer::Observer {
   explicit Printer(const Settings& settings) : settings_(settings), file_("PT_XLA_DEBUG_FILE", settings.path) {}
 
   void on_event(const observer::Event& event) override {
-    if (!event.program || !env::lazy()) {
+    if (!event.program || !is_lazy_mode()) {
       return;
     }
     if (event.phase == observer::Phase::kCompile) {

@@ -29,8 +29,8 @@ enum class SyncCause {
 constexpr int kNumSyncCauses = 11;
 const char* cause_text(SyncCause cause); // "user torch_xla.sync"
 
-// Runs everything pending on the device; with wait also waits for it. Throws the error of a failed compile or run, and UserError for a
-// device that does not exist. Any thread; call without the GIL.
+// Runs what the calling thread, or one that has ended, has pending on the device; with wait also waits for all runs. Throws the error of a
+// failed compile or run, and UserError for a device that does not exist. Any thread; call without the GIL.
 void sync(int device, bool wait = false, SyncCause cause = SyncCause::kUser);
 // The user's sync at the end of a step, in either language: sync(), counted as MarkStep. XLA_SYNC_WAIT=1 waits always.
 void mark_step(int device, bool wait, SyncCause cause = SyncCause::kUser);
@@ -51,8 +51,16 @@ c10::DataPtr allocate_cell(size_t nbytes, int device);
 // untyped_storage().resize_(): keeps the bytes that fit.
 void resize_storage_bytes(const c10::Storage& storage, size_t nbytes);
 
-// False: each operation is handed to the device as it is recorded, as with XLA_LAZY=0. For all devices; any thread.
+// False: each operation is handed to the device as it is recorded, as with XLA_LAZY=0. On all devices, for threads without a mode of their
+// own.
 void set_lazy_mode(bool on);
+// The calling thread's mode, with those that work for it; nullopt: as the others. Returns the one before.
+std::optional<bool> set_own_lazy_mode(std::optional<bool> on);
+bool is_lazy_mode();
+// Runs by the calling thread so far, with those that work for it, and programs that were made or loaded for them.
+std::pair<int64_t, int64_t> count_own_programs();
+// Whether it records what has to be one program from now on. Returns what was before.
+bool set_records_one_program(bool on);
 
 // Source lines. The provider gives an id of the user's current line, or -1; it is called at each recorded node without the GIL. `call`
 // gives one of the name of PyTorch's function that this line called; it is called where a value is read.

@@ -285,7 +285,7 @@ void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
   Recording recording(cell->device);
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   move_cell(impl->_mutable_data_ptr_no_checks(), nbytes);
-  recording.resize(*cell, nbytes);
+  recording.resize(storage, nbytes);
   impl->set_nbytes(nbytes);
 }
 

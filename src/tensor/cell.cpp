@@ -72,7 +72,7 @@ c10::DataPtr allocate_cell(size_t nbytes, int device) {
   first_use::begin();
   Cell* cell = nullptr;
   c10::DataPtr data = make_cell(nbytes, device, &cell);
-  cell->capture = recorder(device).capture.load(std::memory_order_relaxed);
+  cell->capture = Recorder::current_capture(device);
   return data;
 }
 

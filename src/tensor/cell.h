@@ -30,7 +30,7 @@ struct Cell : FreeListed<Cell> {
   Dims strides;
   size_t nbytes = 0;
   int device = 0; // never changes
-  uint32_t capture = 0; // RecorderState::capture when it was made
+  uint32_t capture = 0; // the number of the one in which it was made; 0: none
 };
 
 // If the run of the cell's value has failed and the error has been told: the cell holds again what it held before, where that is left. Who

@@ -15,6 +15,7 @@
 #include "core/observer.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
+#include "tensor/capture.h"
 #include "tensor/errors.h"
 #include "tensor/recorder.h"
 #include "tensor/register.h"
@@ -24,8 +25,6 @@
 
 namespace torch_xla {
 namespace {
-
-thread_local bool put_off_wait = false;
 
 // What a storage holds; its buffer is not given away while this lives.
 struct Source {
@@ -37,11 +36,16 @@ struct Source {
 
 // The buffer of a cell with a value, after a sync if it is pending. The caller holds the recording lock.
 Source source_locked(Cell& cell) {
-  if (!cell.value->buffer()) {
-    sync_locked(cell.device, SyncCause::kRead);
+  Trace* trace = cell.value->trace();
+  BufferRef buffer = trace && trace->is_captured() ? trace->buffer_of(cell.value->id()) : nullptr; // of what a capture has only read
+  if (!buffer) {
+    if (trace) {
+      sync_locked(*trace, SyncCause::kRead);
+    }
+    take_back_when_told(cell);
+    buffer = cell.value->buffer();
   }
-  take_back_when_told(cell);
-  return {BufferReader(cell.value->buffer()), to_scalar_type(cell.dtype), cell.dims, cell.strides};
+  return {BufferReader(std::move(buffer)), to_scalar_type(cell.dtype), cell.dims, cell.strides};
 }
 
 // Nothing when nobody has written the storage.
@@ -49,7 +53,8 @@ std::optional<Source> find_source(Cell* cell) {
   TORCH_CHECK(cell, kNoCell);
   return interrupt::retry([&]() -> std::optional<Source> {
     auto lock = lock_recorder(cell->device);
-    return cell->value ? std::optional(source_locked(*cell)) : std::nullopt;
+    Cell& shown = shown_cell(*cell);
+    return shown.value ? std::optional(source_locked(shown)) : std::nullopt;
   });
 }
 
@@ -120,17 +125,14 @@ void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) 
   write_buffer(bytes, upload_dense(device_number(destination), dense_form(whole)));
 }
 
-std::optional<Source> find_source_now(Cell* cell) {
-  const Executor::ShortRuns run_here(cell->device);
-  return find_source(cell);
-}
-
 // As find_source, of a value that is there. Throws the error of its run; once that is told, a tensor shows what it held before.
 std::optional<Source> wait_for_source(Cell* cell) {
   TORCH_CHECK(cell, kNoCell);
   try {
     for (Buffer* failed = nullptr;;) {
-      std::optional<Source> source = find_source_now(cell);
+      auto run_here = std::make_optional<Executor::ShortRuns>(cell->device);
+      std::optional<Source> source = find_source(cell);
+      run_here.reset();
       Executor::get(cell->device).wait_for_room();
       if (!source) {
         return source;
@@ -193,16 +195,15 @@ at::Tensor read_on_cpu(const at::Tensor& t, std::string_view use) {
   return cpu;
 }
 
-bool take_put_off_wait() {
-  return std::exchange(put_off_wait, false);
-}
-
 void wait_for_value(const at::Tensor& t) {
   const int device = device_number(t);
   {
     auto lock = lock_recorder(device);
-    put_off_wait = put_off_wait || recorder(device).capture;
-    if (recorder(device).capture || records_one_program()) {
+    const Recorder& recorder = Recorder::current();
+    if (Capture* capture = recorder.capture(device)) {
+      capture->is_told_at_call = true;
+    }
+    if (recorder.capture(device) || recorder.records_one_program) {
       return;
     }
   }

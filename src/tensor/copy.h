@@ -26,10 +26,8 @@ void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu);
 // `use` is what observers are told that it is for: "copy", "item" (a number), "bool" (a truth value); empty for others, as fallbacks.
 at::Tensor read_on_cpu(const at::Tensor& tensor, std::string_view use = {});
 // Runs what the tensor's value takes and waits for it. Throws the error of that run. Nothing happens while what is recorded must stay
-// together: within a capture, and where records_one_program().
+// together: within a capture, which notes it (Capture::is_told_at_call), and where its recorder records_one_program.
 void wait_for_value(const at::Tensor& tensor);
-// Whether this thread has put off such a wait within a capture since it last asked.
-bool take_put_off_wait();
 // Replaces the content of the cell, a buffer, by the same bytes seen as `type`, for dtypes without rows: waits. The caller holds the
 // recording lock of the cell's device.
 void reinterpret_buffer_locked(Cell& cell, const Type& type);

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/devices.h"
 #include "core/env.h"
 #include "core/process.h"
+#include "engine/engine.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
 #include "tensor/api.h"
@@ -70,38 +70,36 @@ size_t nodes_until_cut(const std::vector<uint64_t>& hashes) {
   return SIZE_MAX;
 }
 
-bool is_due(const RecorderState& state) {
-  return state.trace.graph().nodes.size() >= state.next_check || state.trace.input_bytes() >= state.next_input_check;
+bool is_due(Trace& trace) {
+  return trace.graph().nodes.size() >= trace.cut().next_check || trace.input_bytes() >= trace.cut().next_input_check;
 }
 
-bool wants_cut_now(RecorderState& state) {
-  size_t n = state.trace.graph().nodes.size();
-  if (state.capture) {
-    return false;
-  }
-  if (!env::lazy() || n >= kHardMaxNodes) {
+bool wants_cut_now(Trace& trace, bool is_lazy) {
+  size_t n = trace.graph().nodes.size();
+  CutPlan& cut = trace.cut();
+  if (!is_lazy || n >= kHardMaxNodes) {
     return true;
   }
-  if (!is_due(state)) {
+  if (!is_due(trace)) {
     return false;
   }
-  if (state.cut_planned) {
+  if (cut.is_planned) {
     return true;
   }
-  const int64_t orphaned = state.trace.orphaned_bytes();
-  state.next_input_check = state.trace.input_bytes() + kFirstInputCheck;
-  if (n < kMaxNodes && orphaned < kMaxOrphanedBytes && alive_bytes(state.trace) < kMaxHeldBytes) {
-    state.next_check = n + kFirstTraceCheck;
+  const int64_t orphaned = trace.orphaned_bytes();
+  cut.next_input_check = trace.input_bytes() + kFirstInputCheck;
+  if (n < kMaxNodes && orphaned < kMaxOrphanedBytes && alive_bytes(trace) < kMaxHeldBytes) {
+    cut.next_check = n + kFirstTraceCheck;
     return false;
   }
-  size_t wait = nodes_until_cut(state.trace.node_hashes());
+  size_t wait = nodes_until_cut(trace.node_hashes());
   if (wait == SIZE_MAX) {
-    state.next_check = std::max(n * 2, kFirstTraceCheck);
+    cut.next_check = std::max(n * 2, kFirstTraceCheck);
     return orphaned >= kHardMaxOrphanedBytes;
   }
-  state.cut_planned = true;
-  state.next_check = n + wait;
-  state.next_input_check = std::numeric_limits<int64_t>::max();
+  cut.is_planned = true;
+  cut.next_check = n + wait;
+  cut.next_input_check = std::numeric_limits<int64_t>::max();
   return wait == 0;
 }
 
@@ -109,29 +107,37 @@ bool wants_cut_now(RecorderState& state) {
 
 void set_lazy_mode(bool on) {
   env::set_lazy(on);
-  for (int device = 0; device < kMaxDevices && process::is_used(); ++device) {
-    recorder(device).wants_cut.store(true, std::memory_order_relaxed); // to be looked at anew
+  for (int device = 0; process::is_used() && device < num_devices(); ++device) {
+    auto lock = lock_recorder(device);
+    for (const auto& trace : device_state(device).traces) {
+      trace->cut().wanted.store(true, std::memory_order_relaxed); // to be looked at again
+    }
   }
 }
 
 void Recording::run_if_eager() noexcept {
-  if (env::lazy() || state_.capture || trace_.empty()) {
+  if (recorder_.is_lazy() || capture_ || trace_.empty()) {
     return;
   }
   try {
-    sync_locked(device_, SyncCause::kEager);
+    sync_locked(trace_, SyncCause::kEager);
   } catch (...) { // by an interrupt the trace stays pending, by all else its values have failed
   }
 }
 
-void cut_long_trace(int device) {
-  bool cut = interrupt::retry([device, &state = recorder(device)] {
+void cut_long_trace(Recorder& recorder, int device) {
+  bool cut = interrupt::retry([device, &recorder] {
     auto lock = lock_recorder(device);
-    if (!wants_cut_now(state)) {
-      state.wants_cut.store(is_due(state), std::memory_order_relaxed);
+    Trace& trace = recorder.trace(device);
+    if (trace.is_captured()) {
       return false;
     }
-    sync_locked(device, env::lazy() ? SyncCause::kCut : SyncCause::kEager);
+    const bool is_lazy = recorder.is_lazy();
+    if (!wants_cut_now(trace, is_lazy)) {
+      trace.cut().wanted.store(is_due(trace), std::memory_order_relaxed);
+      return false;
+    }
+    sync_locked(trace, is_lazy ? SyncCause::kCut : SyncCause::kEager);
     return true;
   });
   if (cut) {

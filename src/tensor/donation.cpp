@@ -22,7 +22,7 @@ Cell& cell_of(const at::Tensor& t) {
   return *cell;
 }
 
-bool is_marked(const RecorderState& state, const LazyValue* value) {
+bool is_marked(const DeviceState& state, const LazyValue* value) {
   return std::find(state.donors.begin(), state.donors.end(), value) != state.donors.end();
 }
 
@@ -52,7 +52,7 @@ bool set_buffer_donation(const at::Tensor& tensor, bool on) {
   static metrics::Counter count("XlaSetBufferDonation");
   Cell& cell = cell_of(tensor);
   auto lock = lock_recorder(cell.device);
-  RecorderState& state = recorder(cell.device);
+  DeviceState& state = device_state(cell.device);
   LazyValue* value = cell.value;
   if (!value || !value->buffer()) {
     return false;
@@ -71,7 +71,7 @@ bool set_buffer_donation(const at::Tensor& tensor, bool on) {
 bool buffer_donation(const at::Tensor& tensor) {
   Cell& cell = cell_of(tensor);
   auto lock = lock_recorder(cell.device);
-  return cell.value && is_marked(recorder(cell.device), cell.value);
+  return cell.value && is_marked(device_state(cell.device), cell.value);
 }
 
 bool has_lost_value(const at::Tensor& tensor) {
@@ -98,7 +98,7 @@ bool donation_within_steps() {
   return within_steps;
 }
 
-GivenAway::GivenAway(RecorderState& state, const std::vector<BufferRef>& inputs, SyncCause cause) : state_(state) {
+GivenAway::GivenAway(DeviceState& state, const std::vector<BufferRef>& inputs, SyncCause cause) : state_(state) {
   const bool gives = cause <= SyncCause::kCompile || within_steps;
   taken_.reserve(state.donors.size());
   std::erase_if(state.donors, [&](LazyValue* value) {

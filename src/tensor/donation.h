@@ -12,7 +12,7 @@
 namespace torch_xla {
 
 class LazyValue;
-struct RecorderState;
+struct DeviceState;
 
 // Marks the tensor, or takes the mark back. False, without any effect, for a value that is pending or was never written. Once a step has
 // taken the marked value, whoever reads the tensor gets an error until it is written anew. Throws UserError for a tensor of another device.
@@ -31,7 +31,7 @@ bool donation_within_steps();
 // compiled, they are their tensors' again at its end, marked as before. The recording lock is held meanwhile.
 class GivenAway {
  public:
-  GivenAway(RecorderState& state, const std::vector<BufferRef>& inputs, SyncCause cause);
+  GivenAway(DeviceState& state, const std::vector<BufferRef>& inputs, SyncCause cause);
   ~GivenAway();
   GivenAway(const GivenAway&) = delete;
   GivenAway& operator=(const GivenAway&) = delete;
@@ -39,7 +39,7 @@ class GivenAway {
   void keep();
 
  private:
-  RecorderState& state_;
+  DeviceState& state_;
   std::vector<std::pair<LazyValue*, BufferRef>> taken_; // with the mark's reference to the value
 };
 

@@ -9,17 +9,19 @@
 
 namespace torch_xla {
 
+class Trace;
+
 // Reference counted by hand: the pending trace holds one reference, each cell another, so that a value is alive when the count is above
 // one. Deleters only decrement, on any thread. All other members are guarded by the device's recording lock.
 class LazyValue : public FreeListed<LazyValue> {
  public:
   // With two references: the trace's and the caller's.
-  static LazyValue* pending(int32_t id) {
-    return new LazyValue(id, 2);
+  static LazyValue* pending(int32_t id, Trace* trace) {
+    return new LazyValue(id, trace, 2);
   }
   // With one reference, the caller's.
   static LazyValue* ready(BufferRef buffer) {
-    auto* value = new LazyValue(-1, 1);
+    auto* value = new LazyValue(-1, nullptr, 1);
     value->set_buffer(std::move(buffer));
     return value;
   }
@@ -39,11 +41,16 @@ class LazyValue : public FreeListed<LazyValue> {
   int32_t id() const {
     return id_;
   }
+  // That trace; null where there is a buffer.
+  Trace* trace() const {
+    return trace_;
+  }
   const BufferRef& buffer() const {
     return buffer_;
   }
   void set_buffer(BufferRef buffer) {
     buffer_ = std::move(buffer);
+    trace_ = nullptr;
     buffer_->owners.fetch_add(1, std::memory_order_relaxed);
   }
   // Of a value that has one.
@@ -53,7 +60,7 @@ class LazyValue : public FreeListed<LazyValue> {
   }
 
  private:
-  LazyValue(int32_t id, int32_t refs) : refs_(refs), id_(id) {}
+  LazyValue(int32_t id, Trace* trace, int32_t refs) : refs_(refs), id_(id), trace_(trace) {}
   ~LazyValue() {
     if (buffer_) {
       buffer_->owners.fetch_sub(1, std::memory_order_acq_rel);
@@ -62,6 +69,7 @@ class LazyValue : public FreeListed<LazyValue> {
 
   std::atomic<int32_t> refs_;
   int32_t id_;
+  Trace* trace_;
   BufferRef buffer_;
 };
 

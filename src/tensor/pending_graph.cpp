@@ -101,10 +101,14 @@ ValueId value_of(const Cell& cell, const Trace& trace, Graph& graph) {
     return kNoValue;
   }
   const BufferRef& buffer = cell.value->buffer();
-  if (!buffer) {
+  if (cell.value->trace() == &trace) {
     return cell.value->id();
   }
-  return buffer->trace_generation == trace.generation() ? buffer->trace_value : graph.add_parameter(buffer->type(), buffer->strides());
+  if (Trace* other = cell.value->trace()) {
+    return graph.add_parameter(other->graph().type(cell.value->id()), {});
+  }
+  const ValueId known = trace.find_parameter(*buffer);
+  return known != kNoValue ? known : graph.add_parameter(buffer->type(), buffer->strides());
 }
 
 const Cell& cell_of(int device, const at::Tensor& t) {
@@ -116,8 +120,8 @@ const Cell& cell_of(int device, const at::Tensor& t) {
 }
 
 // Of the cell's value; null where the value is there.
-const Node* find_pending(const Cell& cell, const Trace& trace) {
-  return cell.value && !cell.value->buffer() ? trace.graph().find_producer(cell.value->id()) : nullptr;
+const Node* find_pending(const Cell& cell) {
+  return cell.value && cell.value->trace() ? cell.value->trace()->graph().find_producer(cell.value->id()) : nullptr;
 }
 
 ValueId add_node(Graph& graph, const Op& op, ValueId operand, Attrs attrs, Type type) {
@@ -183,6 +187,17 @@ std::vector<ValueId> alive_values(const Trace& trace) {
   return values;
 }
 
+// The one in which the first of the tensors is pending, else the calling thread's.
+const Trace& find_trace(int device, const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& t : tensors) {
+    const Cell& cell = cell_of(device, t);
+    if (cell.value && cell.value->trace()) {
+      return *cell.value->trace();
+    }
+  }
+  return Recorder::current().trace(device);
+}
+
 // A copy of the trace that gives the tensors, or all that is alive where there are none.
 Graph graph_of(int device, const Trace& trace, const std::vector<at::Tensor>& tensors) {
   Graph graph = trace.graph();
@@ -222,13 +237,13 @@ GraphFormat find_graph_format(const std::string& name) {
 
 std::string pending_text(int device, const std::vector<at::Tensor>& tensors, GraphFormat format) {
   auto lock = lock_recorder(device);
-  const Trace& trace = recorder(device).trace;
+  const Trace& trace = find_trace(device, tensors);
   return graph_text(device, trace, graph_of(device, trace, tensors), format);
 }
 
 Hash128 pending_hash(int device, const std::vector<at::Tensor>& tensors) {
   auto lock = lock_recorder(device);
-  const Trace& trace = recorder(device).trace;
+  const Trace& trace = find_trace(device, tensors);
   Excerpt excerpt(graph_of(device, trace, tensors), trace.scalar_bits());
   std::fill(excerpt.scalars.begin(), excerpt.scalars.end(), 0);
   std::string text = list_graph(excerpt.graph, {"", excerpt.scalars, {}});
@@ -252,7 +267,7 @@ std::string pending_operation(const at::Tensor& tensor) {
   int device = tensor.is_privateuseone() ? tensor.get_device() : -1;
   const Cell& cell = cell_of(device, tensor);
   auto lock = lock_recorder(device);
-  const Node* node = find_pending(cell, recorder(device).trace);
+  const Node* node = find_pending(cell);
   return node ? node->op->name : "";
 }
 
@@ -260,8 +275,8 @@ void set_location(const at::Tensor& tensor, int64_t location) {
   int device = tensor.is_privateuseone() ? tensor.get_device() : -1;
   const Cell& cell = cell_of(device, tensor);
   auto lock = lock_recorder(device);
-  Trace& trace = recorder(device).trace;
-  if (const Node* node = find_pending(cell, trace)) {
+  if (const Node* node = find_pending(cell)) {
+    Trace& trace = *cell.value->trace();
     trace.locations()[static_cast<size_t>(node - trace.graph().nodes.data())] = location;
   }
 }
@@ -273,7 +288,6 @@ std::string tensor_text(const at::Tensor& tensor) {
   int device = tensor.get_device();
   const Cell& cell = cell_of(device, tensor);
   auto lock = lock_recorder(device);
-  const Trace& trace = recorder(device).trace;
   std::string shape = shape_text({to_dtype(tensor.scalar_type()), to_dims(tensor.sizes())});
   std::string ir = "None", data = "XLAData: None\n";
   if (cell.value && cell.value->buffer()) {
@@ -281,8 +295,8 @@ std::string tensor_text(const at::Tensor& tensor) {
     const char* state = buffer.state() == Buffer::State::kReady ? "ready" : buffer.state() == Buffer::State::kFailed ? "failed" : "queued";
     data = str("XLAData:\n  Data Device: ", engine().hardware(), ":", device, "\n  Data Shape: ", shape_text(buffer.type()));
     data += str("\n  Data Handle: ", static_cast<const void*>(&buffer), "\n  State: ", state, "\n");
-  } else if (const Node* node = find_pending(cell, trace)) {
-    ir = str(shape_text(trace.graph().type(cell.value->id())), " ", node->op->name);
+  } else if (const Node* node = find_pending(cell)) {
+    ir = str(shape_text(cell.value->trace()->graph().type(cell.value->id())), " ", node->op->name);
   }
   auto id = reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl());
   auto alias = reinterpret_cast<uintptr_t>(tensor.storage().data());

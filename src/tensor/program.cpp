@@ -37,12 +37,12 @@ void print_reason(const Trace& trace, const CompileReason& reason) {
       str(reason_text(reason), "\n  nodes: ", graph.nodes.size(), ", parameters: ", graph.parameters.size(), ", key: ", trace.key().hex()));
 }
 
-CompileOptions compile_options(int device, Trace& trace, CompileSettings settings) {
+CompileOptions compile_options(Trace& trace, CompileSettings settings, std::optional<std::vector<bool>> donated) {
   CompileOptions options;
-  options.device = device;
+  options.device = trace.device();
   options.precision = settings.precision;
   options.custom = std::move(settings.custom);
-  options.donated = find_donated(trace.inputs(), trace.replaced());
+  options.donated = donated ? *std::move(donated) : find_donated(trace.device(), &trace, trace.inputs(), trace.replaced());
   options.location = [&trace](int32_t node) { return line_of(trace.locations(), node); };
   options.poll = &interrupt::poll;
   options.keep_text = env::debug_level() >= 3;
@@ -217,9 +217,10 @@ NumberGroups find_groups(const ProgramEntry& entry, const Trace& trace) {
 
 } // namespace
 
-FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause) {
+FoundProgram find_or_compile(Trace& trace, const ValueBits& alive, SyncCause cause, std::optional<std::vector<bool>> donated) {
   static metrics::Counter hits("CachedCompile");
   static const bool moves_views = engine().moves_views();
+  const int device = trace.device();
   Hash128 key = moves_views ? trace.key_without_offsets() : trace.key();
   CompileSettings settings = read_compile_settings();
   key.add(settings.hash());
@@ -249,7 +250,8 @@ FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, S
   }
   Program program{nullptr, graph.outputs, graph.output_strides, entry.wanted, std::move(groups)};
   const Wanted wanted{trace, graph, structure_of(graph), cause, making};
-  find_or_make_executable(wanted, compile_options(device, trace, std::move(settings)), find_reason, program);
+  find_or_make_executable(wanted, compile_options(trace, std::move(settings), std::move(donated)), find_reason, program);
+  trace.num_programs += making != Making::kPromoted;
   program.runs_left = runs_of(graph);
   KnownStructures::get().add_program(wanted.structure, program.executable, graph);
   if (program.executable->is_interpreted()) {
@@ -266,7 +268,14 @@ void forget_programs() {
   }
 }
 
-std::vector<bool> find_donated(const std::vector<BufferRef>& inputs, const std::vector<PreviousRef>& replaced) {
+static bool takes(const std::vector<std::shared_ptr<Trace>>& traces, const Trace* but, const Buffer& buffer) {
+  return std::any_of(traces.begin(), traces.end(), [&](const auto& trace) {
+    return trace.get() != but && !trace->empty() && trace->find_parameter(buffer) != kNoValue;
+  });
+}
+
+std::vector<bool> find_donated(
+    int device, const Trace* trace, const std::vector<BufferRef>& inputs, const std::vector<PreviousRef>& replaced) {
   std::vector<bool> donated(inputs.size()); // first, as it may throw
   for (const PreviousRef& previous : replaced) {
     ++previous->buffer.get()->num_replaced;
@@ -274,7 +283,7 @@ std::vector<bool> find_donated(const std::vector<BufferRef>& inputs, const std::
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Buffer& input = *inputs[i];
     const bool is_others = input.kept.load(std::memory_order_acquire) > input.num_replaced;
-    donated[i] = input.owners.load(std::memory_order_acquire) == 0 && !is_others;
+    donated[i] = input.owners.load(std::memory_order_acquire) == 0 && !is_others && !takes(device_state(device).traces, trace, input);
   }
   for (const PreviousRef& previous : replaced) {
     --previous->buffer.get()->num_replaced;
@@ -287,7 +296,7 @@ std::string line_of(std::span<const int64_t> locations, int32_t node) {
 }
 
 const char* operation_of(const Graph& graph) {
-  return env::lazy() || graph.nodes.empty() ? "" : graph.nodes.back().op->name;
+  return Recorder::current().is_lazy() || graph.nodes.empty() ? "" : graph.nodes.back().op->name;
 }
 
 } // namespace torch_xla

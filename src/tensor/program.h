@@ -1,6 +1,7 @@
 // The program of a trace: in the device's cache, on disk, or compiled.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,11 +18,15 @@ struct FoundProgram {
   std::vector<uint64_t> offsets; // of the moving views: numbers behind the trace's
 };
 // A program whose outputs include the alive values. Throws the error of a failed compile. The caller holds the device's recording lock.
-FoundProgram find_or_compile(int device, Trace& trace, const ValueBits& alive, SyncCause cause);
+// `donated`: what a compile is told of the inputs, where find_donated() of the trace does not say it.
+FoundProgram find_or_compile(
+    Trace& trace, const ValueBits& alive, SyncCause cause, std::optional<std::vector<bool>> donated = std::nullopt);
 
-// By input: true where no lazy value refers to the buffer any more, and no tensor takes it back but after a failure of this run, which
-// replaces it in those of `replaced`: so that it is the run's alone. The caller holds the device's recording lock.
-std::vector<bool> find_donated(const std::vector<BufferRef>& inputs, const std::vector<PreviousRef>& replaced);
+// By input of a run of the device, which is `trace`'s or none's (null): true where no lazy value refers to the buffer any more, no other
+// trace takes it, and no tensor takes it back but after a failure of this run, which replaces it in those of `replaced`: so that it is the
+// run's alone. The caller holds the device's recording lock.
+std::vector<bool> find_donated(
+    int device, const Trace* trace, const std::vector<BufferRef>& inputs, const std::vector<PreviousRef>& replaced);
 // The user's line of a node of the trace; empty where it is not known.
 std::string line_of(std::span<const int64_t> locations, int32_t node);
 // For events: in eager mode a trace is one operation, whose last node is its own; else empty.

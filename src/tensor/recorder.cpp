@@ -3,17 +3,13 @@
 
 #include <ATen/EmptyTensor.h>
 
-#include <array>
-
 #include "core/errors.h"
-#include "core/process.h"
 #include "engine/engine.h"
 #include "ir/strides.h"
 #include "ops/registry.h"
-#include "runtime/interrupt.h"
+#include "tensor/capture.h"
 #include "tensor/copy.h"
 #include "tensor/errors.h"
-#include "tensor/journal.h"
 #include "tensor/source_line.h"
 
 namespace torch_xla {
@@ -35,35 +31,6 @@ Cell& device_cell(const at::Tensor& t) {
 
 } // namespace
 
-RecorderState& recorder(int device) {
-  static auto* states = (process::note_use(), new std::array<RecorderState, kMaxDevices>); // leaked: cells may outlive static destruction
-  return (*states)[static_cast<size_t>(device)];
-}
-
-static std::unique_lock<std::mutex> take_lock(RecorderState& state) {
-  try {
-    process::check();
-    engine(); // the search for a plugin takes the GIL
-  } catch (const UserError& error) {
-    throw_as_torch_error(error);
-  }
-  std::unique_lock lock(state.mutex, std::try_to_lock);
-  if (!lock) {
-    interrupt::NoGil no_gil; // the owner may take it
-    lock.lock();
-  }
-  auto is_free = [&state] { return !state.capture || state.capture_thread == std::this_thread::get_id(); };
-  if (!is_free()) {
-    interrupt::NoGil no_gil;
-    state.capture_ended.wait(lock, is_free);
-  }
-  return lock;
-}
-
-std::unique_lock<std::mutex> lock_recorder(int device) {
-  return take_lock(recorder(device));
-}
-
 void check_bounds(const at::Tensor& t, size_t storage_nbytes) {
   size_t needed = at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.dtype().itemsize(), static_cast<size_t>(t.storage_offset()));
   TORCH_CHECK(
@@ -84,13 +51,20 @@ bool is_recordable(DType type) {
   return is_native(type) || (is_complex(type) && engine().runs_library_calls());
 }
 
-Recording::Recording(int device) : device_(device), state_(recorder(device)), trace_(state_.trace) {
-  if (state_.wants_cut.load(std::memory_order_relaxed)) {
-    cut_long_trace(device);
+static std::unique_lock<std::mutex> lock_after_cut(Recorder& recorder, int device) {
+  if (recorder.wants_cut(device)) {
+    cut_long_trace(recorder, device);
   }
-  lock_ = take_lock(state_);
-  location_ = current_location();
+  return lock_recorder(device);
 }
+
+Recording::Recording(int device)
+    : device_(device),
+      recorder_(Recorder::current()),
+      lock_(lock_after_cut(recorder_, device)),
+      capture_(recorder_.capture(device)),
+      trace_(recorder_.trace(device)),
+      location_(current_location()) {}
 
 // In eager's class, from kernels that do not translate.
 [[noreturn]] static void throw_error_of(Buffer& buffer) {
@@ -107,30 +81,33 @@ Cell& Recording::get_cell(const at::Tensor& t) const {
     refuse_device(device_, t);
   }
   Cell& cell = device_cell(t);
-  if (state_.journal) {
-    state_.journal->note(t, cell);
+  if (capture_) [[unlikely]] {
+    return capture_->content_of(t.unsafeGetTensorImpl()->unsafe_storage(), cell);
+  }
+  if (cell.value && cell.value->trace() && cell.value->trace() != &trace_) [[unlikely]] {
+    run_other_trace(cell);
   }
   return cell;
 }
 
-// A body is recorded once and runs many times: what it writes elsewhere would be written once.
-static void check_made_within(const Cell& cell, uint32_t capture) {
+static void check_made_within(const Cell& cell, const Capture* capture) {
   TORCH_CHECK(
-      cell.capture >= capture,
+      !capture || capture->is_made_within(cell),
       "an in-place operation in the body of a loop on a tensor from outside of it, which would be written once and not in each turn; "
       "return the new value instead");
 }
 
+// A body is recorded once and runs many times: what it writes elsewhere would be written once.
 void Recording::check_writable(const Cell& cell) const {
-  if (!state_.journal) {
-    check_made_within(cell, state_.capture.load(std::memory_order_relaxed));
+  if (capture_ && !capture_->is_step()) {
+    check_made_within(cell, capture_);
   }
 }
 
 ValueId Recording::content(Cell& cell) {
   if (!cell.value) {
     TORCH_CHECK(
-        !state_.journal || cell.capture == state_.capture.load(std::memory_order_relaxed),
+        !capture_ || !capture_->is_step() || capture_->is_made_within(cell),
         "the captured step reads a tensor of shape ",
         to_ref(cell.dims),
         " that nothing has been written to: write it before the capture");
@@ -141,10 +118,10 @@ ValueId Recording::content(Cell& cell) {
   if (buffer && buffer->state() == Buffer::State::kFailed && !buffer->has_news()) {
     throw_error_of(*buffer);
   }
-  if (!buffer) {
+  if (cell.value->trace() == &trace_) {
     return cell.value->id();
   }
-  return state_.journal ? state_.journal->parameter(cell, trace_) : trace_.add_parameter(buffer);
+  return capture_ ? capture_->add_input(cell) : trace_.add_parameter(buffer);
 }
 
 // The cell's elements in the order in which they lie in the storage.
@@ -172,6 +149,9 @@ void Recording::note_order(ValueId v, const Dims& dims, const Dims& strides) {
 
 // The cell is about to get a value of this trace.
 void Recording::keep_previous(Cell& cell) {
+  if (capture_) {
+    return; // nothing of it fails here
+  }
   if (cell.value && !cell.value->buffer()) {
     if (!cell.previous) {
       cell.previous = std::make_shared<Previous>(); // of a tensor that held nothing before this trace
@@ -209,6 +189,20 @@ void Recording::ensure_dtype(Cell& cell, DType dtype) {
   cell.dtype = dtype;
   cell.dims = flat;
   cell.strides = {1};
+}
+
+void Recording::resize(const c10::Storage& storage, size_t nbytes) {
+  Cell& cell = *find_cell(storage);
+  if (!capture_) {
+    if (cell.value && cell.value->trace() && cell.value->trace() != &trace_) {
+      run_other_trace(cell);
+    }
+    resize(cell, nbytes);
+    return;
+  }
+  Cell& content = capture_->content_of(storage, cell);
+  check_writable(content);
+  resize(content, nbytes);
 }
 
 void Recording::resize(Cell& cell, size_t nbytes) {
@@ -318,6 +312,9 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
     write(destination, node(kViewOp, {v}, {from.strides, from.strides, int64_t{0}}, Type(type(v)))); // appending moves the graph's own
     return true;
   }
+  if (capture_) {
+    content(from); // which is the capture's from here on
+  }
   if (from.value->buffer()) {
     to.previous = from.previous; // the run of the same value
   } else {
@@ -325,9 +322,6 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   }
   from.value->ref();
   to.set_value(from.value);
-  if (state_.journal) {
-    state_.journal->share(to, from, trace_);
-  }
   to.dtype = from.dtype;
   to.dims = from.dims;
   to.strides = std::move(strides);
@@ -337,7 +331,7 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
 void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
   auto lock = lock_recorder(device_number(tensor));
   Cell& cell = device_cell(tensor);
-  check_made_within(cell, recorder(cell.device).capture.load(std::memory_order_relaxed));
+  check_made_within(cell, Recorder::current().capture(cell.device));
   cell.nbytes = tensor.storage().nbytes(); // without the bytes that views of wider types have added
   XLA_ASSERT(fills_storage(tensor, cell.nbytes));
   cell.set_value(LazyValue::ready(std::move(buffer)));

@@ -48,8 +48,9 @@ ValueId Recording::scalar_int(int64_t value) {
 }
 
 ValueId Recording::node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results) {
-  if (trace_.graph().nodes.size() + 1 >= state_.next_check || trace_.input_bytes() >= state_.next_input_check) {
-    state_.wants_cut.store(true, std::memory_order_relaxed);
+  CutPlan& cut = trace_.cut();
+  if (trace_.graph().nodes.size() + 1 >= cut.next_check || trace_.input_bytes() >= cut.next_input_check) {
+    cut.wanted.store(true, std::memory_order_relaxed);
   }
   if (observer::is_on(observer::Phase::kRecord)) {
     int64_t now = metrics::now_ns();

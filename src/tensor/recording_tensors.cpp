@@ -1,8 +1,7 @@
 // New tensors over values of the trace and over buffers.
 #include <ATen/EmptyTensor.h>
 
-#include "tensor/journal.h"
-#include "tensor/recorder.h"
+#include "tensor/capture.h"
 
 namespace torch_xla {
 namespace {
@@ -33,33 +32,45 @@ at::Tensor make_tensor(const Type& type, const Dims& strides, int device, Cell*&
 
 } // namespace
 
+LazyValue* Recording::hold(ValueId v) {
+  const bool is_buffer = !capture_ && trace_.graph().values[v].kind == ValueKind::kParameter;
+  return is_buffer ? LazyValue::ready(trace_.buffer_of(v)) : trace_.lazy(v);
+}
+
 at::Tensor Recording::wrap(ValueId v, const Dims& strides) {
   Cell* cell = nullptr;
   at::Tensor tensor = make_tensor(type(v), strides, device_, cell);
-  cell->capture = state_.capture.load(std::memory_order_relaxed);
-  const Value& value = trace_.graph().values[v];
-  cell->set_value(value.kind == ValueKind::kParameter ? LazyValue::ready(trace_.inputs()[value.index]) : trace_.lazy(v));
-  if (!strides.empty() && value.kind != ValueKind::kParameter) {
+  cell->set_value(hold(v));
+  if (!strides.empty() && cell->value->trace()) {
     note_order(v, cell->dims, cell->strides);
   }
-  if (state_.journal) {
-    note_wrapped(tensor, *cell, v);
+  if (capture_) [[unlikely]] {
+    cell->capture = capture_->number();
+    capture_->content_of(tensor.storage(), *cell);
   }
   return tensor;
 }
 
-void Recording::note_wrapped(const at::Tensor& tensor, Cell& cell, ValueId v) {
-  if (trace_.graph().values[v].kind == ValueKind::kParameter) {
-    state_.journal->note_parameter(tensor, cell, v);
-  } else {
-    state_.journal->note(tensor, cell);
+void Recording::give(const c10::Storage& storage, Cell& cell, ValueId v) {
+  cell.set_value(hold(v));
+  note_order(v, cell.dims, cell.strides);
+  if (capture_) {
+    capture_->content_of(storage, cell);
   }
+}
+
+at::Tensor wrap_value(LazyValue& value, const Type& type, int device) {
+  Cell* cell = nullptr;
+  at::Tensor tensor = make_tensor(type, {}, device, cell);
+  value.ref();
+  cell->set_value(&value);
+  return tensor;
 }
 
 at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides) {
   Cell* cell = nullptr;
   at::Tensor tensor = make_tensor(buffer->type(), strides, buffer->get()->device(), cell);
-  cell->capture = recorder(cell->device).capture.load(std::memory_order_relaxed);
+  cell->capture = Recorder::current_capture(cell->device);
   cell->set_value(LazyValue::ready(std::move(buffer)));
   return tensor;
 }

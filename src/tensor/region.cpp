@@ -159,7 +159,7 @@ Region take_region(Capture& capture, const Tensors& arguments, const Tensors& re
   }
   region.body = capture.take(arguments, wanted);
   region.device = capture.device();
-  region.is_told_at_call = take_put_off_wait();
+  region.is_told_at_call = capture.is_told_at_call;
   return region;
 }
 

@@ -18,15 +18,15 @@
 namespace torch_xla {
 namespace {
 
-ValueBits bits_of(const Graph& graph, const std::vector<CellJournal::Output>& outputs) {
+ValueBits bits_of(const Graph& graph, const std::vector<Capture::Output>& outputs) {
   ValueBits bits((graph.values.size() + 63) / 64, 0);
-  for (const CellJournal::Output& output : outputs) {
+  for (const Capture::Output& output : outputs) {
     bits[static_cast<size_t>(output.value) / 64] |= uint64_t{1} << (output.value % 64);
   }
   return bits;
 }
 
-std::vector<std::vector<size_t>> find_places(const Program& program, const std::vector<CellJournal::Output>& outputs) {
+std::vector<std::vector<size_t>> find_places(const Program& program, const std::vector<Capture::Output>& outputs) {
   std::vector<std::vector<size_t>> places(program.outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     auto at = std::lower_bound(program.outputs.begin(), program.outputs.end(), outputs[i].value);
@@ -41,7 +41,7 @@ struct InputValue {
 };
 
 // What the input's storage holds, if the program can take it as it lies in memory. Throws the error of a value that was lost.
-std::optional<InputValue> find_value(const CellJournal::Input& input, const Graph& graph, size_t parameter) {
+std::optional<InputValue> find_value(const Capture::Input& input, const Graph& graph, size_t parameter) {
   Cell* cell = find_cell(input.whole);
   if (!cell || !cell->value || !cell->value->buffer()) {
     return std::nullopt;
@@ -81,9 +81,9 @@ void share_value(const at::Tensor& whole, const InputValue& value) {
 }
 
 // By input: nobody else has the buffer. One that stands twice may be read after it was written.
-std::vector<bool> find_donated_once(const Run& run) {
+std::vector<bool> find_donated_once(int device, const Run& run) {
   const std::vector<BufferRef>& inputs = run.inputs;
-  std::vector<bool> donated = find_donated(inputs, run.replaced);
+  std::vector<bool> donated = find_donated(device, nullptr, inputs, run.replaced);
   std::map<Buffer*, int> uses;
   for (const BufferRef& input : inputs) {
     ++uses[input.get()];
@@ -120,17 +120,14 @@ void StepGraph::begin(int device) {
   sync(device);
   {
     auto lock = lock_recorder(device);
-    XLA_CHECK(!recorder(device).capture, "a step cannot be captured while another one or the body of a loop is recorded");
+    XLA_CHECK(!Recorder::current().capture(device), "a step cannot be captured while another one or the body of a loop is recorded");
   }
   device_ = device;
-  capture_.emplace(device);
-  auto lock = lock_recorder(device);
-  journal_ = std::make_unique<CellJournal>(recorder(device).capture);
-  recorder(device).journal = journal_.get();
+  capture_.emplace(device, Capture::Kind::kStep);
 }
 
 StepGraph::Step StepGraph::take_step() {
-  Trace& trace = recorder(device_).trace;
+  Trace& trace = capture_->trace();
   Step step;
   step.graph = trace.graph();
   step.draws = find_draws(step.graph);
@@ -139,14 +136,14 @@ StepGraph::Step StepGraph::take_step() {
     step.numbers.push_back({value.type.dtype, trace.scalars()[static_cast<size_t>(value.index)]});
   }
   step.lines = trace.locations();
-  step.inputs = journal_->inputs();
-  for (CellJournal::Output& output : journal_->outputs()) {
+  step.inputs = capture_->inputs();
+  for (Capture::Output& output : capture_->outputs()) {
     bool is_computed = step.graph.find_producer(output.value);
     (is_computed ? step.outputs : step.passed_on).push_back(std::move(output));
   }
   step.has_collectives = trace.has_collectives();
   if (!step.outputs.empty() || step.has_collectives) {
-    FoundProgram found = find_or_compile(device_, trace, bits_of(step.graph, step.outputs), SyncCause::kReplay);
+    FoundProgram found = find_or_compile(trace, bits_of(step.graph, step.outputs), SyncCause::kReplay, capture_->find_donated());
     step.program = found.program;
     step.offsets = std::move(found.offsets);
     step.places = find_places(step.program, step.outputs);
@@ -159,32 +156,17 @@ void StepGraph::end() {
   try {
     interrupt::retry([this] {
       auto lock = lock_recorder(device_);
-      XLA_CHECK(capture_->is_whole(), "what was recorded of the step is lost, as an error has ended it");
       step_ = take_step();
     });
   } catch (...) {
     reset();
     throw;
   }
-  end_capture();
-}
-
-void StepGraph::end_capture() {
-  if (!capture_) {
-    return;
-  }
-  {
-    auto lock = lock_recorder(device_);
-    recorder(device_).journal = nullptr;
-    journal_->restore();
-  }
-  capture_->end();
   capture_.reset();
-  journal_.reset();
 }
 
 void StepGraph::reset() {
-  end_capture();
+  capture_.reset();
   step_.reset();
 }
 
@@ -206,7 +188,7 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
   }
   Executor::get(device_).start();
   observer::Span span(observer::Phase::kSync, device_, cause_text(SyncCause::kReplay), observed_location(observer::Phase::kSync));
-  for (const CellJournal::Output& output : step.passed_on) {
+  for (const Capture::Output& output : step.passed_on) {
     share_value(output.whole, inputs[static_cast<size_t>(step.graph.values[static_cast<size_t>(output.value)].index)]);
   }
   if (!step.program.executable) {
@@ -227,7 +209,7 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
   }
   run.scalars = step.program.groups.take(std::move(bits));
   run.scalars.insert(run.scalars.end(), step.offsets.begin(), step.offsets.end());
-  run.donated = find_donated_once(run);
+  run.donated = find_donated_once(device_, run);
   run.restored = find_restored(run);
   run.lines = step.lines;
   run.waits_for_others = step.has_collectives;
@@ -240,7 +222,7 @@ bool StepGraph::run_known(const std::vector<Number>& numbers) {
   const Executor::ShortRuns run_here(device_); // a replay has nothing to record meanwhile
   return interrupt::retry([&] {
     auto lock = lock_recorder(device_);
-    return recorder(device_).trace.empty() && enqueue_known(numbers);
+    return Recorder::current().trace(device_).empty() && enqueue_known(numbers);
   });
 }
 
@@ -253,8 +235,8 @@ void StepGraph::append(const std::vector<Number>& numbers) const {
   }
   appending.give_numbers(numbers);
   appending.append_nodes();
-  for (const std::vector<CellJournal::Output>* outputs : {&step_->passed_on, &step_->outputs}) {
-    for (const CellJournal::Output& output : *outputs) {
+  for (const std::vector<Capture::Output>* outputs : {&step_->passed_on, &step_->outputs}) {
+    for (const Capture::Output& output : *outputs) {
       recording.write(output.whole, appending.at(output.value));
     }
   }
@@ -298,12 +280,12 @@ std::vector<std::pair<c10::StorageImpl*, std::string>> StepGraph::storages() con
   XLA_CHECK(step_, "the graph has captured no step");
   const std::vector<Node>& nodes = step_->graph.nodes;
   std::vector<std::pair<c10::StorageImpl*, std::string>> storages;
-  for (const CellJournal::Input& input : step_->inputs) {
+  for (const Capture::Input& input : step_->inputs) {
     auto reader = std::find_if(nodes.begin(), nodes.end(), [&](const Node& node) {
       return std::find(node.operands.begin(), node.operands.end(), input.parameter) != node.operands.end();
     });
     std::string line = reader == nodes.end() ? "" : line_of(step_->lines, static_cast<int32_t>(reader - nodes.begin()));
-    storages.emplace_back(input.is_constant ? nullptr : input.whole.storage().unsafeGetStorageImpl(), std::move(line));
+    storages.emplace_back(input.is_value ? nullptr : input.whole.storage().unsafeGetStorageImpl(), std::move(line));
   }
   return storages;
 }

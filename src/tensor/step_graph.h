@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tensor/capture.h"
-#include "tensor/journal.h"
 #include "tensor/program_cache.h"
 
 namespace torch_xla {
@@ -19,10 +18,10 @@ class StepGraph {
  public:
   ~StepGraph();
 
-  // From here to end() the device records the step: see Capture. Runs what is pending before. Throws UserError where it is captured
+  // From here to end() the calling thread records the step: see Capture. Runs what is pending before. Throws UserError where it is captured
   // already, or another capture is on.
   void begin(int device);
-  // Compiles the step. Throws UserError without begin(), and where an error has ended the recording.
+  // Compiles the step. Throws UserError without begin().
   void end();
   // Queues the step; values of the tensors that it writes are there when it has run. Throws UserError before a capture, and where the
   // storage of a tensor that the step reads has become too small for it.
@@ -49,23 +48,21 @@ class StepGraph {
     std::vector<Number> numbers; // parallel to Graph::scalars
     std::vector<uint64_t> offsets; // of moving views, behind them
     std::vector<int64_t> lines; // parallel to Graph::nodes
-    std::vector<CellJournal::Input> inputs; // parallel to Graph::parameters
-    std::vector<CellJournal::Output> outputs; // what nodes compute
-    std::vector<CellJournal::Output> passed_on; // what is an input's value
+    std::vector<Capture::Input> inputs; // parallel to Graph::parameters; values are constants
+    std::vector<Capture::Output> outputs; // what nodes compute
+    std::vector<Capture::Output> passed_on; // what is an input's value
     Program program; // of `outputs`; without nodes there is none
     std::vector<std::vector<size_t>> places; // by output of the program: which of `outputs` it is
     bool has_collectives = false;
   };
 
   Step take_step();
-  void end_capture();
   bool enqueue_known(const std::vector<Number>& numbers);
   bool run_known(const std::vector<Number>& numbers);
   void append(const std::vector<Number>& numbers) const;
 
   int device_ = 0;
   std::optional<Capture> capture_;
-  std::unique_ptr<CellJournal> journal_;
   std::optional<Step> step_;
 };
 

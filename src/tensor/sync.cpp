@@ -14,6 +14,7 @@
 #include "runtime/interrupt.h"
 #include "runtime/wait.h"
 #include "tensor/analysis.h"
+#include "tensor/capture.h"
 #include "tensor/compile_settings.h"
 #include "tensor/donation.h"
 #include "tensor/pending_graph.h"
@@ -53,13 +54,12 @@ ValueBits alive_values(const Trace& trace, bool* any) {
 }
 
 // What tensors held that have new values in this trace.
-std::vector<bool> find_restored(const Trace& trace, const Run& run) {
-  std::vector<bool> restored(run.inputs.size());
-  for (const PreviousRef& previous : run.replaced) {
-    const Buffer& buffer = *previous->buffer.get();
-    if (buffer.trace_generation == trace.generation()) {
-      auto input = static_cast<size_t>(trace.graph().values[buffer.trace_value].index);
-      restored[input] = run.donated[input];
+std::vector<bool> find_restored(Trace& trace, const std::vector<bool>& donated) {
+  std::vector<bool> restored(donated.size());
+  for (const PreviousRef& previous : trace.replaced()) {
+    if (ValueId parameter = trace.find_parameter(*previous->buffer.get()); parameter != kNoValue) {
+      auto input = static_cast<size_t>(trace.graph().values[parameter].index);
+      restored[input] = donated[input];
     }
   }
   return restored;
@@ -97,12 +97,12 @@ std::vector<BufferRef> make_outputs(
   return buffers;
 }
 
-void report_trace(int device, const Trace& trace) {
+void report_trace(const Trace& trace) {
   observer::report(
       {.phase = observer::Phase::kTrace,
        .start_ns = trace.start_ns(),
        .end_ns = metrics::now_ns(),
-       .device = device,
+       .device = trace.device(),
        .nodes = static_cast<int64_t>(trace.graph().nodes.size())});
 }
 
@@ -117,42 +117,54 @@ void drop(Trace& trace) {
   trace.clear();
 }
 
-FoundProgram find_within_memory(int device, Trace& trace, const ValueBits& alive, SyncCause cause) {
+FoundProgram find_within_memory(Trace& trace, const ValueBits& alive, SyncCause cause) {
   try {
-    return find_or_compile(device, trace, alive, cause);
+    return find_or_compile(trace, alive, cause);
   } catch (const std::bad_alloc&) {
     throw UserError(ErrorKind::OutOfMemory, "no memory left to compile a program");
   }
 }
 
-uint64_t enqueue(int device, Trace& trace, const FoundProgram& found, const ValueBits& alive) {
+uint64_t enqueue(Trace& trace, const FoundProgram& found, const ValueBits& alive) {
   Run run = new_run(found.program);
   run.operation = operation_of(trace.graph());
   run.outputs = make_outputs(trace, found.program.outputs, found.program.output_strides, alive);
   run.scalars = found.program.groups.take(std::move(trace.scalars()));
   run.scalars.insert(run.scalars.end(), found.offsets.begin(), found.offsets.end());
+  run.donated = find_donated(trace.device(), &trace, trace.inputs(), trace.replaced());
+  const bool may_be_repeated = run.executable->checks_values() && !trace.has_collectives();
+  run.restored = may_be_repeated ? run.donated : find_restored(trace, run.donated);
   run.inputs = std::move(trace.inputs());
   run.replaced = std::move(trace.replaced());
-  run.donated = find_donated(run.inputs, run.replaced);
-  const bool may_be_repeated = run.executable->checks_values() && !trace.has_collectives();
-  run.restored = may_be_repeated ? run.donated : find_restored(trace, run);
   run.lines = std::move(trace.locations());
   run.waits_for_others = trace.has_collectives();
   if (may_be_repeated) {
     run.recorded = trace.take_recorded(found.program.outputs, found.program.output_strides);
     run.recorded->precision = read_compile_settings().precision;
   }
-  return hand_over(device, std::move(run));
+  ++trace.num_runs;
+  return hand_over(trace.device(), std::move(run));
 }
 
-// Drops a trace that takes a value which was lost.
-void drop_if_lost(int device) {
+// Drops traces that take a value which was lost.
+void drop_lost(int device) {
   auto lock = lock_recorder(device);
-  Trace& trace = recorder(device).trace;
-  try {
-    check_inputs(trace);
-  } catch (...) {
-    drop(trace);
+  for (const auto& trace : device_state(device).traces) {
+    try {
+      check_inputs(*trace);
+    } catch (...) {
+      drop(*trace);
+    }
+  }
+}
+
+// The calling thread's trace, and those of threads that have ended. The caller holds the recording lock.
+void sync_own(int device, SyncCause cause) {
+  sync_locked(Recorder::current().trace(device), cause);
+  for (const auto& trace : device_state(device).traces) {
+    if (trace->is_left && !trace->empty()) {
+      sync_locked(*trace, cause);
+    }
   }
 }
 
@@ -183,23 +195,14 @@ std::string& graph_name() {
   return name;
 }
 
-bool& records_one_program() {
-  thread_local bool is_one = false;
-  return is_one;
-}
-
-void sync_locked(int device, SyncCause cause) {
+void sync_locked(Trace& trace, SyncCause cause) {
   static metrics::Metric size("TensorsGraphSize", metrics::Unit::kNumber);
-  RecorderState& state = recorder(device);
+  const int device = trace.device();
   XLA_CHECK(
-      !state.capture,
+      !trace.is_captured(),
       "nothing runs while the body of a loop or a step to be replayed is recorded: it needs the value of a tensor (.item(), print, "
       "a branch on a tensor, an operation that runs on the CPU), or it syncs");
-  Trace& trace = state.trace;
-  state.next_check = kFirstTraceCheck;
-  state.next_input_check = kFirstInputCheck;
-  state.cut_planned = false;
-  state.wants_cut.store(!env::lazy(), std::memory_order_relaxed);
+  trace.cut().start_again();
   bool any = false;
   ValueBits alive = alive_values(trace, &any);
   if (!any && !trace.has_collectives()) {
@@ -211,7 +214,7 @@ void sync_locked(int device, SyncCause cause) {
   }
   Executor::get(device).start(); // if that fails the trace stays pending
   size.add(static_cast<double>(trace.graph().nodes.size()));
-  report_trace(device, trace);
+  report_trace(trace);
   const bool analyzes = start_analysis();
   if (saves_graphs()) {
     save_graph(device, trace, list_values(alive));
@@ -220,12 +223,12 @@ void sync_locked(int device, SyncCause cause) {
   observer::Span span(observer::Phase::kSync, device, cause_text(cause), observed_location(observer::Phase::kSync));
   try {
     check_inputs(trace);
-    GivenAway given(state, trace.inputs(), cause);
-    const FoundProgram found = find_within_memory(device, trace, alive, cause);
+    GivenAway given(device_state(device), trace.inputs(), cause);
+    const FoundProgram found = find_within_memory(trace, alive, cause);
     if (analyzes) {
-      span.set_program(facts.emplace(trace, found.program, find_donated(trace.inputs(), trace.replaced())).get());
+      span.set_program(facts.emplace(trace, found.program, find_donated(device, &trace, trace.inputs(), trace.replaced())).get());
     }
-    span.set_run(enqueue(device, trace, found, alive));
+    span.set_run(enqueue(trace, found, alive));
     given.keep();
   } catch (const interrupt::Interrupted&) {
     throw; // before anything has run: the trace stays pending
@@ -238,7 +241,7 @@ void sync_locked(int device, SyncCause cause) {
 
 void settle_after_error(int device) {
   std::vector<int> settled = Executor::get(device).settle(std::current_exception());
-  std::for_each(settled.begin(), settled.end(), drop_if_lost);
+  std::for_each(settled.begin(), settled.end(), drop_lost);
 }
 
 void sync(int device, bool wait, SyncCause cause) {
@@ -248,10 +251,11 @@ void sync(int device, bool wait, SyncCause cause) {
     bool captured = interrupt::retry([device, wait, cause] {
       const Executor::ShortRuns run_here(device, wait);
       auto lock = lock_recorder(device);
-      if (!wait && recorder(device).journal) {
+      const Capture* capture = Recorder::current().capture(device);
+      if (!wait && capture && capture->is_step()) {
         return true; // a step that is captured is one program: the ends of steps within it run nothing
       }
-      sync_locked(device, cause);
+      sync_own(device, cause);
       return false;
     });
     if (captured) {
@@ -276,8 +280,10 @@ void sync_collectives(int device) {
   try {
     interrupt::retry([device] {
       auto lock = lock_recorder(device);
-      if (recorder(device).trace.has_collectives()) {
-        sync_locked(device, SyncCause::kCollective);
+      for (const auto& trace : device_state(device).traces) {
+        if (trace->has_collectives()) {
+          sync_locked(*trace, SyncCause::kCollective);
+        }
       }
     });
   } catch (...) {
@@ -288,8 +294,12 @@ void sync_collectives(int device) {
 
 std::optional<std::pair<uint64_t, size_t>> pending_collectives(int device) {
   auto lock = lock_recorder(device);
-  const Trace& trace = recorder(device).trace;
-  return trace.has_collectives() ? std::make_optional(std::pair(trace.generation(), trace.graph().nodes.size())) : std::nullopt;
+  for (const auto& trace : device_state(device).traces) {
+    if (trace->has_collectives()) {
+      return std::pair(trace->generation(), trace->graph().nodes.size());
+    }
+  }
+  return std::nullopt;
 }
 
 void wait_device_ops(int device) {
@@ -305,14 +315,16 @@ void wait_device_ops(int device) {
 std::string pending_graph_text(int device) {
   check_device(device);
   auto lock = lock_recorder(device);
-  return print_graph(recorder(device).trace.graph());
+  return print_graph(Recorder::current().trace(device).graph());
 }
 
 int64_t live_nodes() {
   int64_t nodes = 0;
   for (int device = 0; device < num_devices(); ++device) {
     auto lock = lock_recorder(device);
-    nodes += static_cast<int64_t>(recorder(device).trace.graph().nodes.size());
+    for (const auto& trace : device_state(device).traces) {
+      nodes += static_cast<int64_t>(trace->graph().nodes.size());
+    }
   }
   return nodes;
 }

@@ -7,11 +7,11 @@
 
 namespace torch_xla {
 
-// The caller holds the device's recording lock. Values that no cell refers to are dropped, all others get buffers. Within
+class Trace;
+
+// The caller holds the recording lock of the trace's device. Values that no cell refers to are dropped, all others get buffers. Within
 // interrupt::retry() Ctrl-C ends a compile, and leaves all as it was.
-void sync_locked(int device, SyncCause cause);
-// Whether this thread records what has to be one program: no operation runs it before its end but those that read a value.
-bool& records_one_program();
+void sync_locked(Trace& trace, SyncCause cause);
 // A run of the program without inputs, outputs and numbers, and its way to the device. The caller holds the recording lock.
 Run new_run(const Program& program);
 uint64_t hand_over(int device, Run run);

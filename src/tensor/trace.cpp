@@ -62,14 +62,29 @@ ValueId Trace::append(Append append) {
   }
 }
 
-ValueId Trace::add_parameter(const BufferRef& buffer) {
-  if (buffer->trace_generation == generation_) {
-    return buffer->trace_value;
+uint64_t Trace::new_generation() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+ValueId Trace::find_parameter(const Buffer& buffer) const {
+  if (buffer.trace_generation == generation_) {
+    return buffer.trace_value;
   }
-  const Type& type = buffer->type();
-  const Dims& strides = buffer->strides();
+  if (buffer.trace_generation < generation_) {
+    return kNoValue;
+  }
+  for (; num_found_ < inputs_.size(); ++num_found_) {
+    found_.emplace(inputs_[num_found_].get(), graph_.parameters[num_found_]);
+  }
+  auto found = found_.find(&buffer);
+  return found == found_.end() ? kNoValue : found->second;
+}
+
+ValueId Trace::add_input(BufferRef buffer, const Type& type) {
+  const Dims strides = buffer ? buffer->strides() : Dims();
   ValueId id = append([&] {
-    inputs_.push_back(buffer);
+    inputs_.push_back(std::move(buffer));
     return graph_.add_parameter(type, strides);
   });
   input_bytes_ += type.nbytes();
@@ -77,8 +92,28 @@ ValueId Trace::add_parameter(const BufferRef& buffer) {
   for (int64_t s : strides) {
     key_.add(static_cast<uint64_t>(s));
   }
-  buffer->trace_generation = generation_;
-  buffer->trace_value = id;
+  return id;
+}
+
+BufferRef Trace::buffer_of(ValueId v) const {
+  const Value& value = graph_.values[static_cast<size_t>(v)];
+  return value.kind == ValueKind::kParameter ? inputs_[static_cast<size_t>(value.index)] : nullptr;
+}
+
+ValueId Trace::add_parameter(const BufferRef& buffer) {
+  if (buffer->trace_generation == generation_) {
+    return buffer->trace_value;
+  }
+  if (buffer->trace_generation > generation_) {
+    if (ValueId known = find_parameter(*buffer); known != kNoValue) {
+      return known;
+    }
+  }
+  ValueId id = add_input(buffer, buffer->type());
+  if (buffer->trace_generation < generation_) { // else a younger trace keeps the slot
+    buffer->trace_generation = generation_;
+    buffer->trace_value = id;
+  }
   return id;
 }
 
@@ -182,58 +217,12 @@ std::vector<Dims> Trace::orders_of(const std::vector<ValueId>& values) const {
   return orders;
 }
 
-Trace::Mark Trace::mark() const {
-  return {
-      generation_,
-      graph_.nodes.size(),
-      graph_.values.size(),
-      graph_.parameters.size(),
-      graph_.scalars.size(),
-      replaced_.size(),
-      overwritten_.size(),
-      offsets_.size(),
-      orders_.size(),
-      input_bytes_,
-      key_,
-      offset_hash_,
-      has_collectives_};
-}
-
-void Trace::cut_back(const Mark& mark) {
-  for (size_t v = mark.values; v < lazies_.size(); ++v) {
-    if (lazies_[v]) {
-      lazies_[v]->unref();
-    }
-  }
-  for (size_t i = mark.parameters; i < inputs_.size(); ++i) {
-    inputs_[i]->trace_generation = 0;
-  }
-  graph_.nodes.resize(mark.nodes);
-  graph_.values.resize(mark.values);
-  graph_.parameters.resize(mark.parameters);
-  graph_.parameter_strides.resize(mark.parameters);
-  graph_.scalars.resize(mark.scalars);
-  lazies_.resize(mark.values);
-  inputs_.resize(mark.parameters);
-  replaced_.resize(mark.replaced);
-  overwritten_.resize(mark.overwritten);
-  scalars_.resize(mark.scalars);
-  locations_.resize(mark.nodes);
-  node_hashes_.resize(mark.nodes);
-  offsets_.resize(mark.offsets);
-  orders_.resize(mark.orders);
-  input_bytes_ = mark.input_bytes;
-  key_ = mark.key;
-  offset_hash_ = mark.offset_hash;
-  has_collectives_ = mark.has_collectives;
-}
-
 LazyValue* Trace::lazy(ValueId id) {
   LazyValue*& slot = lazies_[id];
   if (slot) {
     slot->ref();
   } else {
-    slot = LazyValue::pending(id);
+    slot = LazyValue::pending(id, this);
   }
   return slot;
 }
@@ -273,7 +262,9 @@ void Trace::clear() {
   orders_.clear();
   input_bytes_ = 0;
   offset_hash_ = 0;
-  ++generation_;
+  found_.clear();
+  num_found_ = 0;
+  generation_ = new_generation();
 }
 
 } // namespace torch_xla

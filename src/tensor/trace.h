@@ -1,20 +1,40 @@
-// Trace: the nodes recorded on one device since its last sync, with the key by which their program is found.
+// Trace: the nodes that a recorder has appended on one device since its last sync, with the key by which their program is found.
 #pragma once
 
+#include <atomic>
+#include <unordered_map>
 #include <vector>
 
 #include "core/hash.h"
 #include "ir/graph.h"
 #include "runtime/recovery.h"
+#include "tensor/cut.h"
 #include "tensor/lazy_value.h"
 
 namespace torch_xla {
 
-// All members are guarded by the device's recording lock. What cannot be appended for want of memory (std::bad_alloc) leaves the trace as
-// it was.
+// All members are guarded by the device's recording lock, but for those that are atomic. What cannot be appended for want of memory
+// (std::bad_alloc) leaves the trace as it was.
 class Trace {
  public:
+  // `is_captured`: a capture's (tensor/capture.h), which does not run.
+  explicit Trace(int device, bool is_captured = false) : device_(device), is_captured_(is_captured) {}
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  int device() const {
+    return device_;
+  }
+  bool is_captured() const {
+    return is_captured_;
+  }
   ValueId add_parameter(const BufferRef& buffer);
+  // The parameter that stands for the buffer; kNoValue: none.
+  ValueId find_parameter(const Buffer& buffer) const;
+  // Of a captured trace: a parameter of its own for a buffer, or for what is not known yet (null).
+  ValueId add_input(BufferRef buffer, const Type& type);
+  // What the parameter stands for; null for other values.
+  BufferRef buffer_of(ValueId v) const;
   ValueId add_scalar(DType dtype, uint64_t bits);
   // Appends a node and folds it into the key. Returns the first result.
   ValueId add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& attrs, std::span<const Type> results, int64_t location);
@@ -99,38 +119,35 @@ class Trace {
   // Starts again, empty; memory is kept for the next trace.
   void clear();
 
-  // How far the trace was recorded.
-  struct Mark {
-    uint64_t generation = 0;
-    size_t nodes = 0;
-    size_t values = 0;
-    size_t parameters = 0;
-    size_t scalars = 0;
-    size_t replaced = 0;
-    size_t overwritten = 0;
-    size_t offsets = 0;
-    size_t orders = 0;
-    int64_t input_bytes = 0;
-    Hash128 key;
-    uint64_t offset_hash = 0;
-    bool has_collectives = false;
-  };
-  Mark mark() const;
-  // As the trace was then. No cell refers to a value since but one that has failed.
-  void cut_back(const Mark& mark);
+  CutPlan& cut() {
+    return cut_;
+  }
+  // Runs of this trace so far, and programs that were made or loaded for it.
+  std::atomic<int64_t> num_runs{0};
+  std::atomic<int64_t> num_programs{0};
+  // Its thread has ended: whoever syncs the device syncs this trace too.
+  std::atomic<bool> is_left{false};
 
  private:
+  // Of all traces; rises.
+  static uint64_t new_generation();
   template <typename Append>
   ValueId append(Append append);
 
+  const int device_;
+  const bool is_captured_;
+  CutPlan cut_;
   Graph graph_;
   Hash128 key_; // without offsets
   uint64_t offset_hash_ = 0;
   std::vector<int64_t> offsets_;
   std::vector<std::pair<ValueId, Dims>> orders_; // each value once
-  uint64_t generation_ = 1; // a buffer is of one device, so it meets one trace's only
+  uint64_t generation_ = new_generation();
   std::vector<LazyValue*> lazies_; // parallel to graph_.values; null where no cell ever referred to the value
   std::vector<BufferRef> inputs_; // parallel to graph_.parameters
+  // Of the first num_found_ inputs, for those that have lost their slots to a younger trace.
+  mutable std::unordered_map<const Buffer*, ValueId> found_;
+  mutable size_t num_found_ = 0;
   int64_t input_bytes_ = 0;
   std::vector<PreviousRef> replaced_; // what cells held that got values of this trace
   std::vector<Recorded::Overwritten> overwritten_;

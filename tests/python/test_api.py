@@ -2,6 +2,7 @@
 
 import functools
 import re
+import threading
 
 import pytest
 import torch
@@ -325,6 +326,28 @@ def test_a_block_that_is_one_program(device):
     with torch_xla.compile(full_graph=True):
         y = x + 1
     assert y.tolist() == [2, 2]
+
+
+def test_runs_of_another_thread_are_none_of_the_functions(device):
+    began, go_on = threading.Event(), threading.Event()
+
+    def others():
+        began.wait(30)
+        (torch.ones(4, device=device) + 1).sum().item()
+        go_on.set()
+
+    @torch_xla.compile(full_graph=True, max_different_graphs=1)
+    def function(x):
+        x = x * 1.01
+        began.set()
+        assert go_on.wait(30)
+        return x.sum()
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    result = function(torch.ones(4, device=device))
+    thread.join()
+    assert result.item() == pytest.approx(4.04)
 
 
 ARGUMENTS = [

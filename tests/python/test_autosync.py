@@ -1,6 +1,8 @@
 """A plain PyTorch loop needs no line of torch_xla: it syncs at each optimizer step and compiles few programs."""
 
 import gc
+import sys
+import threading
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import torch_xla
+from torch_xla import _XLAC
 from torch_xla.debug import metrics as met
 
 STEPS = 100
@@ -131,6 +134,48 @@ def test_hook_can_be_switched_off(device):
     finally:
         torch_xla.set_auto_sync(True)
         torch_xla.sync(wait=True)
+
+
+def test_a_thread_switches_it_off_for_itself(device):
+    loop, pending = Loop(device), []
+
+    def work():
+        torch_xla.set_auto_sync(False)
+        loop.step()
+        pending.append(_XLAC._live_nodes() > 0)
+        torch_xla.sync()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert pending == [True] and torch_xla.auto_sync()
+
+
+def test_optimizers_of_several_threads_are_told_apart(device):
+    kept, errors = [], []
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def work():
+        torch_xla.set_auto_sync(False)
+        try:
+            for _ in range(1000):
+                p = nn.Parameter(torch.zeros(1, device=device))
+                p.grad = torch.zeros(1, device=device)
+                kept.append(p)
+                torch.optim.SGD([p], lr=0.1).step()
+        except RuntimeError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not errors
 
 
 def test_explicit_barrier_after_the_hook_runs_nothing_more(device):

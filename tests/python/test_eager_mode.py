@@ -1,5 +1,8 @@
 """Eager mode: each operation runs at once; torch_xla.compile still makes one program."""
 
+import threading
+import time
+
 import pytest
 import torch
 from torch import nn
@@ -14,6 +17,13 @@ from torch_xla.experimental import eager_mode, eager_mode_context, is_eager_mode
 def eager(device):
     with eager_mode_context(True):
         yield device
+
+
+@pytest.fixture
+def eager_everywhere(device):
+    eager_mode(True)
+    yield device
+    eager_mode(False)
 
 
 def count(metric: str) -> int:
@@ -118,6 +128,49 @@ def test_the_mode_comes_back_after_an_error(eager):
     with pytest.raises(KeyError):
         torch_xla.compile(fail)(torch.ones(1, device=eager))
     assert is_eager_mode()
+
+
+def test_compiled_functions_of_two_threads_leave_the_mode_as_it_was(eager_everywhere):
+    both, modes = threading.Barrier(2), []
+
+    @torch_xla.compile
+    def function(x, first: bool):
+        both.wait(30)  # both have begun
+        if not first:
+            time.sleep(0.05)  # the other one ends first
+        return x * 2
+
+    def work(first: bool):
+        function(torch.ones(2, device=eager_everywhere), first)
+        modes.append(is_eager_mode())
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert modes == [True, True] and is_eager_mode()
+
+
+def test_the_mode_of_a_thread_is_its_own(device):
+    modes = []
+
+    def work():
+        eager_mode(True)
+        modes.append(is_eager_mode())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert modes == [True] and not is_eager_mode()
+
+
+def test_threads_have_the_mode_of_the_main_thread(eager_everywhere):
+    modes = []
+    thread = threading.Thread(target=lambda: modes.append(is_eager_mode()))
+    thread.start()
+    thread.join()
+    assert modes == [True]
 
 
 def test_what_is_pending_runs_when_the_mode_is_switched_on(device):

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import threading
 import weakref
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import torch_xla
+import torch_xla.distributed.parallel_loader as pl
 from torch_xla import _XLAC
 
 
@@ -407,6 +409,140 @@ def test_a_replay_is_one_run_and_compiles_nothing(device, compiles):
         replayed(x)
     torch_xla.sync(wait=True)
     assert compiles.value == before and executed() - runs == 5
+
+
+# ---- Threads ----
+def run_in_thread(work):
+    """What work() returns on a thread of its own, within a minute."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert results, "the thread has not ended"
+    return results[0]
+
+
+def test_a_step_with_backward_in_a_thread(device):
+    model = nn.Linear(8, 2)
+    own = copy.deepcopy(model).to(device)
+    x = torch.ones(4, 8)
+
+    def train(model, x, compiled):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad(set_to_none=False)
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step = torch_xla.compile(step, replay=True) if compiled else step
+        return [step(x).item() for _ in range(6)]
+
+    expected = train(model, x, False)
+    assert run_in_thread(lambda: train(own, x.to(device), True)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_autograds_threads_record_into_the_capture(device):
+    x = torch.ones(3, device=device, requires_grad=True)
+    x.grad = torch.zeros(3, device=device)
+
+    def capture_and_replay():
+        threads = set()
+
+        def step():
+            y = x * 2
+            y.register_hook(lambda _: threads.add(threading.get_native_id()))
+            y.sum().backward()
+
+        with torch.autograd.set_multithreading_enabled(True):
+            graph, _ = captured(step)
+        assert threads != {threading.get_native_id()}
+        before = x.grad.tolist()
+        graph.replay()
+        graph.replay()
+        return before, x.grad.tolist()
+
+    assert run_in_thread(capture_and_replay) == ([0, 0, 0], [4, 4, 4])
+
+
+def test_jit_forks_record_into_the_capture(device):
+    @torch.jit.script
+    def inner(x: torch.Tensor):
+        return x.tanh() + 1
+
+    @torch.jit.script
+    def both(x: torch.Tensor):
+        a = torch.jit.fork(inner, x)
+        return torch.jit.wait(a) * 2
+
+    step = torch_xla.compile(both, replay=True)
+    for i in range(4):
+        x = torch.full((3,), float(i))
+        torch.testing.assert_close(step(x.to(device)).cpu(), (x.tanh() + 1) * 2)
+
+
+def test_other_threads_go_on_beside_a_capture(device):
+    given, ready = torch.ones(3, device=device), torch.full((3,), 2.0, device=device)
+    total = torch.zeros(3, device=device)
+    torch_xla.sync(wait=True)
+    values = []
+
+    def others():
+        values.append(ready.tolist())
+        values.append((given * 5).sum().item())
+        values.append(total.tolist())  # the capture has written it, for itself
+        total.add_(100)
+        torch_xla.sync()
+
+    def step():
+        total.add_(given)
+        thread = threading.Thread(target=others)
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive()
+        return total * 2
+
+    graph, result = captured(step)
+    assert values == [[2, 2, 2], 15, [0, 0, 0]] and total.tolist() == [100, 100, 100]
+    graph.replay()
+    assert total.tolist() == [101, 101, 101] and result.tolist() == [202, 202, 202]
+
+
+def test_a_loader_within_a_step_is_an_error_that_says_so(device):
+    batches = [torch.full((2,), float(i)) for i in range(20)]
+    it = iter(pl.MpDeviceLoader(batches, device, loader_prefetch_size=1, device_prefetch_size=1))
+    step = torch_xla.compile(lambda: (next(it) * next(it)).sum(), replay=True)
+
+    def call_all():
+        values = [step().item() for _ in range(3)]
+        with pytest.raises(RuntimeError, match="cannot be replayed"):
+            step()
+        return values
+
+    assert run_in_thread(call_all) == [0, 12, 40]
+
+
+def test_interrupt_in_a_captured_step(run_python):
+    run_python("""
+        import os, signal, threading, torch, torch_xla
+
+        x = torch.ones(3, device="xla", requires_grad=True)
+        x.grad = torch.zeros(3, device="xla")
+        graph = torch.accelerator.Graph()
+        graph.capture_begin()
+        (x * 2).sum().backward()
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            threading.Event().wait(30)
+            raise SystemExit("no interrupt")
+        except KeyboardInterrupt:
+            pass
+        graph.capture_end()
+        graph.replay()
+        assert x.grad.tolist() == [2, 2, 2]
+    """)
 
 
 def test_the_code_of_the_page(device):

@@ -358,7 +358,7 @@ def test_a_tensor_kept_from_the_body_raises(device):
         kept[0].tolist()
 
 
-def test_other_threads_wait_until_the_body_is_recorded(device):
+def test_other_threads_go_on_while_a_body_is_recorded(device):
     started, stop, sums = threading.Event(), threading.Event(), []
 
     def work():

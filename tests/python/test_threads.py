@@ -1,5 +1,6 @@
 """Threads record at once; errors, signals, forks and exits leave a device that works or a process that ends."""
 
+import copy
 import queue
 import random
 import threading
@@ -121,6 +122,190 @@ def test_threads_with_everything_at_once(device):
     graveyard.put(None)
     buried.join()
     assert torch.equal(sums.cpu(), torch.full((4, 64), float(rounds)))
+
+
+def train(model: nn.Module, x: torch.Tensor, y: torch.Tensor, steps: int) -> list[torch.Tensor]:
+    """The losses of so many steps, not read."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+def test_threads_compile_what_they_would_one_after_the_other(device, compiles):
+    models = [nn.Linear(6, 3 + i) for i in range(3)]
+    x, y = torch.randn(5, 6), torch.randint(3, (5,))
+    expected = [torch.stack(train(copy.deepcopy(model), x, y, 12)) for model in models]
+    one_by_one = [copy.deepcopy(model).to(device) for model in models]
+    on_device = [copy.deepcopy(model).to(device) for model in models]
+    x, y = x.to(device), y.to(device)
+    compiles.reset()
+    for model in one_by_one:
+        train(model, x, y, 12)
+    count = compiles.value
+    torch_xla._XLAC._clear_computation_cache()
+    compiles.reset()
+    losses = [None] * 3
+
+    def work(i: int) -> None:
+        losses[i] = train(on_device[i], x, y, 12)
+
+    run_threads(work, 3)
+    assert compiles.value <= count
+    for i in range(3):
+        torch.testing.assert_close(torch.stack(losses[i]).cpu(), expected[i])
+
+
+def test_what_another_thread_has_pending_is_computed_when_it_is_read(device):
+    box, is_read = queue.Queue(), threading.Event()
+    values = []
+
+    def work(i: int) -> None:
+        if i == 0:
+            x = torch.arange(4.0, device=device) * 2
+            box.put(x)
+            is_read.wait(30)
+            values.append((x + 1).tolist())
+        else:
+            x = box.get(timeout=30)
+            values.append((x * 3).tolist())
+            x.add_(1)  # pending here when the other thread reads it
+            is_read.set()
+
+    run_threads(work, 2)
+    assert values == [[0, 6, 12, 18], [2, 4, 6, 8]]
+
+
+def test_a_sync_runs_what_is_the_threads_own_and_what_ended_threads_left(device):
+    left, go, done = [], threading.Event(), threading.Event()
+
+    def ends() -> None:
+        left.append(torch.ones(3, device=device) + 1)
+
+    def stays() -> None:
+        left.append(torch.ones(3, device=device) + 2)
+        go.set()
+        done.wait(30)
+
+    threads = [threading.Thread(target=ends), threading.Thread(target=stays)]
+    threads[0].start()
+    threads[0].join()
+    threads[1].start()
+    go.wait(30)
+    torch_xla.sync()
+    pending = [torch_xla._XLAC._pending_operation(t) for t in left]
+    done.set()
+    threads[1].join()
+    assert pending == ["", "aten::add.Tensor"]
+    assert [t.tolist() for t in left] == [[2, 2, 2], [3, 3, 3]]
+
+
+def test_memory_that_another_trace_takes_is_not_given_away(device):
+    w = torch.ones(4, device=device)
+    torch_xla.sync()
+    taken, go = threading.Event(), threading.Event()
+    values = []
+
+    def work(i: int) -> None:
+        if i == 0:
+            kept = w + 1  # takes the value that the other thread is about to replace
+            taken.set()
+            go.wait(30)
+            values.append(kept.tolist())
+        else:
+            taken.wait(30)
+            for _ in range(3):
+                w.mul_(2)
+                torch_xla.sync(wait=True)
+            go.set()
+
+    run_threads(work, 2)
+    assert values == [[2, 2, 2, 2]] and w.tolist() == [8, 8, 8, 8]
+
+
+def test_jit_forks_record_for_their_caller(device):
+    @torch.jit.script
+    def inner(x: torch.Tensor):
+        return x.tanh() + 1
+
+    @torch.jit.script
+    def both(x: torch.Tensor):
+        a = torch.jit.fork(inner, x)
+        return torch.jit.wait(a) * 2
+
+    x = torch.eye(3, device=device) + 1
+    torch.testing.assert_close(both(x).cpu(), ((torch.eye(3) + 1).tanh() + 1) * 2)
+
+
+EIGHT = """
+    import copy, threading, torch, torch_xla
+    from torch import nn
+    from torch_xla.experimental import eager_mode_context
+    import torch_xla.distributed.parallel_loader as pl
+
+    def train(model, batches, form):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        forward = torch.compile(model) if form == "compile" else model
+
+        def step(x, y):
+            optimizer.zero_grad(set_to_none=form != "replay")
+            loss = nn.functional.cross_entropy(forward(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        if form == "replay":
+            step = torch_xla.compile(step, replay=True)
+        return torch.stack([step(x, y) for x, y in batches])
+
+    def make(i):
+        generator = torch.Generator().manual_seed(i)
+        draw = lambda: (torch.randn(4, 6, generator=generator), torch.randint(3, (4,), generator=generator))
+        return [draw() for _ in range(6)]
+
+    torch.manual_seed(0)
+    forms = ["plain", "replay", "compile", "eager", "loader", "profiler", "replay", "plain"]
+    models = [nn.Sequential(nn.Linear(6, 5 + i), nn.Tanh(), nn.Linear(5 + i, 3)) for i in range(8)]
+    expected = [train(copy.deepcopy(m), make(i), "plain") for i, m in enumerate(models)]
+    losses, errors = [None] * 8, []
+
+    def work(i):
+        try:
+            device, form = torch.device("xla", i % torch.xla.device_count()), forms[i]
+            torch.xla.set_device(device.index)
+            model = models[i].to(device)
+            batches = [(x.to(device), y.to(device)) for x, y in make(i)]
+            if form == "eager":
+                with eager_mode_context(True):
+                    losses[i] = train(model, batches, form)
+            elif form == "loader":
+                losses[i] = train(model, pl.MpDeviceLoader(make(i), device), form)
+            elif form == "profiler":
+                with torch.profiler.profile():
+                    losses[i] = train(model, batches, form)
+            else:
+                losses[i] = train(model, batches, form)
+            losses[i] = losses[i].cpu()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(8)]
+    [t.start() for t in threads]
+    [t.join(60) for t in threads]
+    assert not any(t.is_alive() for t in threads) and not errors, errors
+    for got, wanted in zip(losses, expected):
+        torch.testing.assert_close(got, wanted)
+"""
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_eight_threads_train_eight_models(run_python, devices):
+    run_python(EIGHT, CPU_NUM_DEVICES=str(devices))
 
 
 def test_a_value_that_is_being_read_is_not_given_to_a_run(device):

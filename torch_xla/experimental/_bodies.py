@@ -68,12 +68,8 @@ def recording(device: int) -> Iterator[Recorder]:
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # a cast within the body is the body's own
     try:
-        # Other threads wait until the body has been recorded; those of autograd would be waited for. What is saved for
-        # the body's gradient is used within it: a checkpoint around the loop would compute the loop for that.
-        with (
-            torch.autograd.set_multithreading_enabled(False),
-            torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is),
-        ):
+        # What is saved for the body's gradient is used within it: a checkpoint around it would compute the loop again.
+        with torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is):
             yield recorder
     finally:
         torch.set_autocast_cache_enabled(cached)

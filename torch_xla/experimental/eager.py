@@ -1,33 +1,37 @@
 """Eager mode: each operation is a program of its own, except in functions that torch_xla.compile() runs."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 from .. import _XLAC
 
 
 def eager_mode(enable: bool) -> None:
-    """Switches the mode for all devices. XLA_LAZY=0 starts with it on.
+    """Switches the calling thread's mode, on all devices; the main thread's is that of threads that have not called it.
 
-    An operation is handed to the device when it is called, and runs while the program goes on, as on a GPU.
+    XLA_LAZY=0 starts with it on. An operation is handed to the device when it is called, and runs while the program
+    goes on, as on a GPU.
     """
-    _XLAC._set_lazy(not enable)
+    _XLAC._set_own_lazy(not enable)
+    if threading.current_thread() is threading.main_thread():
+        _XLAC._set_lazy(not enable)
 
 
 def is_eager_mode() -> bool:
-    """True if operations run one by one."""
+    """True if operations of the calling thread run one by one."""
     return not _XLAC._lazy()
 
 
 @contextlib.contextmanager
 def eager_mode_context(enable: bool) -> Iterator[bool]:
-    """Context manager that switches the mode for its body. It gives the mode before, which is set again at the end."""
-    before = is_eager_mode()
-    eager_mode(enable)
+    """Context manager that switches the calling thread's mode for its body. It gives the mode before."""
+    was_eager = is_eager_mode()
+    before = _XLAC._set_own_lazy(not enable)
     try:
-        yield before
+        yield was_eager
     finally:
-        eager_mode(before)
+        _XLAC._set_own_lazy(before)
 
 
 @contextlib.contextmanager
