@@ -16,6 +16,7 @@ import pytest
 import torch
 from plugin_differences import find_difference
 from release_differences import find_release_difference
+from replica_pool import Pool
 
 import torch_xla
 import torch_xla.debug.metrics as met
@@ -95,6 +96,14 @@ class CompileCount:
 def compiles(device) -> CompileCount:
     """Counts compiled programs from here on."""
     return CompileCount()
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    """Calls a function in two replicas, or in another number, which the tests of a file share."""
+    pool = Pool()
+    yield pool
+    pool.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 import torch.distributed as dist
-from replicas import batch_of, IS_ONE_PROGRAM
+from replicas_training import batch_of, IS_ONE_PROGRAM
 from sharded import adam, batches_of, check_same, fallbacks, Net, programs, sgd, train, trained, whole
 from torch import nn
 from torch.distributed.tensor import DTensor
@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.runtime as xr
-from torch_xla import _world
+from torch_xla import _peers
 from torch_xla.distributed.fsdp import checkpoint_module
 from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel as FSDP
 from torch_xla.distributed.fsdp.wrap import size_based_auto_wrap_policy, transformer_auto_wrap_policy
@@ -295,7 +295,7 @@ def bad_calls(rank: int, size: int) -> None:
 
 
 def against_one_process(rank: int, size: int) -> None:
-    _world._IDLE_SECONDS = 1e6  # programs are counted, however slow this machine is
+    _peers._IDLE_SECONDS = 1e6  # programs are counted, however slow this machine is
     works = [forms, norms, parts_of_a_batch, times_of_gathering, times_of_running, types, of_meta, bad_calls]
     for work in works + [pairs] * (size > 1):
         work(rank, size)

@@ -9,7 +9,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.distributed.tensor as dt
-from replicas import batch_of, IS_ONE_PROGRAM, until_told
+from replicas_lost import until_told
+from replicas_training import batch_of, IS_ONE_PROGRAM
 from torch import nn
 from torch.distributed import _functional_collectives as funcol
 from torch.distributed.checkpoint.filesystem import FileSystemReader
@@ -28,7 +29,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 import torch_xla
 import torch_xla.debug.metrics as met
 import torch_xla.runtime as xr
-from torch_xla import _world
+from torch_xla import _peers
 from torch_xla.experimental.distributed_checkpoint import _writer, CheckpointManager
 
 
@@ -511,7 +512,7 @@ def loads_a_file(rank: int, path: str, model) -> None:
 
 
 def against_one_process(rank: int, size: int) -> None:
-    _world._IDLE_SECONDS = 1e6  # programs are counted, however slow this machine is
+    _peers._IDLE_SECONDS = 1e6  # programs are counted, however slow this machine is
     for work in (functional_collectives, distributed_tensors, tensor_parallel, fully_sharded):
         work(rank, size)
         assert not fallbacks(), (work, fallbacks())

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import replicas
+import replicas_lost
+import replicas_training
 import sharded
 import torch
 import torch.distributed.checkpoint as dcp
@@ -27,77 +29,79 @@ from torch_xla._internal import pjrt
 HERE = Path(__file__).parent
 
 
+def check_trained(parameters: list, model=None, rtol: float = 1e-5, atol: float = 1e-5) -> None:
+    """All replicas have the same parameters, and those of the model."""
+    for other in parameters[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(parameters[0], other))
+    for actual, expected in zip(parameters[0], model.parameters() if model else ()):
+        torch.testing.assert_close(actual, expected.detach(), rtol=rtol, atol=atol)
+
+
 @pytest.mark.parametrize("size", [2, 4])
-def test_collectives(size):
-    xmp.spawn(replicas.collectives, (size,), size)
+def test_collectives(pool, size):
+    pool(replicas.collectives, size, size=size)
 
 
-def test_gradients_of_collectives():
-    xmp.spawn(replicas.gradients, nprocs=2)
+def test_gradients_of_collectives(pool):
+    pool(replicas.gradients)
 
 
-def test_batch_norm_over_replicas():
-    xmp.spawn(replicas.batch_norm, nprocs=2)
+def test_batch_norm_over_replicas(pool):
+    pool(replicas_training.batch_norm)
 
 
-def test_a_result_that_one_replica_keeps():
-    xmp.spawn(replicas.unwanted_result, nprocs=2)
+def test_a_result_that_one_replica_keeps(pool):
+    pool(replicas.unwanted_result)
 
 
 def test_results_that_one_replica_reads(tmp_path):
-    xmp.spawn(replicas.read_by_one, (str(tmp_path / "read"),), nprocs=2)
+    xmp.spawn(replicas_lost.read_by_one, (str(tmp_path / "read"),), nprocs=2)
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_half_batches_train_as_a_whole_one(size, tmp_path):
-    xmp.spawn(replicas.half_batches, (str(tmp_path / "p"),), size)
-    model = replicas.make_model()
-    whole = [p.detach() for p in model.parameters()]
+def test_half_batches_train_as_a_whole_one(pool, size, tmp_path):
+    pool(replicas_training.half_batches, str(tmp_path / "p"), size=size)
+    model = replicas_training.make_model()
     for steps in (3, 5):
-        whole = replicas.train(model, replicas.batch_of, steps)
-    trained = [torch.load(tmp_path / f"p.{rank}") for rank in range(size)]
-    for other in trained[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(trained[0], other))
-    for actual, expected in zip(trained[0], whole):
-        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+        replicas_training.train(model, replicas_training.batch_of, steps)
+    check_trained([torch.load(tmp_path / f"p.{rank}") for rank in range(size)], model)
 
 
 def test_sums_of_gradients_start_during_the_backward(tmp_path, monkeypatch):
     path = str(tmp_path / "steps")
     monkeypatch.setenv("XLA_DEBUG", "3")
     monkeypatch.setenv("XLA_DEBUG_FILE", path)
-    xmp.spawn(replicas.starts_early, (path,), 2)
+    xmp.spawn(replicas_training.starts_early, (path,), 2)
 
 
-def test_a_loader_in_each_process(tmp_path):
-    xmp.spawn(replicas.loader, (str(tmp_path / "p"),), 2)
-    first, second = (torch.load(tmp_path / f"p.{rank}") for rank in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(first, second))
+def test_a_loader_in_each_process(pool, tmp_path):
+    pool(replicas_training.loader, str(tmp_path / "p"))
+    check_trained([torch.load(tmp_path / f"p.{rank}") for rank in range(2)])
 
 
 def test_the_error_of_a_process():
     with pytest.raises(ProcessRaisedException, match="the replica's own error") as raised:
-        xmp.spawn(replicas.fails, nprocs=2)
+        xmp.spawn(replicas_lost.fails, nprocs=2)
     assert "in fails" in str(raised.value)
 
 
 def test_a_process_that_raises_waits_for_nobody(tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_COLLECTIVE_TIMEOUT", "600")
     with pytest.raises(ProcessRaisedException, match="the replica's own error"):
-        xmp.spawn(replicas.fails_while_it_runs, (str(tmp_path / "when"),), 2)
+        xmp.spawn(replicas_lost.fails_while_it_runs, (str(tmp_path / "when"),), 2)
     assert time.monotonic() - float((tmp_path / "when").read_text()) < 45  # what its program waits for never comes
 
 
 def test_a_fork_after_the_device_was_used(device):
     torch.ones(2, device=device).cpu()
     with pytest.raises(RuntimeError, match=r"call spawn\(start_method='spawn'\)"):
-        xmp.spawn(replicas.fails, nprocs=2, start_method="fork")
+        xmp.spawn(replicas_lost.fails, nprocs=2, start_method="fork")
 
 
 @pytest.mark.parametrize("nprocs", [0, -1])
 def test_a_number_of_processes_that_does_not_fit(nprocs):
     with pytest.raises(ValueError, match=f"nprocs={nprocs} when it should be at least 1"):
-        xmp.spawn(replicas.fails, nprocs=nprocs)
+        xmp.spawn(replicas_lost.fails, nprocs=nprocs)
 
 
 def test_processes_by_fork_and_by_number_of_devices(run_python):
@@ -187,11 +191,11 @@ def end_one(work, how: signal.Signals, path: Path, monkeypatch, timeout: int = 2
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_process_is_named(how, tmp_path, monkeypatch):
-    told = end_one(replicas.stops_coming, how, tmp_path / "said", monkeypatch)
+    told = end_one(replicas_lost.stops_coming, how, tmp_path / "said", monkeypatch)
     assert all("replica 2 has ended or does not answer" in text for text in told), told
 
 
-@pytest.mark.parametrize("work", [replicas.sends_for_ever, replicas.sends_alone])
+@pytest.mark.parametrize("work", [replicas_lost.sends_for_ever, replicas_lost.sends_alone])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_process_that_is_sent_to_is_named(work, how, tmp_path, monkeypatch):
     told = end_one(work, how, tmp_path / "said", monkeypatch)
@@ -211,36 +215,36 @@ def test_a_process_lost_in_sharded_training_is_named(how, tmp_path, monkeypatch)
 
 def test_a_process_lost_in_a_meeting_is_named(tmp_path, monkeypatch):
     """Long before the timeout. It takes ten heartbeats to be sure."""
-    told = end_one(replicas.meets_for_ever, signal.SIGKILL, tmp_path / "said", monkeypatch, timeout=150)
+    told = end_one(replicas_lost.meets_for_ever, signal.SIGKILL, tmp_path / "said", monkeypatch, timeout=150)
     assert all("replica 2 has ended or does not answer; replicas [2" in text for text in told), told
 
 
 def test_a_process_that_has_ended_is_waited_for_nowhere(tmp_path):
-    xmp.spawn(replicas.is_left_alone, (str(tmp_path / "told"),), 2)
+    xmp.spawn(replicas_lost.is_left_alone, (str(tmp_path / "told"),), 2)
     told = (tmp_path / "told").read_text().splitlines()
     places = ["the meeting 'never'"] * 2 + ["the making of the group [0, 1]"] * 3
     assert told == [f"replica 1 has ended or does not answer; replicas [1] did not come to {place}" for place in places]
 
 
-def test_calls_that_differ():
-    xmp.spawn(replicas.differing_calls, nprocs=2)
+def test_calls_that_differ(pool):
+    pool(replicas_lost.differing_calls)
 
 
-def test_a_run_of_one_machine_listens_to_itself():
-    xmp.spawn(replicas.listens, nprocs=2)
+def test_a_run_of_one_machine_listens_to_itself(pool):
+    pool(replicas.listens)
 
 
-def test_values_of_meetings(tmp_path):
-    xmp.spawn(replicas.values_of_meetings, (str(tmp_path / "noted"),), 2)
+def test_values_of_meetings(pool, tmp_path):
+    pool(replicas.values_of_meetings, str(tmp_path / "noted"))
 
 
 def test_ctrl_c_ends_all(tmp_path):
     program = (
         f"import signal, sys; sys.path.insert(0, {str(HERE)!r})\n"
-        "import replicas, torch_xla.distributed.xla_multiprocessing as xmp\n"
+        "import replicas_lost, torch_xla.distributed.xla_multiprocessing as xmp\n"
         "if __name__ == '__main__':\n"
         "    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores\n"
-        f"    xmp.spawn(replicas.stops_coming, ({str(tmp_path / 'said')!r},), 2)\n"
+        f"    xmp.spawn(replicas_lost.stops_coming, ({str(tmp_path / 'said')!r},), 2)\n"
     )
     (tmp_path / "program.py").write_text(program)
     process = subprocess.Popen([sys.executable, str(tmp_path / "program.py")], stderr=subprocess.PIPE, text=True)
@@ -273,12 +277,12 @@ def test_spawn_of_one_process():
 
 # ---- torch.distributed ----
 @pytest.mark.parametrize("size", [2, 4])
-def test_sends_do_not_wait_for_receives(size):
-    xmp.spawn(replicas.passes_on, (size,), size)
+def test_sends_do_not_wait_for_receives(pool, size):
+    pool(replicas.passes_on, size, size=size)
 
 
 def test_what_was_sent_arrives_when_its_process_ends(tmp_path):
-    xmp.spawn(replicas.sends_and_ends, (str(tmp_path / "received"),), 2)
+    xmp.spawn(replicas_lost.sends_and_ends, (str(tmp_path / "received"),), 2)
     assert (tmp_path / "received").exists()
 
 
@@ -290,7 +294,7 @@ def test_starting_processes_as_the_original(monkeypatch):
         pjrt.run_multiprocess(xm.all_reduce, "avg", 1)
     assert isinstance(raised.value.__cause__, ProcessRaisedException)
     with pytest.raises(ProcessRaisedException, match="Unpicklable"):
-        pjrt.run_multiprocess(replicas.raises_what_cannot_be_pickled)
+        pjrt.run_multiprocess(replicas_lost.raises_what_cannot_be_pickled)
     pjrt.spawn(replicas.torch_distributed)
     seen: list = []
     pjrt.spawn(lambda index, value: seen.append((index, value)), 1, args=(3,))
@@ -303,66 +307,56 @@ def test_results_of_replicas_are_merged():
         pjrt._merge_replica_results([(1, "b"), (0, "a"), (1, "c")])
 
 
-def test_a_product_with_a_spread_side():
-    xmp.spawn(replicas.multiplies, nprocs=2)
+def test_a_product_with_a_spread_side(pool):
+    pool(replicas.multiplies)
 
 
-def test_default_groups_one_after_the_other():
-    xmp.spawn(replicas.joins_again, nprocs=2)
+def test_default_groups_one_after_the_other(pool):
+    pool(replicas.joins_again)
 
 
-def test_torch_distributed():
-    xmp.spawn(replicas.torch_distributed, nprocs=2)
+def test_torch_distributed(pool):
+    pool(replicas.torch_distributed)
 
 
 @pytest.mark.parametrize("compile", [False, True])
-def test_distributed_data_parallel(tmp_path, compile):
-    xmp.spawn(replicas.distributed_data_parallel, (str(tmp_path / "p"), compile), 2)
-    model = replicas.make_model()
-    replicas.train(model, replicas.batch_of, 4)
-    first, second = (torch.load(tmp_path / f"p.{rank}") for rank in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(first, second))
-    for actual, expected in zip(first, model.parameters()):
-        torch.testing.assert_close(actual, expected.detach(), rtol=1e-5, atol=1e-5)
+def test_distributed_data_parallel(pool, tmp_path, compile):
+    pool(replicas_training.distributed_data_parallel, str(tmp_path / "p"), compile)
+    model = replicas_training.make_model()
+    replicas_training.train(model, replicas_training.batch_of, 4)
+    check_trained([torch.load(tmp_path / f"p.{rank}") for rank in range(2)], model)
 
 
-def test_data_parallel_steps_are_one_program_also_where_buckets_are_rebuilt(tmp_path):
-    xmp.spawn(replicas.rebuilds_buckets, (str(tmp_path / "p"),), 2)
-    model = replicas.make_model()
-    replicas.train(model, lambda step: replicas.batch_of(min(step, 3)), 5)
-    for rank in range(2):
-        for actual, expected in zip(torch.load(tmp_path / f"p.{rank}"), model.parameters()):
-            torch.testing.assert_close(actual, expected.detach(), rtol=1e-5, atol=1e-5)
+def test_data_parallel_steps_are_one_program_also_where_buckets_are_rebuilt(pool, tmp_path):
+    pool(replicas_training.rebuilds_buckets, str(tmp_path / "p"))
+    model = replicas_training.make_model()
+    replicas_training.train(model, lambda step: replicas_training.batch_of(min(step, 3)), 5)
+    check_trained([torch.load(tmp_path / f"p.{rank}") for rank in range(2)], model)
 
 
 @pytest.mark.parametrize("name, max_norm", [("ours", None), ("clipped", 0.1), ("torch", None)])
 def test_optimizers_with_spread_state(name, max_norm, zero_redundancy):
-    model = replicas.make_model()
+    model = replicas_training.make_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for step in range(4):
-        x, y = replicas.batch_of(step)
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), y).backward()
+        replicas_training.compute_gradients(model, optimizer, *replicas_training.batch_of(step))
         if max_norm:
             torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
         optimizer.step()
-    first, second = (trained[name] for trained in zero_redundancy)
-    assert all(torch.equal(a, b) for a, b in zip(first, second))
-    for actual, expected in zip(first, model.parameters()):
-        torch.testing.assert_close(actual, expected.detach(), rtol=1e-3, atol=1e-4)
+    check_trained([trained[name] for trained in zero_redundancy], model, rtol=1e-3, atol=1e-4)
 
 
 @pytest.fixture(scope="module")
-def spread_state(tmp_path_factory):
+def spread_state(pool, tmp_path_factory):
     """What each replica trained."""
     path = tmp_path_factory.mktemp("spread") / "p"
-    xmp.spawn(replicas.spread_state, (str(path),), 2)
+    pool(replicas_training.spread_state, str(path))
     return [torch.load(f"{path}.{rank}") for rank in range(2)]
 
 
-@pytest.mark.parametrize("name", [*replicas.SPREAD, "loaded"])
+@pytest.mark.parametrize("name", [*replicas_training.SPREAD, "loaded"])
 def test_options_of_the_optimizer_with_spread_state(name, spread_state):
-    model = replicas.odd_model()
+    model = replicas_training.odd_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, weight_decay=0.1)
     if name in ("clipped", "loaded"):
 
@@ -371,16 +365,13 @@ def test_options_of_the_optimizer_with_spread_state(name, spread_state):
             torch.nn.utils.clip_grads_with_norm_(model.parameters(), 0.05, norm)
 
         optimizer.register_step_pre_hook(clip)
-    replicas.train_odd(model, optimizer, 3)
-    first, second = (trained[name] for trained in spread_state)
-    assert all(torch.equal(a, b) for a, b in zip(first, second))
-    for actual, expected in zip(first, model.parameters()):
-        torch.testing.assert_close(actual, expected.detach(), rtol=1e-4, atol=1e-5)
+    replicas_training.train_odd(model, optimizer, 3)
+    check_trained([trained[name] for trained in spread_state], model, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
-def zero_redundancy(tmp_path_factory):
+def zero_redundancy(pool, tmp_path_factory):
     """What each replica trained."""
     path = tmp_path_factory.mktemp("zero") / "p"
-    xmp.spawn(replicas.zero_redundancy, (str(path),), 2)
+    pool(replicas_training.zero_redundancy, str(path))
     return [torch.load(f"{path}.{rank}") for rank in range(2)]

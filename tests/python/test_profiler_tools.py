@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-import replicas
+import replicas_training
 import torch
 
 import torch_xla.debug.profiler as xp
@@ -115,7 +115,7 @@ profiler.export_memory_timeline({str(tmp_path / "timeline.json")!r}, device="xla
 def test_collectives_are_on_a_track_of_their_own(tmp_path, monkeypatch):
     """Of two processes: the sums of gradients, with their bytes, beside the steps of the same run."""
     monkeypatch.setenv("PJRT_DEVICE", ENGINE["PJRT_DEVICE"])
-    xmp.spawn(replicas.profiles_sums, (str(tmp_path),), 2)
+    xmp.spawn(replicas_training.profiles_sums, (str(tmp_path),), 2)
     for rank in range(2):
         events = events_of(tmp_path / f"{rank}.json")
         tracks = {e["args"]["name"]: e["tid"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
