@@ -11,6 +11,7 @@ import importlib.metadata
 import multiprocessing
 import os
 import sys
+import types
 import warnings
 from collections.abc import Iterator
 
@@ -49,6 +50,7 @@ def _autoload() -> None:
             "`pip uninstall torch_xla`, or TORCH_DEVICE_BACKEND_AUTOLOAD=0 in the environment, ends this warning."
         )
         _refuse_uses(torch, f"torch_xla is installed but cannot be loaded: {reason}")
+        _say_unavailable(torch)
 
 
 def _find_accelerator(torch) -> str:
@@ -97,6 +99,14 @@ def _refuse_uses(torch, text: str) -> None:
         library = torch.library.Library("_", "IMPL")
         library.fallback(refuse, "XLA")  # under which PyTorch has the name xla
         _kept.append(library)
+
+
+def _say_unavailable(torch) -> None:
+    """Where the registration has failed between the device and its module: torch.accelerator finds none available."""
+    if torch._C._get_privateuse1_backend_name() == "xla" and not hasattr(torch, "xla"):
+        torch.xla = types.ModuleType("torch.xla", "Of a device that cannot be loaded.")
+        torch.xla.is_available = lambda: False
+        torch.xla.device_count = lambda: 0
 
 
 @contextlib.contextmanager

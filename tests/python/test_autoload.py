@@ -120,7 +120,7 @@ def test_libraries_that_cannot_load_are_one_warning(run, tmp_path):
 
 def test_an_error_that_is_no_import_error_is_a_warning(run):
     out, err = run(WORKS, "torch.utils.rename_privateuse1_backend = None")
-    assert out.startswith("[2.0, 2.0]") and "TypeError: 'NoneType' object is not callable" in err
+    assert out.startswith("[2.0, 2.0] None") and "TypeError: 'NoneType' object is not callable" in err
     assert err.count("Warning") == err.count(WARNING) == 1
 
 

@@ -161,7 +161,7 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
         _materialize(module, param_init_fn)
         self._take(module)
         reshard = None if reshard_after_forward and disable_reshard_on_root else reshard_after_forward
-        policy = MixedPrecisionPolicy(compute_dtype, torch.float32 if fp32_reduce_scatter else None)
+        policy = MixedPrecisionPolicy(compute_dtype, torch.float32 if fp32_reduce_scatter else compute_dtype)
         fully_shard(module, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
         if execute_sharding_on_init:
             _api.sync()
