@@ -13,7 +13,7 @@ SINCE = {
         (2, 14),
         "eager's attention of three dims is the flash kernel, which has no second gradient",
     ),
-    "test_types_are_refused_at_the_call[cubic samples of a volume]": ((2, 15), "eager computes cubic samples of volumes"),
+    "test_types_are_refused_at_the_call[cubic samples of a volume]": ((2, 15), "eager computes these"),
     "test_bad_arguments_raise_as_in_eager[aminmax]": ((2, 15), "eager refuses one tensor for both results"),
     "test_autocast_computes_in_float32[cholesky]": ((2, 14), "torch.cholesky raises: it is gone"),
 }

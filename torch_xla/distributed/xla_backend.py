@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _auto_sync, _device_module, _world
+from ._works import Receiving, Recorded
 
 _numbers = itertools.count()  # of groups, in the order in which all processes make them
 _rendezvous = itertools.count()  # of default groups, which all processes make
@@ -43,55 +44,12 @@ def _reading_at_once() -> Iterator[None]:
         _reads_at_once.reset(token)
 
 
-class _Recorded(dist.Work):
-    """Work that has been recorded: what reads the tensors comes after it."""
-
-    def __init__(self, tensors):
-        super().__init__()
-        self._future: torch.futures.Future = torch.futures.Future()
-        self._future.set_result(tensors)
-
-    def wait(self, timeout=None) -> bool:
-        """True."""
-        return True
-
-    def is_completed(self) -> bool:
-        """True."""
-        return True
-
-    def get_future(self):
-        """A future that holds the result."""
-        return self._future
-
-
-class _Receiving(_Recorded):
-    """A receive that is recorded when the program waits for it, so that sends in between go out first."""
-
-    def __init__(self, tensors, record: Callable[["_Receiving"], None]):
-        super().__init__(tensors)
-        self._record = record
-
-    def wait(self, timeout=None) -> bool:
-        """True. Records it."""
-        self._record(self)
-        return True
-
-    def is_completed(self) -> bool:
-        """True. Records it."""
-        return self.wait()
-
-    def get_future(self):
-        """A future that holds the result. Records it."""
-        self.wait()
-        return super().get_future()
-
-
-def _write(outputs, results) -> _Recorded:
+def _write(outputs, results) -> Recorded:
     outputs = list(outputs)
     with torch.no_grad():
         for output, result in zip(outputs, results):
             output.copy_(result.view_as(output))
-    return _Recorded(outputs)
+    return Recorded(outputs)
 
 
 class ProcessGroupXla(dist.ProcessGroup):
@@ -112,7 +70,7 @@ class ProcessGroupXla(dist.ProcessGroup):
         # Names for torch.ops.xla, by type of device: what runs at once must not meet what is queued.
         self._groups: dict[str, str] = {}
         # By process and tag: what was asked for and is not recorded yet.
-        self._receiving: dict[tuple[int, int], list[tuple[_Receiving, list[torch.Tensor]]]] = {}
+        self._receiving: dict[tuple[int, int], list[tuple[Receiving, list[torch.Tensor]]]] = {}
         if size > 1:
             process, number = _world.process(), next(_numbers)
             run = (process, ranks or range(size)) if process.size > 1 else None
@@ -199,7 +157,7 @@ class ProcessGroupXla(dist.ProcessGroup):
     def reduce(self, tensors, opts):
         """Overwrites the tensors of the root by their reductions."""
         results = [self._all_reduce(t, opts.reduceOp) for t in tensors]
-        return _write(tensors, results) if self.rank() == opts.rootRank else _Recorded(tensors)
+        return _write(tensors, results) if self.rank() == opts.rootRank else Recorded(tensors)
 
     def broadcast(self, tensors, opts):
         """Overwrites the tensors by those of the root."""
@@ -209,7 +167,7 @@ class ProcessGroupXla(dist.ProcessGroup):
         """Each list of outputs gets the processes' inputs."""
         for outputs, tensor in zip(output_tensors_list, input_tensors):
             _write(outputs, self._gather(tensor))
-        return _Recorded(output_tensors_list)
+        return Recorded(output_tensors_list)
 
     def gather(self, output_tensors_list, input_tensor_list, opts):
         """As allgather(), of the root only."""
@@ -217,7 +175,7 @@ class ProcessGroupXla(dist.ProcessGroup):
             gathered = self._gather(tensor)
             if self.rank() == opts.rootRank:
                 _write(output_tensors_list[i], gathered)
-        return _Recorded(output_tensors_list)
+        return Recorded(output_tensors_list)
 
     def scatter(self, output_tensor_list, input_tensors_list, opts):
         """Each output gets this process's part of the root's input."""
@@ -226,7 +184,7 @@ class ProcessGroupXla(dist.ProcessGroup):
             parts = torch.stack(list(input_tensors_list[i])) if is_root else output.new_zeros([0, *output.shape])
             received = [int(rank == opts.rootRank) for rank in range(self.size())]
             _write([output], [self._exchange(parts, received, [int(is_root)] * self.size())])
-        return _Recorded(output_tensor_list)
+        return Recorded(output_tensor_list)
 
     def reduce_scatter(self, output_tensors, input_tensors_list, opts):
         """Each output gets this process's part of the reduced inputs: the parts or, as in the original, one tensor of
@@ -238,7 +196,7 @@ class ProcessGroupXla(dist.ProcessGroup):
                 got = ", ".join(str(list(tensor.shape)) for tensor in inputs)
                 raise ValueError(f"reduce_scatter got tensors of shapes {got} when it should get {wanted}")
             _write([output], [self._reduce_scatter(rows, opts.reduceOp).view(output.shape)])
-        return _Recorded(output_tensors)
+        return Recorded(output_tensors)
 
     def _allgather_base(self, output, input, opts=None):
         return _write([output], [self._gather(input)])
@@ -270,15 +228,15 @@ class ProcessGroupXla(dist.ProcessGroup):
         """Sends to a process. It runs in its place of the program, which does not wait until all is received."""
         for tensor in tensors:
             self._record(torch.ops.xla.send, tensor, dst_rank, tag)
-        return _Recorded(tensors)
+        return Recorded(tensors)
 
     def recv(self, out_tensors, src_rank: int, tag: int = 0):
         """Overwrites the tensors by those that a process sends, when the program waits for the result."""
-        work = _Receiving(out_tensors, functools.partial(self._receive, (src_rank, tag)))
+        work = Receiving(out_tensors, functools.partial(self._receive, (src_rank, tag)))
         self._receiving.setdefault((src_rank, tag), []).append((work, out_tensors))
         return work
 
-    def _receive(self, source: tuple[int, int], until: _Receiving | None = None) -> None:
+    def _receive(self, source: tuple[int, int], until: Receiving | None = None) -> None:
         """Records the receives of one process and tag up to this one, by default all, in the order of their calls."""
         waiting = self._receiving[source]
         last = next((i for i, (work, _) in enumerate(waiting) if work is until), -1 if until else len(waiting) - 1)
@@ -289,7 +247,7 @@ class ProcessGroupXla(dist.ProcessGroup):
     def barrier(self, opts=None):
         """Waits until all processes have come here and their recorded operations have run."""
         self._all_reduce(torch.zeros(1, device="xla"), dist.ReduceOp.SUM).cpu()
-        return _Recorded([])
+        return Recorded([])
 
     def shutdown(self) -> None:
         """Waits until recorded operations have run and sends are received, and leaves the group."""
@@ -304,8 +262,8 @@ class ProcessGroupXla(dist.ProcessGroup):
     def _start_coalescing(self, device) -> None:
         """What is recorded until _end_coalescing() may become one transfer: it is one program anyhow."""
 
-    def _end_coalescing(self, device) -> _Recorded:
-        return _Recorded([])
+    def _end_coalescing(self, device) -> Recorded:
+        return Recorded([])
 
     # C++ calls the names above, Python these.
     all_gather_single = _allgather_base
