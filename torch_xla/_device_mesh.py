@@ -41,11 +41,12 @@ def install() -> None:
     """Called once, when torch_xla is imported."""
     if not is_available():
         return
-    from torch.distributed.device_mesh import _mesh_resources, DeviceMesh
+    from torch.distributed import device_mesh
+    from torch.distributed.device_mesh import DeviceMesh
 
-    devices_per_host = _mesh_resources.num_devices_per_host
-    # PyTorch finds the device's module by the name.
-    type(_mesh_resources).num_devices_per_host = staticmethod(lambda name: devices_per_host(str(name)))
+    if resources := getattr(device_mesh, "_mesh_resources", None):  # finds the device's module by the name
+        devices_per_host = resources.num_devices_per_host
+        type(resources).num_devices_per_host = staticmethod(lambda name: devices_per_host(str(name)))
     make = DeviceMesh.__init__
 
     @functools.wraps(make)
