@@ -70,6 +70,7 @@ void move_cell(c10::DataPtr& data, size_t nbytes) {
 
 c10::DataPtr allocate_cell(size_t nbytes, int device) {
   first_use::begin();
+  device_state(device); // the process uses the device from here on
   Cell* cell = nullptr;
   c10::DataPtr data = make_cell(nbytes, device, &cell);
   cell->capture = Recorder::current_capture(device);

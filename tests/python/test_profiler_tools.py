@@ -127,7 +127,7 @@ def test_collectives_are_on_a_track_of_their_own(tmp_path, monkeypatch):
         assert waits == [tracks["programs"]] * 3  # nothing goes on beside the last one
         runs = {e["args"]["run"] for e in steps if e["tid"] == tracks["programs"]}
         assert {e["args"]["run"] for e in sums} <= runs
-        assert all(re.search(r"replicas\.py:\d+ in", e["args"]["line"]) for e in sums)
+        assert all(re.search(r"replicas_training\.py:\d+ in", e["args"]["line"]) for e in sums)
 
 
 # ---- The original's profiler ----
