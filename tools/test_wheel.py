@@ -36,7 +36,7 @@ for use in "import torch_xla", "torch.ones(2, device='xla')":
     except Exception as error:
         said = str(error)
         print(f"{use}: {type(error).__name__}: {said}")
-        assert "was built for torch 1.0 " in said and len(said.splitlines()) == 1
+        assert "was built for torch 1.0" in said and len(said.splitlines()) == 1
     else:
         raise SystemExit(f"{use} works without a library for torch {torch.__version__}")
 """

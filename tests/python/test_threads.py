@@ -375,9 +375,9 @@ def test_interrupt_during_a_wait(run_python):
             for _ in range(2000):  # more than the time limit of the process
                 x = x @ x
             torch_xla.sync(wait=True)
-            print("ended")
+            print("ended", flush=True)
         except KeyboardInterrupt:
-            print("interrupted")
+            print("interrupted", flush=True)
         import os
         os._exit(0)
     """)
