@@ -84,9 +84,6 @@ class Capture {
   Trace& trace() {
     return trace_;
   }
-  Capture* outer() const {
-    return outer_;
-  }
   uint32_t number() const {
     return number_;
   }
@@ -100,7 +97,7 @@ class Capture {
   Cell& shown(Cell& cell);
   // The parameter for what a cell of content_of() holds, which is no value of the capture's trace; the cell holds it then.
   ValueId add_input(Cell& cell);
-  // An error of the captured operations is told by a call of what is taken.
+  // Calls of the captured graph raise the errors of its operations.
   bool is_told_at_call = false;
   // Of a step, in the order of its parameters.
   const std::vector<Input>& inputs() const {

@@ -18,7 +18,7 @@ struct FoundProgram {
   std::vector<uint64_t> offsets; // of the moving views: numbers behind the trace's
 };
 // A program whose outputs include the alive values. Throws the error of a failed compile. The caller holds the device's recording lock.
-// `donated`: what a compile is told of the inputs, where find_donated() of the trace does not say it.
+// `donated`: which inputs a compile may overwrite, in place of find_donated() of the trace.
 FoundProgram find_or_compile(
     Trace& trace, const ValueBits& alive, SyncCause cause, std::optional<std::vector<bool>> donated = std::nullopt);
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/devices.h"
-
 #include "tensor/cell.h"
 #include "tensor/cut.h"
 #include "tensor/device_number.h"

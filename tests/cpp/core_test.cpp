@@ -89,7 +89,7 @@ TEST(PromoteTest, LatticeIsATens) {
   }
 }
 
-// Numbers of which releases of PyTorch think otherwise.
+// Numbers that some releases of PyTorch convert and others refuse.
 bool is_left_to_aten(double v, DType type) {
   return !is_float(type) && v >= largest_value(type) && v <= largest_value(type) + 1 && (type == DType::I64 || v > largest_value(type));
 }

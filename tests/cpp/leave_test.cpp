@@ -188,7 +188,7 @@ TEST(BesideRecorder, SharesOutAmongAllThreadsButTheOneThatSleeps) {
 
 TEST(Crew, WaitsForNobodyWhoIsLate) {
   Crew crew;
-  crew.set_helpers(3); // none of which ever comes
+  crew.set_helpers(3); // and no helper comes
   int64_t done = 0;
   crew.share(10, 1, [&](int64_t begin, int64_t end) { done += end - begin; });
   EXPECT_EQ(done, 10);

@@ -107,6 +107,22 @@ def pool() -> Iterator[Pool]:
 
 
 @pytest.fixture
+def forking():
+    """A TorchScript function of a tensor: twice of tanh(x) + 1, which it computes in torch.jit.fork."""
+
+    @torch.jit.script
+    def inner(x: torch.Tensor):
+        return x.tanh() + 1
+
+    @torch.jit.script
+    def both(x: torch.Tensor):
+        a = torch.jit.fork(inner, x)
+        return torch.jit.wait(a) * 2
+
+    return both
+
+
+@pytest.fixture
 def python_path():
     """python_path(*folders): PYTHONPATH with these folders first, before those of this process."""
     return lambda *folders: os.pathsep.join(map(str, filter(None, [*folders, os.environ.get("PYTHONPATH")])))

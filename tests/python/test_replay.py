@@ -459,17 +459,8 @@ def test_a_capture_with_autograds_threads_switched_on(device):
     assert run_in_thread(capture_and_replay) == ([0, 0, 0], [4, 4, 4])
 
 
-def test_jit_forks_record_into_the_capture(device):
-    @torch.jit.script
-    def inner(x: torch.Tensor):
-        return x.tanh() + 1
-
-    @torch.jit.script
-    def both(x: torch.Tensor):
-        a = torch.jit.fork(inner, x)
-        return torch.jit.wait(a) * 2
-
-    step = torch_xla.compile(both, replay=True)
+def test_jit_forks_record_into_the_capture(device, forking):
+    step = torch_xla.compile(forking, replay=True)
     for i in range(4):
         x = torch.full((3,), float(i))
         torch.testing.assert_close(step(x.to(device)).cpu(), (x.tanh() + 1) * 2)

@@ -228,18 +228,9 @@ def test_memory_that_another_trace_takes_is_not_given_away(device):
     assert values == [[2, 2, 2, 2]] and w.tolist() == [8, 8, 8, 8]
 
 
-def test_jit_forks_record_for_their_caller(device):
-    @torch.jit.script
-    def inner(x: torch.Tensor):
-        return x.tanh() + 1
-
-    @torch.jit.script
-    def both(x: torch.Tensor):
-        a = torch.jit.fork(inner, x)
-        return torch.jit.wait(a) * 2
-
+def test_jit_forks_record_for_their_caller(device, forking):
     x = torch.eye(3, device=device) + 1
-    torch.testing.assert_close(both(x).cpu(), ((torch.eye(3) + 1).tanh() + 1) * 2)
+    torch.testing.assert_close(forking(x).cpu(), ((torch.eye(3) + 1).tanh() + 1) * 2)
 
 
 EIGHT = """

@@ -1,7 +1,6 @@
 // Asks the system once, and keeps what was measured in the folder of compiled code.
 #include "engine/cpu/host.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,19 +14,15 @@
 #include "engine/cpu/cost.h"
 #include "engine/cpu/host_key.h"
 #include "engine/cpu/library/speed.h"
+#include "engine/cpu/threads/processors.h"
 #include "engine/object_cache.h"
 
 namespace torch_xla::cpu {
 namespace {
 
-int num_allowed() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
-
 Host read_host() {
   Host host;
-  host.processors = usable_processors(num_allowed(), control_group::read_quota());
+  host.processors = usable_processors(std::max(1, static_cast<int>(allowed_processors().size())), control_group::read_quota());
   const int64_t second_cache = sysconf(_SC_LEVEL2_CACHE_SIZE); // 0 or -1 where the system does not know
   host.second_cache_bytes = second_cache > 0 ? second_cache : host.second_cache_bytes;
   return host;
@@ -36,7 +31,7 @@ Host read_host() {
 struct Kept {
   std::mutex mutex;
   std::string path; // guarded by mutex
-  bool read_only = false; // likewise
+  bool read_only = false; // guarded by mutex
 };
 
 Kept& kept() {

@@ -53,7 +53,7 @@ int64_t max_short_numbers() {
   return host().second_cache_bytes / kShare / static_cast<int64_t>(item_size(DType::F32));
 }
 
-// How much of an extent oneDNN is given: all of it, or a number of which there are kShapesPerOctave between two powers of two.
+// The part of an extent that oneDNN gets: of the extents between two powers of two it sees kShapesPerOctave.
 int64_t whole_part(int64_t extent) {
   const int64_t unit = std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(extent))) / kShapesPerOctave);
   return extent / unit * unit;
@@ -306,11 +306,13 @@ void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vect
   {
     const OneThread one_thread(has_uncut_sums(length) && takes_one_thread(out.numel() * length / kProductsPerThread));
     const bool sums = operands.size() == 3;
-    const at::Tensor begin = dim == 0 ? out.slice(0, 0, whole) : out;
+    auto cut = [&](const at::Tensor& t, int64_t at) { return whole < t.size(at) ? t.slice(at, 0, whole) : t; };
+    const at::Tensor begin = dim == 0 ? cut(out, 0) : out;
     if (sums) {
-      begin.copy_(operands[0].expand_as(out).slice(0, 0, begin.size(0)));
+      const at::Tensor added = operands[0].expand_as(out);
+      begin.copy_(dim == 0 ? cut(added, 0) : added);
     }
-    at::native::mkldnn_matmul(a.slice(dim, 0, whole), dim == 0 ? b : b.slice(0, 0, whole), begin, sums ? 1 : 0, 1);
+    at::native::mkldnn_matmul(cut(a, dim), dim == 0 ? b : cut(b, 0), begin, sums ? 1 : 0, 1);
   }
   if (whole < a.size(dim)) {
     multiply_rest(operands, out, dim, whole);

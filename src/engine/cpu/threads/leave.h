@@ -27,11 +27,11 @@ int64_t cost_of_leaving(int64_t work, int threads, int left);
 // (team.h).
 bool has_recorder_beside(const StepWork& step);
 
-// The same where nobody records yet, but will from the beginning of the step, as threads are told then that wait.
+// The same where nobody records yet: the beginning of the step wakes the threads that will.
 bool will_have_recorder_beside(const StepWork& step);
 
-// Whether the calling thread is to run a whole program alone, all of whose steps have Work, if it takes one thread so long: its team has
-// all processors, no thread needs its results yet, and it would take longer, as a recorder is in its way.
+// Whether the calling thread is to run alone a program that takes one thread `alone_ns`. All its steps have Work. True if the team has all
+// processors, no thread needs the results yet, and the team, with a recorder in its way, would take longer.
 bool has_recorder_beside_all(int64_t alone_ns);
 
 // Whether steps with so much work take a team of one thread less so long that it pays that the thread goes to sleep.

@@ -27,6 +27,8 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
+} // namespace
+
 std::vector<int> allowed_processors() {
   cpu_set_t set;
   std::vector<int> processors;
@@ -39,8 +41,6 @@ std::vector<int> allowed_processors() {
   }
   return processors;
 }
-
-} // namespace
 
 ProcessorTimes read_times(const std::string& text, const std::vector<int>& processors, double ticks_per_second) {
   ProcessorTimes times;

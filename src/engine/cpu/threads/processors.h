@@ -8,6 +8,9 @@
 
 namespace torch_xla::cpu {
 
+// The numbers of the processors that this process may run on, by its affinity; none where the system does not say. Any thread.
+std::vector<int> allowed_processors();
+
 // The time that processors have been idle and that the system has told in all since it started, in seconds.
 struct ProcessorTimes {
   double idle = 0;
