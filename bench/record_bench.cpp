@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "tensor/api.h"
+#include "program/sync.h"
 
 namespace {
 

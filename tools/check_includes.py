@@ -16,11 +16,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # A folder of src/ may include itself and what stands before it.
-ORDER = "core ir ops passes stablehlo engine runtime tensor device distributed cpp python".split()
+ORDER = "core ir ops passes stablehlo engine runtime trace program recording aten kernels replay device distributed cpp python".split()
 
 # Who may include headers of ATen, c10 and torch; LLVM; Python and pybind11.
 TORCH_ALLOWED = re.compile(
-    r"src/(tensor|device|distributed|cpp|python)/|src/core/torch_release\.h|src/engine/cpu/(library/|threads/team\.|program/call_steps\.cpp)|include/|tests/|bench/|examples/"
+    r"src/(trace|program|recording|aten|kernels|replay|device|distributed|cpp|python)/|src/core/torch_release\.h|src/engine/cpu/(library/|threads/team\.|program/call_steps\.cpp)|include/|tests/|bench/|examples/"
 )
 LLVM_ALLOWED = re.compile(r"src/engine/cpu/codegen/")
 PYTHON_ALLOWED = re.compile(r"src/python/")
@@ -68,7 +68,7 @@ def include_problem(name: str, header: str) -> str | None:
     if PYTHON_HEADER.match(header):
         return None if PYTHON_ALLOWED.match(name) else f"{header}: only src/python sees Python"
     if TORCH_HEADER.match(header):
-        may = "core/torch_release.h, tensor, device, distributed, cpp, python"
+        may = "core/torch_release.h, trace, program, recording, aten, kernels, replay, device, distributed, cpp, python"
         may += ", engine/cpu/{library/,threads/team.*,program/call_steps.cpp}"
         return None if TORCH_ALLOWED.match(name) else f"{header}: only {may} see torch"
     if LLVM_HEADER.match(header):

@@ -23,9 +23,9 @@ FOLDERS = [f"src/{folder}" for folder in ("passes", "stablehlo", "engine", "runt
 TABLES = {
     "src/engine/cpu/library/substitutes.cpp",  # what the CPU engine computes or checks in ATen's place
     "src/stablehlo/writer.cpp",  # which function writes the StableHLO form of a row
-    "src/tensor/out_forms.cpp",  # which functional form is copied into an out tensor
-    "src/tensor/nested.cpp",  # which of the CPU's kernels run on the buffers of nested device tensors
-    "src/tensor/sparse.cpp",  # which of the CPU's kernels are registered for sparse device tensors
+    "src/kernels/out_forms.cpp",  # which functional form is copied into an out tensor
+    "src/kernels/nested.cpp",  # which of the CPU's kernels run on the buffers of nested device tensors
+    "src/kernels/sparse.cpp",  # which of the CPU's kernels are registered for sparse device tensors
 }
 
 NAME = re.compile(r'"(aten|xla)::\w')

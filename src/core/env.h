@@ -44,6 +44,6 @@ int64_t interpreted_operations(); // XLA_INTERPRETED_OPERATIONS: of a small prog
 int cpu_num_devices(); // CPU_NUM_DEVICES: of the embedded engine
 // For tests: takes the place of the variable.
 void set_fusion(bool on);
-void set_lazy(bool on); // of traces to come; set_lazy_mode() of tensor/api.h also of those that are pending
+void set_lazy(bool on); // of traces to come; set_lazy_mode() of trace/recorder.h also of those that are pending
 
 } // namespace torch_xla::env

@@ -57,7 +57,7 @@ struct Event {
   std::string_view detail = {}; // a fallback's reason, a compile's cause, "replaces" where an optimizer takes over another one's parameters
   int64_t start_ns = 0; // of metrics::now_ns()
   int64_t end_ns = 0;
-  int64_t line = -1; // id of the user's line (location_text() in tensor/), or -1
+  int64_t line = -1; // id of the user's line (location_text() of trace/source_line.h), or -1
   int64_t call = -1; // kDownload: id of the name of the Python function of PyTorch that this line called, or -1
   int device = kNoDevice;
   int64_t bytes = -1; // kUpload, kDownload that succeeded; kLibrary: what a collective takes

@@ -6,7 +6,7 @@
 
 namespace torch_xla {
 
-// While it lives, current() on its thread is the id of this line, for location_text() of tensor/. Outside of steps it is -1.
+// While it lives, current() on its thread is the id of this line, for location_text() of trace/source_line.h. Outside of steps it is -1.
 class StepLine {
  public:
   explicit StepLine(int64_t line) : outer_(std::exchange(line_, line)) {}

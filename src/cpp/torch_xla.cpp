@@ -5,8 +5,8 @@
 #include "cpp/load.h"
 #include "device/device.h"
 #include "engine/engine.h"
-#include "tensor/api.h"
-#include "tensor/errors.h"
+#include "program/sync.h"
+#include "trace/errors.h"
 
 namespace torch_xla {
 namespace {

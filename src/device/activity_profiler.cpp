@@ -26,7 +26,7 @@
 #include "device/host_ranges.h"
 #include "device/profile_entries.h"
 #include "device/profile_tracks.h"
-#include "tensor/source_line.h"
+#include "trace/source_line.h"
 
 namespace torch_xla {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/errors.h"
 #include "device/device.h"
 #include "engine/engine.h"
-#include "tensor/api.h"
+#include "trace/cell.h"
 
 namespace torch_xla {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "core/process.h"
 #include "engine/engine.h"
-#include "tensor/api.h"
-#include "tensor/errors.h"
+#include "kernels/register.h"
+#include "trace/errors.h"
 
 namespace torch_xla {
 namespace {
@@ -23,7 +23,7 @@ void register_device() {
   register_profiler();
   register_activity_profiler();
   register_graphs();
-  register_tensor_kernels();
+  register_kernels();
   register_hooks(); // last, as it makes the device PyTorch's accelerator, which an error before should not
 }
 

@@ -3,9 +3,9 @@
 
 #include "core/errors.h"
 #include "core/metrics.h"
+#include "program/sync.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
-#include "tensor/api.h"
 
 namespace torch_xla {
 namespace {

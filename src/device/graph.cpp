@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "device/device.h"
-#include "tensor/errors.h"
-#include "tensor/step_graph.h"
+#include "replay/step_graph.h"
+#include "trace/errors.h"
 
 namespace torch_xla {
 namespace {

@@ -11,10 +11,10 @@
 #include "device/device.h"
 #include "device/event.h"
 #include "engine/engine.h"
+#include "program/sync.h"
 #include "runtime/executor.h"
-#include "tensor/api.h"
-#include "tensor/errors.h"
-#include "tensor/recorder.h"
+#include "trace/errors.h"
+#include "trace/recorder.h"
 
 namespace torch_xla {
 namespace {

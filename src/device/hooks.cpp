@@ -4,8 +4,8 @@
 
 #include "device/device.h"
 #include "engine/engine.h"
-#include "tensor/api.h"
-#include "tensor/generator.h"
+#include "recording/generator.h"
+#include "recording/recording.h"
 
 namespace torch_xla {
 namespace {

@@ -6,7 +6,7 @@
 #include "device/device.h"
 #include "device/event.h"
 #include "engine/engine.h"
-#include "tensor/api.h"
+#include "program/sync.h"
 
 namespace torch_xla {
 

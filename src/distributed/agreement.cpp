@@ -9,7 +9,7 @@
 #include "core/errors.h"
 #include "core/hash.h"
 #include "core/step_line.h"
-#include "tensor/source_line.h"
+#include "trace/source_line.h"
 
 namespace torch_xla {
 namespace {

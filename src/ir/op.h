@@ -60,7 +60,7 @@ enum OpTrait : uint32_t {
   kNoTraits = 0,
   kRandom = 1u << 0, // draws from a generator; operands end with seed and offset
   kNoBoolOperand = 1u << 1, // ATen refuses Bool operands (neg, sub)
-  kOwnKernel = 1u << 2, // no kernel is derived from the row: tensor/ records it by its own
+  kOwnKernel = 1u << 2, // no kernel is derived from the row: kernels/ records it by its own
   kHostArgument = 1u << 3, // argument 1 of the schema may hold CPU tensors: indices, probabilities
   kUnitAlpha = 1u << 4, // the last operand is a factor that the recorder leaves out when it is 1
   kFloatOnly = 1u << 5, // ATen refuses results of integer types

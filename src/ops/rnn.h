@@ -17,7 +17,7 @@ struct LstmLayer {
   int64_t hidden = 0; // H
 };
 
-// Sets the number, for a caller that has asked oneDNN (tensor/rnn.cpp). Any thread.
+// Sets the number, for a caller that has asked oneDNN (kernels/rnn.cpp). Any thread.
 void note_workspace(const LstmLayer& layer, int64_t bytes);
 std::optional<int64_t> find_workspace(const LstmLayer& layer);
 

@@ -3,7 +3,8 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "python/bindings.h"
-#include "tensor/capture.h"
+#include "recording/capture.h"
+#include "replay/record_loop.h"
 
 namespace torch_xla {
 

@@ -4,21 +4,23 @@
 
 #include <algorithm>
 
+#include "aten/missing_operators.h"
+#include "aten/rows.h"
 #include "core/dtype.h"
 #include "core/env.h"
 #include "core/torch_release.h"
 #include "ir/listing.h"
+#include "kernels/barrier.h"
+#include "program/compile_reason.h"
+#include "program/donation.h"
+#include "program/pending_graph.h"
+#include "program/sync.h"
 #include "python/bindings.h"
+#include "recording/copy.h"
 #include "runtime/losses.h"
-#include "tensor/api.h"
-#include "tensor/barrier.h"
-#include "tensor/compile_reason.h"
-#include "tensor/copy.h"
-#include "tensor/donation.h"
-#include "tensor/missing_operators.h"
-#include "tensor/pending_graph.h"
-#include "tensor/source_line.h"
-#include "tensor/sync.h"
+#include "trace/cell.h"
+#include "trace/recorder.h"
+#include "trace/source_line.h"
 
 namespace torch_xla {
 namespace {
@@ -187,8 +189,8 @@ void init_debug(py::module_& m) {
   m.def("_get_xla_tensor_shape_type", &stored_type_name, py::arg("tensor"));
   m.def("_get_current_graph_name", [] { return graph_name(); });
   m.def("_set_current_graph_name", [](const std::string& name) { graph_name() = name; }, py::arg("name"));
-  m.def("_set_records_one_program", &set_records_one_program, py::arg("on"));
-  m.def("_count_own_programs", &count_own_programs);
+  m.def("_set_records_one_program", [](bool on) { return Recorder::current().records_one_program.exchange(on); }, py::arg("on"));
+  m.def("_count_own_programs", [] { return Recorder::current().counts(); });
   m.def("_xla_optimization_barrier_", &barrier, py::arg("tensors"));
   m.def("_unsafe_buffer_pointer", &address_of, py::arg("tensor"));
   m.def("_shown_on_cpu", &shown_on_cpu, py::arg("tensor"));
@@ -209,8 +211,8 @@ void init_debug(py::module_& m) {
   m.def("_clear_computation_cache", &forget_programs, py::call_guard<py::gil_scoped_release>());
   m.def("_set_fusion", &env::set_fusion, py::arg("on"));
   m.def("_fusion", &env::fusion);
-  m.def("_lazy", &is_lazy_mode);
-  m.def("_set_own_lazy", &set_own_lazy_mode, py::arg("on"));
+  m.def("_lazy", [] { return Recorder::current().is_lazy(); });
+  m.def("_set_own_lazy", [](std::optional<bool> on) { return Recorder::current().set_lazy(on); }, py::arg("on"));
   m.def("_set_lazy", &set_lazy_mode, py::arg("on"), py::call_guard<py::gil_scoped_release>());
 }
 

@@ -11,8 +11,8 @@
 #include "core/metrics.h"
 #include "core/process.h"
 #include "engine/engine.h"
+#include "program/compile_settings.h"
 #include "python/bindings.h"
-#include "tensor/compile_settings.h"
 
 namespace torch_xla {
 namespace {

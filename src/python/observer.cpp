@@ -11,7 +11,7 @@
 #include "device/host_profile.h"
 #include "device/host_ranges.h"
 #include "python/bindings.h"
-#include "tensor/source_line.h"
+#include "trace/source_line.h"
 
 namespace torch_xla {
 namespace {

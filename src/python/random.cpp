@@ -3,7 +3,7 @@
 
 #include "engine/engine.h"
 #include "python/bindings.h"
-#include "tensor/generator.h"
+#include "recording/generator.h"
 
 namespace torch_xla {
 namespace {

@@ -2,8 +2,8 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "python/bindings.h"
-#include "tensor/region.h"
-#include "tensor/step_graph.h"
+#include "replay/region.h"
+#include "replay/step_graph.h"
 
 namespace torch_xla {
 

@@ -13,10 +13,10 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include "program/pending_graph.h"
 #include "python/bindings.h"
 #include "python/frames.h"
-#include "tensor/api.h"
-#include "tensor/pending_graph.h"
+#include "trace/source_line.h"
 
 namespace torch_xla {
 namespace {

@@ -2,10 +2,10 @@
 #include <set>
 
 #include "engine/engine.h"
+#include "program/sync.h"
 #include "python/bindings.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
-#include "tensor/api.h"
 
 namespace torch_xla {
 namespace {

@@ -1,5 +1,5 @@
 // Groups of numbers: which hold for a run, what a program is given, and the graph that takes one number of each.
-#include "tensor/number_groups.h"
+#include "program/number_groups.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,7 @@
 
 #include "engine/engine.h"
 #include "ir/builder.h"
-#include "tensor/api.h"
-#include "tensor/source_line.h"
+#include "trace/source_line.h"
 
 namespace torch_xla::observer {
 namespace {

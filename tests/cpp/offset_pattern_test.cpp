@@ -1,9 +1,9 @@
 // Patterns of offsets: when one widens, what a run is given, and programs whose views are moved by their numbers.
-#include "tensor/offset_pattern.h"
+#include "program/offset_pattern.h"
 
 #include "engine_harness.h"
 #include "ir/view.h"
-#include "tensor/program_cache.h"
+#include "program/program_cache.h"
 
 namespace torch_xla {
 namespace {

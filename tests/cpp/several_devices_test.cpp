@@ -10,9 +10,9 @@
 #include "engine/engine.h"
 #include "function_program.h"
 #include "ir/builder.h"
+#include "recording/generator.h"
 #include "runtime/executor.h"
 #include "runtime/wait.h"
-#include "tensor/generator.h"
 
 namespace torch_xla {
 namespace {

@@ -51,7 +51,7 @@ class Event:
 
 @dataclass
 class Compile:
-    """One compiled program: why, and for how long. `kind` and `what` are those of `src/tensor/compile_reason.h`."""
+    """One compiled program: why, and for how long. `kind` and `what` are those of `src/program/compile_reason.h`."""
 
     kind: str
     what: str

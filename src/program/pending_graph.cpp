@@ -1,0 +1,329 @@
+// Graphs of pending tensors: a copy of the trace, with the tensors' values as outputs and only what these need.
+#include "program/pending_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <memory>
+
+#include "core/env.h"
+#include "core/errors.h"
+#include "core/log_file.h"
+#include "engine/engine.h"
+#include "ir/builder.h"
+#include "ir/listing.h"
+#include "ops/registry.h"
+#include "passes/passes.h"
+#include "stablehlo/writer.h"
+#include "trace/recorder.h"
+#include "trace/source_line.h"
+
+namespace torch_xla {
+namespace {
+
+// ---- Graphs ----
+
+// How an excerpt takes what its nodes are given.
+enum class Inputs : uint8_t {
+  kNeeded, // the parameters and scalars that the nodes or outputs take, in order of their use
+  kParameters, // all parameters in their order, scalars as constants
+};
+
+// The live nodes of a graph, with their inputs and the bits of its scalars.
+struct Excerpt {
+  Graph graph;
+  std::vector<uint64_t> scalars;
+
+  Excerpt(const Graph& from, const std::vector<uint64_t>& bits, Inputs inputs = Inputs::kNeeded)
+      : from_(from), bits_(bits), inputs_(inputs), mapped_(from.values.size(), kNoValue) {
+    if (inputs == Inputs::kParameters) {
+      std::for_each(from.parameters.begin(), from.parameters.end(), [this](ValueId v) { map(v); });
+    }
+    std::vector<bool> live = find_live_nodes(from);
+    for (size_t i = 0; i < from.nodes.size(); ++i) {
+      if (live[i]) {
+        add(from.nodes[i]);
+      }
+    }
+    for (ValueId v : from.outputs) {
+      graph.outputs.push_back(map(v));
+    }
+  }
+
+ private:
+  ValueId map(ValueId v) {
+    if (v == kNoValue || mapped_[v] != kNoValue) {
+      return v == kNoValue ? kNoValue : mapped_[v];
+    }
+    const Value& value = from_.values[v];
+    if (value.kind == ValueKind::kScalar && inputs_ == Inputs::kParameters) {
+      mapped_[v] = add_constant(value.type.dtype, bits_[value.index]);
+    } else if (value.kind == ValueKind::kScalar) {
+      mapped_[v] = graph.add_scalar(value.type.dtype);
+      scalars.push_back(bits_[value.index]);
+    } else {
+      mapped_[v] = graph.add_parameter(value.type, from_.parameter_strides[value.index]);
+    }
+    return mapped_[v];
+  }
+
+  ValueId add_constant(DType dtype, uint64_t bits) {
+    Builder builder(graph);
+    return dtype == DType::F64 ? builder.constant(std::bit_cast<double>(bits), dtype)
+                               : builder.constant_int(static_cast<int64_t>(bits), dtype);
+  }
+
+  void add(const Node& node) {
+    InlineVec<ValueId, 4> operands;
+    for (ValueId v : node.operands) {
+      operands.push_back(map(v));
+    }
+    std::vector<Type> results;
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      results.push_back(from_.type(node.result(i)));
+    }
+    ValueId first = graph.add_node(*node.op, std::move(operands), node.attrs, results, node.location);
+    for (int32_t i = 0; i < node.num_results; ++i) {
+      mapped_[node.result(i)] = first + i;
+    }
+  }
+
+  const Graph& from_;
+  const std::vector<uint64_t>& bits_;
+  const Inputs inputs_;
+  std::vector<ValueId> mapped_; // by value of the graph that it is taken from
+};
+
+// The value of the cell in the copy of the trace, or kNoValue for memory that nobody has written.
+ValueId value_of(const Cell& cell, const Trace& trace, Graph& graph) {
+  if (!cell.value) {
+    return kNoValue;
+  }
+  const BufferRef& buffer = cell.value->buffer();
+  if (cell.value->trace() == &trace) {
+    return cell.value->id();
+  }
+  if (Trace* other = cell.value->trace()) {
+    return graph.add_parameter(other->graph().type(cell.value->id()), {});
+  }
+  const ValueId known = trace.find_parameter(*buffer);
+  return known != kNoValue ? known : graph.add_parameter(buffer->type(), buffer->strides());
+}
+
+const Cell& cell_of(int device, const at::Tensor& t) {
+  bool here = t.is_privateuseone() && t.get_device() == device;
+  XLA_CHECK_KIND(Value, here, "expected a tensor on xla:", device, ", but got one on ", t.device().str());
+  const Cell* cell = find_cell(t);
+  XLA_CHECK(cell, kNoCell);
+  return *cell;
+}
+
+// Of the cell's value; null where the value is there.
+const Node* find_pending(const Cell& cell) {
+  return cell.value && cell.value->trace() ? cell.value->trace()->graph().find_producer(cell.value->id()) : nullptr;
+}
+
+ValueId add_node(Graph& graph, const Op& op, ValueId operand, Attrs attrs, Type type) {
+  return graph.add_node(op, {operand}, std::move(attrs), std::span<const Type>(&type, 1));
+}
+
+void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph& graph) {
+  static const Op& reinterpret = get_op("aten::view_copy.dtype");
+  ValueId v = value_of(cell, trace, graph);
+  if (v == kNoValue || t.numel() == 0) {
+    return;
+  }
+  DType dtype = to_dtype(t.scalar_type());
+  Dims dims = to_dims(t.sizes()), strides = to_dims(t.strides()), base = cell.strides, flat{1};
+  auto elements = [&](DType type) { return Dims{static_cast<int64_t>(cell.nbytes / item_size(type))}; };
+  if (dtype != cell.dtype) { // of the bytes as they lie in memory
+    v = add_node(graph, kViewOp, v, {cell.strides, flat, int64_t{0}}, {cell.dtype, elements(cell.dtype)});
+    v = add_node(graph, reinterpret, v, {static_cast<int64_t>(dtype)}, {dtype, elements(dtype)});
+    base = flat;
+  }
+  bool whole = dtype == cell.dtype && t.storage_offset() == 0 && dims == cell.dims && strides == cell.strides;
+  graph.outputs.push_back(whole ? v : add_node(graph, kViewOp, v, {base, strides, t.storage_offset()}, {dtype, dims}));
+}
+
+// ---- Texts ----
+
+// Of the graph that `lower` gives.
+template <typename Lower>
+std::string stablehlo_text(Lower lower, const LocationText& location, GraphFormat format = GraphFormat::kStableHlo) {
+  StableHloOptions options;
+  options.location = location;
+  try {
+    return format == GraphFormat::kHlo ? write_hlo(lower(), options) : write_stablehlo(lower(), options);
+  } catch (const UserError& error) {
+    throw UserError(error.kind(), str("there is no StableHLO of this graph: ", error.what()));
+  }
+}
+
+// The trace's lines are asked for while the recording lock is held.
+std::string text_of(const Excerpt& excerpt, int device, const std::vector<int64_t>& lines, GraphFormat format) {
+  auto location = [&](int32_t node) {
+    bool known = node >= 0 && static_cast<size_t>(node) < lines.size();
+    return known ? location_text(lines[static_cast<size_t>(node)]) : std::string();
+  };
+  if (format == GraphFormat::kHlo || format == GraphFormat::kStableHlo) {
+    return stablehlo_text([&] { return run_passes(excerpt.graph, device, {.keeps = has_stablehlo_form}); }, location, format);
+  }
+  ListingOptions options{str(engine().hardware(), ":", device), excerpt.scalars, location};
+  return format == GraphFormat::kDot ? list_dot(excerpt.graph, options) : list_graph(excerpt.graph, options);
+}
+
+std::string graph_text(int device, const Trace& trace, Graph graph, GraphFormat format) {
+  return text_of(Excerpt(graph, trace.scalar_bits()), device, trace.locations(), format);
+}
+
+std::vector<ValueId> alive_values(const Trace& trace) {
+  std::vector<ValueId> values;
+  for (size_t v = 0; v < trace.graph().values.size(); ++v) {
+    if (trace.is_alive(static_cast<ValueId>(v))) {
+      values.push_back(static_cast<ValueId>(v));
+    }
+  }
+  return values;
+}
+
+// The one in which the first of the tensors is pending, else the calling thread's.
+const Trace& find_trace(int device, const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& t : tensors) {
+    const Cell& cell = cell_of(device, t);
+    if (cell.value && cell.value->trace()) {
+      return *cell.value->trace();
+    }
+  }
+  return Recorder::current().trace(device);
+}
+
+// A copy of the trace that gives the tensors, or all that is alive where there are none.
+Graph graph_of(int device, const Trace& trace, const std::vector<at::Tensor>& tensors) {
+  Graph graph = trace.graph();
+  if (tensors.empty()) {
+    graph.outputs = alive_values(trace);
+  }
+  for (const at::Tensor& t : tensors) {
+    add_output(t, cell_of(device, t), trace, graph);
+  }
+  return graph;
+}
+
+const std::string& graph_file() {
+  static const auto* path = new std::string(env::text(env::variable("XLA_SAVE_TENSORS_FILE")));
+  return *path;
+}
+
+// The caller holds the device's recording lock.
+LogFile& graph_file_of(int device) {
+  static std::array<std::unique_ptr<LogFile>, kMaxDevices> files;
+  std::unique_ptr<LogFile>& file = files[static_cast<size_t>(device)];
+  if (!file) {
+    const int64_t number = env::integer_or(env::variable("RANK"), 0) * num_devices() + device;
+    file = std::make_unique<LogFile>("XLA_SAVE_TENSORS_FILE", str(graph_file(), ".", number));
+  }
+  return *file;
+}
+
+} // namespace
+
+GraphFormat find_graph_format(const std::string& name) {
+  constexpr const char* kNames[] = {"text", "dot", "hlo", "stablehlo"}; // in the order of GraphFormat
+  const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
+  XLA_CHECK_KIND(Value, found != std::end(kNames), "the graph format ", name, " is not known; it can be text, dot, hlo or stablehlo");
+  return static_cast<GraphFormat>(found - kNames);
+}
+
+std::string pending_text(int device, const std::vector<at::Tensor>& tensors, GraphFormat format) {
+  auto lock = lock_recorder(device);
+  const Trace& trace = find_trace(device, tensors);
+  return graph_text(device, trace, graph_of(device, trace, tensors), format);
+}
+
+Hash128 pending_hash(int device, const std::vector<at::Tensor>& tensors) {
+  auto lock = lock_recorder(device);
+  const Trace& trace = find_trace(device, tensors);
+  Excerpt excerpt(graph_of(device, trace, tensors), trace.scalar_bits());
+  std::fill(excerpt.scalars.begin(), excerpt.scalars.end(), 0);
+  std::string text = list_graph(excerpt.graph, {"", excerpt.scalars, {}});
+  Hash128 hash;
+  hash.add_bytes(text.data(), text.size());
+  return hash;
+}
+
+std::string body_text(int device, const Body& body, GraphFormat format) {
+  XLA_CHECK_KIND(
+      NotImplemented,
+      body.computation->draws.empty(),
+      "there is no StableHLO of a program that draws random numbers: its results would be the same at each run");
+  std::vector<uint64_t> bits;
+  std::transform(body.numbers.begin(), body.numbers.end(), std::back_inserter(bits), [](const Number& number) { return number.bits; });
+  Excerpt excerpt(body.computation->graph, bits, Inputs::kParameters);
+  return stablehlo_text([&] { return run_passes_on_body(excerpt.graph, device, {.keeps = has_stablehlo_form}); }, /*location=*/{}, format);
+}
+
+std::string pending_operation(const at::Tensor& tensor) {
+  int device = tensor.is_privateuseone() ? tensor.get_device() : -1;
+  const Cell& cell = cell_of(device, tensor);
+  auto lock = lock_recorder(device);
+  const Node* node = find_pending(cell);
+  return node ? node->op->name : "";
+}
+
+void set_location(const at::Tensor& tensor, int64_t location) {
+  int device = tensor.is_privateuseone() ? tensor.get_device() : -1;
+  const Cell& cell = cell_of(device, tensor);
+  auto lock = lock_recorder(device);
+  if (const Node* node = find_pending(cell)) {
+    Trace& trace = *cell.value->trace();
+    trace.locations()[static_cast<size_t>(node - trace.graph().nodes.data())] = location;
+  }
+}
+
+std::string tensor_text(const at::Tensor& tensor) {
+  if (!tensor.is_privateuseone()) {
+    return "Not a XLATensor\n";
+  }
+  int device = tensor.get_device();
+  const Cell& cell = cell_of(device, tensor);
+  auto lock = lock_recorder(device);
+  std::string shape = shape_text({to_dtype(tensor.scalar_type()), to_dims(tensor.sizes())});
+  std::string ir = "None", data = "XLAData: None\n";
+  if (cell.value && cell.value->buffer()) {
+    const Buffer& buffer = *cell.value->buffer();
+    const char* state = buffer.state() == Buffer::State::kReady ? "ready" : buffer.state() == Buffer::State::kFailed ? "failed" : "queued";
+    data = str("XLAData:\n  Data Device: ", engine().hardware(), ":", device, "\n  Data Shape: ", shape_text(buffer.type()));
+    data += str("\n  Data Handle: ", static_cast<const void*>(&buffer), "\n  State: ", state, "\n");
+  } else if (const Node* node = find_pending(cell)) {
+    ir = str(shape_text(cell.value->trace()->graph().type(cell.value->id())), " ", node->op->name);
+  }
+  auto id = reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl());
+  auto alias = reinterpret_cast<uintptr_t>(tensor.storage().data());
+  return str("XLATensor {\nTensorID: ", id, "\nAliasID: ", alias, "\nDevice: xla:", device, "\nXLA Shape: ", shape) +
+      str("\nShardingSpec: None\nIR: ", ir, "\n", data, "Tensor on host: None\n}\n");
+}
+
+bool saves_graphs() {
+  return !graph_file().empty();
+}
+
+void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outputs) {
+  static const GraphFormat format = find_graph_format(env::text(env::variable("XLA_SAVE_TENSORS_FMT")));
+  std::string text = "[ScheduleSyncTensorsGraph]\n" + (graph_name().empty() ? "" : "Graph Name: " + graph_name() + "\n");
+  text += "TensorsGraphInfo:\n";
+  for (const std::string& frame : current_frames(kAllFrames)) {
+    text += "  " + frame + "\n";
+  }
+  Graph graph = trace.graph();
+  graph.outputs = outputs;
+  text += "\n## BEGIN_GRAPH\n";
+  try {
+    text += graph_text(device, trace, std::move(graph), format);
+  } catch (const UserError& error) { // an operation without a StableHLO form: the program runs all the same
+    text += str(error.what(), "\n");
+  }
+  text += "\nGraph Hash: " + trace.key().hex() + "\n\n## END_GRAPH\n\n";
+  graph_file_of(device).append(text);
+}
+
+} // namespace torch_xla

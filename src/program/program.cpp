@@ -1,0 +1,302 @@
+// The way from a trace to its program.
+#include "program/program.h"
+
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "core/env.h"
+#include "core/errors.h"
+#include "core/metrics.h"
+#include "core/observer.h"
+#include "engine/program_store.h"
+#include "ir/structure.h"
+#include "program/analysis.h"
+#include "program/compile_reason.h"
+#include "program/compile_settings.h"
+#include "runtime/interrupt.h"
+#include "trace/recorder.h"
+#include "trace/source_line.h"
+
+namespace torch_xla {
+namespace {
+
+ProgramCache& program_cache(int device) {
+  static auto* caches = new std::vector<ProgramCache>(kMaxDevices, ProgramCache(env::program_cache_size()));
+  return (*caches)[static_cast<size_t>(device)];
+}
+
+void print_reason(const Trace& trace, const CompileReason& reason) {
+  const Graph& graph = trace.graph();
+  env::debug_print(
+      "compile",
+      str(reason_text(reason), "\n  nodes: ", graph.nodes.size(), ", parameters: ", graph.parameters.size(), ", key: ", trace.key().hex()));
+}
+
+CompileOptions compile_options(Trace& trace, CompileSettings settings, std::optional<std::vector<bool>> donated) {
+  CompileOptions options;
+  options.device = trace.device();
+  options.precision = settings.precision;
+  options.custom = std::move(settings.custom);
+  options.donated = donated ? *std::move(donated) : find_donated(trace.device(), &trace, trace.inputs(), trace.replaced());
+  options.location = [&trace](int32_t node) { return line_of(trace.locations(), node); };
+  options.poll = &interrupt::poll;
+  options.keep_text = env::debug_level() >= 3;
+  return options;
+}
+
+// The structures of the traces that have programs, each with the key of the first and the latest program. Thread-safe.
+class KnownStructures {
+ public:
+  static KnownStructures& get() {
+    static auto* known = new KnownStructures; // never destroyed, as programs may be compiled until the process ends
+    return *known;
+  }
+  // Whether another trace was the first of this structure.
+  bool add(const Hash128& structure, const Hash128& trace) {
+    constexpr size_t kMost = size_t{1} << 16;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (known_.size() >= kMost) {
+      known_.clear(); // to be learned again
+    }
+    return known_.emplace(structure, Known{trace, {}}).first->second.first != trace;
+  }
+  // Of the graph. Until it has run it is taken to be as short as the one before, for as many elements, or shorter.
+  void add_program(const Hash128& structure, const std::shared_ptr<Executable>& program, const Graph& graph) {
+    const double elements = count_elements(graph);
+    std::lock_guard<std::mutex> lock(mutex_);
+    Known& known = known_[structure];
+    known.interpreted += program->is_interpreted() ? std::ssize(graph.nodes) : 0;
+    std::shared_ptr<Executable> before = known.latest.lock();
+    if (before && before->usual_run_ns != INT64_MAX) {
+      const double expected_ns = static_cast<double>(before->usual_run_ns) * std::max(1.0, elements / known.elements);
+      if (expected_ns < static_cast<double>(program->usual_run_ns)) {
+        program->usual_run_ns = static_cast<int64_t>(expected_ns);
+      }
+    }
+    known.latest = program;
+    known.elements = elements;
+  }
+  // Operations of the interpreted programs of the structure, each program counted once.
+  int64_t interpreted(const Hash128& structure) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto known = known_.find(structure);
+    return known == known_.end() ? 0 : known->second.interpreted;
+  }
+
+ private:
+  // Of all values.
+  static double count_elements(const Graph& graph) {
+    double elements = 1;
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      elements += static_cast<double>(graph.type(static_cast<ValueId>(v)).numel());
+    }
+    return elements;
+  }
+
+  struct Known {
+    Hash128 first;
+    std::weak_ptr<Executable> latest;
+    double elements = 1; // of that one
+    int64_t interpreted = 0;
+  };
+
+  std::mutex mutex_;
+  std::unordered_map<Hash128, Known> known_; // guarded by mutex_
+};
+
+// How a program may be made for a trace.
+enum class Making : uint8_t {
+  kAny,
+  kCompiled, // to run often
+  kPromoted, // likewise, in place of one that is interpreted
+};
+
+// A program that is to be made.
+struct Wanted {
+  const Trace& trace;
+  const Graph& graph; // the trace with what the program outputs, and the views that move
+  Hash128 structure; // of the graph
+  SyncCause cause;
+  Making making;
+};
+
+// Whether a program must do the same at each run: an interpreted one is compiled some day, which changes last bits.
+bool is_settled(SyncCause cause) {
+  return cause == SyncCause::kReplay || at::globalContext().deterministicAlgorithms();
+}
+
+// What is dumped or put together in another way shows how programs are compiled.
+bool may_interpret(const CompileOptions& options, Making making) {
+  return making == Making::kAny && env::interpreted_operations() > 0 && env::fusion() && !options.keep_text;
+}
+
+// `key`: by which the program is put on disk. A trace of a `known` structure for which no code has to be made is planned anew only.
+void compile(const Wanted& wanted, CompileOptions& options, const ProgramKey& key, bool known, Program& program) {
+  static metrics::Counter count("UncachedCompile");
+  static metrics::Counter replanned("ReplannedProgram");
+  static metrics::Counter promoted("PromotedProgram");
+  static metrics::Counter handles("CreateCompileHandles");
+  std::optional<ProgramFacts> facts;
+  observer::Span span(observer::Phase::kCompile, options.device, operation_of(wanted.graph));
+  span.set_detail(cause_text(wanted.cause));
+  handles.add();
+  std::string stored;
+  bool needs_new_code = false;
+  options.stored = key.empty() ? nullptr : &stored;
+  options.needs_new_code = &needs_new_code;
+  program.executable = engine().interpret(options);
+  if (!program.executable) {
+    needs_new_code = true; // unless the engine says otherwise
+    program.executable = engine().compile_trace(wanted.graph, options);
+  }
+  if (wanted.making == Making::kPromoted) {
+    span.set_replan();
+    promoted.add();
+  } else if (known && !needs_new_code) {
+    span.set_replan();
+    replanned.add();
+  } else {
+    count.add();
+  }
+  ProgramStore::get().put(key, stored);
+  if (start_analysis()) {
+    span.set_program(facts.emplace(wanted.trace, program, options.donated).get());
+  }
+}
+
+// The program's executable: from the disk, or compiled.
+void find_or_make_executable(
+    const Wanted& wanted, CompileOptions options, const std::function<CompileReason()>& find_reason, Program& program) {
+  bool known = engine().reuses_code() && KnownStructures::get().add(wanted.structure, wanted.trace.key());
+  options.interpretable = may_interpret(options, wanted.making) ? &wanted.graph : nullptr;
+  options.often_interpreted = KnownStructures::get().interpreted(wanted.structure) >= env::interpreted_operations();
+  // Dumps show how the program is made.
+  ProgramKey key =
+      options.keep_text || known ? ProgramKey() : ProgramStore::get().key_of(engine(), wanted.graph, wanted.structure, options);
+  program.executable = ProgramStore::get().find(engine(), key, options);
+  if (program.executable) {
+    CompileHistory::get().add_restored(options.device, wanted.trace);
+    return;
+  }
+  if (wanted.making == Making::kPromoted) { // its reason is that of the program before
+    compile(wanted, options, key, known, program);
+    return;
+  }
+  CompileReason reason = find_reason();
+  if (env::debug_level() >= 1) {
+    print_reason(wanted.trace, reason);
+  }
+  known = known || ProgramStore::get().teach(engine(), key);
+  compile(wanted, options, key, known, program);
+  CompileHistory::get().add(wanted.trace, reason);
+}
+
+// Of an interpreted program: so many that it comes to as many operations as the variable says.
+int64_t runs_of(const Graph& graph) {
+  return env::interpreted_operations() / std::max<int64_t>(1, static_cast<int64_t>(graph.nodes.size()));
+}
+
+// Whether the program that was found is to run once more. If not a compiled one takes its place.
+bool may_run(Program& program, SyncCause cause) {
+  return !program.executable->is_interpreted() || (!is_settled(cause) && program.runs_left-- > 0);
+}
+
+// The numbers that a program for the trace takes as one: those that have been equal in all runs of the entry's programs.
+NumberGroups find_groups(const ProgramEntry& entry, const Trace& trace) {
+  if (!engine().shares_numbers()) {
+    return {};
+  }
+  return entry.programs.empty() ? NumberGroups::of_equal(trace.graph(), trace.scalar_bits())
+                                : entry.programs.back().groups.refined(trace.graph(), trace.scalar_bits());
+}
+
+} // namespace
+
+FoundProgram find_or_compile(Trace& trace, const ValueBits& alive, SyncCause cause, std::optional<std::vector<bool>> donated) {
+  static metrics::Counter hits("CachedCompile");
+  static const bool moves_views = engine().moves_views();
+  const int device = trace.device();
+  Hash128 key = moves_views ? trace.key_without_offsets() : trace.key();
+  CompileSettings settings = read_compile_settings();
+  key.add(settings.hash());
+  ProgramEntry& entry = program_cache(device).entry(key, trace.offsets());
+  std::vector<uint64_t> offsets = entry.offsets.numbers(trace.offsets());
+  Making making = is_settled(cause) ? Making::kCompiled : Making::kAny;
+  if (Program* program = find_program(entry, alive, trace.scalar_bits())) {
+    hits.add();
+    if (may_run(*program, cause)) {
+      return {*program, std::move(offsets)};
+    }
+    making = Making::kPromoted;
+    std::erase_if(entry.programs, [](const Program& other) { return other.executable->is_interpreted(); });
+  }
+  auto find_reason = [&] { return CompileHistory::get().find(device, trace, entry, alive, cause_text(cause)); };
+  entry.wanted.resize(alive.size(), 0);
+  for (size_t i = 0; i < alive.size(); ++i) {
+    entry.wanted[i] |= alive[i];
+  }
+  Graph graph = trace.graph();
+  NumberGroups groups = find_groups(entry, trace);
+  groups.apply(graph);
+  entry.offsets.apply(graph);
+  graph.outputs = list_values(entry.wanted);
+  if (engine().orders_outputs()) {
+    graph.output_strides = trace.orders_of(graph.outputs);
+  }
+  Program program{nullptr, graph.outputs, graph.output_strides, entry.wanted, std::move(groups)};
+  const Wanted wanted{trace, graph, structure_of(graph), cause, making};
+  find_or_make_executable(wanted, compile_options(trace, std::move(settings), std::move(donated)), find_reason, program);
+  trace.num_programs += making != Making::kPromoted;
+  program.runs_left = runs_of(graph);
+  KnownStructures::get().add_program(wanted.structure, program.executable, graph);
+  if (program.executable->is_interpreted()) {
+    program_cache(device).make_room_for_interpreted(key);
+  }
+  entry.programs.push_back(std::move(program));
+  return {entry.programs.back(), std::move(offsets)};
+}
+
+void forget_programs() {
+  for (int device = 0; device < num_devices(); ++device) {
+    auto lock = lock_recorder(device);
+    program_cache(device).clear();
+  }
+}
+
+static bool takes(const std::vector<std::shared_ptr<Trace>>& traces, const Trace* but, const Buffer& buffer) {
+  return std::any_of(traces.begin(), traces.end(), [&](const auto& trace) {
+    return trace.get() != but && !trace->empty() && trace->find_parameter(buffer) != kNoValue;
+  });
+}
+
+std::vector<bool> find_donated(
+    int device, const Trace* trace, const std::vector<BufferRef>& inputs, const std::vector<PreviousRef>& replaced) {
+  std::vector<bool> donated(inputs.size()); // first, as it may throw
+  for (const PreviousRef& previous : replaced) {
+    ++previous->buffer.get()->num_replaced;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Buffer& input = *inputs[i];
+    const bool is_others = input.kept.load(std::memory_order_acquire) > input.num_replaced;
+    donated[i] = input.owners.load(std::memory_order_acquire) == 0 && !is_others && !takes(device_state(device).traces, trace, input);
+  }
+  for (const PreviousRef& previous : replaced) {
+    --previous->buffer.get()->num_replaced;
+  }
+  return donated;
+}
+
+std::string line_of(std::span<const int64_t> locations, int32_t node) {
+  return node >= 0 && static_cast<size_t>(node) < locations.size() ? location_text(locations[static_cast<size_t>(node)]) : std::string();
+}
+
+const char* operation_of(const Graph& graph) {
+  return Recorder::current().is_lazy() || graph.nodes.empty() ? "" : graph.nodes.back().op->name;
+}
+
+} // namespace torch_xla

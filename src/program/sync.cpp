@@ -1,0 +1,350 @@
+// The sync: alive values, program lookup, compile, enqueue.
+#include "program/sync.h"
+
+#include <ATen/Parallel.h>
+
+#include <new>
+#include <optional>
+
+#include "core/env.h"
+#include "core/errors.h"
+#include "core/metrics.h"
+#include "core/observer.h"
+#include "program/analysis.h"
+#include "program/compile_settings.h"
+#include "program/donation.h"
+#include "program/pending_graph.h"
+#include "program/program.h"
+#include "runtime/executor.h"
+#include "runtime/interrupt.h"
+#include "runtime/wait.h"
+#include "trace/recorder.h"
+#include "trace/source_line.h"
+
+namespace torch_xla {
+namespace {
+
+// In the order of SyncCause; the original's words where it has the cause.
+constexpr const char* kCauseTexts[kNumSyncCauses] = {
+    "user torch_xla.sync",
+    "torch_xla.sync after the optimizer's step",
+    "torch_xla.sync in parallel loader at step end",
+    "torch_xla.sync when exiting a profiler StepTrace region",
+    "torch_xla.compile",
+    "torch_xla.compile clear the pending graph prior calling the target function",
+    "user code trying to access tensor value before torch_xla.sync",
+    "the trace was cut at a repeat of its loop",
+    "XLA_LAZY=0",
+    "other replicas may wait for a collective",
+    "torch.accelerator.Graph.replay"};
+
+// Bits of the values that a cell refers to.
+ValueBits alive_values(const Trace& trace, bool* any) {
+  size_t values = trace.graph().values.size();
+  ValueBits bits((values + 63) / 64, 0);
+  *any = false;
+  for (size_t i = 0; i < values; ++i) {
+    if (trace.is_alive(static_cast<ValueId>(i))) {
+      bits[i / 64] |= uint64_t{1} << (i % 64);
+      *any = true;
+    }
+  }
+  return bits;
+}
+
+// What tensors held that have new values in this trace.
+std::vector<bool> find_restored(Trace& trace, const std::vector<bool>& donated) {
+  std::vector<bool> restored(donated.size());
+  for (const PreviousRef& previous : trace.replaced()) {
+    if (ValueId parameter = trace.find_parameter(*previous->buffer.get()); parameter != kNoValue) {
+      auto input = static_cast<size_t>(trace.graph().values[parameter].index);
+      restored[input] = donated[input];
+    }
+  }
+  return restored;
+}
+
+// Throws the error of an input that was lost after it was recorded.
+void check_inputs(Trace& trace) {
+  for (const BufferRef& input : trace.inputs()) {
+    if (input->state() == Buffer::State::kFailed) {
+      input->wait_uninterrupted();
+    }
+  }
+}
+
+// For an error of a run: the user's line of the node, or of the last node where it is not known (-1).
+std::string describe(std::span<const int64_t> locations, int32_t node) {
+  std::string line = line_of(locations, node);
+  if (!line.empty()) {
+    return "\n" + line;
+  }
+  line = line_of(locations, static_cast<int32_t>(locations.size()) - 1);
+  return line.empty() ? line : "\nin the program whose last operation is at " + line;
+}
+
+// A buffer for each output that is alive; null for the program's extra ones.
+std::vector<BufferRef> make_outputs(
+    Trace& trace, const std::vector<ValueId>& outputs, const std::vector<Dims>& strides, const ValueBits& alive) {
+  std::vector<BufferRef> buffers(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (has_value(alive, outputs[i])) {
+      buffers[i] = std::make_shared<Buffer>(trace.graph().type(outputs[i]), strides.empty() ? Dims() : strides[i]);
+      trace.lazies()[outputs[i]]->set_buffer(buffers[i]);
+    }
+  }
+  return buffers;
+}
+
+void report_trace(const Trace& trace) {
+  observer::report(
+      {.phase = observer::Phase::kTrace,
+       .start_ns = trace.start_ns(),
+       .end_ns = metrics::now_ns(),
+       .device = trace.device(),
+       .nodes = static_cast<int64_t>(trace.graph().nodes.size())});
+}
+
+// The values of the pending trace fail with the error in flight. The caller holds the recording lock.
+void drop(Trace& trace) {
+  bool any = false;
+  ValueBits alive = alive_values(trace, &any);
+  for (const BufferRef& buffer : make_outputs(trace, list_values(alive), {}, alive)) {
+    buffer->set_failed(std::current_exception());
+  }
+  wait::notify();
+  trace.clear();
+}
+
+FoundProgram find_within_memory(Trace& trace, const ValueBits& alive, SyncCause cause) {
+  try {
+    return find_or_compile(trace, alive, cause);
+  } catch (const std::bad_alloc&) {
+    throw UserError(ErrorKind::OutOfMemory, "no memory left to compile a program");
+  }
+}
+
+uint64_t enqueue(Trace& trace, const FoundProgram& found, const ValueBits& alive) {
+  Run run = new_run(found.program);
+  run.operation = operation_of(trace.graph());
+  run.outputs = make_outputs(trace, found.program.outputs, found.program.output_strides, alive);
+  run.scalars = found.program.groups.take(std::move(trace.scalars()));
+  run.scalars.insert(run.scalars.end(), found.offsets.begin(), found.offsets.end());
+  run.donated = find_donated(trace.device(), &trace, trace.inputs(), trace.replaced());
+  const bool may_be_repeated = run.executable->checks_values() && !trace.has_collectives();
+  run.restored = may_be_repeated ? run.donated : find_restored(trace, run.donated);
+  run.inputs = std::move(trace.inputs());
+  run.replaced = std::move(trace.replaced());
+  run.lines = std::move(trace.locations());
+  run.waits_for_others = trace.has_collectives();
+  if (may_be_repeated) {
+    run.recorded = trace.take_recorded(found.program.outputs, found.program.output_strides);
+    run.recorded->precision = read_compile_settings().precision;
+  }
+  ++trace.num_runs;
+  return hand_over(trace.device(), std::move(run));
+}
+
+// Drops traces that take a value which was lost.
+void drop_lost(int device) {
+  auto lock = lock_recorder(device);
+  for (const auto& trace : device_state(device).traces) {
+    try {
+      check_inputs(*trace);
+    } catch (...) {
+      drop(*trace);
+    }
+  }
+}
+
+// The calling thread's trace, and those of threads that have ended. The caller holds the recording lock.
+void sync_own(int device, SyncCause cause) {
+  sync_locked(Recorder::current().trace(device), cause);
+  for (const auto& trace : device_state(device).traces) {
+    if (trace->is_left && !trace->empty()) {
+      sync_locked(*trace, cause);
+    }
+  }
+}
+
+} // namespace
+
+Run new_run(const Program& program) {
+  Run run;
+  run.executable = program.executable;
+  run.describe = &describe;
+  run.options.threads = at::get_num_threads();
+  return run;
+}
+
+uint64_t hand_over(int device, Run run) {
+  static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
+  static metrics::Counter executed("ExecuteComputation");
+  aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
+  executed.add();
+  return Executor::get(device).enqueue(std::move(run));
+}
+
+const char* cause_text(SyncCause cause) {
+  return kCauseTexts[static_cast<size_t>(cause)];
+}
+
+std::string& graph_name() {
+  thread_local std::string name;
+  return name;
+}
+
+void sync_locked(Trace& trace, SyncCause cause) {
+  static metrics::Metric size("TensorsGraphSize", metrics::Unit::kNumber);
+  const int device = trace.device();
+  XLA_CHECK(
+      !trace.is_captured(),
+      "nothing runs while the body of a loop or a step to be replayed is recorded: it needs the value of a tensor (.item(), print, "
+      "a branch on a tensor, an operation that runs on the CPU), or it syncs");
+  trace.cut().start_again();
+  bool any = false;
+  ValueBits alive = alive_values(trace, &any);
+  if (!any && !trace.has_collectives()) {
+    trace.clear();
+    return;
+  }
+  if (env::debug_level() >= 2) {
+    env::debug_print("trace", print_graph(trace.graph()));
+  }
+  Executor::get(device).start(); // if that fails the trace stays pending
+  size.add(static_cast<double>(trace.graph().nodes.size()));
+  report_trace(trace);
+  const bool analyzes = start_analysis();
+  if (saves_graphs()) {
+    save_graph(device, trace, list_values(alive));
+  }
+  std::optional<ProgramFacts> facts;
+  observer::Span span(observer::Phase::kSync, device, cause_text(cause), observed_location(observer::Phase::kSync));
+  try {
+    check_inputs(trace);
+    GivenAway given(device_state(device), trace.inputs(), cause);
+    const FoundProgram found = find_within_memory(trace, alive, cause);
+    if (analyzes) {
+      span.set_program(facts.emplace(trace, found.program, find_donated(device, &trace, trace.inputs(), trace.replaced())).get());
+    }
+    span.set_run(enqueue(trace, found, alive));
+    given.keep();
+  } catch (const interrupt::Interrupted&) {
+    throw; // before anything has run: the trace stays pending
+  } catch (...) {
+    drop(trace);
+    throw;
+  }
+  trace.clear();
+}
+
+void cut_long_trace(Recorder& recorder, int device) {
+  bool cut = interrupt::retry([device, &recorder] {
+    auto lock = lock_recorder(device);
+    Trace& trace = recorder.trace(device);
+    if (trace.is_captured()) {
+      return false;
+    }
+    const bool is_lazy = recorder.is_lazy();
+    if (!wants_cut_now(trace, is_lazy)) {
+      trace.cut().wanted.store(is_due(trace), std::memory_order_relaxed);
+      return false;
+    }
+    sync_locked(trace, is_lazy ? SyncCause::kCut : SyncCause::kEager);
+    return true;
+  });
+  if (cut) {
+    Executor::get(device).wait_for_room();
+  }
+}
+
+void settle_after_error(int device) {
+  std::vector<int> settled = Executor::get(device).settle(std::current_exception());
+  std::for_each(settled.begin(), settled.end(), drop_lost);
+}
+
+void sync(int device, bool wait, SyncCause cause) {
+  check_device(device);
+  Executor& executor = Executor::get(device);
+  try {
+    bool captured = interrupt::retry([device, wait, cause] {
+      const Executor::ShortRuns run_here(device, wait);
+      auto lock = lock_recorder(device);
+      if (!wait && Recorder::current().trace(device).is_step()) {
+        return true; // a step that is captured is one program: the ends of steps within it run nothing
+      }
+      sync_own(device, cause);
+      return false;
+    });
+    if (captured) {
+      return;
+    }
+    observer::Span span(observer::Phase::kWait, device);
+    executor.wait_for_room();
+    wait ? executor.drain() : executor.check_news();
+  } catch (...) {
+    settle_after_error(device);
+    throw;
+  }
+}
+
+void mark_step(int device, bool wait, SyncCause cause) {
+  static metrics::Counter count("MarkStep");
+  count.add();
+  sync(device, wait || env::flag(env::variable("XLA_SYNC_WAIT")), cause);
+}
+
+void sync_collectives(int device) {
+  try {
+    interrupt::retry([device] {
+      auto lock = lock_recorder(device);
+      for (const auto& trace : device_state(device).traces) {
+        if (trace->has_collectives()) {
+          sync_locked(*trace, SyncCause::kCollective);
+        }
+      }
+    });
+  } catch (...) {
+    settle_after_error(device);
+    throw;
+  }
+}
+
+std::optional<std::pair<uint64_t, size_t>> pending_collectives(int device) {
+  auto lock = lock_recorder(device);
+  for (const auto& trace : device_state(device).traces) {
+    if (trace->has_collectives()) {
+      return std::pair(trace->generation(), trace->graph().nodes.size());
+    }
+  }
+  return std::nullopt;
+}
+
+void wait_device_ops(int device) {
+  check_device(device);
+  try {
+    Executor::get(device).drain();
+  } catch (...) {
+    settle_after_error(device);
+    throw;
+  }
+}
+
+std::string pending_graph_text(int device) {
+  check_device(device);
+  auto lock = lock_recorder(device);
+  return print_graph(Recorder::current().trace(device).graph());
+}
+
+int64_t live_nodes() {
+  int64_t nodes = 0;
+  for (int device = 0; device < num_devices(); ++device) {
+    auto lock = lock_recorder(device);
+    for (const auto& trace : device_state(device).traces) {
+      nodes += static_cast<int64_t>(trace->graph().nodes.size());
+    }
+  }
+  return nodes;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,375 @@
+// Reading and writing cells.
+#include "recording/recording.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include "core/errors.h"
+#include "engine/engine.h"
+#include "ir/strides.h"
+#include "ops/registry.h"
+#include "program/sync.h"
+#include "recording/capture.h"
+#include "recording/copy.h"
+#include "trace/errors.h"
+#include "trace/source_line.h"
+
+namespace torch_xla {
+namespace {
+
+bool same_geometry(const at::Tensor& t, const Cell& cell) {
+  return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && same_dims(t.sizes(), to_ref(cell.dims)) &&
+      same_dims(t.strides(), to_ref(cell.strides));
+}
+
+Cell& device_cell(const at::Tensor& t) {
+  Cell* cell = find_cell(t);
+  XLA_CHECK(cell, kNoCell);
+  if (cell->previous) {
+    take_back_when_told(*cell);
+  }
+  return *cell;
+}
+
+} // namespace
+
+void check_bounds(const at::Tensor& t, size_t storage_nbytes) {
+  size_t needed = at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.dtype().itemsize(), static_cast<size_t>(t.storage_offset()));
+  TORCH_CHECK(
+      needed <= storage_nbytes,
+      "the tensor's sizes ",
+      t.sizes(),
+      ", strides ",
+      t.strides(),
+      " and storage offset ",
+      t.storage_offset(),
+      " need a storage of ",
+      needed,
+      " bytes, but it has ",
+      storage_nbytes);
+}
+
+bool is_recordable(DType type) {
+  return is_native(type) || (is_complex(type) && engine().runs_library_calls());
+}
+
+static std::unique_lock<std::mutex> lock_after_cut(Recorder& recorder, int device) {
+  if (recorder.wants_cut(device)) {
+    cut_long_trace(recorder, device);
+  }
+  return lock_recorder(device);
+}
+
+Recording::Recording(int device)
+    : device_(device),
+      recorder_(Recorder::current()),
+      lock_(lock_after_cut(recorder_, device)),
+      capture_(recorder_.capture(device)),
+      trace_(recorder_.trace(device)),
+      location_(current_location()) {}
+
+// In eager's class, from kernels that do not translate.
+[[noreturn]] static void throw_error_of(Buffer& buffer) {
+  try {
+    buffer.wait_uninterrupted();
+  } catch (const UserError& error) {
+    throw_as_torch_error(error);
+  }
+  XLA_ASSERT(false, "a failed buffer has no error");
+}
+
+Cell& Recording::get_cell(const at::Tensor& t) const {
+  if (t.device() != c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device_))) {
+    refuse_device(device_, t);
+  }
+  Cell& cell = device_cell(t);
+  if (capture_) [[unlikely]] {
+    return capture_->content_of(t.unsafeGetTensorImpl()->unsafe_storage(), cell);
+  }
+  if (cell.value && cell.value->trace() && cell.value->trace() != &trace_) [[unlikely]] {
+    run_other_trace(cell);
+  }
+  return cell;
+}
+
+static void check_made_within(const Cell& cell, const Capture* capture) {
+  TORCH_CHECK(
+      !capture || capture->is_made_within(cell),
+      "an in-place operation in the body of a loop on a tensor from outside of it, which would be written once and not in each turn; "
+      "return the new value instead");
+}
+
+// A body is recorded once and runs many times: what it writes elsewhere would be written once.
+void Recording::check_writable(const Cell& cell) const {
+  if (capture_ && !capture_->is_step()) {
+    check_made_within(cell, capture_);
+  }
+}
+
+ValueId Recording::content(Cell& cell) {
+  if (!cell.value) {
+    TORCH_CHECK(
+        !capture_ || !capture_->is_step() || capture_->is_made_within(cell),
+        "the captured step reads a tensor of shape ",
+        to_ref(cell.dims),
+        " that nothing has been written to: write it before the capture");
+    set_content(cell, zeros(cell.dtype, cell.dims));
+  }
+  const BufferRef& buffer = cell.value->buffer();
+  // An error that nobody has been told is told by the sync of this trace, which is dropped as a whole.
+  if (buffer && buffer->state() == Buffer::State::kFailed && !buffer->has_news()) {
+    throw_error_of(*buffer);
+  }
+  if (cell.value->trace() == &trace_) {
+    return cell.value->id();
+  }
+  return capture_ ? capture_->add_input(cell) : trace_.add_parameter(buffer);
+}
+
+// The cell's elements in the order in which they lie in the storage.
+ValueId Recording::flat_content(Cell& cell) {
+  ValueId v = content(cell);
+  if (cell.strides == Dims{1}) {
+    return v;
+  }
+  Type flat{cell.dtype, {static_cast<int64_t>(cell.nbytes / item_size(cell.dtype))}};
+  return node(kViewOp, {v}, {cell.strides, Dims{1}, int64_t{0}}, flat);
+}
+
+void Recording::set_content(Cell& cell, ValueId v) {
+  keep_previous(cell);
+  cell.set_value(trace_.lazy(v));
+}
+
+// Of a cell with these dims and strides, which has v now.
+void Recording::note_order(ValueId v, const Dims& dims, const Dims& strides) {
+  const Dims row_major = contiguous_strides(dims);
+  if (strides != row_major && !same_strides(dims, strides, row_major) && num_elements(dims) > 0 && is_dense(dims, strides)) {
+    trace_.note_order(v, strides);
+  }
+}
+
+// The cell is about to get a value of this trace.
+void Recording::keep_previous(Cell& cell) {
+  if (capture_) {
+    return; // nothing of it fails here
+  }
+  if (cell.value && !cell.value->buffer()) {
+    if (!cell.previous) {
+      cell.previous = std::make_shared<Previous>(); // of a tensor that held nothing before this trace
+    }
+    trace_.overwritten().push_back({cell.previous, cell.value->id(), cell.dtype, cell.dims, cell.strides});
+    return;
+  }
+  if (PreviousRef previous = torch_xla::keep_previous(cell)) {
+    trace_.replaced().push_back(std::move(previous));
+  }
+}
+
+// Makes the cell a base that a view of the tensor's dtype and place can be taken of. Bytes that are seen as bools stay bytes: they would
+// lose their bits.
+void Recording::ensure_base(Cell& cell, const at::Tensor& t) {
+  check_bounds(t, cell.nbytes);
+  DType dtype = to_dtype(t.scalar_type());
+  bool shows_bytes = dtype == DType::Bool && cell.value && cell.dtype != DType::Bool && is_recordable(cell.dtype);
+  ensure_dtype(cell, shows_bytes ? DType::U8 : dtype);
+}
+
+// Gives a storage that nobody wrote yet, or whose content has another type, a flat geometry of the wanted type.
+void Recording::ensure_dtype(Cell& cell, DType dtype) {
+  if (cell.value && cell.dtype == dtype) {
+    return;
+  }
+  XLA_CHECK(item_size(dtype) > 0, "the XLA device cannot hold elements of this type");
+  if (size_t rest = cell.nbytes % item_size(dtype)) {
+    resize(cell, cell.nbytes + item_size(dtype) - rest);
+  }
+  Dims flat{static_cast<int64_t>(cell.nbytes / item_size(dtype))};
+  if (cell.value) {
+    reinterpret(cell, {dtype, flat});
+  }
+  cell.dtype = dtype;
+  cell.dims = flat;
+  cell.strides = {1};
+}
+
+void Recording::resize(const c10::Storage& storage, size_t nbytes) {
+  Cell& cell = *find_cell(storage);
+  if (!capture_) {
+    if (cell.value && cell.value->trace() && cell.value->trace() != &trace_) {
+      run_other_trace(cell);
+    }
+    resize(cell, nbytes);
+    return;
+  }
+  Cell& content = capture_->content_of(storage, cell);
+  check_writable(content);
+  resize(content, nbytes);
+}
+
+void Recording::resize(Cell& cell, size_t nbytes) {
+  size_t old = std::exchange(cell.nbytes, nbytes);
+  if (!cell.value || old == nbytes) {
+    return;
+  }
+  if (old == 0 || nbytes == 0) {
+    cell.set_value(nullptr);
+    cell.previous = nullptr;
+    return;
+  }
+  cell.nbytes = old;
+  ensure_dtype(cell, DType::U8);
+  ValueId bytes = flat_content(cell);
+  Type result{DType::U8, {static_cast<int64_t>(nbytes)}};
+  Attrs flat{Dims{1}, Dims{1}, int64_t{0}};
+  bytes = nbytes < old ? node(kViewOp, {bytes}, flat, result) : node(kViewUpdateOp, {zeros(DType::U8, result.dims), bytes}, flat, result);
+  set_content(cell, bytes);
+  cell.dims = result.dims;
+  cell.strides = {1};
+  cell.nbytes = nbytes;
+  cell.previous = nullptr; // it does not fill the storage any more
+}
+
+// Records the cell's bytes seen as `type`. No sync: operands that were read before stay valid.
+void Recording::reinterpret(Cell& cell, const Type& result) {
+  static const Op& op = get_op("aten::view_copy.dtype");
+  if (!is_recordable(cell.dtype) || !is_recordable(result.dtype)) {
+    reinterpret_buffer_locked(cell, result);
+    return;
+  }
+  set_content(cell, node(op, {flat_content(cell)}, {static_cast<int64_t>(result.dtype)}, result));
+}
+
+ValueId Recording::read(const at::Tensor& t) {
+  Cell& cell = get_cell(t);
+  if (t.numel() == 0) {
+    return zeros(to_dtype(t.scalar_type()), to_dims(t.sizes()));
+  }
+  if (cell.value && same_geometry(t, cell)) {
+    return content(cell);
+  }
+  ensure_base(cell, t);
+  ValueId base = content(cell);
+  ValueId v = node(kViewOp, {base}, {cell.strides, to_dims(t.strides()), t.storage_offset()}, Type{cell.dtype, to_dims(t.sizes())});
+  return convert(v, to_dtype(t.scalar_type()));
+}
+
+// Where elements of t share a place (stride 0), one of them.
+ValueId Recording::one_of_each(const at::Tensor& t, ValueId v) {
+  Dims dims = to_dims(t.sizes());
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    dims[static_cast<size_t>(d)] = t.stride(d) == 0 ? 1 : t.size(d);
+  }
+  if (dims == type(v).dims) {
+    return v;
+  }
+  Dims strides = contiguous_strides(type(v).dims);
+  return node(kViewOp, {v}, {strides, strides, int64_t{0}}, Type{type(v).dtype, dims});
+}
+
+void Recording::write(const at::Tensor& t, ValueId v) {
+  Cell& cell = get_cell(t);
+  if (t.numel() == 0) {
+    return;
+  }
+  check_writable(cell);
+  if (fills_storage(t, cell.nbytes)) {
+    set_content(cell, v);
+    cell.dtype = to_dtype(t.scalar_type());
+    cell.dims = to_dims(t.sizes());
+    cell.strides = to_dims(t.strides());
+    note_order(v, cell.dims, cell.strides);
+    return;
+  }
+  ensure_base(cell, t);
+  v = one_of_each(t, convert(v, cell.dtype));
+  ValueId base = content(cell);
+  Type result = type(base);
+  v = node(kViewUpdateOp, {base, v}, {cell.strides, to_dims(t.strides()), t.storage_offset()}, result);
+  set_content(cell, v);
+  note_order(v, cell.dims, cell.strides);
+}
+
+void Recording::write_converted(const at::Tensor& t, ValueId v) {
+  write(t, broadcast(convert(v, to_dtype(t.scalar_type())), to_dims(t.sizes())));
+}
+
+bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
+  Cell& from = get_cell(source);
+  Cell& to = get_cell(destination);
+  if (!from.value || destination.sizes() != source.sizes() || destination.scalar_type() != source.scalar_type() ||
+      !fills_storage(destination, to.nbytes)) {
+    return false;
+  }
+  // All bytes of a storage, whatever its content is, as those of another one.
+  bool bytes =
+      from.dtype != to_dtype(source.scalar_type()) && destination.strides() == source.strides() && fills_storage(source, from.nbytes);
+  if (!bytes && !same_geometry(source, from)) {
+    return false;
+  }
+  check_writable(to);
+  Dims strides = bytes ? from.strides : to_dims(destination.strides());
+  if (engine().orders_outputs() && !same_strides(from.dims, strides, from.strides)) { // a copy in another order
+    ValueId v = content(from);
+    write(destination, node(kViewOp, {v}, {from.strides, from.strides, int64_t{0}}, Type(type(v)))); // appending moves the graph's own
+    return true;
+  }
+  if (capture_) {
+    content(from); // which is the capture's from here on
+  }
+  if (from.value->buffer()) {
+    to.previous = from.previous; // the run of the same value
+  } else {
+    keep_previous(to);
+  }
+  from.value->ref();
+  to.set_value(from.value);
+  to.dtype = from.dtype;
+  to.dims = from.dims;
+  to.strides = std::move(strides);
+  return true;
+}
+
+void run_other_trace(const Cell& cell) {
+  try {
+    sync_locked(*cell.value->trace(), SyncCause::kRead);
+  } catch (const UserError& error) {
+    if (!cell.value->buffer()) {
+      throw_as_torch_error(error);
+    }
+  }
+}
+
+void Recording::run_if_eager() noexcept {
+  if (recorder_.is_lazy() || capture_ || trace_.empty()) {
+    return;
+  }
+  try {
+    sync_locked(trace_, SyncCause::kEager);
+  } catch (...) { // by an interrupt the trace stays pending, by all else its values have failed
+  }
+}
+
+void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
+  auto lock = lock_recorder(device_number(tensor));
+  Cell& cell = device_cell(tensor);
+  check_made_within(cell, Recorder::current().capture(cell.device));
+  cell.nbytes = tensor.storage().nbytes(); // without the bytes that views of wider types have added
+  XLA_ASSERT(fills_storage(tensor, cell.nbytes));
+  cell.set_value(LazyValue::ready(std::move(buffer)));
+  cell.previous = nullptr;
+  cell.dtype = to_dtype(tensor.scalar_type());
+  cell.dims = to_dims(tensor.sizes());
+  cell.strides = to_dims(tensor.strides());
+}
+
+void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
+  Cell* cell = find_cell(storage);
+  TORCH_CHECK(cell, kNoCell);
+  Recording recording(cell->device);
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  move_cell(impl->_mutable_data_ptr_no_checks(), nbytes);
+  recording.resize(storage, nbytes);
+  impl->set_nbytes(nbytes);
+}
+
+} // namespace torch_xla

@@ -1,0 +1,118 @@
+// Recording: one ATen call, which appends nodes to a trace and moves values in and out of cells.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <mutex>
+#include <span>
+
+#include "trace/cell.h"
+#include "trace/device_number.h"
+#include "trace/recorder.h"
+#include "trace/trace.h"
+
+namespace torch_xla {
+
+class Capture;
+
+// The recording of one ATen call on a device, whose recording lock it holds from construction to destruction. Never call the dispatcher
+// while it lives.
+class Recording {
+ public:
+  explicit Recording(int device);
+  // In eager mode hands what was recorded to the device. The values keep an error that this meets.
+  ~Recording() {
+    if (trace_.cut().wanted.load(std::memory_order_relaxed)) {
+      run_if_eager();
+    }
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  // The elements that the device tensor shows, as a value of its dims. Throws UserError naming both devices for a tensor of another one.
+  ValueId read(const at::Tensor& tensor);
+  // As read; a 0-d CPU tensor becomes a number of the program's parameters.
+  ValueId read_operand(const at::Tensor& tensor);
+  ValueId scalar(const at::Scalar& value);
+  ValueId scalar_double(double value);
+  ValueId scalar_int(int64_t value);
+  ValueId node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results);
+  ValueId node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, const Type& result) {
+    return node(op, std::move(operands), std::move(attrs), std::span<const Type>(&result, 1));
+  }
+  ValueId convert(ValueId v, DType dtype);
+  ValueId conjugate(ValueId v); // of a complex type
+  ValueId negate(ValueId v);
+  // Numpy broadcasting to dims.
+  ValueId broadcast(ValueId v, const Dims& dims);
+  ValueId full(DType dtype, const Dims& dims, ValueId value);
+  ValueId zeros(DType dtype, const Dims& dims);
+
+  const Type& type(ValueId v) const {
+    return trace_.graph().type(v);
+  }
+  const Graph& graph() const {
+    return trace_.graph();
+  }
+  // Makes the value the content of the tensor: v has the tensor's dims and dtype.
+  void write(const at::Tensor& tensor, ValueId v);
+  // As write, after conversion and broadcasting.
+  void write_converted(const at::Tensor& tensor, ValueId v);
+  Trace& trace() {
+    return trace_;
+  }
+  // A new tensor with the value; strides empty means contiguous.
+  at::Tensor wrap(ValueId v, const Dims& strides = {});
+  // The content of the tensor's whole storage as another tensor's: no node, no copy until one of them is written.
+  bool share(const at::Tensor& destination, const at::Tensor& source);
+  // The storage's first bytes, with zeros behind them where it grows.
+  void resize(const c10::Storage& storage, size_t nbytes);
+  // The value becomes that of a cell which had one of another trace, of the same type. `storage` is the cell's.
+  void give(const c10::Storage& storage, Cell& cell, ValueId v);
+
+ private:
+  void run_if_eager() noexcept;
+  Cell& get_cell(const at::Tensor& tensor) const;
+  void resize(Cell& cell, size_t nbytes);
+  LazyValue* hold(ValueId v);
+  void check_writable(const Cell& cell) const;
+  ValueId content(Cell& cell);
+  ValueId flat_content(Cell& cell);
+  void ensure_base(Cell& cell, const at::Tensor& t);
+  void ensure_dtype(Cell& cell, DType dtype);
+  ValueId one_of_each(const at::Tensor& t, ValueId v);
+  void reinterpret(Cell& cell, const Type& result);
+  void set_content(Cell& cell, ValueId v);
+  void note_order(ValueId v, const Dims& dims, const Dims& strides);
+  void keep_previous(Cell& cell);
+
+  const int device_;
+  Recorder& recorder_;
+  const std::unique_lock<std::mutex> lock_;
+  Capture* const capture_; // mostly null
+  Trace& trace_;
+  const int64_t location_;
+};
+
+// A tensor over a buffer that exists, on the buffer's device.
+at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides = {});
+// A row-major tensor over what a value of the type is or will be.
+at::Tensor wrap_value(LazyValue& value, const Type& type, int device);
+// Runs the trace in which the cell's value is pending, another one than the caller's. Afterwards the value has a buffer, which has the
+// error if there was one. Throws UserError where nothing can run: in a capture, or where no thread can be started.
+void run_other_trace(const Cell& cell);
+// Makes the buffer the content of the tensor, whose elements fill its storage.
+void write_buffer(const at::Tensor& tensor, BufferRef buffer);
+// untyped_storage().resize_(): keeps the bytes that fit.
+void resize_storage_bytes(const c10::Storage& storage, size_t nbytes);
+// Throws when the tensor reaches outside of a storage of so many bytes: eager would read or write foreign memory.
+void check_bounds(const at::Tensor& tensor, size_t storage_nbytes);
+
+// Whether nodes may have values of this type: native ones, and complex ones where library calls compute on them.
+bool is_recordable(DType type);
+// A device tensor or a CPU number, of a dtype that rows compute on.
+inline bool is_native_tensor(const at::Tensor& t) {
+  return is_native(to_dtype(t.scalar_type())) && (t.is_privateuseone() || t.dim() == 0);
+}
+
+} // namespace torch_xla

@@ -1,0 +1,78 @@
+// New tensors over values of the trace and over buffers.
+#include <ATen/EmptyTensor.h>
+
+#include "recording/capture.h"
+
+namespace torch_xla {
+namespace {
+
+c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes, int device, Cell** cell) {
+  c10::DataPtr data = make_cell(nbytes, device, cell);
+  static c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::PrivateUse1);
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(data), allocator, /*resizable=*/true);
+}
+
+// A tensor whose cell has no value yet.
+at::Tensor make_tensor(const Type& type, const Dims& strides, int device, Cell*& cell) {
+  auto storage = make_storage(static_cast<size_t>(type.nbytes()), device, &cell);
+  cell->dtype = type.dtype;
+  cell->dims = type.dims;
+  cell->strides = strides.empty() && !type.dims.empty() ? contiguous_strides(type.dims) : strides;
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)),
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(to_scalar_type(type.dtype)));
+  if (strides.empty()) {
+    tensor.unsafeGetTensorImpl()->set_sizes_contiguous(to_ref(type.dims));
+  } else {
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(type.dims), to_ref(strides));
+  }
+  return tensor;
+}
+
+} // namespace
+
+LazyValue* Recording::hold(ValueId v) {
+  const bool is_buffer = !capture_ && trace_.graph().values[v].kind == ValueKind::kParameter;
+  return is_buffer ? LazyValue::ready(trace_.buffer_of(v)) : trace_.lazy(v);
+}
+
+at::Tensor Recording::wrap(ValueId v, const Dims& strides) {
+  Cell* cell = nullptr;
+  at::Tensor tensor = make_tensor(type(v), strides, device_, cell);
+  cell->set_value(hold(v));
+  if (!strides.empty() && cell->value->trace()) {
+    note_order(v, cell->dims, cell->strides);
+  }
+  if (capture_) [[unlikely]] {
+    cell->capture = capture_->number();
+    capture_->content_of(tensor.storage(), *cell);
+  }
+  return tensor;
+}
+
+void Recording::give(const c10::Storage& storage, Cell& cell, ValueId v) {
+  cell.set_value(hold(v));
+  note_order(v, cell.dims, cell.strides);
+  if (capture_) {
+    capture_->content_of(storage, cell);
+  }
+}
+
+at::Tensor wrap_value(LazyValue& value, const Type& type, int device) {
+  Cell* cell = nullptr;
+  at::Tensor tensor = make_tensor(type, {}, device, cell);
+  value.ref();
+  cell->set_value(&value);
+  return tensor;
+}
+
+at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides) {
+  Cell* cell = nullptr;
+  at::Tensor tensor = make_tensor(buffer->type(), strides, buffer->get()->device(), cell);
+  cell->capture = Recorder::current_capture(cell->device);
+  cell->set_value(LazyValue::ready(std::move(buffer)));
+  return tensor;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,23 @@
+// Elements between memory of the CPU and buffers of the device, which may store them in a narrower type: env::float_storage().
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "trace/cell.h"
+
+namespace torch_xla {
+
+// A buffer of the device with a copy of a dense CPU tensor's elements, in its memory order. Throws for a type that the device cannot hold.
+BufferRef upload_dense(int device, const at::Tensor& dense);
+// As upload_dense, of memory that nobody writes any more: without a copy where the engine can read it and stores this type.
+BufferRef adopt_dense(int device, const at::Tensor& dense);
+// A dense tensor's memory order as engines take it: empty where it is contiguous.
+Dims engine_strides(const at::Tensor& dense);
+// The buffer's elements as `dtype`, in its own memory order: its memory where the host can read it and has this type, else a copy.
+// `payload` is that of the buffer.
+at::Tensor payload_on_cpu(BufferReader buffer, const EngineBufferRef& payload, c10::ScalarType dtype);
+inline int64_t num_bytes(const at::Tensor& t) {
+  return t.numel() * static_cast<int64_t>(t.element_size());
+}
+
+} // namespace torch_xla

@@ -1,0 +1,156 @@
+// Which thread records for whom: recorders travel in at::ThreadLocalState.
+#include "trace/recorder.h"
+
+#include <ATen/ThreadLocalPythonObjects.h>
+
+#include <algorithm>
+
+#include "core/env.h"
+#include "core/errors.h"
+#include "core/process.h"
+#include "engine/engine.h"
+#include "runtime/interrupt.h"
+#include "trace/errors.h"
+#include "trace/trace.h"
+
+namespace torch_xla {
+
+using at::impl::ThreadLocalPythonObjects;
+
+namespace {
+
+// Explicit instantiations may name private members: each look-up by get() takes 25 ns, a tenth of what it takes to record an operation.
+template <auto member>
+struct Access {
+  friend const auto& objects_of(const ThreadLocalPythonObjects& state) {
+    return state.*member;
+  }
+};
+template struct Access<&ThreadLocalPythonObjects::obj_dict_>;
+const auto& objects_of(const ThreadLocalPythonObjects& state);
+
+constexpr std::string_view kKey = "xla"; // among names of PyTorch's own
+
+struct Own {
+  std::shared_ptr<Recorder> recorder;
+
+  ~Own() {
+    if (recorder) {
+      recorder->leave();
+    }
+  }
+};
+thread_local Own own;
+
+Recorder& enter_own() {
+  if (!own.recorder) {
+    own.recorder = std::make_shared<Recorder>();
+  }
+  auto* object = reinterpret_cast<c10::SafePyObject*>(own.recorder.get());
+  ThreadLocalPythonObjects::set(std::string(kKey), std::shared_ptr<c10::SafePyObject>(own.recorder, object));
+  return *own.recorder;
+}
+
+} // namespace
+
+// at::ThreadLocalState copies a map of names to shared pointers, mostly an empty one. Nobody but this file looks behind ours, which is no
+// Python object.
+Recorder& Recorder::current() {
+  static thread_local constinit const ThreadLocalPythonObjects* state [[gnu::tls_model("initial-exec")]] =
+      nullptr; // where this thread's is
+  if (!state) [[unlikely]] {
+    state = &ThreadLocalPythonObjects::get_state();
+  }
+  for (const auto& [name, object] : objects_of(*state)) {
+    if (name == kKey) [[likely]] {
+      return *reinterpret_cast<Recorder*>(object.get());
+    }
+  }
+  return enter_own();
+}
+
+Trace& Recorder::make_trace(int device) {
+  auto made = std::make_shared<Trace>(device);
+  DeviceState& state = device_state(device);
+  std::erase_if(state.traces, [](const auto& trace) { return trace.use_count() == 1 && trace->empty(); }); // of threads that are gone
+  state.traces.push_back(made);
+  std::lock_guard<std::mutex> lock(mutex_);
+  traces_.push_back(made);
+  Slot& slot = slots_[static_cast<size_t>(device)];
+  slot.own.store(made.get(), std::memory_order_release);
+  slot.innermost = made.get();
+  return *made;
+}
+
+void Recorder::set_capture(int device, Capture* capture) {
+  Slot& slot = slots_[static_cast<size_t>(device)];
+  num_captures_ += (capture ? 1 : 0) - (slot.capture ? 1 : 0);
+  slot.capture = capture;
+  slot.innermost = capture ? &capture->trace() : slot.own.load();
+  slot.number.store(capture ? capture->number() : 0, std::memory_order_relaxed);
+}
+
+bool Recorder::is_lazy() const {
+  const Mode mode = mode_.load(std::memory_order_relaxed);
+  return mode == Mode::kDefault ? env::lazy() : mode == Mode::kLazy;
+}
+
+std::optional<bool> Recorder::set_lazy(std::optional<bool> on) {
+  const Mode mode = on ? (*on ? Mode::kLazy : Mode::kEager) : Mode::kDefault;
+  const Mode before = mode_.exchange(mode);
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& trace : traces_) {
+    trace->cut().wanted.store(true, std::memory_order_relaxed); // to be looked at again
+  }
+  return before == Mode::kDefault ? std::nullopt : std::make_optional(before == Mode::kLazy);
+}
+
+std::pair<int64_t, int64_t> Recorder::counts() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::pair<int64_t, int64_t> sums;
+  for (const auto& trace : traces_) {
+    sums.first += trace->num_runs.load();
+    sums.second += trace->num_programs.load();
+  }
+  return sums;
+}
+
+void Recorder::leave() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& trace : traces_) {
+    trace->is_left.store(true);
+  }
+}
+
+void set_lazy_mode(bool on) {
+  env::set_lazy(on);
+  for (int device = 0; process::is_used() && device < num_devices(); ++device) {
+    auto lock = lock_recorder(device);
+    for (const auto& trace : device_state(device).traces) {
+      trace->cut().wanted.store(true, std::memory_order_relaxed); // to be looked at again
+    }
+  }
+}
+
+DeviceState& device_state(int device) {
+  static auto* states = (process::note_use(), new std::array<DeviceState, kMaxDevices>); // leaked: cells may outlive static destruction
+  return (*states)[static_cast<size_t>(device)];
+}
+
+std::unique_lock<std::mutex> lock_recorder(int device) {
+  DeviceState& state = device_state(device);
+  try {
+    process::check();
+    engine(); // the search for a plugin takes the GIL
+  } catch (const UserError& error) {
+    throw_as_torch_error(error);
+  }
+  std::unique_lock lock(state.mutex, std::try_to_lock);
+  if (!lock) {
+    interrupt::NoGil no_gil; // the owner may take it
+    lock.lock();
+  }
+  return lock;
+}
+
+} // namespace torch_xla

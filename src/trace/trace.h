@@ -1,0 +1,170 @@
+// Trace: the nodes that a recorder has appended on one device since its last sync, with the key by which their program is found.
+#pragma once
+
+#include <atomic>
+#include <unordered_map>
+#include <vector>
+
+#include "core/hash.h"
+#include "ir/graph.h"
+#include "runtime/recovery.h"
+#include "trace/cut.h"
+#include "trace/lazy_value.h"
+
+namespace torch_xla {
+
+// All members are guarded by the device's recording lock, but for those that are atomic. What cannot be appended for want of memory
+// (std::bad_alloc) leaves the trace as it was.
+class Trace {
+ public:
+  enum class Kind : uint8_t {
+    kThread, // what a thread records, to be run
+    // A capture's (recording/capture.h), which does not run:
+    kBody, // reads values from outside, and must not write there
+    kStep, // reads and writes storages
+  };
+  explicit Trace(int device, Kind kind = Kind::kThread) : device_(device), kind_(kind) {}
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  int device() const {
+    return device_;
+  }
+  bool is_captured() const {
+    return kind_ != Kind::kThread;
+  }
+  bool is_step() const {
+    return kind_ == Kind::kStep;
+  }
+  ValueId add_parameter(const BufferRef& buffer);
+  // The parameter that stands for the buffer; kNoValue: none.
+  ValueId find_parameter(const Buffer& buffer) const;
+  // Of a captured trace: a parameter of its own for a buffer, or for what is not known yet (null).
+  ValueId add_input(BufferRef buffer, const Type& type);
+  // What the parameter stands for; null for other values.
+  BufferRef buffer_of(ValueId v) const;
+  ValueId add_scalar(DType dtype, uint64_t bits);
+  // Appends a node and folds it into the key. Returns the first result.
+  ValueId add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& attrs, std::span<const Type> results, int64_t location);
+  // The value of a cell lies in this dense order, which is not row-major: as an output of a program it shall lie so in memory. The first
+  // one of a value counts. Part of the key.
+  void note_order(ValueId v, const Dims& strides);
+  // Of each of the values what was noted; all empty if nothing was.
+  std::vector<Dims> orders_of(const std::vector<ValueId>& values) const;
+  // The lazy value of a result, made at first use; the trace keeps one reference, the caller gets another.
+  LazyValue* lazy(ValueId id);
+
+  bool empty() const {
+    return graph_.nodes.empty();
+  }
+  // Whether a cell refers to the value.
+  bool is_alive(ValueId v) const {
+    return lazies_[v] && lazies_[v]->refs() > 1;
+  }
+  // Whether other replicas wait for one of its nodes.
+  bool has_collectives() const {
+    return has_collectives_;
+  }
+  const Graph& graph() const {
+    return graph_;
+  }
+  // Of all that decides on the program.
+  Hash128 key() const {
+    Hash128 key = key_;
+    key.add(offset_hash_);
+    return key;
+  }
+  // Of all but where views begin.
+  const Hash128& key_without_offsets() const {
+    return key_;
+  }
+  // Of the views and view updates, in the order of their nodes.
+  const std::vector<int64_t>& offsets() const {
+    return offsets_;
+  }
+  // Of the parameters.
+  int64_t input_bytes() const {
+    return input_bytes_;
+  }
+  // Of the parameters that nothing holds but this trace: neither a tensor, nor one of which a value of this trace has taken the place.
+  int64_t orphaned_bytes() const;
+  uint64_t generation() const {
+    return generation_;
+  }
+  // When the first node was appended, as metrics::now_ns().
+  int64_t start_ns() const {
+    return start_ns_;
+  }
+  std::vector<LazyValue*>& lazies() {
+    return lazies_;
+  }
+  std::vector<BufferRef>& inputs() {
+    return inputs_;
+  }
+  std::vector<PreviousRef>& replaced() {
+    return replaced_;
+  }
+  std::vector<uint64_t>& scalars() {
+    return scalars_;
+  }
+  const std::vector<uint64_t>& scalar_bits() const {
+    return scalars_;
+  }
+  std::vector<int64_t>& locations() {
+    return locations_;
+  }
+  const std::vector<int64_t>& locations() const {
+    return locations_;
+  }
+  const std::vector<uint64_t>& node_hashes() const {
+    return node_hashes_;
+  }
+  std::vector<Recorded::Overwritten>& overwritten() {
+    return overwritten_;
+  }
+  // The graph and what is overwritten, for the run of a program with these outputs, in these orders; to be cleared then.
+  RecordedRef take_recorded(const std::vector<ValueId>& outputs, const std::vector<Dims>& strides);
+  // Starts again, empty; memory is kept for the next trace.
+  void clear();
+
+  CutPlan& cut() {
+    return cut_;
+  }
+  // Runs of this trace so far, and programs that were made or loaded for it.
+  std::atomic<int64_t> num_runs{0};
+  std::atomic<int64_t> num_programs{0};
+  // Its thread has ended: whoever syncs the device syncs this trace too.
+  std::atomic<bool> is_left{false};
+
+ private:
+  // Of all traces; rises.
+  static uint64_t new_generation();
+  template <typename Append>
+  ValueId append(Append append);
+
+  const int device_;
+  const Kind kind_;
+  CutPlan cut_;
+  Graph graph_;
+  Hash128 key_; // without offsets
+  uint64_t offset_hash_ = 0;
+  std::vector<int64_t> offsets_;
+  std::vector<std::pair<ValueId, Dims>> orders_; // each value once
+  uint64_t generation_ = new_generation();
+  std::vector<LazyValue*> lazies_; // parallel to graph_.values; null where no cell ever referred to the value
+  std::vector<BufferRef> inputs_; // parallel to graph_.parameters
+  // Of the first num_found_ inputs, for those that have lost their slots to a younger trace.
+  mutable std::unordered_map<const Buffer*, ValueId> found_;
+  mutable size_t num_found_ = 0;
+  int64_t input_bytes_ = 0;
+  std::vector<PreviousRef> replaced_; // what cells held that got values of this trace
+  std::vector<Recorded::Overwritten> overwritten_;
+  std::vector<std::unique_ptr<Recorded>> recorded_; // of earlier runs, some of which may use theirs still: memory for the next ones
+  std::vector<uint64_t> scalars_; // parallel to graph_.scalars
+  std::vector<int64_t> locations_; // parallel to graph_.nodes
+  bool has_collectives_ = false;
+  int64_t start_ns_ = 0;
+  std::vector<uint64_t> node_hashes_; // of each node by itself: position-independent, for loop detection
+};
+
+} // namespace torch_xla
