@@ -12,6 +12,7 @@
 #include "device/event.h"
 #include "engine/engine.h"
 #include "program/sync.h"
+#include "recording/recording.h"
 #include "runtime/executor.h"
 #include "trace/errors.h"
 #include "trace/recorder.h"

@@ -7,6 +7,7 @@
 #include "core/env.h"
 #include "core/errors.h"
 #include "core/log_file.h"
+#include "program/sync.h"
 #include "trace/recorder.h"
 #include "trace/source_line.h"
 

@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "core/metrics.h"
+#include "trace/cell.h"
 #include "trace/recorder.h"
 
 namespace torch_xla {

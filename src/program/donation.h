@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "program/sync.h"
 #include "runtime/buffer.h"
 
 namespace torch_xla {

@@ -14,7 +14,10 @@
 #include "ir/listing.h"
 #include "ops/registry.h"
 #include "passes/passes.h"
+#include "program/sync.h"
 #include "stablehlo/writer.h"
+#include "trace/cell.h"
+#include "trace/device_number.h"
 #include "trace/recorder.h"
 #include "trace/source_line.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "program/program_cache.h"
+#include "program/sync.h"
 #include "runtime/buffer.h"
 #include "trace/trace.h"
 

@@ -246,7 +246,7 @@ void cut_long_trace(Recorder& recorder, int device) {
       return false;
     }
     const bool is_lazy = recorder.is_lazy();
-    if (!wants_cut_now(trace, is_lazy)) {
+    if (!is_cut_now(trace, is_lazy)) {
       trace.cut().wanted.store(is_due(trace), std::memory_order_relaxed);
       return false;
     }

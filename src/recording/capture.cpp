@@ -52,7 +52,7 @@ Capture::Capture(int device, Trace::Kind kind) : recorder_(Recorder::current().s
   outer_ = recorder_->capture(device);
   number_ = ++last_number;
   numbers_ = {number_};
-  recorder_->set_capture(device, this);
+  recorder_->set_capture(device, this, &trace_, number_);
 }
 
 bool Capture::is_made_within(const Cell& cell) const {
@@ -179,7 +179,7 @@ void Capture::leave() {
   if (inner) { // they end in another order
     inner->outer_ = outer_;
   } else {
-    recorder_->set_capture(device(), outer_);
+    recorder_->set_capture(device(), outer_, outer_ ? &outer_->trace_ : nullptr, outer_ ? outer_->number_ : 0);
   }
   if (outer_) {
     outer_->numbers_.insert(outer_->numbers_.end(), numbers_.begin(), numbers_.end());

@@ -32,26 +32,6 @@ Cell& device_cell(const at::Tensor& t) {
 
 } // namespace
 
-void check_bounds(const at::Tensor& t, size_t storage_nbytes) {
-  size_t needed = at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.dtype().itemsize(), static_cast<size_t>(t.storage_offset()));
-  TORCH_CHECK(
-      needed <= storage_nbytes,
-      "the tensor's sizes ",
-      t.sizes(),
-      ", strides ",
-      t.strides(),
-      " and storage offset ",
-      t.storage_offset(),
-      " need a storage of ",
-      needed,
-      " bytes, but it has ",
-      storage_nbytes);
-}
-
-bool is_recordable(DType type) {
-  return is_native(type) || (is_complex(type) && engine().runs_library_calls());
-}
-
 static std::unique_lock<std::mutex> lock_after_cut(Recorder& recorder, int device) {
   if (recorder.wants_cut(device)) {
     cut_long_trace(recorder, device);
@@ -360,16 +340,6 @@ void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
   cell.dtype = to_dtype(tensor.scalar_type());
   cell.dims = to_dims(tensor.sizes());
   cell.strides = to_dims(tensor.strides());
-}
-
-void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
-  Cell* cell = find_cell(storage);
-  TORCH_CHECK(cell, kNoCell);
-  Recording recording(cell->device);
-  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  move_cell(impl->_mutable_data_ptr_no_checks(), nbytes);
-  recording.resize(storage, nbytes);
-  impl->set_nbytes(nbytes);
 }
 
 } // namespace torch_xla

@@ -1,6 +1,7 @@
-// New tensors over values of the trace and over buffers.
+// Tensors and storages of the device: new ones over values and buffers, sizes, dtypes.
 #include <ATen/EmptyTensor.h>
 
+#include "engine/engine.h"
 #include "recording/capture.h"
 
 namespace torch_xla {
@@ -73,6 +74,36 @@ at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides) {
   cell->capture = Recorder::current_capture(cell->device);
   cell->set_value(LazyValue::ready(std::move(buffer)));
   return tensor;
+}
+
+void resize_storage_bytes(const c10::Storage& storage, size_t nbytes) {
+  Cell* cell = find_cell(storage);
+  TORCH_CHECK(cell, kNoCell);
+  Recording recording(cell->device);
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  move_cell(impl->_mutable_data_ptr_no_checks(), nbytes);
+  recording.resize(storage, nbytes);
+  impl->set_nbytes(nbytes);
+}
+
+void check_bounds(const at::Tensor& t, size_t storage_nbytes) {
+  size_t needed = at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.dtype().itemsize(), static_cast<size_t>(t.storage_offset()));
+  TORCH_CHECK(
+      needed <= storage_nbytes,
+      "the tensor's sizes ",
+      t.sizes(),
+      ", strides ",
+      t.strides(),
+      " and storage offset ",
+      t.storage_offset(),
+      " need a storage of ",
+      needed,
+      " bytes, but it has ",
+      storage_nbytes);
+}
+
+bool is_recordable(DType type) {
+  return is_native(type) || (is_complex(type) && engine().runs_library_calls());
 }
 
 } // namespace torch_xla

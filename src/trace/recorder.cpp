@@ -82,12 +82,12 @@ Trace& Recorder::make_trace(int device) {
   return *made;
 }
 
-void Recorder::set_capture(int device, Capture* capture) {
+void Recorder::set_capture(int device, Capture* capture, Trace* trace, uint32_t number) {
   Slot& slot = slots_[static_cast<size_t>(device)];
   num_captures_ += (capture ? 1 : 0) - (slot.capture ? 1 : 0);
   slot.capture = capture;
-  slot.innermost = capture ? &capture->trace() : slot.own.load();
-  slot.number.store(capture ? capture->number() : 0, std::memory_order_relaxed);
+  slot.innermost = capture ? trace : slot.own.load();
+  slot.number.store(number, std::memory_order_relaxed);
 }
 
 bool Recorder::is_lazy() const {

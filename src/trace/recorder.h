@@ -49,7 +49,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   Capture* capture(int device) const {
     return slots_[static_cast<size_t>(device)].capture;
   }
-  void set_capture(int device, Capture* capture);
+  // With the capture's trace and number; null, null and 0: the thread records into its own trace.
+  void set_capture(int device, Capture* capture, Trace* trace, uint32_t number);
   // The number of the calling thread's innermost capture on the device; 0: there is none. Any thread.
   static uint32_t current_capture(int device) {
     return num_captures_.load(std::memory_order_relaxed) == 0 ? 0 : current().number_of_capture(device);
