@@ -15,7 +15,7 @@
 #include "ops/registry.h"
 #include "recording/generator.h"
 #include "recording/recording.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

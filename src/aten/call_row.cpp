@@ -17,7 +17,7 @@
 #include "recording/copy.h"
 #include "recording/generator.h"
 #include "recording/recording.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

@@ -18,8 +18,8 @@
 #include "recording/copy.h"
 #include "recording/generator.h"
 #include "recording/recording.h"
-#include "trace/errors.h"
 #include "trace/source_line.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 

@@ -6,7 +6,7 @@
 #include "device/device.h"
 #include "engine/engine.h"
 #include "program/sync.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

@@ -6,7 +6,7 @@
 #include "core/process.h"
 #include "engine/engine.h"
 #include "kernels/register.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

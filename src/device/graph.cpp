@@ -5,7 +5,7 @@
 
 #include "device/device.h"
 #include "replay/step_graph.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

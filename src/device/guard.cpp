@@ -14,8 +14,8 @@
 #include "program/sync.h"
 #include "recording/recording.h"
 #include "runtime/executor.h"
-#include "trace/errors.h"
 #include "trace/recorder.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

@@ -28,7 +28,7 @@
 #include "ops/registry.h"
 #include "recording/copy.h"
 #include "recording/recording.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

@@ -8,7 +8,7 @@
 #include "kernels/register.h"
 #include "ops/registry.h"
 #include "recording/recording.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

@@ -6,7 +6,7 @@
 #include "kernels/register.h"
 #include "recording/copy.h"
 #include "recording/recording.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

@@ -7,7 +7,7 @@
 #include "core/metrics.h"
 #include "kernels/register.h"
 #include "recording/copy.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

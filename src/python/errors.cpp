@@ -1,5 +1,5 @@
 // Our errors as Python exceptions, for the functions of this module. (Errors in ATen ops pass through PyTorch's own translation.)
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/Exceptions.h>

@@ -17,8 +17,8 @@
 #include "recording/transfer.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
-#include "trace/errors.h"
 #include "trace/source_line.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

@@ -10,8 +10,8 @@
 #include "program/sync.h"
 #include "recording/capture.h"
 #include "recording/copy.h"
-#include "trace/errors.h"
 #include "trace/source_line.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "core/errors.h"
 #include "engine/engine.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 

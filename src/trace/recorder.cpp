@@ -10,7 +10,7 @@
 #include "core/process.h"
 #include "engine/engine.h"
 #include "runtime/interrupt.h"
-#include "trace/errors.h"
+#include "trace/torch_errors.h"
 #include "trace/trace.h"
 
 namespace torch_xla {
