@@ -10,7 +10,7 @@
 
 namespace torch_xla {
 
-// An operator that our lists name and not every release has. Where it is missing, its row and its kernels are left out.
+// An operator of our lists that some releases lack. There its row and its kernels are left out.
 struct OperatorOfSomeReleases {
   const char* name; // with its namespace and overload
   const char* last; // the last release that has it
