@@ -1,5 +1,5 @@
-// Convolutions, pools and interpolation, forward and backward: calls of ATen's kernels. Only the extents are told here, not the
-// memory format.
+// Convolutions, pools and interpolation, forward and backward: calls of ATen's kernels. These rules give only extents, not the memory
+// format.
 #include "core/errors.h"
 #include "ops/row.h"
 #include "ops/rules.h"
@@ -60,7 +60,7 @@ void check_conv(const InferContext& c, bool transposed, int64_t groups) {
     fall_back("a convolution without elements"); // ATen's result may have other sizes
   }
   const DType dtype = same_dtype(c, 0, 1);
-  const bool is_slow = transposed || is_dilated(c); // by kernels that know of whole numbers Long only
+  const bool is_slow = transposed || is_dilated(c); // by kernels with Long as their only integer type
   if (dtype == DType::Bool || (is_slow && is_integral(dtype, false) && dtype != DType::I64)) {
     fall_back("a convolution of this type");
   }
@@ -134,7 +134,7 @@ int64_t pool_extent(int64_t in, const Window& w, bool ceil) {
 template <size_t N, bool Dilated>
 Dims pool_dims(const InferContext& c) {
   if (!is_float(c.operand(0).dtype) && !(Dilated && is_integral(c.operand(0).dtype, false))) {
-    fall_back("a pool of this type"); // the largest of integers is known
+    fall_back("a pool of this type"); // an integer type has a largest number
   }
   Dims out = c.operand(0).dims;
   if (out.size() != N + 1 && out.size() != N + 2) {

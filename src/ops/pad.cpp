@@ -26,7 +26,7 @@ Dims padded_dims(const InferContext& c) {
   return dims;
 }
 
-// Reflection reaches less far than the extent, the pads of replication are not negative, and the input is not empty.
+// Pads of reflection are less than the extent, pads of replication not negative, and the input is not empty.
 template <bool Reflects>
 void infer_border_pad(InferContext& c) {
   if (c.operand(0).dtype == DType::Bool) {

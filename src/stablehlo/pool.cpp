@@ -144,7 +144,7 @@ void write_avg_pool_backward(Call& c) {
   c.set(0, reduce_window({spread}, {zero}, {p.window.size, ones, none, none, ones}, combine_by("add"))[0]);
 }
 
-// ---- Adaptive max pools: the windows differ, so each result element takes the elements of its own ----
+// ---- Adaptive max pools: the windows differ, so each result element reads its own ----
 
 struct Reach {
   std::vector<int64_t> index; // [out, longest window]
