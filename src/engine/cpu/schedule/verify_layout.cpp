@@ -1,4 +1,4 @@
-// The rules of a layout: every value lies in its root, where the nodes say and the kernels of library calls can read it.
+// The rules of a layout: every value lies in its root, at its node's place, in an order that kernels of library calls can read.
 #include <algorithm>
 
 #include "engine/cpu/schedule/verifier.h"
