@@ -46,8 +46,8 @@ def unseal(key: str, sealed: bytes) -> bytes:
     signature, payload = sealed[:size], sealed[size:]
     if not hmac.compare_digest(signature, _sign(key, payload)):
         raise RuntimeError(
-            f"the run's store has a value at {key!r} that is not signed with {SECRET}: all processes of a run need the "
-            "same, and nobody else may have it"
+            f"the run's store has a value at {key!r} that is not signed with {SECRET}: give all processes of "
+            "the run, and only them, the same secret"
         )
     return payload
 

@@ -21,9 +21,7 @@ _SAVED = ".saved"  # a folder of complete files, before they move to their place
 # ---- Names ----
 def _check_function_name(name: str, where: Path) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-        raise ValueError(
-            f"{where} has the name {name!r}, which is no name of a function: letters, digits, _ . - make one"
-        )
+        raise ValueError(f"{where} has the name {name!r}, which is no name of a function: use letters, digits, _ . -")
 
 
 def _check_state_name(name: str, where: Path) -> None:

@@ -4,7 +4,7 @@
 #include <torch/csrc/profiler/orchestration/observer.h>
 #include <torch/headeronly/version.h>
 
-// Whether the headers at hand are those of PyTorch MAJOR.MINOR or a later release.
+// Whether the headers are those of PyTorch MAJOR.MINOR or a later release.
 #define TORCH_XLA_TORCH_AT_LEAST(MAJOR, MINOR) \
   (TORCH_VERSION_MAJOR > (MAJOR) || (TORCH_VERSION_MAJOR == (MAJOR) && TORCH_VERSION_MINOR >= (MINOR)))
 

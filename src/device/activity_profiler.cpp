@@ -286,7 +286,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   const uint64_t number_ = ++num_sessions_;
   int64_t start_ns_ = 0; // of the session, by the observer's clock
   int64_t to_wall_ns_ = 0; // Kineto's clock minus the observer's
-  int num_devices_ = 1; // that the trace tells of
+  int num_devices_ = 1; // devices in the trace
   size_t max_entries_ = SIZE_MAX;
   std::vector<Entry> entries_; // written by the observer until stop()
   HostRanges host_; // used if all threads are recorded

@@ -195,7 +195,7 @@ void Agreement::end(const Call& call) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const Shown& theirs : read_others(call.number)) {
     if (theirs.number < call.number) {
-      fail(str(ours_, ", where another replica has gone on with what it called before"));
+      fail(str(ours_, ", but another replica repeats its earlier calls"));
     }
   }
 }

@@ -30,7 +30,7 @@ void check_window(const Window& w) {
 int64_t conv_extent(int64_t in, const Window& w) {
   check_window(w);
   if (in + 2 * w.padding < covered(w)) {
-    fall_back("a window that is larger than what it slides over"); // ATen names all its sizes
+    fall_back("a window larger than its input"); // ATen names all its sizes
   }
   return (in + 2 * w.padding - covered(w)) / w.stride + 1;
 }
@@ -141,7 +141,7 @@ Dims pool_dims(const InferContext& c) {
     fall_back("a pool of this rank");
   }
   if (num_elements(out) == 0 || (!Dilated && !c.is_none(5) && c.get_int(5) == 0)) {
-    fall_back("a pool of nothing or by nothing");
+    fall_back("a pool without elements, or by an empty window");
   }
   size_t lead = out.size() - N;
   for (size_t i = 0; i < N; ++i) {

@@ -19,7 +19,7 @@ Dims padded_dims(const InferContext& c) {
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     int64_t& d = dims[dims.size() - 1 - i];
     if (d + std::min<int64_t>(pad[2 * i], 0) + std::min<int64_t>(pad[2 * i + 1], 0) < 0) { // ATen cuts before it adds
-      fall_back("pads that cut more than there is");
+      fall_back("pads that cut more than the input has");
     }
     d += pad[2 * i] + pad[2 * i + 1];
   }

@@ -230,7 +230,7 @@ void infer_norm(InferContext& c) {
   DType dtype = asked_dtype(c, L, c.operand(0).dtype);
   double order = c.get_double(0, 2);
   if (!is_float(dtype) || !is_float(c.operand(0).dtype) || (num_elements(c.operand(0).dims) == 0 && (order < 0 || order == kInfinity))) {
-    fall_back("a norm of integers or of nothing");
+    fall_back("a norm of integers, or without elements");
   }
   add_reduced(c, L, dtype);
 }

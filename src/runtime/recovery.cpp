@@ -120,7 +120,7 @@ std::exception_ptr tell_both(const std::exception_ptr& error, const char* why) {
     std::rethrow_exception(error);
   } catch (const StepError& e) {
     return std::make_exception_ptr(
-        StepError(e.kind(), str(e.what(), "\n(what was recorded before it is lost as well: ", why, ")"), e.location()));
+        StepError(e.kind(), str(e.what(), "\n(the operations recorded before it are lost as well: ", why, ")"), e.location()));
   }
 }
 

@@ -168,7 +168,7 @@ Reach adaptive_reach(int64_t in, int64_t out) {
   return reach;
 }
 
-// One dim after the other, as a window is a product of intervals; ties go to the first element in row-major order all the same.
+// One dim after the other, as a window is a product of intervals; ties still go to the first element in row-major order.
 template <size_t N>
 void write_adaptive_max_pool(Call& c) {
   Hlo x = c[0];

@@ -124,7 +124,7 @@ __all__ = [
 _initialized = True  # torch.utils.checkpoint reads it: it keeps the random state of devices that are
 
 
-# ---- Found when somebody asks ----
+# ---- Found on demand ----
 def __getattr__(name: str):
     """Lazy names: the generators, as only the engine knows their number; inductor's names, as they import inductor."""
     if name == "default_generators":

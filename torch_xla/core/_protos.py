@@ -75,7 +75,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, object]]:
                 content, at = data[at : at + size], at + size
             yield tag >> 3, content
     except IndexError:
-        raise ValueError(f"{len(data)} bytes are no protocol buffer: they end, or go wrong, at byte {at}") from None
+        raise ValueError(f"{len(data)} bytes are no protocol buffer: they end, or are wrong, at byte {at}") from None
 
 
 def decode(table: Table, message: str, data: bytes) -> dict:

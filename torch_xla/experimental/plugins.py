@@ -173,7 +173,7 @@ def default() -> DevicePlugin:
     """
     name = _XLAC._env_text("PJRT_DEVICE")
     if not (plugin := get(name)):
-        raise RuntimeError(f"PJRT_DEVICE={name} is no plugin that is registered or installed")
+        raise RuntimeError(f"PJRT_DEVICE={name} is not a registered or installed plugin")
     return plugin
 
 

@@ -80,7 +80,7 @@ class Client : public std::enable_shared_from_this<Client> {
   BufferHandle adopt(int device, const Type& type, void* data, std::function<void()> release) const;
   // Row-major. Waits.
   void download(const BufferHandle& buffer, const Type& type, void* data) const;
-  // CompileOptionsProto: one replica in one partition, on this device, with the user's options, none of which is a list.
+  // CompileOptionsProto: one replica in one partition, on this device, with the user's options, without lists.
   std::string compile_options(int device, const NamedValues& custom = {}) const;
   // A program that runs on the device.
   LoadedExecutableHandle compile(int device, const std::string& mlir, const NamedValues& custom = {}) const;

@@ -210,7 +210,7 @@ Value* Emitter::emit_index(int number, const Position& p) {
   return ir_.CreateAdd(p.v.splat(first), p.v.ramp(step));
 }
 
-// Words of one block come from equal instructions, of which the passes keep one copy.
+// Words of one block come from equal instructions; the passes keep one copy.
 Value* Emitter::emit_random(const Instr& instr, const Position& p) {
   Value* seed = operand(instr.args[0], scalar());
   Value* offset = operand(instr.args[1], scalar());

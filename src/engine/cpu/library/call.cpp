@@ -141,7 +141,7 @@ struct LibraryCall::Impl {
   void write_part(torch::jit::Stack& args, std::vector<Undo>* undo) const;
   void take_result(Pool& pool, const c10::IValue& value, const CallSpec::Tensor& result, ResultMemory& memory) const;
   bool is_operand_memory(const at::Tensor& t) const;
-  bool has_kernel() const; // for the operands at hand
+  bool has_kernel() const; // for the present operands
 };
 
 LibraryCall::Impl::Impl(const CallSpec& spec)
@@ -232,7 +232,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     args[static_cast<size_t>(generator)] = make_generator(operands);
   }
   choice.op.callBoxed(args);
-  XLA_ASSERT(!choice.kernel, name, " took what does not suit the kernel in its place");
+  XLA_ASSERT(!choice.kernel, name, " got operands that do not suit the kernel in its place");
 }
 
 bool LibraryCall::Impl::is_operand_memory(const at::Tensor& t) const {

@@ -60,7 +60,7 @@ at::Tensor row_index(at::Tensor expanded) {
   return expanded;
 }
 
-// Self as `outer` times `rows` rows, of which `index` names `num_named`.
+// Self as `outer` times `rows` rows; `index` names `num_named` of them.
 struct Rows {
   int64_t outer = 1;
   int64_t rows = 0;

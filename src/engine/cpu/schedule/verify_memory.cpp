@@ -212,7 +212,7 @@ class MemoryVerifier : private Verifier {
       auto m = static_cast<int32_t>(i);
       enter("memory ", m);
       bool adopts = !is_parameter(m) && s_.accesses[memory(m).first].adopts;
-      check(adopts == (memory(m).home == Memory::Home::kAdopted), "its home is not that of its first step's results");
+      check(adopts == (memory(m).home == Memory::Home::kAdopted), "its home does not fit its first step's results");
       check(last_use_[m] <= memory(m).last, "is used at step ", last_use_[m], ", but lives to step ", memory(m).last);
       std::set<int32_t> donors(memory(m).donors.begin(), memory(m).donors.end());
       check(donors.size() == memory(m).donors.size(), "names a donor twice");
@@ -301,7 +301,7 @@ class MemoryVerifier : private Verifier {
       enter("step ", i);
       for (ValueId v : s_.accesses[i].writes) {
         bool undone = can_be_undone(s_.steps[i]) || !memory(plan_.memory_of[v]).undoable;
-        check(undone, "writes %", v, ", which cannot be taken back, to memory ", plan_.memory_of[v]);
+        check(undone, "writes %", v, ", which cannot be undone, to memory ", plan_.memory_of[v]);
       }
     }
   }

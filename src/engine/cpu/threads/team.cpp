@@ -90,7 +90,7 @@ class IdleTeam {
 
 // One for the process; never destroyed.
 struct Waiting {
-  std::mutex mutex; // whoever looks
+  std::mutex mutex; // held during a measurement
   ForeignLoad load;
   std::unique_ptr<IdleTeam> idle_team;
   bool looks_again = false; // the last result must be confirmed
