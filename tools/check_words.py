@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the pages and Python texts for words that make a reader read a sentence twice.
+"""Checks pages, Python files and C++ files for words that make a reader read a sentence twice.
 
 Prints each as file:line with what to write and exits with 1 if there is one.
 """
@@ -10,25 +10,42 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACES = ["*.md", "docs/**/*.md", *(f"{folder}/**/*.py" for folder in ("torch_xla", "tools", "bench", "examples"))]
+ROOMS = "core ir ops passes stablehlo engine runtime device distributed cpp python"
+PLACES = [
+    *("*.md", "docs/**/*.md", "include/**/*.h"),
+    *(f"{folder}/**/*.py" for folder in ("torch_xla", "tools", "bench", "examples")),
+    *(f"src/{room}/**/*.{ending}" for room in ROOMS.split() for ending in ("h", "cpp")),
+]
 WORDS = {
     r"anew": "again",
     r"likewise": "the same, as a sentence of its own",
     r"so that what": "the noun that is meant",
     r"(?:is|are|was|were|be|been) told": "who learns it, gets it or raises it",
+    r"whoever": "the thread, process or user that is meant",
+    r"for want of": "for lack of",
+    r"to be had": "what is available, or what failed",
+    r"in vain": "without effect",
+    r"push(?:ed|es|ing)? (?:\w+ ){0,3}aside": "preempt",
+    r"what (?:it|they) ha(?:s|ve|d)(?=[,.;:)])": "the noun that is meant",
+    r"whatever (?:it|they) (?:is|are|ha(?:s|ve))": "for any, and the noun",
+    r"beside which": "two sentences",
 }
-PATTERN = re.compile("|".join(rf"(?P<w{i}>\b{word}\b)" for i, word in enumerate(WORDS)), re.IGNORECASE)
+# Words may stand on two lines of a text or of a comment.
+GAP = r"\s+(?:(?://|#)\s+)?"
+PATTERN = re.compile(
+    "|".join(rf"(?P<w{i}>\b{word.replace(' ', GAP)}\b)" for i, word in enumerate(WORDS)), re.IGNORECASE
+)
 
 
 def problems_of(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with such a word, each with what to write. A word may go over the end of a line."""
-    for match in PATTERN.finditer(re.sub(r"\s", " ", text)):
+    """Lines with such a word, each with what to write."""
+    for match in PATTERN.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
-        yield line, f'"{match[0]}": write {list(WORDS.values())[int(match.lastgroup[1:])]}'
+        yield line, f'"{re.sub(GAP, " ", match[0])}": write {list(WORDS.values())[int(match.lastgroup[1:])]}'
 
 
 def main() -> int:
-    """Looks at all pages and Python files."""
+    """Looks at all pages and files."""
     paths = sorted({path for place in PLACES for path in ROOT.glob(place)} - {Path(__file__).resolve()})
     problems = [
         f"{path.relative_to(ROOT)}:{line}: {problem}"

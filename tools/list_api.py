@@ -208,7 +208,7 @@ STATES = {
     "torch_xla.experimental.splash_attention.splash_attention": "by PyTorch's attention",
     "torch_xla.experimental.splash_attention.SplashAttention": "by PyTorch's attention",
     "torch_xla.experimental.splash_attention.SplashAttentionConfig": "the window alone is used",
-    "torch_xla.experimental.plugins.DevicePlugin": "`requires_xla_coordinator` is asked by nobody",
+    "torch_xla.experimental.plugins.DevicePlugin": "nothing reads `requires_xla_coordinator`",
     "torch_xla.distributed.fsdp.XlaFullyShardedDataParallel": "parameters are DTensors: docs/replicas.md",
     "torch_xla.distributed.fsdp.consolidate_sharded_state_dicts": "of parts that were saved here",
     "torch_xla.distributed.fsdp.consolidate_sharded_model_checkpoints": "of parts that were saved here",

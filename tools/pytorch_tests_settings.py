@@ -4,7 +4,7 @@ Settings of a file in the list:
     program: true: the file is a program and one test, which passes if it exits with 0.
     torchrun: how many processes torchrun starts of that program; without it the program is started once.
     hardware: the hardware that the file is made to see, "TPU"; for those that do nothing on other hardware.
-    absent: names that the file looks for at its import and that do not exist here; whoever calls one fails.
+    absent: names that the file looks for at its import and that do not exist here; a call of one fails.
 """
 
 import importlib

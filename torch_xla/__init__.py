@@ -52,7 +52,7 @@ __all__ = [
     "sync",
 ]
 
-# Imported when a program first names them: `import torch` loads this module, and is to stay quick.
+# Imported when a program first names them: `import torch` loads this module and must stay quick.
 _LAZY_MODULES = ("amp", "backends", "distributed", "experimental", "runtime", "stablehlo", "test", "utils")
 _LAZY_NAMES = {"save_as_stablehlo": "stablehlo", "save_torch_model_as_stablehlo": "stablehlo"}
 
@@ -69,7 +69,7 @@ def __getattr__(name: str):
 
 
 def _find_binding(name: str):
-    """Names of _XLAC that are written in Python come with the classic API, which sets them there."""
+    """Python names of _XLAC come with the classic API, which sets them there."""
     importlib.import_module(f"{__name__}.core.xla_model")
     if name in vars(_XLAC):
         return vars(_XLAC)[name]

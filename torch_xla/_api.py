@@ -21,7 +21,7 @@ def device(index: int | None = None) -> torch.device:
         return torch.device(_XLAC._xla_get_default_device())
     if not 0 <= index < device_count():
         try:
-            _XLAC._xla_check_device(index)  # says which there are
+            _XLAC._xla_check_device(index)  # its error lists the devices
         except RuntimeError as error:
             raise IndexError(str(error)) from None
     return torch.device("xla", index)
@@ -38,31 +38,31 @@ def real_devices() -> list[str]:
 
 
 def is_spmd() -> bool:
-    """Whether a tensor lies on all devices, which are one to the program: XLA_USE_SPMD."""
+    """Whether the program sees all devices as one (XLA_USE_SPMD)."""
     return _XLAC._env_flag("XLA_USE_SPMD")
 
 
 def device_count() -> int:
-    """How many devices this process has for tensors."""
+    """The number of devices for tensors in this process."""
     return 1 if is_spmd() else _XLAC._xla_num_devices()
 
 
 def sync(wait: bool = False, reset_scope: bool = True) -> None:
-    """Runs what this thread and those that have ended have pending on the current device, then the step closures.
+    """Runs the pending operations of this thread and of ended threads on the current device, then the step closures.
 
     Args:
-        wait: also wait until it has run. Without it the next step is recorded while this one runs. XLA_SYNC_WAIT=1
-            waits always.
+        wait: also wait for the end of the run. Without it the next step is recorded while this one runs.
+            XLA_SYNC_WAIT=1 waits always.
         reset_scope: accepted for the original's sake.
 
-    Raises RuntimeError if compiling failed, or a run that nobody has waited for yet.
+    Raises RuntimeError if the compile failed, or an earlier run whose error was not raised yet.
     """
     del reset_scope
     sync_devices([""], wait)
 
 
 def sync_devices(names: Iterable[str], wait: bool, cause: SyncCause = SyncCause.USER) -> None:
-    """sync() of the devices of these names, "" being the current one. `cause` is what analyses tell of it."""
+    """sync() of the named devices; "" is the current one. `cause` is the cause in analyses."""
     for name in names:
         _XLAC._xla_step_marker(name, [], wait, cause)
     metrics_saver.save_step()
@@ -71,7 +71,7 @@ def sync_devices(names: Iterable[str], wait: bool, cause: SyncCause = SyncCause.
 
 @contextlib.contextmanager
 def step():
-    """Context manager of one step: syncs before its body and after it, not after the optimizer's step within."""
+    """Context manager of one step: syncs before and after its body, but not after an optimizer's step within."""
     sync()
     try:
         with _auto_sync.held(device().index):
@@ -81,12 +81,12 @@ def step():
 
 
 class _Limits:
-    """What a function or block that torch_xla.compile() runs may do.
+    """The limits of a function or block that torch_xla.compile() runs.
 
     Args:
         name: for errors.
-        full_graph: it is one program.
-        most: how many different programs its calls may have; None is any.
+        full_graph: it must be one program.
+        most: the largest number of different programs of its calls; None: no limit.
     """
 
     def __init__(self, name: str, full_graph: bool, most: int | None):
@@ -95,7 +95,7 @@ class _Limits:
 
     @contextlib.contextmanager
     def held(self):
-        """What its body records stays one program where it has to be one."""
+        """Within its body no sync splits a program that must stay one."""
         before = _XLAC._set_records_one_program(self._full_graph)
         try:
             yield
@@ -103,7 +103,7 @@ class _Limits:
             _XLAC._set_records_one_program(before)
 
     def check_runs(self, runs: int) -> None:
-        """Before the program of the block runs."""
+        """Called before the block's program runs."""
         if self._full_graph and runs:
             raise RuntimeError(
                 "Unexpected execution happens inside the compiled function, exiting: "
@@ -112,7 +112,7 @@ class _Limits:
             )
 
     def count(self, compiles: int) -> None:
-        """After it has been compiled."""
+        """Called after the compile."""
         self._compiled += compiles
         if self._most is not None and self._compiled > self._most:
             raise RuntimeError(
@@ -123,7 +123,7 @@ class _Limits:
 
 @contextlib.contextmanager
 def _named(name: str):
-    """What is recorded in its body has this name in analyses and dumps; an empty one changes nothing."""
+    """Programs recorded in its body have this name in analyses and dumps; an empty name changes nothing."""
     before = _XLAC._get_current_graph_name()
     _XLAC._set_current_graph_name(name or before)
     try:
@@ -160,9 +160,9 @@ def _counter(name: str) -> int:
 
 
 class _Region:
-    """What torch_xla.compile() is without a function: a decorator, or the context manager of a block.
+    """The result of torch_xla.compile() without a function: a decorator, or the context manager of a block.
 
-    Each function that it wraps has limits of its own.
+    Each wrapped function has its own limits.
     """
 
     def __init__(self, name: str | None, full_graph: bool, most: int | None, replay: bool):
@@ -207,20 +207,20 @@ def compile(
     *,
     replay: bool = False,
 ):
-    """Runs the function, or the body of the `with` statement, as programs of its own: it syncs before and after.
+    """Runs the function, or the body of the `with` statement, as separate programs: it syncs before and after.
 
     A decorator of functions and methods, with arguments and without.
 
     Args:
         f: the function to wrap; without it a decorator is returned, which is also a context manager.
-        full_graph: it has to be one program: RuntimeError if it ran another before its end.
+        full_graph: it must be one program: RuntimeError if another one ran before its end.
         name: for errors, analyses and dumps; by default the function's.
-        max_different_graphs: how many different programs all calls together may have; RuntimeError beyond.
-        custom_compile_options: for set_custom_compile_options(), which is called now; None changes nothing.
-        replay: from the third call on the function's Python does not run any more: the recorded operations run again,
-            on the arguments of the call, the other tensors that they read and write, and new random numbers
-            (docs/replay.md); one program, whatever the limits are. RuntimeError where calls differ in anything else. A
-            method is recorded for each object. Wants a function, not a block.
+        max_different_graphs: largest number of different programs of all calls together; RuntimeError above it.
+        custom_compile_options: passed to set_custom_compile_options() at once; None changes nothing.
+        replay: from the third call on the function's Python does not run any more: the recorded operations run again on
+            the call's arguments, on the other tensors that they read and write, and with new random numbers
+            (docs/replay.md). It is one program, without limits. RuntimeError if calls differ in anything else. A method
+            is recorded for each object. Needs a function, not a block.
     """
     if custom_compile_options is not None:
         set_custom_compile_options(custom_compile_options)
@@ -229,14 +229,14 @@ def compile(
 
 
 def set_custom_compile_options(options: dict) -> None:
-    """Sets options that the plugin compiles all later programs with, in place of those set before; `{}` sets none.
+    """Sets the plugin's options for all later compiles, in place of earlier ones; `{}` removes them.
 
     Args:
         options: by the plugin's names for them, as `{"xla_gpu_autotune_level": 0}`: str, bool, int or float. Programs
-            that were compiled with other options are kept beside the new ones.
+            compiled with other options are kept beside the new ones.
 
-    Raises ValueError for an option with the embedded engine, which has none, TypeError for values of other types. For
-    an option that the plugin does not know the next sync raises RuntimeError.
+    Raises ValueError with the embedded engine, which has no options, and TypeError for values of other types. An option
+    unknown to the plugin makes the next sync raise RuntimeError.
     """
     _XLAC._set_custom_compile_options(options)
 
@@ -244,7 +244,7 @@ def set_custom_compile_options(options: dict) -> None:
 def manual_seed(seed: int, device=None) -> None:
     """Sets the seed of the device's default generator, by default the current device's.
 
-    Seeds are no part of a program: a new one compiles nothing.
+    Seeds are not part of a program: a new seed compiles nothing.
     """
     _XLAC._xla_set_rng_seed(seed & random.SEED_MASK, "" if device is None else str(device))
 

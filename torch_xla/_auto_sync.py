@@ -1,7 +1,7 @@
-"""What happens before and after `optimizer.step()` on xla parameters without a word of the program.
+"""Automatic work before and after `optimizer.step()` on xla parameters.
 
-After it, what is pending runs; within torch_xla.compile() and torch_xla.step() there is no such sync, as one follows
-their body. Before it, an optimizer forgets the state that a failed first step has left without values.
+After it the pending operations run, except within torch_xla.compile() and torch_xla.step(), where a sync follows the
+body. Before it an optimizer forgets the state of a failed first step, which has no values.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _stepped = StorageDictionary()  # their first parameters
 
 
 class _Thread(threading.local):
-    """What a thread has set."""
+    """A thread's settings."""
 
     enabled: bool | None = None  # None: as the main thread
     held: tuple[int, ...] = ()  # the numbers of the devices that its regions sync at their ends, outermost first
@@ -32,8 +32,9 @@ _thread = _Thread()
 
 
 def set_auto_sync(enabled: bool) -> None:
-    """Switches the automatic sync after `optimizer.step()` on or off: for the calling thread, and from the main thread
-    for all that have not called it. XLA_AUTO_SYNC=0 starts with it off."""
+    """Switches the automatic sync after `optimizer.step()` on or off: for the calling thread; the main thread's setting
+    also holds for threads that have not called it. XLA_AUTO_SYNC=0 starts with it off.
+    """
     global _enabled
     _thread.enabled = bool(enabled)
     if threading.current_thread() is threading.main_thread():
@@ -54,7 +55,7 @@ def auto_sync() -> bool:
 
 
 def exempt(optimizer: torch.optim.Optimizer) -> None:
-    """No sync after this optimizer's step: it is part of another optimizer's, after which there is one."""
+    """No sync after this optimizer's step: it is part of another optimizer's step, which syncs."""
     _parts.add(optimizer)
 
 
@@ -75,7 +76,7 @@ def is_held(device: int | None) -> bool:
 
 
 def _find_devices(optimizer: torch.optim.Optimizer, end: int | None) -> set[int]:
-    """Numbers of the devices of each group's parameters, of the first `end`."""
+    """Numbers of the devices of the first `end` parameters of each group."""
     params = (p for group in optimizer.param_groups for p in group["params"][:end])
     return {p.device.index for p in params if p.device.type == "xla"}
 
@@ -96,7 +97,9 @@ def _is_lost(value: object) -> bool:
 
 
 def _before_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
-    """A failed first step has made no state, as in eager, where it raises before: the next step makes it again."""
+    """Drops the state of a failed first step, so that the next step makes it again. In eager such a step raises before
+    it makes state.
+    """
     if not _XLAC._has_lost_values():
         return
     for parameter, state in list(optimizer.state.items()):
@@ -105,7 +108,7 @@ def _before_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
 
 
 def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
-    # The first of each group tells: a group is rarely split, but over several devices, and a missed sync only delays.
+    # The first parameter of each group is enough: a group is rarely split over devices, and a missed sync only delays.
     devices = set() if optimizer in _parts else _find_devices(optimizer, 1)
     if not devices:
         return

@@ -1,7 +1,7 @@
 """Functions that wait for the end of a step: run by the next explicit sync, in order or on a thread of their own.
 
-They belong to the device that is the thread's current one when they are added, as in the original: a thread that trains
-on another device does not run them.
+As in the original, they belong to the thread's current device at the time of the call: a thread that trains on another
+device does not run them.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ Closure = Callable[[], object]
 
 
 class _StepClosures:
-    """What was added on one device."""
+    """The closures of one device."""
 
     def __init__(self):
         self._closures: list[Closure] = []
@@ -45,9 +45,9 @@ def add(closure: Callable, args: Sequence = (), run_async: bool = False) -> None
 
 
 def run() -> None:
-    """Runs what was added on the current device.
+    """Runs the closures of the current device.
 
-    Raises RuntimeError, caused by its exception, if an asynchronous closure of before has failed.
+    Raises RuntimeError, caused by its exception, if an earlier asynchronous closure has failed.
     """
     if _of_device and (of_device := _of_device.get(_XLAC._xla_get_default_device())):
         of_device.run()

@@ -1,4 +1,4 @@
-"""A process group without a backend: PyTorch takes the accelerator's alone, and knows none for the device xla."""
+"""The default backend of process groups: PyTorch takes only the accelerator's, and knows none for the device xla."""
 
 import functools
 import importlib
@@ -8,7 +8,7 @@ from torch.distributed import is_available
 
 
 def install() -> None:
-    """Gives it gloo for the CPU, as without this package, and `xla` for the device. Called once, at the import."""
+    """Makes it gloo for the CPU, as without this package, and `xla` for the device. Called once, at the import."""
     if not is_available():
         return
     from torch.distributed.distributed_c10d import Backend, BackendConfig

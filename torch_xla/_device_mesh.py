@@ -1,6 +1,6 @@
-"""Meshes of devices named xla have process groups, as those of other devices.
+"""Gives meshes of the device xla process groups, as meshes of other devices have them.
 
-PyTorch takes a device of that name to be one whose compiler shards (SPMD): it gives its meshes no groups, and asks
+PyTorch assumes that a device of that name has a sharding compiler (SPMD): it gives its meshes no groups, and calls
 torch_xla.distributed.spmd to distribute tensors.
 """
 
@@ -13,7 +13,7 @@ from torch.distributed import is_available
 
 
 class _OfGroups(str):
-    """The device's name in the places where PyTorch asks whether it is xla; it compares as another name."""
+    """The device's name for PyTorch's comparisons with "xla": it compares as another name."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class _OfGroups(str):
 
 @contextlib.contextmanager
 def mesh_of_groups(mesh) -> Iterator[None]:
-    """While it lasts, PyTorch takes the DeviceMesh for one of a device that it has no special case for."""
+    """Within it PyTorch treats the DeviceMesh as one of a device without a special case."""
     name = mesh._device_type
     mesh._device_type = _OfGroups(name)
     try:

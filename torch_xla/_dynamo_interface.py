@@ -1,4 +1,4 @@
-"""The device as torch.compile asks for it, apart from the module `torch.xla`."""
+"""torch.compile's interface of the device, besides the module `torch.xla`."""
 
 import torch
 from torch._dynamo.device_interface import DeviceInterface
@@ -14,7 +14,7 @@ class XlaInterface(DeviceInterface):
     Stream = _device_module.Stream
 
     class Worker:
-        """What a process that compiles asks for. Raises what the module raises."""
+        """The interface for compile worker processes. Raises the module's errors."""
 
         set_device = staticmethod(_device_module.set_device)
         current_device = staticmethod(_device_module.current_device)

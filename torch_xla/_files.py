@@ -10,17 +10,17 @@ from typing import Any, IO
 
 import torch
 
-_ASIDE = ".new"  # how the names of files end that are not whole yet
+_ASIDE = ".new"  # suffix of incomplete files
 
 
 def sync_file(file: IO) -> None:
-    """What was written to the file is on the disk."""
+    """Syncs the file's contents to the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_folder(path: str | os.PathLike) -> None:
-    """The names of the folder's files are on the disk, where its file system can say so."""
+    """Syncs the folder's file names to the disk, if its file system can."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -32,7 +32,7 @@ def sync_folder(path: str | os.PathLike) -> None:
 
 
 def identify(path: str | os.PathLike) -> tuple[int, int] | None:
-    """Which file the path is at this moment; None for none."""
+    """The identity of the path's present file; None without a file."""
     try:
         info = os.stat(path)
     except FileNotFoundError:
@@ -41,7 +41,7 @@ def identify(path: str | os.PathLike) -> tuple[int, int] | None:
 
 
 def _lock(file: IO, wait: bool) -> bool:
-    """Whether this process now has the file alone; false where another has it, and where nothing can be locked."""
+    """Locks the file for this process. False if another process has it, or if locks do not work there."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -50,7 +50,7 @@ def _lock(file: IO, wait: bool) -> bool:
 
 
 def _delete_abandoned(folder: str, prefix: str) -> None:
-    """Deletes what writers that were killed have left: nobody has it locked."""
+    """Deletes files of killed writers: unlocked ones."""
     for name in os.listdir(folder):
         if name.startswith(prefix) and name.endswith(_ASIDE):
             path = os.path.join(folder, name)
@@ -67,7 +67,7 @@ def _open_aside(target: str) -> IO[bytes]:
     while True:
         file = open(os.path.join(folder, f"{prefix}{os.urandom(8).hex()}{_ASIDE}"), "xb")
         _lock(file, wait=True)
-        if os.fstat(file.fileno()).st_nlink:  # else another writer took it for an abandoned one, before it was locked
+        if os.fstat(file.fileno()).st_nlink:  # else another writer took it for an abandoned file before the lock
             return file
         file.close()
 
@@ -86,7 +86,7 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     A link stays one: the file that it names is replaced. The new file has the mode of the old one and, where that is
     allowed, its owner. Pipes, /dev/null and the like are written in place.
 
-    Raises OSError where open(path, "wb") does, and in a folder that takes no new file.
+    Raises OSError as open(path, "wb") does, and in a folder that takes no new file.
     """
     old = os.stat(path) if os.path.exists(path) else None
     if old is not None and not stat.S_ISREG(old.st_mode):
@@ -95,7 +95,7 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
         return
     target = os.path.realpath(path)
     if old is not None:
-        os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))  # a file that is not to be written is not replaced
+        os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))  # a read-only file is not replaced
     with _open_aside(target) as file:
         try:
             yield file

@@ -1,7 +1,7 @@
-"""What PyTorch's own code does with tensors of the device, once there are some.
+"""Hooks into PyTorch's code for tensors of the device.
 
-The C++ library imports this module before it makes or takes the first one (src/python/device.cpp), so that nothing of
-it is in the way of programs that never use the device.
+The C++ library imports this module before it makes or takes the first tensor (src/python/device.cpp), so programs that
+never use the device do not load it.
 """
 
 from . import _auto_sync, _late_modules, _notebooks, _printing, _serialization

@@ -1,4 +1,4 @@
-"""What inductor, the default backend of torch.compile, finds for the device `xla`: an error that names others."""
+"""Inductor's classes for the device `xla`: they raise an error that names other backends."""
 
 from torch._inductor.codegen.common import DeviceOpOverrides, register_device_op_overrides
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen as _PythonWrapperCodegen
@@ -12,14 +12,14 @@ _MESSAGE = (
 
 
 class Scheduling(BaseScheduling):
-    """Asked for what the device's kernels can do. Raises NotImplementedError."""
+    """Inductor's question for the features of the device's kernels. Raises NotImplementedError."""
 
     def __init__(self, scheduler):
         raise NotImplementedError(_MESSAGE)
 
 
 class PythonWrapperCodegen(_PythonWrapperCodegen):
-    """Asked for the code around the kernels. Raises NotImplementedError."""
+    """Inductor's question for the code around kernels. Raises NotImplementedError."""
 
     @staticmethod
     def create(*args, **kwargs):

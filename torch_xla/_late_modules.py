@@ -1,4 +1,4 @@
-"""Does a thing to a module of PyTorch when a program imports it: `import torch` leaves it out, as it is slow."""
+"""Changes modules of PyTorch when a program imports them: `import torch` leaves them out, as they are slow."""
 
 import importlib.abc
 import importlib.machinery
@@ -10,10 +10,10 @@ _actions: dict[str, Callable[[ModuleType], None]] = {}
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds what Python's own finder finds, for the modules that are waited for."""
+    """Finds the expected modules by Python's own finder."""
 
     def find_spec(self, fullname: str, path, target=None):
-        """The module's spec, whose loader does the action as well; None for other modules."""
+        """The module's spec with a loader that also calls the action; None for other modules."""
         action = _actions.get(fullname)
         spec = action and importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if not spec:
@@ -29,7 +29,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def when_imported(name: str, action: Callable[[ModuleType], None]) -> None:
-    """Calls `action(module)` when the module of that name has been imported; now, if it is."""
+    """Calls `action(module)` after the import of the module with that name; at once if it is imported already."""
     if name in sys.modules:
         action(sys.modules[name])
         return

@@ -17,7 +17,7 @@ _TENSORS = {
 
 
 class _TensorType(type):
-    """Class of the tensor classes: they have no instances, only tensors that pass for one."""
+    """Metaclass of the tensor classes: they have no instances; isinstance() accepts matching tensors."""
 
     dtype: torch.dtype
 

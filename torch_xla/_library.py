@@ -1,6 +1,6 @@
-"""Loads `torch_xla._XLAC`, built for the torch and the Python at hand: the one place that knows the layout of `lib`.
+"""Loads `torch_xla._XLAC` for the present torch and Python. Only this module knows the layout of `lib`.
 
-`lib/torch2.13/` has what was built for torch 2.13, whose C++ interface is no other release's: `libtorch_xla.so`, and a
+`lib/torch2.13/` has the files built for torch 2.13, as each release has its own C++ interface: `libtorch_xla.so`, and a
 module `_XLAC` for each Python.
 """
 
@@ -21,7 +21,7 @@ _NAME = f"{__package__}._XLAC"
 
 
 def _python(module: str) -> str | None:
-    """The Python that a file of this name is a module for: `3.11`, or `3.13t` without the global lock."""
+    """The Python of a module file: `3.11`, or `3.13t` without the global lock."""
     tag = re.search(r"\.cpython-(\d)(\d+t?)-", module)
     return ".".join(tag.groups()) if tag else None
 
@@ -31,7 +31,7 @@ def _in_order(versions: Iterable[str]) -> list[str]:
 
 
 def built_for(folder: Path) -> dict[str, list[str]]:
-    """The releases of torch that `folder` has libraries for, each with its Pythons, all in ascending order."""
+    """The releases of torch with libraries in `folder`, each with its Pythons, all in ascending order."""
     found: dict[str, list[str]] = {}
     for module in folder.glob("torch*/_XLAC.*.so"):
         if python := _python(module.name):
@@ -44,7 +44,7 @@ def _listed(versions: list[str]) -> str:
 
 
 def _misfit(folder: Path, torch_version: str, python: str) -> str:
-    """The sentence for an environment that `folder` has no library for."""
+    """The error text for an environment without a library in `folder`."""
     releases = built_for(folder)
     here = f"torch {torch_version} on Python {python}"
     if not releases:

@@ -1,4 +1,4 @@
-"""The cells of notebooks: errors and reports name a cell as IPython does, not the file that it is compiled as."""
+"""The cells of notebooks: errors and reports name a cell as IPython does, not its compiled file."""
 
 import functools
 import sys
@@ -15,12 +15,12 @@ def place(file: str, line: int) -> str:
 
 
 def file_of(name: str) -> str:
-    """The file that the cell of this name is compiled as; the name itself where there is no such cell."""
+    """The compiled file of the cell with this name; the name itself without such a cell."""
     return next((file for file, cell in _cells.items() if cell == name), name)
 
 
 def follow(compilerop: ModuleType) -> None:
-    """Learns the names of the cells that ran and will run; `compilerop` is IPython's module that compiles them."""
+    """Collects the names of past and future cells; `compilerop` is IPython's module that compiles them."""
     compiler = compilerop.CachingCompiler
     cache = compiler.cache
 

@@ -1,7 +1,7 @@
-"""What replicas give each other in a meeting, as bytes: encoded without code, and signed where the run has a secret.
+"""Messages of replicas in a meeting, as bytes: encoded without code, and signed if the run has a secret.
 
-Who reaches the run's store may write there. So a value that a replica reads can name classes, whose construction runs
-code, in two cases only: the class is one of a few that do nothing, or the value is signed with the run's secret.
+Anybody who reaches the run's store may write there. Constructing a class can run code, so a value may name a class in
+two cases only: a few harmless classes, or a value signed with the run's secret.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ def _sign(key: str, payload: bytes) -> bytes:
 
 
 def seal(key: str, payload: bytes) -> bytes:
-    """The payload as it is to lie in the store, under this key."""
+    """The payload in its form for the store, under this key."""
     return _sign(key, payload) + payload
 
 
@@ -46,14 +46,13 @@ def unseal(key: str, sealed: bytes) -> bytes:
     signature, payload = sealed[:size], sealed[size:]
     if not hmac.compare_digest(signature, _sign(key, payload)):
         raise RuntimeError(
-            f"the run's store has a value at {key!r} that is not signed with {SECRET}: all processes of a run need the "
-            "same, and nobody else may have it"
+            f"the run's store has a value at {key!r} that is not signed with {SECRET}: give all processes of "
+            "the run, and only them, the same secret"
         )
     return payload
 
 
-# ---- Values ----
-# Their construction runs no code of others. What a defaultdict makes is among them.
+# ---- Values ---- Their construction runs no foreign code. The values of a defaultdict are of these classes.
 _PLAIN = {
     *(
         ("builtins", name)
@@ -71,7 +70,7 @@ def _bytes_of(tensor: torch.Tensor) -> bytes:
 
 
 class _Writer(pickle.Pickler):
-    """Tensors and NumPy's arrays and numbers are their type, shape and bytes; all else is as pickle has it."""
+    """Writes tensors and NumPy's arrays and numbers as type, shape and bytes; pickle writes all else."""
 
     def persistent_id(self, value: object) -> tuple | None:
         kind = type(value)
@@ -117,18 +116,18 @@ class _Reader(pickle.Unpickler):
 
 
 def encode(value: object) -> bytes:
-    """For decode(). Tensors are on the CPU."""
+    """The bytes for decode(). Tensors are on the CPU."""
     file = io.BytesIO()
     _Writer(file, protocol=5).dump(value)
     return file.getvalue()
 
 
 def decode(data: bytes, takes_any: bool) -> object:
-    """What encode() was given.
+    """The value given to encode().
 
     Args:
-        takes_any: of all classes, which may run code.
+        takes_any: accept all classes, which may run code.
 
-    Raises RuntimeError for a value of another class than those that run none.
+    Raises RuntimeError for a value of another class than the harmless ones.
     """
     return _Reader(io.BytesIO(data), takes_any).load()

@@ -1,6 +1,6 @@
-"""The other replicas of a run: waits for them, which end when one of those is lost, and how others learn of this one.
+"""The other replicas of a run: waits for them, which end if one is lost, and signs of life of this one.
 
-Each process counts up a key of its own in the run's store (src/distributed/heartbeats.h), and leaves a word at its end.
+Each process counts up a key of its own in the run's store (src/distributed/heartbeats.h), and writes a note at its end.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ import torch
 
 from . import _XLAC
 
-_IDLE_SECONDS = 3.0  # after which a trace is taken to be complete, for now
-_LOST_BEATS = 10  # of others, in which one that waits for a replica hears nothing of it
+_IDLE_SECONDS = 3.0  # pause after which a trace counts as complete for now
+_LOST_BEATS = 10  # heartbeats of others without one of the awaited replica
 
 
 def timeout() -> datetime.timedelta:
@@ -24,7 +24,7 @@ def timeout() -> datetime.timedelta:
 
 
 def polls() -> Iterator[None]:
-    """For loops that ask again and again, with pauses that grow. They hear Ctrl-C."""
+    """For polling loops, with growing pauses. Ctrl-C ends them."""
     pause = 0.0005
     while True:
         yield
@@ -41,7 +41,7 @@ def boxed(store, rank: int = 0, size: int = 1):
 
 # ---- Waits ----
 class _Watch:
-    """Finds the replicas that have ended or stand still.
+    """Finds the replicas that have ended or hang.
 
     Args:
         store: the run's.
@@ -55,7 +55,7 @@ class _Watch:
         self._next = time.monotonic() + self._PERIOD
 
     def lost_among(self, replicas: Sequence[int]) -> list[int]:
-        """Those of the replicas that are lost; between two looks nobody is."""
+        """The lost ones among the replicas; none between two looks."""
         if time.monotonic() < self._next:
             return []
         self._next = time.monotonic() + self._PERIOD
@@ -72,10 +72,10 @@ def wait_for(store, keys: Sequence[str], replicas: Sequence[int], place: str, ru
 
     Args:
         replicas: their numbers in the run.
-        place: where they are to come, for the error.
+        place: the meeting place, for the error.
         run_store: where the run's replicas count; None if they do not.
 
-    Raises RuntimeError that names who is lost, or who did not come in time.
+    Raises RuntimeError that names the lost or late replicas.
     """
     end = time.monotonic() + timeout().total_seconds()
     watch = _Watch(run_store) if run_store is not None else None
@@ -98,19 +98,19 @@ def wait_for(store, keys: Sequence[str], replicas: Sequence[int], place: str, ru
 
 
 def _note_lost(store, lost: Sequence[int]) -> str:
-    """Who was lost first: the others lose this replica next."""
+    """Writes the first lost replica to the store, as the others lose this replica next."""
     if not store.check(["lost"]):
         store.set("lost", ", ".join(map(str, lost)))
     return store.get("lost").decode()
 
 
 def _describe_waits(store, replicas: Sequence[int]) -> str:
-    """What src/distributed/group.cpp has written there."""
+    """Reads the waits that src/distributed/group.cpp has written to the store."""
     waits = {i: store.get(f"waits/{i}").decode() for i in replicas if store.check([f"waits/{i}"])}
     return "".join(f"; replica {i} waits in {text}" for i, text in waits.items() if text != "-")
 
 
-# ---- What others learn of this process ----
+# ---- Signs of life of this process ----
 _ending = threading.Event()
 _failing = threading.Event()
 _threads: list[threading.Thread] = []
@@ -118,10 +118,10 @@ _left: list[tuple] = []  # the store of the run and this process's number
 
 
 def start_heartbeat(store, rank: int, size: int) -> None:
-    """Counts from now on, until the process ends and says so.
+    """Counts from now on, until the process ends and writes its note.
 
     Args:
-        store: a connection to the run's store of its own.
+        store: a separate connection to the run's store.
     """
     store.set("replicas", str(size))
     _left.append((store, rank))
@@ -129,12 +129,12 @@ def start_heartbeat(store, rank: int, size: int) -> None:
 
 
 def note_failure() -> None:
-    """This process ends by an exception, by which it leaves others alone."""
+    """Notes that this process ends by an exception and leaves the others."""
     _failing.set()
 
 
 def is_failing() -> bool:
-    """Whether this process ends by an exception that nobody has caught."""
+    """Whether this process ends by an uncaught exception."""
     return _failing.is_set() or getattr(sys, "last_type", None) is not None
 
 
@@ -144,12 +144,12 @@ def has_peers() -> bool:
 
 
 def has_joined() -> bool:
-    """Whether this process has met others, which count its heartbeats."""
+    """Whether this process has met others, which watch its heartbeats."""
     return bool(_left or _threads)
 
 
 def serve() -> None:
-    """From now on runs the operations that other replicas wait for."""
+    """Starts to run the operations that other replicas wait for."""
     if not _threads:
         thread = threading.Thread(target=_run_idle_collectives, name="xla-collectives", daemon=True)
         thread.start()
@@ -157,11 +157,11 @@ def serve() -> None:
 
 
 def end() -> None:
-    """Before the interpreter ends, which a thread that comes back from C++ would not survive."""
+    """Stops the thread before the interpreter ends: a thread that returns from C++ would not survive that."""
     _ending.set()
     for thread in _threads:
         thread.join(2.0)
-    # A process that fails lets its error come first, before those of the others, which find its heartbeats ended.
+    # A failing process prints its error first: the others fail when they miss its heartbeats.
     for store, rank in [] if is_failing() else _left:
         with contextlib.suppress(Exception):  # the store ends with the process that keeps it
             leave(store, rank)
@@ -169,14 +169,14 @@ def end() -> None:
 
 
 def leave(store, rank: int) -> None:
-    """Tells those who wait for this replica in the run's store that it comes to no meeting any more."""
+    """Writes to the run's store that this replica comes to no meeting any more."""
     store.set(f"ended/{rank}", "1")
 
 
 def _run_idle_collectives() -> None:
-    """Runs what is recorded where nothing has been added for a while, if others may wait for it.
+    """Runs a trace that has not grown for a while, if others may wait for it.
 
-    As when a replica reads nothing of a collective's result and waits for the others elsewhere.
+    For example, if a replica does not read a collective's result and waits for the others elsewhere.
     """
     seen: dict[int, tuple | None] = {}
     while not _ending.wait(_IDLE_SECONDS):

@@ -1,7 +1,7 @@
-"""A summary of a large tensor is printed without a copy of it.
+"""Prints a summary of a large tensor without a copy.
 
-PyTorch's printer moves all of a device tensor to the CPU, and then reads the few numbers that it prints. Here it gets a
-tensor that shows the device's memory, where the host can read that.
+PyTorch's printer moves a whole device tensor to the CPU, then reads a few numbers. Here it gets a tensor over the
+device's memory, if the host can read that.
 """
 
 import functools
@@ -16,7 +16,7 @@ _print_in_torch = _tensor_str._str_intern
 
 
 class _Showing(TorchFunctionMode):
-    """Within its body, what the printer moves to the CPU is shown there."""
+    """Within its body, tensors that the printer moves to the CPU are views of the device's memory."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func is torch.Tensor.to and args[1:] == ("cpu",) and not kwargs and args[0].device.type == "xla":
@@ -27,7 +27,7 @@ class _Showing(TorchFunctionMode):
 
 
 def _is_summarized(tensor: torch.Tensor) -> bool:
-    # What a subclass makes of the move to the CPU is its own matter.
+    # A subclass decides itself how it moves to the CPU.
     is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     has_memory = is_plain and tensor.layout == torch.strided and not tensor.is_nested
     return has_memory and tensor.device.type == "xla" and tensor.numel() > _tensor_str.PRINT_OPTS.threshold

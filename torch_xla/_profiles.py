@@ -1,4 +1,4 @@
-"""What a profile of torch.profiler does at its begin and end that PyTorch's own code leaves out for this device."""
+"""The parts of the begin and end of a torch.profiler profile that PyTorch's code leaves out for this device."""
 
 import functools
 
@@ -14,7 +14,7 @@ _exit_in_torch = _Profile.__exit__
 
 @functools.wraps(_start_in_torch)
 def _start(self) -> None:
-    """In a profile of the CPU's activity alone the device's work appears as the CPU's."""
+    """Begins a profile: with CPU activity alone the device's work appears as the CPU's."""
     _start_in_torch(self)
     if self.kineto_activities == {ProfilerActivity.CPU} and self.profiler_kind == torch.autograd.ProfilerState.KINETO:
         self._of_xla = _XLAC._HostProfile()
@@ -35,7 +35,7 @@ def _exit(self, *error):
     finally:
         if of_xla is not None:
             of_xla.close()
-        if _XLAC._in_bad_fork():  # nothing runs here that could be waited for
+        if _XLAC._in_bad_fork():  # nothing to wait for here
             self.use_device = None
         try:
             result = _exit_in_torch(self, *error)

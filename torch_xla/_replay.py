@@ -18,20 +18,20 @@ _HOW = "give what changes as an argument or keep it in a tensor of the device, o
 class ReplayedStep:
     """A function whose program is replayed: after the third call none of its Python runs.
 
-    The first call runs as ever (so that optimizers make their state). The second and the third record the step, compare
-    what they have recorded, and replay it; later calls copy their arguments and replay. Where the two have recorded
-    different operations the fourth records it once more: a replay writes row-major tensors where a call may have left
-    views (gradients that are summed up).
+    The first call runs as usual, so that optimizers make their state. The second and the third record the step, compare
+    the recordings, and replay it; later calls copy their arguments and replay. If the two recordings have different
+    operations, the fourth call records once more: a replay writes row-major tensors, while a call may leave views
+    (accumulated gradients).
 
     Args:
         function: the step. Tensors of the device that it reads and writes beside its arguments (parameters, gradients,
             an optimizer's state) are read and written by each replay. Random numbers are new ones each time.
         name: for errors.
 
-    Arguments that the step writes are written. Raises RuntimeError where the recorded calls differ in a number, an
-    operation, a tensor that they read or a result, where a later one has arguments of another structure, shape, dtype
-    or another value that is no tensor, where the step needs the value of a tensor while it is recorded, and where it
-    gives an argument a gradient or writes one that it is given twice.
+    Arguments that the step writes are written. Raises RuntimeError if the recorded calls differ in a number, an
+    operation, a tensor that they read or a result; if a later call has arguments of another structure, shape or dtype,
+    or another value that is not a tensor; if the step needs a tensor's value while it is recorded; and if it gives an
+    argument a gradient or writes an argument that is passed twice.
     """
 
     def __init__(self, function: Callable, name: str):
@@ -60,7 +60,7 @@ class ReplayedStep:
 
 
 class ReplayedFunction:
-    """A ReplayedStep for a function. As a method it has a step for each object of the class, as long as that lives.
+    """A ReplayedStep for a function. As a method it has a step for each live object of the class.
 
     Args: as of ReplayedStep.
     """
@@ -89,7 +89,7 @@ class _Recorded:
 
     def __init__(self, function: Callable, name: str, leaves: list, spec: pytree.TreeSpec):
         self._name, self._spec = name, spec
-        self._is_flat = spec == pytree.tree_structure((tuple(range(len(leaves))), {}))  # no argument holds others
+        self._is_flat = spec == pytree.tree_structure((tuple(range(len(leaves))), {}))  # no nested arguments
         self._leaves = [_stand_in(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         versions = {i: leaf._version for i, leaf in _tensors_of(self._leaves)}
         self._graph = _XLAC._StepGraph()
@@ -127,7 +127,7 @@ class _Recorded:
         return pytree.tree_unflatten(results, self._result_spec)
 
     def take(self, args: tuple, kwargs: dict):
-        """The leaves of a call's arguments. RuntimeError unless they are as in the recording."""
+        """The leaves of a call's arguments. RuntimeError if they differ from the recording."""
         if self._is_flat and not kwargs and len(args) == len(self._leaves):
             self._check_leaves(args)
             return args
@@ -149,7 +149,7 @@ class _Recorded:
                 )
 
     def find_difference(self, other: "_Recorded") -> str:
-        """Which operations differ. Raises RuntimeError for what else a replay would not do as a call."""
+        """The operations that differ. Raises RuntimeError for other differences between a replay and a call."""
         self._check_arguments(other._leaves, other._spec)
         numbers, now = self._graph.numbers(), other._graph.numbers()
         for (was, line), (is_, _) in zip(numbers, now):
@@ -179,7 +179,7 @@ class _Recorded:
         return ""
 
     def _name_storages(self) -> list:
-        """What the step reads: the positions of arguments, else storages; each with the user's line."""
+        """The step's inputs: positions of arguments, else storages; each with the user's line."""
         places = {leaf.untyped_storage()._cdata: f"argument {i}" for i, leaf in _tensors_of(self._leaves)}
         return [(places.get(storage, storage), line) for storage, line in self._graph.storages()]
 

@@ -1,4 +1,4 @@
-"""Copies between devices for torch.nn.DataParallel, which PyTorch's library has for GPUs, in builds with CUDA only."""
+"""Copies between devices for torch.nn.DataParallel: PyTorch has them only for GPUs, in builds with CUDA."""
 
 import functools
 from collections.abc import Callable
@@ -33,12 +33,12 @@ def _gather_out(tensors, out, dim=0) -> torch.Tensor:
 
 
 def _broadcast(tensor, devices) -> list[torch.Tensor]:
-    """The tensor on each device; itself where it is."""
+    """The tensor on each device; itself on its own device."""
     return [tensor.to(torch.device("xla", index)) for index in devices]
 
 
 def _broadcast_out(tensor, out) -> list[torch.Tensor]:
-    """Copies the tensor into those of `out`."""
+    """Copies the tensor into each tensor of `out`."""
     return [part.copy_(tensor) for part in out]
 
 
@@ -49,7 +49,7 @@ def _broadcast_coalesced(tensors, devices, buffer_size) -> list[list[torch.Tenso
 
 
 def _beside(ours: Callable, theirs: Callable) -> Callable:
-    """The function of a build with CUDA, which serves tensors of a GPU, and those of the CPU where there is a GPU."""
+    """The function of a build with CUDA: it serves tensors of a GPU, and of the CPU if there is a GPU."""
 
     @functools.wraps(ours)
     def call(tensors, *args, **kwargs):

@@ -1,4 +1,4 @@
-"""Saving, copying and sharing tensors by their storages: PyTorch's own code takes a device named xla to have none."""
+"""Saving, copying and sharing tensors by their storages: PyTorch's code assumes that a device named xla has none."""
 
 import functools
 import warnings
@@ -21,7 +21,7 @@ _COMPRESSED = {torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.spars
 
 
 def _has_cell(tensor: torch.Tensor) -> bool:
-    """True for strided tensors of the device with a storage of their own: no sparse or nested ones, no wrappers."""
+    """True for strided tensors of the device with their own storage: not for sparse or nested tensors or wrappers."""
     plain = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
     strided = tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
     return tensor.device.type == "xla" and plain and strided and torch._C._has_storage(tensor)
@@ -102,7 +102,7 @@ def _get_restore_location(map_location):
     return restore_with_its_size
 
 
-# ---- Storages: what PyTorch does with their memory is done with a copy on the CPU ----
+# ---- Storages: PyTorch's functions on their memory work on a copy on the CPU ----
 def _run_on_cpu(name: str, writes: bool):
     in_torch = getattr(torch.UntypedStorage, name)
 
@@ -149,7 +149,9 @@ def _reduce_storage(storage: torch.UntypedStorage):
 
 
 def install_readers() -> None:
-    """What files ask for before the first tensor of the device is made. Called once, when torch_xla is imported."""
+    """Installs the readers that files need before the first tensor of the device. Called once, when torch_xla is
+    imported.
+    """
     torch._utils._rebuild_device_tensor_from_cpu_tensor = _rebuild_from_cpu_tensor
     torch._utils._rebuild_device_tensor_from_numpy = _rebuild_from_numpy
     torch._utils._rebuild_xla_tensor = _rebuild_from_numpy

@@ -1,7 +1,7 @@
-"""Makes PyTorch know the device when torch_xla is imported: its name, `torch.xla`, methods.
+"""Registers the device with PyTorch when torch_xla is imported: its name, `torch.xla`, methods.
 
-Nothing here changes a program that does not name the device. What its tensors need comes with the first of them
-(_first_use.py); what PyTorch asks by the device's name before that, or by functions that programs import, stands here.
+Programs that do not name the device stay unchanged. Functions for tensors come with the first tensor (_first_use.py);
+functions that PyTorch finds by the device's name, or that programs import, are here.
 """
 
 import atexit
@@ -63,7 +63,7 @@ def _add_methods() -> None:
 
 
 def _point_deprecated_autocast_functions_here() -> None:
-    """PyTorch's own ask for its former device of that name: they would say that autocast is off."""
+    """PyTorch's own functions ask its former device of that name and would report autocast as off."""
     torch.is_autocast_xla_enabled = functools.partial(torch.is_autocast_enabled, NAME)
     torch.set_autocast_xla_enabled = functools.partial(torch.set_autocast_enabled, NAME)
     torch.get_autocast_xla_dtype = functools.partial(torch.get_autocast_dtype, NAME)
@@ -71,9 +71,9 @@ def _point_deprecated_autocast_functions_here() -> None:
 
 
 def _finish() -> None:
-    """Runs collectives that others wait for, waits for what is queued and sent, so that its errors are known.
+    """Runs collectives that others wait for, then waits for queued runs and sends, so that their errors are known.
 
-    Cancels it in a process that ends by an exception. Nothing where the device was not used.
+    A process that ends by an exception cancels them. Does nothing if the device was not used.
     """
     if not _XLAC._xla_runtime_is_initialized() and not _peers.has_joined():
         return
@@ -90,7 +90,7 @@ def _finish() -> None:
 
 
 def _admit_to_flex_attention(module) -> None:
-    """torch.nn.attention.flex_attention lists the devices that it takes. By itself it is plain operations."""
+    """torch.nn.attention.flex_attention lists the devices that it takes. Its operations are plain ones."""
     check = module._validate_device
 
     @functools.wraps(check)
@@ -106,7 +106,7 @@ def _register_with_dynamo(module) -> None:
 
 
 def _keep_untraced(rules) -> None:
-    """torch.compile calls these as they are: it would trace ours, which stand where it knows PyTorch's own."""
+    """Keeps torch.compile from tracing these functions: it knows PyTorch's own in their place."""
     for module in (_serialization, _auto_sync, _storages):
         rules.add(module.__name__)
 
@@ -118,7 +118,7 @@ def register() -> None:
     torch._register_device_module(NAME, _device_module)
     for name in ("_utils", "amp", "memory", "random", "streams"):  # import finds them by the name of PyTorch, too
         sys.modules[f"torch.{NAME}.{name}"] = getattr(_device_module, name)
-    register_graphsafe_rng_device_type(NAME)  # torch.compile repeats a draw by the generator that it gives the state of
+    register_graphsafe_rng_device_type(NAME)  # torch.compile repeats a draw by setting this generator's state
     _add_methods()
     _legacy_types.add_types(_device_module)
     _serialization.install_readers()

@@ -1,4 +1,4 @@
-"""What an export to StableHLO consists of: functions with their signatures, the state, constants."""
+"""The parts of an export to StableHLO: functions with their signatures, the state, constants."""
 
 import copy
 import dataclasses
@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 
 class VariableType(enum.Enum):
-    """Where the value of an input or output belongs."""
+    """The kind of an input's or output's value."""
 
     INPUT_ARG = "input_arg"
     PARAMETER = "parameter"
@@ -31,7 +31,7 @@ class VariableSignature:
 
 @dataclasses.dataclass
 class InputLocation:
-    """A value by its place: a position among the user's inputs or the constants, or a name of the state."""
+    """The place of a value: a position among the user's inputs or the constants, or a name of the state."""
 
     type_: VariableType
     position: int = -1
@@ -59,11 +59,11 @@ class StableHLOFunctionMeta:
     input_signature: list[VariableSignature]
     output_signature: list[VariableSignature]
     input_locations: list[InputLocation]
-    unused_inputs: list[tuple[InputLocation, VariableSignature]]  # given by the user, taken by nothing
+    unused_inputs: list[tuple[InputLocation, VariableSignature]]  # given by the user, not used
     input_pytree_spec: str
     output_pytree_spec: str
-    constant_outputs: list[tuple[int, Any]]  # of the user's outputs: what is no tensor, by its position
-    mutations: list[InputLocation]  # what the last outputs are the new values of
+    constant_outputs: list[tuple[int, Any]]  # the user's outputs that are not tensors, by position
+    mutations: list[InputLocation]  # the targets of the last outputs
 
 
 @dataclasses.dataclass
@@ -77,7 +77,7 @@ class StableHLOFunc:
 
 @dataclasses.dataclass
 class StableHLOModelBundle:
-    """The functions of a model with what they share: the state by name, on a device, and further constants."""
+    """The functions of a model, with their shared state by name, on a device, and further constants."""
 
     state_dict: dict[str, torch.Tensor]
     additional_constants: list[torch.Tensor]
@@ -85,7 +85,7 @@ class StableHLOModelBundle:
 
 
 def signature_of(value: Any) -> VariableSignature:
-    """Of a tensor, or of what else a program takes."""
+    """The signature of a tensor or another input of a program."""
     if not isinstance(value, torch.Tensor):
         return VariableSignature([], type(value).__name__)
     return VariableSignature(list(value.shape), str(value.dtype).removeprefix("torch."))
@@ -93,7 +93,7 @@ def signature_of(value: Any) -> VariableSignature:
 
 # ---- The state of programs ----
 def with_state(program: ExportedProgram, state: Mapping[str, torch.Tensor]) -> ExportedProgram:
-    """The program with other tensors as its state, which it may write. `state` has all of its names."""
+    """The program with other tensors as its state; it may write them. `state` has all of its names."""
 
     def other(name: str, old: Any) -> Any:
         new = state[name] if isinstance(old, torch.Tensor) else old
@@ -125,13 +125,13 @@ Input = tuple[InputLocation, VariableSignature]
 
 
 def value_of(node: torch.fx.Node) -> Any:
-    """What stands for an input while the program is traced: its type as a tensor, or the value that it always has."""
+    """The stand-in of an input while the program is traced: its type as a tensor, or its constant value."""
     return node.meta["val"]
 
 
 @dataclasses.dataclass
 class ProgramSignature:
-    """What a program says of its function: all of its signature but the constants and the types of its results."""
+    """A program's part of its function's signature: everything except the constants and the types of its results."""
 
     inputs: list[Input]  # that the function takes
     unused_inputs: list[Input]
@@ -142,7 +142,7 @@ class ProgramSignature:
 
 
 def _input_locations(program: ExportedProgram) -> list[InputLocation]:
-    """Of each placeholder of the graph."""
+    """The locations of the graph's placeholders."""
     locations, count = [], 0
     for spec in program.graph_signature.input_specs:
         is_user = spec.kind is InputKind.USER_INPUT
@@ -152,7 +152,7 @@ def _input_locations(program: ExportedProgram) -> list[InputLocation]:
 
 
 def _mutations(program: ExportedProgram, locations: dict[str, InputLocation]) -> list[InputLocation]:
-    """What the first results of the graph are the new values of; `locations` by the name of the placeholder."""
+    """The targets of the graph's first results; `locations` by the name of the placeholder."""
     specs = [spec for spec in program.graph_signature.output_specs if spec.kind in _MUTATIONS]
     return [
         locations[spec.target] if spec.kind is OutputKind.USER_INPUT_MUTATION else InputLocation.parameter(spec.target)
@@ -166,7 +166,7 @@ def is_taken(node: torch.fx.Node) -> bool:
 
 
 def signature_of_program(program: ExportedProgram) -> ProgramSignature:
-    """What stands in the function's signature, in its order."""
+    """The program's part of the function's signature, in its order."""
     nodes = program.graph.find_nodes(op="placeholder")
     locations = _input_locations(program)
     mutations = _mutations(program, {node.name: at for node, at in zip(nodes, locations)})

@@ -14,27 +14,25 @@ from ._stablehlo_bundle import StableHLOFunc, StableHLOModelBundle, tensors_of, 
 from ._stablehlo_meta import check_meta, check_text, read_meta, write_meta
 
 _PARTS = ("functions", "data", "constants")
-_NEW = ".new"  # a folder of files that are not whole yet
-_SAVED = ".saved"  # a folder of files that are whole, before they are put in their places
+_NEW = ".new"  # a folder of incomplete files
+_SAVED = ".saved"  # a folder of complete files, before they move to their places
 
 
 # ---- Names ----
 def _check_function_name(name: str, where: Path) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-        raise ValueError(
-            f"{where} has the name {name!r}, which is no name of a function: letters, digits, _ . - make one"
-        )
+        raise ValueError(f"{where} has the name {name!r}, which is no name of a function: use letters, digits, _ . -")
 
 
 def _check_state_name(name: str, where: Path) -> None:
-    """A name of the state becomes a path: "/" may stand in it, but what leads elsewhere may not."""
+    """A name of the state becomes a path: it may have "/", but must not lead elsewhere."""
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise ValueError(f"{where} has the name {name!r}, which is no name of a file for a tensor")
 
 
 # ---- Arrays ----
 def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """The tensor's elements; those of a type that numpy lacks as so many bytes each, as ml_dtypes has them in files."""
+    """The tensor's elements; for a type that numpy lacks its bytes, as ml_dtypes writes them to files."""
     tensor = tensor.detach().cpu()
     try:
         return tensor.numpy()
@@ -109,7 +107,7 @@ def _write_parts(bundle: StableHLOModelBundle, folder: Path, weights: bool) -> N
 
 
 def _put_in_place(folder: Path) -> None:
-    """What was saved whole takes the place of what is there, part by part; until then _part() finds it."""
+    """Moves the complete save to its place, part by part; until then _part() finds it."""
     saved = folder / _SAVED
     if saved.is_symlink():
         saved.unlink()  # none of ours
@@ -125,8 +123,8 @@ def _put_in_place(folder: Path) -> None:
 def save_bundle(bundle: StableHLOModelBundle, folder: Path, weights: bool) -> None:
     """Writes functions/NAME.meta, .mlir and .pt2, constants/NUMBER and, with `weights`, data/NAME.
 
-    What was there is found until all is written, and then none of it. Raises ValueError for names that would lead out
-    of these folders.
+    The older files are found until all is written, and none of them afterwards. Raises ValueError for names that would
+    lead out of these folders.
     """
     for func in bundle.stablehlo_funcs:
         _check_function_name(func.meta.name, folder)
@@ -138,7 +136,7 @@ def save_bundle(bundle: StableHLOModelBundle, folder: Path, weights: bool) -> No
     try:
         _write_parts(bundle, new, weights)
         _sync_tree(new)
-        _put_in_place(folder)  # of an earlier save that was interrupted
+        _put_in_place(folder)  # left by an interrupted save
         new.rename(folder / _SAVED)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
@@ -154,7 +152,9 @@ def _part(folder: Path, name: str) -> Path:
 
 
 def _inside(folder: Path, path: Path) -> Path:
-    """The path of a file of the export. Raises FileNotFoundError for none, ValueError for a link out of the folder."""
+    """The path of a file of the export. Raises FileNotFoundError for a missing file, ValueError for a link out of the
+    folder.
+    """
     if not path.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{path} is a link out of the folder of the export, to {path.resolve()}")
     if not path.is_file():
@@ -202,7 +202,7 @@ def _load_state(folder: Path, funcs: list[StableHLOFunc], device: torch.device) 
 
 
 def load_bundle(folder: Path, device: torch.device) -> StableHLOModelBundle:
-    """What save_bundle() wrote, the state on the device. Without files in data/ the state is empty.
+    """Loads the files of save_bundle(), with the state on the device. Without files in data/ the state is empty.
 
     Raises FileNotFoundError for a file that is missing, ValueError for one that does not fit the others.
     """

@@ -1,4 +1,4 @@
-"""The signature of an exported function as JSON, and whether a file's fits its program and its text."""
+"""The signature of an exported function as JSON, and checks of a file's signature against its program and its text."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from ._stablehlo_bundle import (
     VariableType,
 )
 
-# The types of elements as the text has them; of others it is not checked.
+# The types of elements in the text; other types are not checked.
 _ELEMENTS = {
     **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
     **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
@@ -54,7 +54,7 @@ def _type_of_tensor(fields: dict) -> VariableSignature:
 
 
 def read_meta(path: Path) -> StableHLOFunctionMeta:
-    """Raises ValueError for what is no signature of a function by the file's name."""
+    """Reads a signature. Raises ValueError if it is not the signature of a function with the file's name."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         for name in ("input_signature", "output_signature"):
@@ -72,7 +72,7 @@ def read_meta(path: Path) -> StableHLOFunctionMeta:
 
 
 def _check_same(path: Path, what: str, found: Any, wanted: Any) -> None:
-    """Both as JSON, where an int is no bool, and NaN equals itself."""
+    """Compares both as JSON, where an int is not a bool, and NaN equals itself."""
     found, wanted = (json.dumps(each, default=_to_json) for each in (found, wanted))
     if found != wanted:
         raise ValueError(f"{path} has {what} {found} when its program has {wanted}")
@@ -85,7 +85,7 @@ def _check_constants(path: Path, inputs: list[tuple[InputLocation, VariableSigna
 
 
 def check_meta(path: Path, meta: StableHLOFunctionMeta, program: ExportedProgram) -> None:
-    """Raises ValueError where the signature in the file is not that of the program."""
+    """Raises ValueError if the file's signature is not the program's."""
     wanted = signature_of_program(program)
     if len(meta.input_locations) != len(meta.input_signature):
         raise ValueError(f"{path} has {len(meta.input_locations)} places of {len(meta.input_signature)} inputs")
@@ -108,7 +108,7 @@ def _check_types(path: Path, what: str, types: str, signatures: list[VariableSig
 
 
 def check_text(path: Path, text: str, meta: StableHLOFunctionMeta) -> None:
-    """Raises ValueError where the function `main` of the text has other types than the signature, or no end."""
+    """Raises ValueError if the text's function `main` has other types than the signature, or no end."""
     header = re.search(r"func\.func public @main\((.*)\) -> \((.*)\) \{\n", text)
     if not header or not text.endswith("}\n"):
         raise ValueError(f"{path} has no function main, or not all of it")

@@ -1,6 +1,6 @@
-"""What is kept for tensors as long as their memory lives, and without a weak reference to them.
+"""Values kept for tensors while their memory lives, without weak references to them.
 
-A tensor that is weakly referred to cannot be swapped (torch.utils.swap_tensors).
+torch.utils.swap_tensors refuses tensors with weak references.
 """
 
 import threading

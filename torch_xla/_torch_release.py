@@ -1,4 +1,4 @@
-"""What differs between the releases of PyTorch that this package serves; no other module asks for the release."""
+"""Differences between the releases of PyTorch that this package serves; no other module asks for the release."""
 
 import re
 import warnings
@@ -18,14 +18,14 @@ def parse(version: str) -> tuple[int, int]:
 
 RELEASE = parse(torch.__version__)
 
-# What `x.data = y` is in a graph: the first up to 2.13, the second from 2.14 on.
+# The operator of `x.data = y` in a graph: the first up to 2.13, the second from 2.14 on.
 STORAGE_EXCHANGES = tuple(
     getattr(torch.ops.aten, name) for name in ("set_", "shallow_copy_data_") if hasattr(torch.ops.aten, name)
 )
 
 
 def warn_of_unknown(version: str = torch.__version__) -> None:
-    """One warning where the release is newer than those that we know."""
+    """Warns once if the release is newer than all known ones."""
     if parse(version) > NEWEST:
         known = " to ".join(".".join(map(str, release)) for release in (OLDEST, NEWEST))
         warnings.warn(

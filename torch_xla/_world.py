@@ -1,7 +1,7 @@
-"""The replicas of a run: which one this thread is, and how it meets the others.
+"""The replicas of a run: this thread's replica, and its meetings with the others.
 
-A run is one replica unless its processes were started by `xmp.spawn` or torchrun, which both say in the environment
-what each process is, or its threads by `DataParallel`, where each device is a replica.
+A run is one replica, unless `xmp.spawn` or torchrun started its processes (their environment says what each is) or
+`DataParallel` its threads, where each device is a replica.
 """
 
 import collections
@@ -14,14 +14,14 @@ import torch
 
 from . import _payloads, _peers, _XLAC
 
-_NAMING = datetime.timedelta(seconds=4)  # of a timeout, at its end: finding out who is lost
+_NAMING = datetime.timedelta(seconds=4)  # the end of a timeout, for finding the lost replicas
 LOOPBACK = "127.0.0.1"
 _PREFIX = "torch_xla"
-_groups: set[str] = set()  # names of those that this process is in
+_groups: set[str] = set()  # names of this process's groups
 
 
 def run_collectives() -> None:
-    """Runs what is recorded if others may wait for it: to be called before this replica waits for them elsewhere."""
+    """Runs the recorded operations if others may wait for them. Call it before another wait for others."""
     _XLAC._xla_sync_collectives(_XLAC._xla_current_device())
 
 
@@ -32,11 +32,11 @@ def make_group(
     size: int,
     run: tuple["Replica", Sequence[int]] | None = None,
 ) -> str:
-    """Makes a group that the operations torch.ops.xla know by its name, which is returned. Meets its other members.
+    """Makes a group for the operations torch.ops.xla and returns its name. Meets its other members.
 
     Args:
-        store: for the meeting; of this group alone.
-        run: which replica of a run this is, and the numbers of the group's; by default there is none.
+        store: for the meeting, and for this group alone.
+        run: this replica in its run, and the numbers of the group's replicas; by default no run.
     """
     import torch.distributed as dist
 
@@ -48,14 +48,14 @@ def make_group(
     group = dist.ProcessGroup(store if run_store is None else run_store, rank, size)
     gloo = _make_gloo(store, rank, size, bool(replica) and replica.local_size == replica.size)
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
-    # Programs compare their collectives by a connection of their own, as a wait by another one holds it.
+    # Programs compare their collectives over a connection of their own, as a wait blocks a connection.
     torch.ops.xla._add_group(name, group.boxed(), _peers.boxed(store.clone(), rank, size), ranks[rank])
     _groups.add(name)
     return name
 
 
 def _make_gloo(store, rank: int, size: int, is_local: bool):
-    """The group's backend. That of one machine takes no connections from others."""
+    """The group's backend. On one machine it takes no connections from other machines."""
     import torch.distributed as dist
 
     timeout = _peers.timeout() - min(_NAMING, _peers.timeout() / 2)
@@ -68,13 +68,13 @@ def _make_gloo(store, rank: int, size: int, is_local: bool):
 
 
 def remove_group(name: str) -> None:
-    """Takes leave of a group: collectives in which others wait for this replica fail."""
+    """Leaves a group: collectives in which others wait for this replica fail."""
     torch.ops.xla._remove_group(name)
     _groups.discard(name)
 
 
 def finish_sends(name: str) -> None:
-    """Waits until what the group's replica has sent is received. Polls, so that Ctrl-C is heard.
+    """Waits until the group's sends are received. Polls, so that Ctrl-C ends the wait.
 
     Raises RuntimeError if a send has failed.
     """
@@ -87,10 +87,10 @@ class Replica:
     """One replica of a run. Any thread.
 
     Args:
-        rank, size: its number, and how many there are.
+        rank, size: its number, and the number of replicas.
         local_rank, local_size: the same on this machine.
-        connect: gives a new connection to the run's store; None where there is nobody to meet.
-        scope: begins the names of its groups.
+        connect: gives a new connection to the run's store; None without other replicas.
+        scope: prefix of the names of its groups.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Replica:
         return make_group(name, store, ranks.index(self.rank), len(ranks), (self, ranks))
 
     def watched_store(self):
-        """A connection to the run's store, where this replica tells the others from now on whether it still lives."""
+        """A connection to the run's store; from now on this replica reports there that it is alive."""
         self._join()
         return self._connect()
 
@@ -149,12 +149,12 @@ class Replica:
                 _peers.start_heartbeat(self._connect(), self.rank, self.size)
 
     def finish_sends(self) -> None:
-        """Waits until what was sent by xm.send() is received."""
+        """Waits until all sends of xm.send() are received."""
         for name in self._groups.values():
             finish_sends(name)
 
     def leave(self) -> None:
-        """Takes leave of the others: collectives and meetings in which they wait for it fail."""
+        """Leaves the run: collectives and meetings in which others wait for it fail."""
         with self._lock:
             for name in self._groups.values():
                 remove_group(name)
@@ -162,9 +162,9 @@ class Replica:
             _peers.leave(self.store, self.rank)
 
     def meet(self, tag: str, payload: bytes, ranks: Sequence[int] = ()) -> list[bytes]:
-        """Waits until all of `ranks` have come to this meeting, by default all replicas; returns their payloads.
+        """Waits until all of `ranks`, by default all replicas, have come to this meeting; returns their payloads.
 
-        Raises RuntimeError that names those who did not come in time.
+        Raises RuntimeError that names the late ones.
         """
         self._join()
         run_collectives()
@@ -184,12 +184,12 @@ class Replica:
 
     @property
     def is_private(self) -> bool:
-        """Whether what it gets in a meeting can be of the run's other replicas alone."""
+        """Whether only the run's other replicas can write the messages of a meeting."""
         return bool(self._scope) or _payloads.has_secret()
 
 
 def finish_all_sends() -> None:
-    """finish_sends() of all groups that this process is in."""
+    """finish_sends() of all groups of this process."""
     for name in list(_groups):
         finish_sends(name)
 
@@ -209,24 +209,24 @@ def _connect_by_environment():
 
 
 def current() -> Replica:
-    """The replica that this thread is, or its process."""
+    """This thread's replica, or its process's."""
     replica = getattr(_thread, "replica", None)
     return replica if replica is not None else process()
 
 
 def of(tensor: torch.Tensor) -> Replica:
-    """The replica whose tensor this is."""
+    """The replica that the tensor belongs to."""
     return _of_devices.get(tensor.device.index) or current()
 
 
 def is_launched() -> bool:
-    """Whether torchrun, or spawn() in its way, has started this process."""
+    """Whether torchrun, or spawn() in the same way, has started this process."""
     said = [_XLAC._env_is_set("RANK"), _XLAC._env_is_set("WORLD_SIZE"), _XLAC._env_is_set("MASTER_PORT")]
     return all(said) and _XLAC._env_is_set("LOCAL_RANK") and _XLAC._env_is_set("LOCAL_WORLD_SIZE")
 
 
 def process() -> Replica:
-    """The replica that this process is."""
+    """This process's replica."""
     global _process
     if _process is None and is_launched() and _XLAC._env_integer("WORLD_SIZE") > 1:
         _process = Replica(
@@ -241,7 +241,7 @@ def process() -> Replica:
 
 @contextlib.contextmanager
 def replica_of_device(replica: Replica, device: int) -> Iterator[None]:
-    """While it lasts this thread, and all work on tensors of the device, is the replica."""
+    """Within it this thread, and all work on tensors of the device, belong to the replica."""
     _thread.replica, _of_devices[device] = replica, replica
     try:
         yield

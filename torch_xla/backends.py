@@ -7,13 +7,13 @@ _WORDS = {"highest": "highest", "high": "high", "default": "medium"}
 
 
 def set_mat_mul_precision(precision: str) -> None:
-    """How an accelerator may multiply float32 matrices; shares its state with torch.set_float32_matmul_precision.
+    """Sets how an accelerator multiplies float32 matrices; the same setting as torch.set_float32_matmul_precision.
 
     Args:
-        precision: "highest" (float32, the default), "high" (TF32, or three products of bfloat16) or "default" (what is
+        precision: "highest" (float32, the default), "high" (TF32, or three products of bfloat16) or "default" (the
             fastest on the device: TF32, or one product of bfloat16).
 
-    Raises ValueError for other words. Takes effect for programs that run from now on; they are compiled again.
+    Raises ValueError for other words. It holds for later runs; their programs are compiled again.
     """
     if precision not in _WORDS:
         raise ValueError(f"precision {precision!r} is not known; allowed are {', '.join(_WORDS)}")
@@ -21,6 +21,6 @@ def set_mat_mul_precision(precision: str) -> None:
 
 
 def get_mat_mul_precision() -> str:
-    """The precision that is set: "highest", "high" or "default"."""
+    """The present precision: "highest", "high" or "default"."""
     now = torch.get_float32_matmul_precision()
     return next(word for word, its in _WORDS.items() if its == now)

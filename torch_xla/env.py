@@ -4,7 +4,7 @@ from . import _payloads, _XLAC
 
 
 def _describe(row: dict) -> str:
-    """A few lines about a variable, and one more where its text is not understood."""
+    """A few lines about a variable, and one more if its text is not understood."""
     name, value = row["name"], row["value"]
     value = "(not shown)" if value and name == _payloads.SECRET else value
     lines = [
@@ -17,7 +17,7 @@ def _describe(row: dict) -> str:
 
 
 def main() -> None:
-    """Prints the table. A text that would be refused is shown with the error it will raise."""
+    """Prints the table. A text that is not understood is shown with its error."""
     print("A variable that is set has its text behind it. A switch is 1, true, yes or on, or 0, false, no or off.\n")
     print("\n\n".join(_describe(row) for row in _XLAC._env_variables()))
     by_reason: dict[str, list[str]] = {}

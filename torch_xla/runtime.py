@@ -1,7 +1,7 @@
-"""What this process is among others and what hardware it has.
+"""This process's place in its run, and its hardware.
 
 A run is one replica, number 0, unless `xmp.spawn` or torchrun have started its processes or `DataParallel` its threads.
-A process without replicas counts as one, whatever the number of its devices, which the device counts give.
+A process without replicas counts as one, with any number of devices (see the device counts).
 """
 
 import os
@@ -12,14 +12,14 @@ import torch
 from . import _api, _device_module, _world, _XLAC
 
 runtime = sys.modules[__name__]  # the original's module has itself by this name
-_HARDWARE = ("CPU", "CUDA", "TPU")  # what these values of PJRT_DEVICE run on is their name
+_HARDWARE = ("CPU", "CUDA", "TPU")  # these values of PJRT_DEVICE are also the names of their hardware
 
 
 def device_type() -> str | None:
     """The kind of hardware that runs the programs: "CPU", "CUDA", "TPU".
 
-    Before the device is used this is what PJRT_DEVICE says, and asking starts nothing. None if PJRT_DEVICE is not set
-    and PJRT_SELECT_DEFAULT_DEVICE is off.
+    Before the first use of the device this is PJRT_DEVICE's value, and the call starts nothing. None if PJRT_DEVICE is
+    not set and PJRT_SELECT_DEFAULT_DEVICE is off.
     """
     if not _XLAC._xla_runtime_is_initialized():
         if not _XLAC._env_is_set("PJRT_DEVICE") and not _XLAC._env_flag("PJRT_SELECT_DEFAULT_DEVICE"):
@@ -33,8 +33,8 @@ def device_type() -> str | None:
 def set_device_type(pjrt_device: str) -> None:
     """Sets PJRT_DEVICE: "CPU", "CUDA", "TPU", "LIBRARY" or the name of a plugin.
 
-    A name that is not known is an error at the first use of the device: until then a plugin may be registered by it.
-    Raises RuntimeError if the device was used as another one.
+    An unknown name is an error at the first use of the device: until then a plugin may be registered under it. Raises
+    RuntimeError if the device was already used as another one.
     """
     chosen = _XLAC._xla_chosen_device()
     if _XLAC._xla_runtime_is_initialized() and chosen not in ("", pjrt_device):
@@ -124,20 +124,20 @@ def addressable_runtime_device_count() -> int:
 
 
 def global_runtime_device_count() -> int:
-    """Devices of the run: as many has a torch_xla.distributed.spmd.Mesh."""
+    """Devices of the run: the size of a torch_xla.distributed.spmd.Mesh."""
     return process_count() * addressable_runtime_device_count()
 
 
 def runtime_device_attributes(device: str) -> dict:
-    """Attributes of the hardware behind the device: "name", "kind" and those that a plugin's vendor gives.
+    """Attributes of the hardware behind the device: "name", "kind" and the plugin vendor's own.
 
-    Raises ValueError for a device that is not xla, RuntimeError for one that does not exist.
+    Raises ValueError for a device that is not xla, RuntimeError for a device that does not exist.
     """
     return _XLAC._xla_device_attributes(_device_module._existing(device))
 
 
 def global_runtime_device_attributes() -> list[dict]:
-    """Attributes of all devices of the run, whose processes have the same."""
+    """Attributes of all devices of the run; all processes have the same."""
     own = [runtime_device_attributes(f"xla:{index}") for index in range(addressable_runtime_device_count())]
     return own * process_count()
 
@@ -148,7 +148,8 @@ def get_master_ip() -> str:
 
 
 def use_spmd(auto: bool = False) -> None:
-    """Sets XLA_USE_SPMD: the run's devices are one to the program, and torch_xla.distributed.spmd spreads tensors.
+    """Sets XLA_USE_SPMD: the program sees the run's devices as one, and torch_xla.distributed.spmd spreads tensors over
+    them.
 
     Args:
         auto: accepted for the original's sake: the compiler decides on unmarked tensors anyway.
@@ -161,13 +162,13 @@ is_spmd = _api.is_spmd
 
 
 def initialize_cache(path: str, readonly: bool = False) -> None:
-    """Keeps compiled programs in the folder `path` from now on, and finds them there; so do processes that start later.
+    """From now on keeps compiled programs in the folder `path` and finds them there, also in later processes.
 
-    Programs that are compiled already are not written again.
+    Programs compiled earlier are not written.
 
     Args:
-        path: created where it is missing; it must be the user's alone. `~` is the user's home. Empty for no folder.
-        readonly: nothing is written there, so that many processes may read what one has compiled.
+        path: created if missing; it must be the user's alone. `~` is the user's home. Empty for no folder.
+        readonly: nothing is written there, so many processes may read one process's programs.
     """
     path = os.fspath(path)
     os.environ["XLA_PERSISTENT_CACHE_PATH"] = path and os.path.abspath(os.path.expanduser(path))

@@ -1,4 +1,5 @@
-"""Export of models as StableHLO: what torch.export gives becomes one function of MLIR text, with its weights in files.
+"""Export of models as StableHLO: turns the result of torch.export into one function of MLIR text, with its weights in
+files.
 
 JAX and other users of XLA compile the text. docs/stablehlo.md has an example with JAX, and the files.
 """
@@ -56,13 +57,13 @@ class StableHLOExportOptions:
 
     Args:
         include_human_readable_text: True: text is the only form.
-        override_tracing_arguments: the inputs to export for, in place of those of the program; they choose the sizes of
-            a program with dynamic dims.
+        override_tracing_arguments: the inputs to export for, in place of the program's; they choose the sizes of a
+            program with dynamic dims.
         override_tracing_kwargs: the same by name.
         save_weights: whether files have the weights.
-        inline_all_constant: True: numbers stand in the text.
+        inline_all_constant: True: numbers are in the text.
         export_weights: whether the export has the weights; without them it can be saved and read, but not called.
-        custom_ops_allowed_in_graph: empty: an operation is exported as the operations that it is made of.
+        custom_ops_allowed_in_graph: empty: an operation is exported as its parts.
         export_node_metadata: False.
     """
 
@@ -100,9 +101,9 @@ def _check_inputs(func: StableHLOFunc, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 class StableHLOGraphModule:
-    """A model that was exported: its StableHLO, and a function like the model.
+    """An exported model: its StableHLO, and a function like the model.
 
-    Calls run the program that the text was written from, on the device.
+    Calls run the exported program, not the text, on the device.
     """
 
     def __init__(self, bundle: StableHLOModelBundle):
@@ -134,8 +135,7 @@ class StableHLOGraphModule:
 
         Args:
             method_name: "forward", or None for the default.
-            args, kwargs: as the model takes them, of the shapes and dtypes that it was exported with; tensors of any
-                device.
+            args, kwargs: as for the model, with the shapes and dtypes of the export; tensors of any device.
 
         Returns the model's outputs, their tensors on the device. Buffers that the model writes are written. Raises
         ValueError for another name, for a model without weights and for inputs of another number, shape or dtype.
@@ -157,22 +157,22 @@ class StableHLOGraphModule:
         return self._function(method_name).text
 
     def get_stablehlo_bytecode(self, method_name: str | None = None) -> bytes:
-        """The text in UTF-8, which MLIR's readers take where they take bytecode."""
+        """The text in UTF-8. MLIR's readers of bytecode accept it."""
         return self.get_stablehlo_text(method_name).encode()
 
     def save(self, directory_path: str | os.PathLike, options: StableHLOExportOptions | None = None) -> None:
-        """Writes the files of docs/stablehlo.md into the folder, which is made if there is none.
+        """Writes the files of docs/stablehlo.md into the folder, created if missing.
 
-        They take the place of an older model whole, or not at all. Raises ValueError for names that no file can have.
+        They replace an older model completely, or not at all. Raises ValueError for names that no file can have.
         """
         options = options or StableHLOExportOptions()
         save_bundle(self._bundle, Path(directory_path), options.save_weights)
 
     @classmethod
     def load(cls, directory_path: str | os.PathLike) -> "StableHLOGraphModule":
-        """The model that save() wrote, by somebody whom you trust: torch.export's files may run code.
+        """Loads a model of save(), from somebody whom you trust: torch.export's files may run code.
 
-        Raises FileNotFoundError where a file is missing, ValueError where files do not fit each other.
+        Raises FileNotFoundError for a missing file, ValueError if files do not fit each other.
         """
         return cls(load_bundle(Path(directory_path), _api.device()))
 
@@ -206,7 +206,7 @@ def _with_sizes(exported: ExportedProgram, options: StableHLOExportOptions) -> E
 
 
 def _prepare(exported: ExportedProgram, decompositions: dict) -> ExportedProgram:
-    """The program without in-place operations, on the device, with a state that it may write."""
+    """The program without in-place operations, on the device, with a writable state."""
     program = exported.run_decompositions(decompositions)
     program = with_state(program, tensors_of(program))
     program = move_to_device_pass(program, str(_api.device()))
@@ -263,8 +263,8 @@ def exported_program_to_stablehlo(
     """The program as StableHLO, callable like the model.
 
     Args:
-        exported_model: of torch.export.export(); it stays as it is.
-        options: the defaults where it is None.
+        exported_model: from torch.export.export(); it stays unchanged.
+        options: None: the defaults.
 
     Raises NotImplementedError for an input with sizes that vary, for a program that draws random numbers, and for an
     operation that has no form in StableHLO; RuntimeError for a program that reads a value while it runs.
@@ -275,7 +275,7 @@ def exported_program_to_stablehlo(
     try:
         program = _prepare(exported, {})
         func, constants = _write(program, "forward")
-    except RuntimeError:  # an operation without a form may be made of some that have one
+    except RuntimeError:  # an operation without a form may have parts with one
         program = _prepare(exported, torch.export.default_decompositions())
         func, constants = _write(program, "forward")
     state = tensors_of(program) if options.export_weights else {}
@@ -289,10 +289,8 @@ def save_as_stablehlo(
 ) -> None:
     """exported_program_to_stablehlo() and save() into the folder.
 
-    exported = torch.export.export(model, (x,))
-    save_as_stablehlo(exported, "model")
-    loaded = StableHLOGraphModule.load("model")
-    loaded(x)  # what model(x) gives, on the device
+    exported = torch.export.export(model, (x,)) save_as_stablehlo(exported, "model") loaded =
+    StableHLOGraphModule.load("model") loaded(x)  # the result of model(x), on the device
     """
     exported_program_to_stablehlo(exported_model, options).save(stablehlo_dir, options)
 

@@ -1,3 +1,3 @@
-"""The version: the one place that says it."""
+"""The version, defined only here."""
 
 __version__ = "3.0.0"

@@ -1,7 +1,7 @@
-"""What `import torch` calls of this package, the entry point of `torch.backends`: it loads torch_xla where that helps.
+"""The entry point `torch.backends` that `import torch` calls: it loads torch_xla where that helps.
 
-`import torch` is to work as without the package, whatever hinders that: it is one warning, and an error where the
-device is used. A module of its own, so that nothing has to load for it but itself.
+`import torch` must work as without the package: a problem is one warning, and an error at a use of the device. A
+separate module, so that it loads alone.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ import types
 import warnings
 from collections.abc import Iterator
 
-# One of these is there where the driver has a GPU: on Linux, in WSL, on Jetson. To ask the driver would start it, after
-# which a process may not fork. The variables choose among the GPUs.
+# One of these exists if the driver has a GPU: on Linux, in WSL, on Jetson. Asking the driver would start it, and then
+# the process may not fork. The variables choose among the GPUs.
 _CUDA_FILES = ("/dev/nvidia[0-9]*", "/usr/lib/wsl/lib/libcuda.so.1", "/dev/nvhost-gpu", "/dev/nvgpu")
 _CUDA_VARIABLES = ("CUDA_VISIBLE_DEVICES",)
 _ROCM_FILES = ("/dev/kfd",)
 _ROCM_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_failures: list[BaseException] = []  # the first one of an import of torch_xla that has begun to register the device
+_failures: list[BaseException] = []  # the first error of an import of torch_xla that has begun to register the device
 _kept: list = []  # the library of PyTorch's in which use of the device is refused: it lasts as long as this
 
 
@@ -56,7 +56,7 @@ def _autoload() -> None:
 def _find_accelerator(torch) -> str:
     """The name of another accelerator that torch has here; empty if there is none.
 
-    PyTorch takes a device of a package, as xla, before all of its own, and there is room for one such device.
+    PyTorch prefers a package's device, such as xla, to all of its own, and has room for one such device.
     """
     for entry in importlib.metadata.entry_points(group="torch.backends"):
         if entry.value.partition(":")[0] != __name__:
@@ -80,7 +80,7 @@ def _has_gpu(torch) -> bool:
 
 
 def _warn(text: str) -> None:
-    """Once for a program: not in processes that it starts, and as a line where warnings are errors."""
+    """Warns once for a program, not in its child processes; prints a line if warnings are errors."""
     if multiprocessing.parent_process() is not None:
         return
     try:
@@ -90,19 +90,19 @@ def _warn(text: str) -> None:
 
 
 def _refuse_uses(torch, text: str) -> None:
-    """Operations that make tensors of the device raise RuntimeError(text) while nobody has registered it."""
+    """Makes operations that create tensors of the device raise RuntimeError(text) while it is not registered."""
 
     def refuse(*args, **kwargs):
         raise RuntimeError(text)
 
-    with contextlib.suppress(Exception):  # a torch that has no such functions says itself that the device is missing
+    with contextlib.suppress(Exception):  # a torch without these functions reports the missing device itself
         library = torch.library.Library("_", "IMPL")
         library.fallback(refuse, "XLA")  # under which PyTorch has the name xla
         _kept.append(library)
 
 
 def _say_unavailable(torch) -> None:
-    """Where the registration has failed between the device and its module: torch.accelerator finds none available."""
+    """For a registration that failed between the device and its module: torch.accelerator finds none available."""
     if torch._C._get_privateuse1_backend_name() == "xla" and not hasattr(torch, "xla"):
         torch.xla = types.ModuleType("torch.xla", "Of a device that cannot be loaded.")
         torch.xla.is_available = lambda: False
@@ -111,9 +111,9 @@ def _say_unavailable(torch) -> None:
 
 @contextlib.contextmanager
 def keep_first_error() -> Iterator[None]:
-    """Later imports of torch_xla raise the first one's error: PyTorch keeps what a registration that failed has done.
+    """Makes later imports of torch_xla raise the first one's error:
 
-    They would fail at that, and hide why.
+    PyTorch keeps a partial registration, so they would fail at that and hide the cause.
     """
     if _failures:
         error = _failures[0]

@@ -1,4 +1,4 @@
-"""The name that torch_xla's Python part had in its first releases; each module here is the present one of torch_xla."""
+"""The name of torch_xla's Python part in its first releases; each module here is torch_xla's present one."""
 
 import importlib
 import sys

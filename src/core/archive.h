@@ -1,7 +1,7 @@
 // Values as bytes and back, for files of this build: one list of a type's members serves both directions.
 //
-// A type takes part by a function `fields(archive, value)` in its namespace that names its members once: archive(value.a, value.b).
-// Numbers and enumerations are as they lie in memory, so that a file is read by the build that has written it, on the same machine.
+// A type takes part by a function `fields(archive, value)` in its namespace that names its members once: archive(value.a, value.b). Numbers
+// and enumerations keep their layout in memory, so only the build and the machine that wrote a file can read it.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class Writer {
     if constexpr (detail::is_plain<T>) {
       append(&value, sizeof(T));
     } else {
-      fields(*this, const_cast<T&>(value)); // which only reads it here
+      fields(*this, const_cast<T&>(value)); // fields() only reads the value here
     }
   }
   void write(bool value) {
@@ -112,7 +112,7 @@ class Writer {
   std::string bytes_;
 };
 
-// Reads what a Writer has written, in the same order. Throws InternalError where the bytes end early or cannot be such a value.
+// Reads what a Writer has written, in the same order. Throws InternalError where the bytes end early or cannot be a value of the type.
 class Reader {
  public:
   // The bytes live as long as the reader.
@@ -121,7 +121,7 @@ class Reader {
   void operator()(Ts&... values) {
     (read(values), ...);
   }
-  // Throws where bytes are left.
+  // Throws if bytes are left.
   void finish() const {
     XLA_ASSERT(rest_.empty(), rest_.size(), " bytes too many");
   }
@@ -180,7 +180,7 @@ class Reader {
     ((Is == index ? read(value.template emplace<Is>()) : void()), ...);
   }
 
-  // A number of elements, each of which takes at least so many bytes.
+  // The number of elements; `element`: the least bytes that one takes.
   size_t read_size(size_t element) {
     uint64_t size = 0;
     read(size);
@@ -198,7 +198,7 @@ class Reader {
     } else {
       const size_t size = read_size(1);
       list.clear();
-      list.reserve(std::min(size, rest_.size() / sizeof(T))); // a number that is wrong takes no memory
+      list.reserve(std::min(size, rest_.size() / sizeof(T))); // a wrong size must not allocate
       for (size_t i = 0; i < size; ++i) {
         T element{};
         read(element);

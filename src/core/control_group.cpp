@@ -8,14 +8,14 @@
 namespace torch_xla::control_group {
 namespace {
 
-// What the file of a group says; nothing for "max" and where there is no such file.
+// The number in a group's file; nothing for "max" and for a missing file.
 std::optional<double> read_number(const std::string& path) {
   std::ifstream in(path);
   double number = 0;
   return in >> number && number > 0 ? std::make_optional(number) : std::nullopt;
 }
 
-// A limit as the controller of a version tells it, by the folder of a group.
+// Reads a limit of one version's controller from a group's folder.
 struct Limit {
   const char* controller; // v1's
   std::optional<double> (*of_v2)(const std::string& folder);
@@ -43,7 +43,7 @@ constexpr Limit kMemory{
     [](const std::string& folder) { return read_number(folder + "/memory.max"); },
     [](const std::string& folder) { return read_number(folder + "/memory.limit_in_bytes"); }};
 
-// The least limit of a group and those around it. A container may show its own group as the root, whatever path it is said to have.
+// The least limit of a group and those around it. A container may show its own group as the root, under any reported path.
 template <typename Read>
 std::optional<double> least_on_the_way(const std::string& root, std::string path, const Read& read) {
   std::optional<double> least = read(root);

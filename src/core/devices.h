@@ -3,7 +3,7 @@
 
 namespace torch_xla {
 
-// Devices are numbers from 0. What there is one of for each device lies in arrays of this length, so that it is found without a look-up.
+// Devices are numbers from 0. Arrays of this length hold one element for each device, found without a look-up.
 constexpr int kMaxDevices = 64;
 
 } // namespace torch_xla

@@ -1,4 +1,4 @@
-// Element types of values; the numeric codes are c10::ScalarType's, so that converting is a cast.
+// Element types of values; the numeric codes are c10::ScalarType's, so a conversion is a cast.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ constexpr DType compute_type(DType t) {
   return is_reduced_float(t) ? DType::F32 : t;
 }
 
-// How the device stores float32 and float64, which tensors report whatever it is.
+// How the device stores float32 and float64. Tensors report float32 and float64 in any case.
 enum class FloatStorage : uint8_t {
   kFull, // as they are
   kBf16, // both as bfloat16: XLA_USE_BF16
@@ -101,7 +101,7 @@ constexpr size_t item_size(DType t) {
   }
 }
 
-// Types that only library calls compute on: kernels copy their elements, as words of this type. A native type itself.
+// The type of words as which kernels copy elements of types that only library calls compute on. A native type gives itself.
 constexpr DType word_type(DType t) {
   if (is_native(t)) {
     return t;
@@ -122,7 +122,7 @@ constexpr DType word_type(DType t) {
 
 // Short names of the text form: f32, bf16, i64, pred (StableHLO's words with pred for bool).
 const char* dtype_name(DType t);
-// Digits that a native type has: of a floating type's numbers, and without the sign of an integer type's.
+// Binary digits of a native type: a floating type's significand, an integer type without its sign.
 int significant_bits(DType t);
 // Inverse of dtype_name; Undefined for an unknown name.
 DType find_dtype(const char* name, size_t length);
@@ -132,9 +132,9 @@ double round_to(DType t, double v);
 int64_t wrap_to(DType t, int64_t v);
 // The largest finite value of a native type; I64's is rounded to 2^63.
 double largest_value(DType t);
-// Whether ATen converts the number to a native type without its overflow error, in every release: as c10::overflows, which lets whole
-// numbers below zero wrap in unsigned types. False for fractions between the largest integer and the next, which ATen truncates from
-// PyTorch 2.14 on, and for 2^63, which it converted before.
+// Whether ATen converts the number to a native type without its overflow error, in every release: as c10::overflows, so negative whole
+// numbers wrap in unsigned types. False where releases differ: for fractions between the largest integer and the next (ATen truncates them
+// from PyTorch 2.14 on) and for 2^63 (converted before 2.14).
 bool fits(double v, DType t);
 bool fits(int64_t v, DType t);
 

@@ -12,22 +12,22 @@
 namespace torch_xla::env {
 
 // ---- Reading, by the row that variable() finds. A text that is not understood throws UserError (Value) ----
-std::optional<std::string> find(const Variable& variable); // as it is, empty ones too
+std::optional<std::string> find(const Variable& variable); // the text as it is, also an empty one
 bool is_set(const Variable& variable); // to more than nothing
-std::string text(const Variable& variable); // of a path as full_path() of core/paths.h
-bool flag(const Variable& variable); // 1, true, yes, on; 0, false, no, off; upper and lower case are one
+std::string text(const Variable& variable); // a path through full_path() of core/paths.h
+bool flag(const Variable& variable); // 1, true, yes, on; 0, false, no, off; in any case
 int64_t integer(const Variable& variable);
 int64_t integer_or(const Variable& variable, int64_t otherwise); // for one without a default
 double share(const Variable& variable); // over 0, at most 1
-// As flag(), of a text that somebody else has read.
+// As flag(), for a text that the caller has read.
 bool parse_flag(const std::string& name, const std::string& text);
 // Throws where the text is not understood.
 void check(const Variable& variable);
-// What the text may be, for people.
+// The accepted texts, as users read them.
 std::string accepted(const Variable& variable);
 
-// ---- The variables of C++, each read once but for those of the directory of compiled code ----
-// Reads them all: throws for the first that is not understood, at each call. Called at the first use of the device.
+// ---- The variables of C++, each read once, except those of the directory of compiled code ---- Reads them all: throws for the first that
+// is not understood, at each call. Called at the first use of the device.
 void check();
 // XLA_DEBUG=N prints to stderr (or XLA_DEBUG_FILE): 1 why it compiled and fell back, 2 the trace, 3 the graph after each pass, 4 kernels'
 // LLVM IR, 5 their assembly.
@@ -42,8 +42,8 @@ bool cache_is_read_only(); // XLA_PERSISTENT_CACHE_READ_ONLY as it is now
 size_t program_cache_size(); // XLA_COMPILATION_CACHE_SIZE: programs kept in memory
 int64_t interpreted_operations(); // XLA_INTERPRETED_OPERATIONS: of a small program, before it is compiled
 int cpu_num_devices(); // CPU_NUM_DEVICES: of the embedded engine
-// For tests: takes the place of the variable.
+// For tests: overrides the variable.
 void set_fusion(bool on);
-void set_lazy(bool on); // of traces to come; set_lazy_mode() of trace/recorder.h also of those that are pending
+void set_lazy(bool on); // of future traces; set_lazy_mode() of trace/recorder.h also changes pending ones
 
 } // namespace torch_xla::env

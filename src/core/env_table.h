@@ -33,7 +33,7 @@ struct Variable {
   const char* otherwise; // its text where it is not set, or empty; "" of a switch or number: ask is_set() before
   const char* purpose;
   const char* readers; // the files that read it, with ", " between them
-  const char* unset = ""; // what holds where it is not set, if `otherwise` is empty and that means something
+  const char* unset = ""; // the default as users read it, if `otherwise` is empty
 };
 
 inline constexpr Variable kVariables[] = {
@@ -64,13 +64,13 @@ inline constexpr Variable kVariables[] = {
     {"XLA_USE_SPMD",
      kSwitch,
      "off",
-     "the devices are one to the program, and `torch_xla.distributed.spmd` spreads tensors",
+     "the program sees all devices as one, and `torch_xla.distributed.spmd` spreads tensors over them",
      "torch_xla/_api.py"},
     {"CUDA_ROOT", kPath, "", "folder of CUDA's compiler", "torch_xla/experimental/plugins.py", "that of the wheel"},
     {"XLA_FLAGS",
      words("XLA's own flags"),
      "",
-     "read by a plugin, whose programs on disk are kept apart by it; the embedded engine has no such flags",
+     "read by a plugin, and part of the keys of its programs on disk; the embedded engine has no such flags",
      "src/engine/pjrt/client.cpp, torch_xla/experimental/plugins.py"},
 
     // Processes, as torchrun and xmp.spawn set them
@@ -83,7 +83,7 @@ inline constexpr Variable kVariables[] = {
     {"XLA_RUN_SECRET",
      words("a text"),
      "",
-     "what all processes of the run and nobody else know; signs what they give each other in meetings",
+     "the secret that the processes of the run share; signs the messages of their meetings",
      "torch_xla/_payloads.py",
      "`xmp.spawn` makes one"},
     // Running
@@ -92,7 +92,7 @@ inline constexpr Variable kVariables[] = {
     {"XLA_MAX_ASYNC_QUEUE",
      whole_number(1, 1 << 20),
      "100",
-     "asynchronous step closures that wait at most; a step waits for room",
+     "most asynchronous step closures that may wait; a step waits for room",
      "torch_xla/utils/closures.py"},
     {"XLA_COLLECTIVE_TIMEOUT",
      whole_number(1, 86400),
@@ -104,13 +104,13 @@ inline constexpr Variable kVariables[] = {
     {"XLA_INTERPRETED_OPERATIONS",
      whole_number(0, int64_t{1} << 40),
      "5000",
-     "a small program runs one by one as many operations as eager does, by PyTorch's kernels, before it is compiled; 0: it is compiled at "
+     "a small program is compiled after this many operations that it runs one by one, by PyTorch's kernels, as eager does; 0: at "
      "once",
      "src/core/env.cpp"},
     {"XLA_COMPILATION_CACHE_SIZE",
      whole_number(1, 1 << 20),
      "2048",
-     "traces whose programs are kept in memory; those not used for the longest time go first",
+     "traces that keep their programs in memory; the least recently used go first",
      "src/core/env.cpp"},
     {"XLA_PERSISTENT_CACHE_PATH",
      Accepts{Kind::kPath, "a path; empty for none"},
@@ -126,7 +126,7 @@ inline constexpr Variable kVariables[] = {
      "src/core/env.cpp, src/core/paths.cpp"},
 
     // Finding faults
-    {"XLA_DEBUG", whole_number(0, 5), "0", "prints more and more", "src/core/env.cpp"},
+    {"XLA_DEBUG", whole_number(0, 5), "0", "each level prints more", "src/core/env.cpp"},
     {"XLA_DEBUG_FILE", kPath, "", "where `XLA_DEBUG` prints to; lines are appended", "src/core/env.cpp", "standard error"},
     {"XLA_VERIFY",
      kSwitch,
@@ -144,7 +144,7 @@ inline constexpr Variable kVariables[] = {
     {"PT_XLA_DEBUG_MAX_FRAME", whole_number(1, 1000), "8", "Python frames in an analysis", "src/program/analysis.cpp"},
     {"XLA_SAVE_TENSORS_FILE", kPath, "", "where the graph of each sync goes; lines are appended", "src/program/pending_graph.cpp"},
     {"XLA_SAVE_TENSORS_FMT", words("text, dot, hlo or stablehlo"), "text", "the form of these graphs", "src/program/pending_graph.cpp"},
-    {"SAVE_GRAPH_FMT", words("text, dot or hlo"), "text", "the form that graph_saver saves graphs in", "torch_xla/debug/graph_saver.py"},
+    {"SAVE_GRAPH_FMT", words("text, dot or hlo"), "text", "the form of graphs that graph_saver writes", "torch_xla/debug/graph_saver.py"},
     {"XLA_METRICS_FILE",
      words("a path, STDOUT or STDERR"),
      "",
@@ -168,7 +168,7 @@ inline constexpr Ignored kIgnored[] = {
      "XRT_START_LOCAL_SERVER XRT_TORCH_DIST_METHOD XRT_TORCH_DIST_ROOT XRT_TPUVM_MODE XRT_TPU_CONFIG XRT_WORKERS"},
     {"`CPU_NUM_DEVICES` and `xmp.spawn(nprocs=n)` say how many devices and processes there are",
      "GPU_NUM_DEVICES NEURONCORE_NUM_DEVICES TPU_NUM_DEVICES"},
-    {"of the machines of Cloud TPUs; a plugin may read it",
+    {"variables of Cloud TPU machines, which a plugin may read",
      "ACCELERATOR_TYPE ALLOW_MULTIPLE_LIBTPU_LOAD CLOUD_TPU_TASK_ID LIBTPU_INIT_ARGS PTXLA_TPU_LIBRARY_PATH TPUVM_MODE "
      "TPU_ACCELERATOR_TYPE TPU_CHIPS_PER_HOST_BOUNDS TPU_CHIPS_PER_PROCESS_BOUNDS TPU_HOST_BOUNDS TPU_LIBRARY_PATH "
      "TPU_MEGACORE TPU_MESH_CONTROLLER_ADDRESS TPU_MESH_CONTROLLER_PORT TPU_ML_PLATFORM TPU_ML_PLATFORM_VERSION "
@@ -185,12 +185,11 @@ inline constexpr Ignored kIgnored[] = {
     {"`XLA_SAVE_TENSORS_FILE` and `XLA_DEBUG` show graphs and compiles",
      "TORCH_XLA_DEBUG XLA_DUMP_FATAL_STACK XLA_DUMP_HLO_GRAPH XLA_DUMP_POST_OPTIMIZATIONS XLA_DYNAMO_DEBUG XLA_EMIT_STEPLOG "
      "XLA_FNTRACKER_FILE XLA_FNTRACKER_LEVEL XLA_FNTRACKER_LIST XLA_OP_PRINT_COMPUTATIONS XLA_SAVE_HLO_FILE"},
-    {"the metrics keep and show as much as the original's do by default",
-     "RATE_TRACKER_SMOOTHING XLA_METRICS_PERCENTILES XLA_METRICS_SAMPLES"},
+    {"the metrics keep and show what the original's do by default", "RATE_TRACKER_SMOOTHING XLA_METRICS_PERCENTILES XLA_METRICS_SAMPLES"},
     {"there is no such log",
      "GRPC_VERBOSITY TF_CPP_LOG_THREAD_ID TF_CPP_MAX_VLOG_LEVEL TF_CPP_MIN_LOG_LEVEL TF_CPP_VLOG_FILENAME TF_CPP_VMODULE"},
     {"`XLA_USE_BF16` and `XLA_DOWNCAST_BF16` are the only other types of memory", "XLA_DOWNCAST_FP16 XLA_USE_32BIT_LONG XLA_USE_FP16"},
-    {"the recorder and the engine have no such form of an operation",
+    {"the recorder and the engine have no such switch",
      "DISABLE_NUMERIC_CC_TOKEN ENABLE_COLLECTIVE_MATMUL_IN_MP EXPERIMENTAL_XLA_UNBOUNDED_DYNAMISM XLA_DENSE_GATHER_FACTOR "
      "XLA_DENSE_SCATTER_FACTOR XLA_DISABLE_FUNCTIONALIZATION XLA_ENABLE_PARAM_ALIASING XLA_EXPERIMENTAL XLA_FALLBACK_CPU "
      "XLA_LAYOUTS XLA_MAX_PADDING_FACTOR XLA_NO_SPECIAL_SCALARS XLA_PARAMETER_WRAPPING_THREADSHOLD XLA_RESIZE_SPLIT_FACTOR "
@@ -198,10 +197,10 @@ inline constexpr Ignored kIgnored[] = {
     {"`XLA_COMPILATION_CACHE_SIZE` is the only such limit",
      "SPLIT_EXECUTOR_CACHE_SIZE XLA_DEVDATA_CACHE_SIZE XLA_IR_SHAPE_CACHE_SIZE XLA_TRIM_GRAPH_CHECK_FREQUENCY "
      "XLA_TRIM_GRAPH_SIZE"},
-    {"marks are given in the program",
+    {"the program gives the marks",
      "CONVERT_SHLO_TO_SHARDY XLA_AUTO_SPMD XLA_AUTO_SPMD_MESH XLA_AUTO_USE_GROUP_SHARDING "
      "XLA_DYNAMO_INPUT_SHARDING_CHECK_THRESHOLD"},
-    {"gradients travel together, and one replica alone sends none", "ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB XLA_ALWAYS_ALLREDUCE"},
+    {"gradients go in a few large collectives, and a single replica sends none", "ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB XLA_ALWAYS_ALLREDUCE"},
 };
 
 constexpr const Variable* find_variable(std::string_view name) {
@@ -213,7 +212,7 @@ constexpr const Variable* find_variable(std::string_view name) {
   return nullptr;
 }
 
-// The row of that name, found by the compiler: what has no row does not compile.
+// The row of that name, found at compile time: a name without a row does not compile.
 consteval const Variable& variable(std::string_view name) {
   return *find_variable(name);
 }

@@ -35,7 +35,7 @@ std::string str(const Args&... args) {
   return out.str();
 }
 
-// The text of an ErrorKind::OutOfMemory. Programs recognize the error by the words of PyTorch's allocator, so they are the same.
+// The text of an ErrorKind::OutOfMemory: PyTorch's allocator's words, by which programs recognize the error.
 inline std::string out_of_memory_text(size_t bytes) {
   return str("DefaultCPUAllocator: can't allocate memory: you tried to allocate ", bytes, " bytes. Error code 12 (Cannot allocate memory)");
 }

@@ -6,7 +6,7 @@
 namespace torch_xla::first_use {
 namespace {
 
-std::atomic<void (*)()> left{nullptr}; // null: there is nothing to do any more
+std::atomic<void (*)()> left{nullptr}; // null: already done
 
 } // namespace
 

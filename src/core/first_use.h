@@ -1,12 +1,13 @@
-// What is left out while the device is not used: the part of its first use that is not C++.
+// Python's part of the device's start, which waits for the first use of the device.
 #pragma once
 
 namespace torch_xla::first_use {
 
-// Has the first use of the device call `act` before it: Python's part, which takes the GIL. Once, while the library is loaded.
+// Sets the function that the first use of the device calls first: Python's part, which takes the GIL. Call it once, while the library is
+// loaded.
 void set(void (*act)());
-// Comes before the engine is made and before each memory of a tensor's, and throws what `act` throws; the next one then calls it again.
-// Several threads may call it at the same time. The caller holds no lock unless it has called this before.
+// Called before the engine is made and before a tensor gets memory. Throws the exception of `act`; the next call then tries again. Several
+// threads may call it at the same time. The caller holds no lock, unless it has called begin() before.
 void begin();
 
 } // namespace torch_xla::first_use

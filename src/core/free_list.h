@@ -1,4 +1,4 @@
-// Small objects that come and go with every recorded operation: memory of freed ones is kept by thread, living ones are counted.
+// Allocation of the small objects of each recorded operation: each thread keeps the memory of freed objects, and live objects are counted.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ class FreeListed {
     Link* head = nullptr;
     size_t length = 0;
     bool begun = false;
-    std::atomic<int64_t> live = 0; // made less freed by this thread, which alone writes it
+    std::atomic<int64_t> live = 0; // objects made less objects freed by this thread; only this thread writes it
 
     void count(int64_t n) {
       live.store(live.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
@@ -71,7 +71,7 @@ class FreeListed {
     std::vector<const List*> lists;
     int64_t of_ended_threads = 0;
   };
-  // Trivially destructible, so that deleters may run at any time of a thread's end; what a dead thread kept is freed by its Sweeper.
+  // Trivially destructible, so deleters may run at any time of a thread's end; the Sweeper frees the memory that the thread kept.
   struct Sweeper {
     List& list;
     ~Sweeper() {

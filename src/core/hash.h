@@ -44,7 +44,7 @@ struct Hash128 {
   }
 };
 
-// Of bytes, or of a sample of many: equal where the bytes are, different for nearly all others.
+// Hashes all bytes, or a sample if there are many: equal bytes have equal hashes, nearly all others differ.
 uint64_t hash_sample(const void* data, size_t nbytes);
 
 } // namespace torch_xla

@@ -10,32 +10,32 @@
 
 namespace torch_xla::host_activity {
 
-inline std::atomic<uint32_t> num_operations{0}; // recorded, modulo 2^32; of several devices' some may be missed
-inline std::atomic<uint32_t> num_pauses{0}; // waits that were begun, and rests that were ended; modulo 2^32
-inline std::atomic<int> num_in_need{0}; // threads that wait for what a run computes
+inline std::atomic<uint32_t> num_operations{0}; // recorded, modulo 2^32; with several devices some may be missed
+inline std::atomic<uint32_t> num_pauses{0}; // waits begun plus rests ended, modulo 2^32
+inline std::atomic<int> num_in_need{0}; // threads that wait for a run's results
 inline std::atomic<int64_t> last_resume_ns{0}; // the end of the last wait
-inline std::atomic<int64_t> last_turn_ns{0}; // how long the thread that waited last had gone on before
+inline std::atomic<int64_t> last_turn_ns{0}; // how long the last thread to wait had run before
 
-// An operation is recorded. Under its device's recording lock, for which this is no more than a count.
+// An operation is recorded. The caller holds the device's recording lock; this only counts.
 inline void note_operation() {
   num_operations.store(num_operations.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-// Those who sleep in wait_for_pause() wake up.
+// Wakes the threads in wait_for_pause().
 inline void end_rests() {
   num_pauses.fetch_add(1, std::memory_order_release);
   num_pauses.notify_all();
 }
 
-// What has taken longer was no recording alone: a program that waits for its user, or for data.
+// A longer turn was not recording alone: the program waited for its user or for data.
 constexpr int64_t kLongestTurnNs = 50'000'000;
 
-// While it lives, the thread waits for a run: for what it computes, or only for its end. Any thread.
+// While it lives, the thread waits for a run: for its results, or only for its end. Any thread.
 class Pause {
  public:
   explicit Pause(bool needs_results = true) : needs_results_(needs_results) {
     num_in_need.fetch_add(needs_results_, std::memory_order_relaxed);
-    if (resumed_ns != 0) { // else its first wait: when it has begun to record is not known
+    if (resumed_ns != 0) { // else its first wait: the start of its recording is not known
       last_turn_ns.store(std::min(metrics::now_ns() - resumed_ns, kLongestTurnNs), std::memory_order_relaxed);
     }
     end_rests();
@@ -58,17 +58,17 @@ inline void wait_for_pause(uint32_t seen) {
   num_pauses.wait(seen, std::memory_order_acquire);
 }
 
-// Whether a turn between two waits is so long that it pays to sleep meanwhile.
+// Whether it pays to sleep during a turn between two waits.
 constexpr int64_t kLongTurnNs = 200'000;
 constexpr bool is_long_turn(int64_t ns) {
   return ns > kLongTurnNs;
 }
 
-// What one thread has seen of this. Not thread-safe.
+// One thread's view of these counts. Not thread-safe.
 class Watch {
  public:
-  // Whether some thread has recorded a moment ago, none has begun to wait since, and it is a long turn. Python between two operations is
-  // part of a moment: a program's thread that sleeps or reads a file is not.
+  // Whether a thread has recorded within the last moment, none has begun to wait since, and the turn is long. A moment covers Python
+  // between two operations, not a thread that sleeps or reads a file.
   bool is_recording() {
     const uint32_t pauses = num_pauses.load(std::memory_order_relaxed);
     const uint32_t operations = num_operations.load(std::memory_order_relaxed);
@@ -90,14 +90,14 @@ class Watch {
     return is_long_turn(last_turn_ns.load(std::memory_order_relaxed));
   }
 
-  // Threads that waited are told to go on, which takes them a moment.
+  // The waiting threads have been woken: they record again in a moment.
   void expect_recording() {
     pauses_ = num_pauses.load(std::memory_order_relaxed);
     operations_ = num_operations.load(std::memory_order_relaxed);
     last_ns_ = told_ns_ = metrics::now_ns();
   }
 
-  // For how long the turn will go on, if it takes what the last one took; negative where it takes longer.
+  // Time until the turn ends if it is as long as the last one; negative if it has been longer already.
   int64_t rest_of_turn_ns() const {
     const int64_t begin_ns = std::max(told_ns_, last_resume_ns.load(std::memory_order_relaxed));
     return last_turn_ns.load(std::memory_order_relaxed) - (metrics::now_ns() - begin_ns);
@@ -110,7 +110,7 @@ class Watch {
   uint32_t pauses_ = 0;
   uint32_t operations_ = 0;
   int64_t told_ns_ = 0; // expect_recording()
-  int64_t last_ns_ = 0; // of the last operation that it has seen since the last pause; 0: none
+  int64_t last_ns_ = 0; // when it last saw a new operation since the last pause; 0: never
 };
 
 } // namespace torch_xla::host_activity

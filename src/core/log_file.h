@@ -1,4 +1,4 @@
-// A file that a variable names, to which a process appends what it tells of itself.
+// A file to which a process appends its debug output; an environment variable names it.
 #pragma once
 
 #include <mutex>
@@ -15,8 +15,7 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  // The whole text, those of several threads one behind the other. Never throws: a disk that has become full ends no program, but is warned
-  // of once.
+  // Writes the whole text; texts of several threads do not mix. Never throws: a full disk gives one warning.
   void append(std::string_view text);
 
  private:

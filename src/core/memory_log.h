@@ -1,4 +1,4 @@
-// Who is told as memory of the devices is taken and given back: profilers of memory.
+// Reports allocations and frees of device memory to a listener: profilers of memory.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ struct Change {
   int64_t reserved = 0; // used, or kept for later
 };
 
-// Whom a thread works for: what a run allocates is told on behalf of the thread that queued it. Null: nobody who wants to know.
+// The thread on whose behalf a thread allocates: a run's allocations count for the thread that queued it. Null: no listener.
 using Caller = std::shared_ptr<void>;
 
 // Called on any thread, several at a time, without the locks of allocators; takes no GIL and allocates nothing of a device.
@@ -23,9 +23,9 @@ class Listener {
  public:
   virtual ~Listener() = default;
   virtual void on_change(const Change& change) = 0;
-  // Of the calling thread, for work on the device that another thread is to do.
+  // The caller to give to another thread that does the calling thread's work on the device.
   virtual Caller caller(int device) = 0;
-  // Makes the calling thread work for another one; returns for whom it did before.
+  // Makes the calling thread work for `caller`; returns the caller before.
   virtual Caller exchange(Caller caller) = 0;
 };
 

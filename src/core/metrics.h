@@ -48,7 +48,7 @@ class Metric {
 int64_t now_ns(); // of a clock that never goes back
 
 Counter& find_or_create_counter(const std::string& name);
-// Which of the two parts of the report a name stands in is fixed by the name (facts: LTC part first, then runtime part).
+// The full report, in two parts: names of the lazy tensor core first, then names of the runtime (is_runtime_name()).
 std::string report();
 std::string short_report(const std::vector<std::string>& counters, const std::vector<std::string>& metrics);
 std::vector<std::string> counter_names(); // non-zero ones

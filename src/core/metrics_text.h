@@ -1,4 +1,4 @@
-// How the report writes values, and in which of its two parts a name stands.
+// How the report writes values, and which of its two parts has a name.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace torch_xla::metrics {
 std::string value_text(Unit unit, double value);
 // aten::*, or the name of an operation of another library: a call that went to the CPU.
 bool is_fallback(const std::string& name);
-// Names that the original counts in its runtime library; the others belong to the lazy tensor core and are printed first.
+// Whether the original counts the name in its runtime library; the report prints the other names first, those of the lazy tensor core.
 bool is_runtime_name(const std::string& name);
 
 } // namespace torch_xla::metrics

@@ -1,4 +1,4 @@
-// The step observer: tells what the device does, as it happens. Metrics, profilers and timelines all listen here.
+// The step observer: reports the device's events as they happen. Metrics, profilers and timelines all listen here.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ enum class Phase : uint8_t {
   kCompile, // a program that was not in the cache; named by its operation in eager mode
   kPass, // one part of a compile: a pass over the graph, a stage of the schedule, a kernel's code
   kQueue, // a run waited for those before it
-  kRun, // a program ran; named likewise
+  kRun, // a program ran; named as kCompile
   kKernel, // a step of a run: a fused kernel,
   kLibrary, // a call of ATen's,
   kUpdate, // or a write through a view
@@ -40,31 +40,31 @@ constexpr int kNoDevice = -1;
 // A compiled program. Sizes are in bytes.
 struct Program {
   std::string_view hash; // of the trace, its settings and its output values; valid while the observer is called
-  int64_t inputs = 0; // tensors, the numbers beside them, and the random state where it draws
+  int64_t inputs = 0; // tensors, numbers, and the random state if the program draws
   int64_t outputs = 0;
   int64_t input_bytes = 0;
   int64_t output_bytes = 0;
-  int64_t aliased_bytes = 0; // of inputs whose memory becomes an output's
-  int64_t scratch_bytes = 0; // that a run needs beside its inputs and outputs
+  int64_t aliased_bytes = 0; // inputs that give their memory to an output
+  int64_t scratch_bytes = 0; // memory of a run besides inputs and outputs
   int64_t code_bytes = 0;
 };
 
 struct Event {
   Phase phase = Phase::kRecord;
-  // The name of the operation, pass, kernel, call or optimizer's class; the cause of a sync; the use of a read. Like `detail` valid while
-  // the observer is called.
+  // The name of the operation, pass, kernel, call or optimizer's class; the cause of a sync; the use of a read. `name` and `detail` are
+  // valid while the observer is called.
   std::string_view name = {};
-  std::string_view detail = {}; // a fallback's reason, a compile's cause, "replaces" where an optimizer takes over another one's parameters
+  std::string_view detail = {}; // a fallback's reason, a compile's cause, "replaces" if an optimizer takes another one's parameters
   int64_t start_ns = 0; // of metrics::now_ns()
   int64_t end_ns = 0;
   int64_t line = -1; // id of the user's line (location_text() of trace/source_line.h), or -1
   int64_t call = -1; // kDownload: id of the name of the Python function of PyTorch that this line called, or -1
   int device = kNoDevice;
-  int64_t bytes = -1; // kUpload, kDownload that succeeded; kLibrary: what a collective takes
+  int64_t bytes = -1; // kUpload, successful kDownload; kLibrary: a collective's operands
   int64_t nodes = -1; // kTrace
   int32_t node = -1; // kRecord: its number in the trace; kKernel, kLibrary, kUpdate: the node that names the step
   uint64_t content = 0; // kUpload: hash_sample() of the user's bytes; kOptimizer: tells optimizers apart
-  bool is_replan = false; // kCompile: of a known structure, from code that existed
+  bool is_replan = false; // kCompile: the structure was known and its code existed
   const Program* program = nullptr; // kCompile, kSync: where analyses are printed; valid as `name`
   uint32_t operations = 0; // operations of the process so far, modulo 2^32: the event's place in the program. Set by report()
   uint64_t run = 0; // number of the run, from 1 on, for its sync, queue, run and steps; 0: no run
@@ -79,11 +79,11 @@ class Observer {
 
 // The observer is called for these phases.
 void add(Observer& observer, uint32_t phases = kAllPhases);
-// When it returns the observer is not called any more.
+// After it returns the observer is not called any more.
 void remove(Observer& observer);
 
 namespace detail {
-inline std::atomic<uint32_t> phases{0}; // that an observer wants
+inline std::atomic<uint32_t> phases{0}; // union of the observers' phases
 } // namespace detail
 
 // Whether an observer wants the phase. Without one an event costs only this relaxed load, and the metrics of its phase.
@@ -91,12 +91,12 @@ inline bool is_on(Phase phase) {
   return detail::phases.load(std::memory_order_relaxed) & phase_bits(phase);
 }
 
-// The phases that metrics count, whether somebody listens or not.
+// Whether metrics count the phase, also without an observer.
 constexpr bool is_counted(Phase phase) {
   return phase == Phase::kCompile || phase == Phase::kRun || phase == Phase::kUpload || phase == Phase::kDownload;
 }
 
-// Adds the event to the metrics of its phase and tells the observers.
+// Adds the event to the metrics of its phase and calls the observers.
 void report(const Event& event);
 
 // An event that begins and ends with the object, on one thread.

@@ -1,5 +1,5 @@
 // Functions that older systems (glibc 2.34, the libstdc++ of GCC 11) lack, at least in the version that a newer system links to. They are
-// local to our libraries: all else in the process keeps the system's. tools/check_symbols.py finds what belongs here.
+// local to our libraries: other libraries of the process keep the system's. tools/check_symbols.py finds missing ones.
 #include <pthread.h>
 #include <sys/random.h>
 
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <mutex>
 
-// Of glibc 2.36. LLVM makes names of temporary files with it, for which any numbers do.
+// Of glibc 2.36. LLVM makes names of temporary files with it, so any numbers will do.
 extern "C" std::uint32_t arc4random() noexcept {
   std::uint32_t number;
   if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number) {
@@ -17,7 +17,7 @@ extern "C" std::uint32_t arc4random() noexcept {
   return number;
 }
 
-// GCC 12 gave it another version, GLIBCXX_3.4.30, though it does what it did.
+// GCC 12 gave it a new version, GLIBCXX_3.4.30, with the same behaviour.
 void std::condition_variable::wait(std::unique_lock<std::mutex>& lock) {
   pthread_cond_wait(native_handle(), lock.mutex()->native_handle());
 }

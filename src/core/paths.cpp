@@ -25,7 +25,7 @@ const fs::path& first_directory() {
 }
 [[maybe_unused]] const fs::path& kFirstDirectory = first_directory(); // when the library is loaded
 
-// Of the user of that name, of this one where it is empty; empty where it is not known.
+// The home of the named user, or of this user for an empty name; empty if unknown.
 std::string find_home(const std::string& user) {
   if (user.empty() && env::is_set(env::variable("HOME"))) {
     return *env::find(env::variable("HOME"));

@@ -5,8 +5,8 @@
 
 namespace torch_xla {
 
-// The path without `~` and `~user` at its beginning, and as seen from the directory in which the process has loaded this library: a later
-// chdir() does not move it. A user that does not exist and an empty path stay as they are.
+// Replaces `~` or `~user` at the start, and resolves a relative path from the directory in which the process loaded this library: a later
+// chdir() does not change it. An unknown user and an empty path stay as they are.
 std::string full_path(const std::string& path);
 
 } // namespace torch_xla

@@ -14,7 +14,7 @@ constexpr uint32_t kWeyl0 = 0x9e3779b9;
 constexpr uint32_t kWeyl1 = 0xbb67ae85;
 constexpr int kRounds = 10;
 
-// Of another generator, which computes one draw of the stream.
+// The seed of another generator for one draw of the stream.
 inline uint64_t seed_of_draw(uint64_t seed, uint64_t offset) {
   Hash128 hash;
   hash.add(seed);

@@ -5,7 +5,7 @@
 
 namespace torch_xla {
 
-// What a device may do in products of float32 numbers in place of float32, by PyTorch's switches (torch.set_float32_matmul_precision,
+// Precision that a device may use for products of float32 numbers, by PyTorch's switches (torch.set_float32_matmul_precision,
 // torch.backends). The words are XLA's: three products of bfloat16 or one of TF32 for "high", one of bfloat16 or TF32 for "default".
 struct Precision {
   enum Level : uint8_t { kDefault, kHigh, kHighest };

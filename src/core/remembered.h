@@ -1,4 +1,4 @@
-// Remembered: answers by the hash of their question, for questions that take long and are asked again.
+// Remembered: a cache of answers by the hash of the question.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace torch_xla {
 
-// Thread-safe. Beyond so many answers all are forgotten, to be found again.
+// Thread-safe. Holds at most `most` answers; one more clears all others.
 template <typename T>
 class Remembered {
  public:

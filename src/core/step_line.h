@@ -1,4 +1,4 @@
-// The user's line of the step that a thread runs, for kernels that tell others where they were called.
+// The user's line of the step that a thread runs, for kernels that report where they were called.
 #pragma once
 
 #include <cstdint>

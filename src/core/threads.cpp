@@ -1,4 +1,4 @@
-// Threads by name, and the error where there is none to be had.
+// Starts threads with names, and reports a thread that cannot be started.
 #include "core/threads.h"
 
 #include <pthread.h>

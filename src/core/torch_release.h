@@ -4,13 +4,13 @@
 #include <torch/csrc/profiler/orchestration/observer.h>
 #include <torch/headeronly/version.h>
 
-// Whether the headers at hand are those of PyTorch MAJOR.MINOR or a later release.
+// Whether the headers are those of PyTorch MAJOR.MINOR or a later release.
 #define TORCH_XLA_TORCH_AT_LEAST(MAJOR, MINOR) \
   (TORCH_VERSION_MAJOR > (MAJOR) || (TORCH_VERSION_MAJOR == (MAJOR) && TORCH_VERSION_MINOR >= (MINOR)))
 
 namespace torch_xla {
 
-// An operator that our lists name and not every release has. Where it is missing, its row and its kernels are left out.
+// An operator of our lists that some releases lack. There its row and its kernels are left out.
 struct OperatorOfSomeReleases {
   const char* name; // with its namespace and overload
   const char* last; // the last release that has it

@@ -1,5 +1,4 @@
-// Registers the device while the library is loaded, so that a program that is linked with it need not call anything, and has the end of the
-// main thread wait for the device.
+// Registers the device while the library is loaded, so linked programs need no call. Makes the end of the main thread wait for the device.
 #include "cpp/load.h"
 
 #include <c10/util/Exception.h>
@@ -19,8 +18,8 @@
 namespace torch_xla {
 namespace {
 
-// When main() returns or calls exit(), the main thread's own objects are destroyed first, then static ones, in the order against that of
-// their making: also those that runs have made and use, as oneDNN's cache. So no run may go on by then.
+// When main() returns or calls exit(), the main thread's own objects are destroyed first, then static ones, in reverse order of their
+// construction: also objects that runs use, such as oneDNN's cache. So runs must have ended by then.
 struct MainThread {
   ~MainThread() {
     if (process::is_used() && gettid() == getpid()) {
@@ -37,7 +36,7 @@ void write_error(const char* what) {
   std::fprintf(stderr, "torch_xla: the device xla is not registered: %s\n", what);
 }
 
-// An error is not thrown from here, which would end the process: whoever asks for the device gets it from register_all().
+// Throwing here would end the process, so the error is kept: register_all() throws it at a use of the device.
 bool register_at_load() noexcept {
   wait_at_end_of_main_thread();
   try {
@@ -63,7 +62,7 @@ void register_all() {
       register_functional_collectives();
       register_device();
       return nullptr;
-    } catch (...) { // kept, as PyTorch keeps what is registered by then: a second attempt would fail at that
+    } catch (...) { // not retried: PyTorch keeps the partial registration, and a second attempt would fail at it
       return std::current_exception();
     }
   }();

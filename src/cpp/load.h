@@ -1,10 +1,10 @@
-// What loading the library does.
+// Registration of the device when the library is loaded.
 #pragma once
 
 namespace torch_xla {
 
-// Registers the device, its kernels and its collectives with PyTorch. Loading the library does it; every other call does nothing, or throws
-// again what hindered it (c10::Error). Any thread.
+// Registers the device, its kernels and its collectives with PyTorch. Loading the library calls it; later calls do nothing, or throw the
+// first call's error again (c10::Error). Any thread.
 void register_all();
 
 } // namespace torch_xla

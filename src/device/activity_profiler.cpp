@@ -1,8 +1,7 @@
 // torch.profiler's view of the device: the step observer's events as Kineto's activities, on tracks of the device and of host threads.
 //
-// A device has the tracks of profile_tracks.h. What the host does for it (sync, compile and its passes, transfers, fallbacks, waits) is on
-// the track of its thread. A step of a run is linked with the operation of PyTorch that recorded the node which it is named by, with an
-// arrow from there.
+// A device has the tracks of profile_tracks.h. The host's work for it (sync, compile and its passes, transfers, fallbacks, waits) is on the
+// track of the thread that does it. An arrow links a step of a run with the operation of PyTorch that recorded the step's node.
 //
 // The interface: torch/csrc/profiler/standalone/privateuse1_profiler.h and kineto/IActivityProfiler.h of PyTorch's headers.
 #define FMT_HEADER_ONLY // which Kineto's headers use
@@ -36,15 +35,15 @@ using libkineto::GenericTraceActivity;
 using observer::Event;
 using observer::Phase;
 
-// All but optimizers' steps, which PyTorch tells itself.
+// All except optimizers' steps, which PyTorch reports itself.
 constexpr uint32_t kPhases = observer::kAllPhases & ~observer::phase_bits(Phase::kOptimizer);
 
 ActivityType type_of(Phase phase) {
   if (is_step(phase)) {
     return ActivityType::CONCURRENT_KERNEL;
   }
-  // PyTorch's tables take all that is a host's for what the profiler's own thread does, one within another. No thread of a user's waits in
-  // the queue, and a trace begins within an operation.
+  // PyTorch's tables take all host activities for nested work of the profiler's own thread. No thread of a user's waits in the queue, and a
+  // trace begins within an operation.
   bool is_annotation = phase == Phase::kRun || phase == Phase::kQueue || phase == Phase::kTrace;
   return is_annotation ? ActivityType::GPU_USER_ANNOTATION : ActivityType::PRIVATEUSE1_RUNTIME;
 }
@@ -72,7 +71,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     to_wall_ns_ = wall_ns() - start_ns_;
     if (all_threads()) {
       host_.start(number_);
-      max_entries_ = HostRanges::kMaxEntries; // who asks from outside does not see the memory that it takes
+      max_entries_ = HostRanges::kMaxEntries; // a client outside the process does not see its memory use
     }
     observer::add(*this, kPhases);
     start_memory_profiler();
@@ -171,7 +170,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     return activity;
   }
 
-  // What torch.profiler adds itself where it records the thread.
+  // The ranges that torch.profiler adds itself if it records the thread.
   void add_ranges(libkineto::ActivityLogger& logger) {
     for (const HostRanges::Entry& entry : host_entries_) {
       const bool is_operation = entry.kind == RangeKind::kOperation;
@@ -217,7 +216,7 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
     add_metadata(activity, entry);
   }
 
-  // What the steps took that were recorded within the ranges of record_function().
+  // The time of the steps recorded within ranges of record_function().
   void add_annotations(libkineto::ActivityLogger& logger, const libkineto::getLinkedActivityCallback& find_linked) {
     struct Time {
       int64_t start_ns = INT64_MAX;
@@ -287,10 +286,10 @@ class Session final : public libkineto::IActivityProfilerSession, public observe
   const uint64_t number_ = ++num_sessions_;
   int64_t start_ns_ = 0; // of the session, by the observer's clock
   int64_t to_wall_ns_ = 0; // Kineto's clock minus the observer's
-  int num_devices_ = 1; // that the trace tells of
+  int num_devices_ = 1; // devices in the trace
   size_t max_entries_ = SIZE_MAX;
   std::vector<Entry> entries_; // written by the observer until stop()
-  HostRanges host_; // where all threads are recorded
+  HostRanges host_; // used if all threads are recorded
   std::vector<HostRanges::Entry> host_entries_; // those that have ended
   std::unordered_map<uint64_t, const libkineto::ITraceActivity*> ranges_; // the same, by id, in buffer_
   Tracks tracks_;

@@ -67,7 +67,7 @@ struct XlaAllocator final : c10::DeviceAllocator {
   }
 };
 
-// What pin_memory() has made and nobody has freed yet: is_pinned() asks for it. Any thread.
+// The live blocks of pin_memory(), for is_pinned(). Any thread.
 class PinnedBlocks {
  public:
   static PinnedBlocks& get() {
@@ -97,7 +97,7 @@ void free_pinned(void* data) {
   c10::GetCPUAllocator()->raw_deallocate(data);
 }
 
-// The device reads all host memory, so pinned memory is plain memory that is remembered.
+// The device reads all host memory, so pinned memory is plain memory with an entry in PinnedBlocks.
 struct XlaHostAllocator final : at::HostAllocator {
   c10::DataPtr allocate(size_t nbytes) override {
     void* data = c10::GetCPUAllocator()->raw_allocate(nbytes);

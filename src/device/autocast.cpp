@@ -1,4 +1,4 @@
-// Automatic mixed precision: PyTorch's own op lists, registered for this device, and what the original has beside them.
+// Automatic mixed precision: PyTorch's own op lists, registered for this device, and the original's additions.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
@@ -32,7 +32,7 @@ void add_pytorchs(torch::Library& m) {
 namespace torch_xla {
 namespace {
 
-// As the CPU's list has it beside the common ones.
+// From the CPU's list, besides the common ones.
 constexpr const char* kLowerPrecision[] = {"mkldnn_rnn_layer"};
 
 // Most have no kernel for 16-bit floats. PyTorch refuses binary_cross_entropy under autocast, as its input may have been rounded.
@@ -98,8 +98,8 @@ constexpr const char* kFloat32Matrices[] = {
     "triangular_solve",
 };
 
-// Calls the operator with its floating-point tensors cast, as the kernels behind PyTorch's lists; by its name, as not every release has
-// each.
+// Calls the operator with its floating-point tensors cast, as the kernels behind PyTorch's lists; by name, as some releases lack some of
+// them.
 class Cast final : public c10::OperatorKernel {
  public:
   explicit Cast(bool lower) : lower_(lower) {}

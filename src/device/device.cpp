@@ -24,7 +24,7 @@ void register_device() {
   register_activity_profiler();
   register_graphs();
   register_kernels();
-  register_hooks(); // last, as it makes the device PyTorch's accelerator, which an error before should not
+  register_hooks(); // last: it makes the device PyTorch's accelerator, which must not happen after an error
 }
 
 c10::DeviceIndex current_device() noexcept {

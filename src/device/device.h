@@ -9,8 +9,8 @@ namespace torch_xla {
 
 constexpr c10::DeviceType kXlaType = c10::DeviceType::PrivateUse1;
 
-// Registers the device with PyTorch under the name "xla": kernels, hooks, guard, allocators, autocast, profiler. For register_all() of
-// cpp/load.h, which calls it once. Throws c10::Error where another backend has taken PrivateUse1.
+// Registers the device with PyTorch under the name "xla": kernels, hooks, guard, allocators, autocast, profiler. register_all() of
+// cpp/load.h calls it once. Throws c10::Error if another backend has taken PrivateUse1.
 void register_device();
 
 // The calling thread's device; set_current_device throws UserError for an index that does not exist.
@@ -18,19 +18,19 @@ c10::DeviceIndex current_device() noexcept;
 void set_current_device(c10::DeviceIndex index);
 void set_current_device_unchecked(c10::DeviceIndex index) noexcept; // below kMaxDevices
 
-// The number of the device that PyTorch means by an index: -1 is the calling thread's. Throws c10::Error for one that does not exist.
+// The device's number for an index of PyTorch: -1 is the calling thread's device. Throws c10::Error for a device that does not exist.
 c10::DeviceIndex existing_device(c10::DeviceIndex index);
 
-// Gives what the devices' allocators keep for later back to the system.
+// Gives unused memory that the devices' allocators keep back to the system.
 void empty_caches();
 
-// True in a process that was forked from one that had used the device: here tensors may be freed, and nothing may run.
+// True in a process forked after its parent had used the device: tensors may be freed, and nothing may run.
 bool in_bad_fork();
 
-// True for the address of a storage that pin_memory() has made. Any thread.
+// True for the address of a storage made by pin_memory(). Any thread.
 bool is_pinned(const void* data);
 
-// The time that PyTorch's profilers count in. Any thread.
+// Now, on the clock of PyTorch's profilers, in nanoseconds. Any thread.
 int64_t wall_ns();
 
 // One of each, called by register_device().
@@ -42,7 +42,7 @@ void register_profiler();
 void register_activity_profiler();
 void register_graphs();
 
-// While it is on, the profiler of a thread is told of device memory, if the calling thread's wants to know.
+// Between these calls PyTorch's memory profiler gets the device's allocations, if the calling thread's profiler asks for memory.
 void start_memory_profiler();
 void stop_memory_profiler();
 

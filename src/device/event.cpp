@@ -28,7 +28,7 @@ class MarkProgram final : public Executable {
   std::shared_ptr<EventMark> mark_;
 };
 
-// Queues what is pending and the mark behind it, unless that has been done.
+// Queues the pending operations and then the mark, once.
 void queue_mark(const std::shared_ptr<EventMark>& mark) {
   if (mark->queued.exchange(true)) {
     return;

@@ -1,4 +1,4 @@
-// An event: a mark in a device's queue that carries the time at which the device reached it.
+// An event: a mark in a device's queue, with the time when the device reached it.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@ struct EventMark {
   explicit EventMark(int of_device) : device(of_device) {}
   const int device;
   std::atomic<bool> queued{false};
-  std::atomic<int64_t> reached_ns{0}; // 0 while the device has not come to it
+  std::atomic<int64_t> reached_ns{0}; // 0 until the device reaches it
 };
 
 // Any thread, with the GIL or without.
 class Event {
  public:
-  // A later record replaces an earlier one. An event with times queues everything pending and then a mark; an event without times does so
-  // only when it is queried, so that a step with events is one program.
+  // A later record replaces an earlier one. An event with times queues everything pending, then a mark. An event without times does so only
+  // at a query, so a step with events stays one program.
   void record(int device, bool timed);
   // True when the device has reached the mark, or nothing was recorded.
   bool query() const;

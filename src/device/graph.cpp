@@ -10,7 +10,7 @@
 namespace torch_xla {
 namespace {
 
-// Pools and modes of capture say nothing here: values have no addresses, and what other threads do is no part of a capture.
+// Pools and modes of capture have no effect here: values have no addresses, and a capture ignores other threads.
 class XlaGraph final : public at::GraphImplInterface {
  public:
   void capture_begin(at::MempoolId_t /*pool*/, at::GraphCaptureMode /*mode*/) override {

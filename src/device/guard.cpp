@@ -24,14 +24,14 @@ namespace {
 thread_local std::vector<c10::StreamId> tls_streams;
 std::atomic<c10::StreamId> next_stream{1};
 
-// Autograd's threads for devices start with the first backward of the process. Where the device was used after that, it has none.
+// Autograd's threads for devices start with the first backward of the process. A device first used after that has no thread.
 std::atomic<bool> has_no_thread{false};
 std::atomic<bool> has_nodes{false}; // autograd has nodes of the device, which fake tensors have, too
 thread_local bool tls_stays_here = false;
 
-// Autograd asks for the stream of each node of the device that it makes or runs. Its backward is to stay on the thread that calls it, as
-// for CPU tensors, without two switches of threads. A thread that wants the device's switches that on again, which where there is none
-// would be an internal error.
+// Autograd asks for the stream of each node of the device that it makes or runs. Its backward should stay on the calling thread, as for CPU
+// tensors, which saves two switches of threads. A user may switch the device's thread on again; if it does not exist, PyTorch would raise
+// an internal error.
 void keep_backward_here() {
   if (!tls_stays_here || has_no_thread.load(std::memory_order_relaxed)) {
     tls_stays_here = true;

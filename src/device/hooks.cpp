@@ -1,4 +1,4 @@
-// PrivateUse1 hooks: what PyTorch asks of a device outside of its kernels.
+// PrivateUse1 hooks: PyTorch's questions to a device besides kernels.
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
@@ -43,7 +43,7 @@ struct XlaHooks final : at::PrivateUse1HooksInterface {
   c10::Allocator* getPinnedMemoryAllocator() const override {
     return at::getHostAllocator(kXlaType);
   }
-  // Nothing has memory with an address, so none tells a device.
+  // No address is memory of a device.
   c10::Device getDeviceFromPtr(void* /*data*/) const override {
     return {kXlaType, current_device()};
   }

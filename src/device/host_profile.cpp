@@ -17,7 +17,8 @@ namespace {
 
 using observer::Phase;
 
-// What takes a thread's time, each once: operations that are recorded are PyTorch's own ranges, and nobody's time is a wait in the queue.
+// Events that take a thread's time, each once: recorded operations are PyTorch's own ranges, and a wait in the queue takes no thread's
+// time.
 constexpr uint32_t kPhases = observer::phase_bits(
     Phase::kSync,
     Phase::kCompile,

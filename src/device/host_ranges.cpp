@@ -1,4 +1,4 @@
-// Which ranges each thread is in, and the log of those of all threads.
+// The open ranges of each thread, and the log of all threads' ranges.
 #include "device/host_ranges.h"
 
 #include <c10/util/Exception.h>
@@ -17,7 +17,7 @@ thread_local RangeRef innermost[2]; // by kind
 
 std::atomic<bool> is_all_threads{false};
 
-// Of the session that records all threads. A thread in a range keeps it, whatever becomes of the session.
+// Of the session that records all threads. A thread in a range keeps it after the session's end.
 struct Log {
   explicit Log(uint64_t number) : session(number) {}
 
@@ -29,7 +29,7 @@ struct Log {
 };
 using LogRef = std::shared_ptr<Log>;
 
-// Leaves: whoever holds one takes no other lock.
+// Leaf locks: no other lock is taken under them.
 std::mutex current_mutex;
 LogRef current; // guarded by it
 
@@ -39,7 +39,7 @@ struct Open final : at::ObserverContext {
   int64_t start_ns = 0;
 };
 
-// torch.profiler warns of operations in a trace that it has not told of itself.
+// torch.profiler warns of operations in a trace that it has not reported itself.
 class Silent final : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };

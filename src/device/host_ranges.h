@@ -1,4 +1,4 @@
-// The operations of PyTorch and the ranges of record_function() that threads are in while torch.profiler records.
+// The open operations of PyTorch and ranges of record_function() of each thread while torch.profiler records.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -13,24 +13,24 @@ namespace torch_xla {
 enum class RangeKind : uint8_t { kOperation, kAnnotation };
 
 struct Range {
-  uint64_t session; // that told of it: what one leaves behind is not the next one's
+  uint64_t session; // the session that reported it; later sessions ignore it
   uint64_t id;
-  std::shared_ptr<const Range> outer; // null, or of the same session
+  std::shared_ptr<const Range> outer; // null, or a range of the same session
 };
 using RangeRef = std::shared_ptr<const Range>;
 
-// Of the calling thread.
+// Opens a range on the calling thread.
 void enter_range(RangeKind kind, uint64_t session, uint64_t id);
 void leave_range(RangeKind kind, uint64_t session);
-RangeRef innermost_range(RangeKind kind, uint64_t session); // null outside of all
+RangeRef innermost_range(RangeKind kind, uint64_t session); // null outside of all ranges
 
-// The next sessions of this thread have the ranges of all threads, until it is switched off on the same thread, which gives no warnings
-// meanwhile. torch.profiler can do that too (profile_all_threads), but where a thread is within an operation while it ends, its queues
-// break.
+// The next sessions of this thread record the ranges of all threads, until the same thread switches this off; until then PyTorch's warnings
+// are off on it. torch.profiler can do that too (profile_all_threads), but its queues break if a thread is within an operation when it
+// ends.
 void set_all_threads(bool on);
 bool all_threads();
 
-// The ranges of all threads, as the dispatcher tells them.
+// Collects the ranges of all threads from the dispatcher.
 class HostRanges {
  public:
   struct Entry {
@@ -44,13 +44,13 @@ class HostRanges {
 
   ~HostRanges();
   void start(uint64_t session);
-  // Returns what has begun and ended meanwhile, kMaxEntries at most.
+  // Returns the ranges that began and ended since start(), at most kMaxEntries.
   std::vector<Entry> stop();
 
   static constexpr size_t kMaxEntries = 1 << 20;
 
  private:
-  at::CallbackHandle handle_ = 0; // 0: it has not been started
+  at::CallbackHandle handle_ = 0; // 0: not started
 };
 
 } // namespace torch_xla

@@ -1,4 +1,4 @@
-// Device memory for torch.profiler (profile_memory=True): allocations and frees are told to the profiler of the thread that caused them.
+// Device memory for torch.profiler (profile_memory=True): allocations and frees go to the profiler of the thread that caused them.
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
@@ -12,7 +12,7 @@ using c10::ThreadLocalDebugInfo;
 
 thread_local bool works_for_another = false;
 
-// PyTorch's profilers belong to threads, by the debug information, which a run takes along to the thread that it runs on.
+// PyTorch's profilers belong to threads, through the thread's debug information; a run carries it to its own thread.
 struct MemoryProfiler final : memory_log::Listener {
   void on_change(const memory_log::Change& change) override {
     c10::reportMemoryUsageToProfiler(
@@ -22,7 +22,7 @@ struct MemoryProfiler final : memory_log::Listener {
         static_cast<size_t>(change.reserved),
         {kXlaType, static_cast<c10::DeviceIndex>(change.device)});
   }
-  // A profiler waits for the runs of its thread's current device before it ends, and must be told nothing after that.
+  // A profiler waits for the runs of its thread's current device before it ends, and must get no events after that.
   memory_log::Caller caller(int device) override {
     const bool is_waited_for = works_for_another || device == current_device();
     return is_waited_for && c10::memoryProfilingEnabled() ? ThreadLocalDebugInfo::current() : nullptr;

@@ -1,4 +1,4 @@
-// Which operation recorded what a step computes.
+// Finds the operation that recorded a step's node.
 #include "device/profile_entries.h"
 
 #include <unordered_map>

@@ -1,4 +1,4 @@
-// What torch.profiler is told of the device: events, and the operations on whose behalf they happened.
+// The device's events for torch.profiler, each with the operation of PyTorch that caused it.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct ProfileEntry {
   std::string detail;
   int32_t thread = 0;
   int32_t track = 0; // of its device
-  uint64_t operation = 0; // of PyTorch, on whose behalf it happened; 0: none
-  RangeRef annotation; // likewise
+  uint64_t operation = 0; // the operation of PyTorch that caused it; 0: none
+  RangeRef annotation; // the range of record_function that caused it
   bool is_linked = false; // has one end of an arrow
 };
 
-// Steps get the operations that recorded their nodes: on the step's device, before its run's sync.
+// Gives each step the operation that recorded its node: on the step's device, before the sync of its run.
 void link_steps(std::vector<ProfileEntry>& entries);
 
 } // namespace torch_xla

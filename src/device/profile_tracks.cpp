@@ -25,7 +25,7 @@ int32_t Tracks::take(const observer::Event& event, int32_t thread) {
     return kPrograms;
   }
   std::vector<Steps>& steps = steps_[event.device];
-  // Those of one thread may be within each other: a loop and the steps of its turns.
+  // Steps of one thread may be nested: a loop and the steps of its turns.
   auto found = std::find_if(steps.begin(), steps.end(), [&](const Steps& s) { return s.thread == thread || s.end_ns <= event.start_ns; });
   if (found == steps.end()) {
     found = steps.insert(found, {thread, event.end_ns});

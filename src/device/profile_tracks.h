@@ -1,4 +1,4 @@
-// The tracks of a device on which torch.profiler shows what it does.
+// The tracks of a device in torch.profiler's view.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace torch_xla {
 
-// In their order on the screen: what the runs do, and the whole runs as annotations; the transfers of collectives, which go on beside it;
-// the ranges of record_function(), from the first to the last step that was recorded within; how long runs waited for those before them;
-// how long each trace was recorded. Behind the last one: steps that go on beside others of the run, a track for each thread.
+// In their order on the screen: steps of runs, with whole runs as annotations; transfers of collectives beside them; ranges of
+// record_function(), from the first to the last step recorded in each; waits of queued runs for earlier runs; recording of each trace.
+// After kRecording: one track per thread for steps that run beside others.
 enum Track : int32_t { kPrograms, kCollectives, kAnnotations, kQueue, kRecording, kNumTracks };
 
 std::string track_name(int32_t track);
@@ -25,9 +25,9 @@ inline bool is_step(observer::Phase phase) {
 // Gives each event its track.
 class Tracks {
  public:
-  // Of what a device does, in the order in which it began. `thread`: on which it went on.
+  // The track of an event. Events come in the order of their start; `thread` ran the event.
   int32_t take(const observer::Event& event, int32_t thread);
-  // As many as any device needs.
+  // The largest number of tracks of a device.
   int32_t size() const {
     return size_;
   }
@@ -37,7 +37,7 @@ class Tracks {
     int32_t thread;
     int64_t end_ns;
   };
-  std::unordered_map<int, std::vector<Steps>> steps_; // by device: the last ones of each track that has steps of programs
+  std::unordered_map<int, std::vector<Steps>> steps_; // by device: the last steps of each track with steps of programs
   int32_t size_ = kNumTracks;
 };
 

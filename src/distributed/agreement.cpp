@@ -1,4 +1,4 @@
-// What is compared, and how it lies in the store: a few places for each replica, which are used in turn.
+// The compared calls and their format in the store: a few places for each replica, used in turn.
 #include "distributed/agreement.h"
 
 #include <c10/core/ScalarType.h>
@@ -29,7 +29,7 @@ std::string text_of(const std::vector<uint8_t>& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-// All but what each replica chooses: rows of dim 0.
+// Elements without the part that each replica chooses: rows of dim 0.
 int64_t count(const Collective& c) {
   const bool in_rows = !c.received.empty();
   return in_rows ? c10::multiply_integers(c.input.sizes().slice(1)) : c.input.numel();
@@ -51,7 +51,7 @@ uint64_t hash_of(const Collective& c) {
 
 } // namespace
 
-// What a place holds.
+// The contents of a place.
 struct Agreement::Shown {
   int64_t number = 0; // 0: nothing yet
   size_t rank = 0;
@@ -187,7 +187,7 @@ Agreement::Call Agreement::begin(const Collective& collective) {
   return call;
 }
 
-// All have begun theirs by now. Who has shown nothing has gone on with what was not new there.
+// All replicas have begun the call by now. A replica that published nothing called a pair that was not new to it.
 void Agreement::end(const Call& call) {
   if (!call.is_shown || !call.meets) {
     return;
@@ -195,7 +195,7 @@ void Agreement::end(const Call& call) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const Shown& theirs : read_others(call.number)) {
     if (theirs.number < call.number) {
-      fail(str(ours_, ", where another replica has gone on with what it called before"));
+      fail(str(ours_, ", but another replica repeats its earlier calls"));
     }
   }
 }

@@ -1,4 +1,4 @@
-// Whether the replicas of a group call the same collectives in the same order.
+// Checks that the replicas of a group call the same collectives in the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,35 +13,34 @@
 
 namespace torch_xla {
 
-// What a replica calls. Lives as long as the call.
+// One call of a replica. Lives as long as the call.
 struct Collective {
   const char* name;
   const at::Tensor& input;
   std::string_view reduction = {};
-  at::IntArrayRef numbers = {}; // that all replicas give: a root, pairs
+  at::IntArrayRef numbers = {}; // numbers that all replicas give: a root, pairs
   at::IntArrayRef received = {}, sent = {}; // rows from and to each replica, of an all_to_all
-  bool meets = true; // it ends nowhere before all have begun it
-  bool is_transfers = false; // gloo's sends and receives, which end where a wait for them ends early
+  bool meets = true; // it ends on no replica before all have begun it
+  bool is_transfers = false; // gloo's sends and receives: they fail if a wait for them ends early
 };
 
-// One replica's part of it. What it calls is shown to the others by the group's store, and compared, wherever it has not called that behind
-// what it called before: steps that repeat cost one look into a table. Where all call the same, all show the same, as novelty follows from
-// the order of the calls; nobody waits for what another one has not shown. Any thread.
+// One replica's part of the check. Each new pair of successive calls is published in the group's store and compared; a repeated pair costs
+// one table look-up. Replicas with the same calls publish the same pairs, so none waits for a pair that another does not publish. Any
+// thread.
 class Agreement {
  public:
-  // `store`: of this group alone, and of this object alone, as its calls must not wait for another one's. `replica`: of the run, for
-  // messages.
+  // `store`: for this group and this object alone, as its calls must not wait for others. `replica`: the number in the run, for messages.
   Agreement(StoreRef store, int64_t rank, int64_t size, int64_t replica);
 
   struct Call {
     int64_t number; // in the group, from 1 on
     bool is_shown;
-    bool meets; // and all replicas show it or none
+    bool meets; // and all replicas publish it or none
   };
-  // Both throw c10::Error that names the lines of two replicas whose calls differ. What must match has not begun when begin() throws.
+  // Both throw c10::Error that names the lines of two replicas with different calls. If begin() throws, the collective has not begun.
   Call begin(const Collective& collective);
   void end(const Call& call);
-  // Where two replicas' calls differed, as the first one to see it has said it; empty where all went well.
+  // The message of the first replica that found a difference; empty if there is none.
   std::string find_difference();
 
  private:
@@ -57,13 +56,13 @@ class Agreement {
   int64_t num_calls_ = 0;
   uint64_t last_ = 0; // hash of the last call
   std::unordered_set<uint64_t> known_; // hashes of calls with the one before
-  std::unordered_set<uint64_t> known_rows_; // of those whose rows each replica chooses: what is new differs among replicas
-  std::string ours_; // the last call that was shown, in words
+  std::unordered_set<uint64_t> known_rows_; // the same for calls with rows that each replica chooses: new pairs differ among replicas
+  std::string ours_; // the last published call, in words
 };
 
 // "all_reduce(sum) of 4 numbers of float32".
 std::string describe(const Collective& collective);
-// " at train.py:12 in step", of the step or the Python code that this thread runs; empty where that is not known.
+// " at train.py:12 in step", of the step or the Python code that this thread runs; empty if unknown.
 std::string describe_line();
 
 } // namespace torch_xla

@@ -15,7 +15,7 @@
 namespace torch_xla {
 namespace {
 
-// Sizes of the parts of an all_reduce. Halves, as gloo has two threads; less than the least costs more than it wins.
+// Sizes of the parts of an all_reduce. Halves, as gloo has two threads; smaller parts cost more than they gain.
 constexpr int64_t kMinPartBytes = 4 << 20;
 constexpr int64_t kMaxPartBytes = 25 << 20;
 
@@ -79,7 +79,7 @@ at::Tensor unpack(const at::Tensor& packed, const at::Tensor& input) {
   return packed.scalar_type() == input.scalar_type() ? packed : packed.to(input.scalar_type());
 }
 
-// The memory of a contiguous tensor, for what is sent as it is. (The stride of a dim of size 1 says nothing, and may be 0.)
+// The memory of a contiguous tensor, for tensors sent as they are. (The stride of a dim of size 1 has no effect, and may be 0.)
 at::Tensor bytes_of(const at::Tensor& t) {
   return t.as_strided({t.numel()}, {1}).view(at::kByte);
 }
@@ -92,8 +92,8 @@ at::DimVector with_dim0(const at::Tensor& input, int64_t size) {
   return sizes;
 }
 
-// `out`, which is contiguous, gets the reduced input, in whose memory it may lie. Part by part: one is copied while those before it travel.
-// The parts follow from the size of `out` alone, as all replicas have to have the same.
+// Reduces the input into `out`, which is contiguous and may share the input's memory. Part by part: one is copied while earlier ones
+// travel. The parts follow from the size of `out` alone, so that they are the same on all replicas.
 void reduce_all(const at::Tensor& input, const at::Tensor& out, const Collective& collective, c10d::ReduceOp op, const std::string& group) {
   const bool copies = input.const_data_ptr() != out.const_data_ptr();
   at::Tensor to = out.view({-1}), from = copies ? input.reshape({-1}) : to;
@@ -154,7 +154,7 @@ at::Tensor reduce_scatter(const at::Tensor& input, const std::string& reduction,
   return unpack(part, input);
 }
 
-// Rows of dim 0, as many as the lists say to and from each replica.
+// Exchanges rows of dim 0; the lists give the number to and from each replica.
 at::Tensor all_to_all(const at::Tensor& input, at::IntArrayRef received, at::IntArrayRef sent, const std::string& group) {
   at::Tensor result = at::empty(with_dim0(input, c10::sum_integers(received)), input.options());
   at::Tensor from = bytes_of(input.contiguous()), to = bytes_of(result);
@@ -173,7 +173,7 @@ at::Tensor all_to_all(const at::Tensor& input, at::IntArrayRef received, at::Int
   return result;
 }
 
-// No tag of send() and recv(): what those have sent may still be on the way.
+// Not a tag of send() and recv(): their messages may still be on the way.
 constexpr int kPermuteTag = std::numeric_limits<int>::max();
 
 // `pairs` holds source and target of each transfer, one after the other. Zeros for a replica that is no target.
@@ -211,7 +211,7 @@ at::Tensor broadcast(const at::Tensor& input, int64_t root, const std::string& g
   return result;
 }
 
-// Goes on before the target has received it: what is sent is a copy of its own.
+// Returns before the target has received it: the sent data is a copy.
 at::Tensor send(const at::Tensor& input, int64_t target, int64_t tag, const std::string& group) {
   at::Tensor sent = input.clone(at::MemoryFormat::Contiguous);
   send_on_group(group, bytes_of(sent), static_cast<int>(target), static_cast<int>(tag));
@@ -263,7 +263,7 @@ at::Tensor transfer_meta(const at::Tensor& input, int64_t, int64_t, const std::s
   return like(input);
 }
 
-// Groups, and the forms that programs alone call.
+// Groups, and forms that only programs call.
 void define_others(torch::Library& definitions, torch::Library& cpu) {
   definitions.def("_add_group", &add_group);
   definitions.def("_remove_group", &remove_group);

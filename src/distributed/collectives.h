@@ -3,8 +3,8 @@
 
 namespace torch_xla {
 
-// Defines torch.ops.xla and its kernels on the CPU, which the programs of all devices call. A group is named by what _add_group() was
-// given. For register_all() of cpp/load.h, which calls it once.
+// Defines torch.ops.xla and its kernels on the CPU, which the programs of all devices call. Groups have the names given to _add_group().
+// register_all() of cpp/load.h calls it once.
 void register_collectives();
 
 } // namespace torch_xla

@@ -3,8 +3,8 @@
 
 namespace torch_xla {
 
-// Registers their kernels for the device, which count the calls by the original's names ("xla::all_gather_into_tensor") and call PyTorch's
-// kernels. register_all() of cpp/load.h calls it once.
+// Registers kernels for the device that count each call by the original's name ("xla::all_gather_into_tensor") and call PyTorch's kernel.
+// register_all() of cpp/load.h calls it once.
 void register_functional_collectives();
 
 } // namespace torch_xla

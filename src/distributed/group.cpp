@@ -1,4 +1,4 @@
-// The groups, and who is lost where a collective fails.
+// The groups, and the search for lost replicas when a collective fails.
 #include "distributed/group.h"
 
 #include <atomic>
@@ -28,7 +28,7 @@ Member look_up(const std::string& name) {
   return found->second;
 }
 
-// The group's connections end, so that the others' calls fail and they look for the reason.
+// Closes the group's connections, so that the other replicas' calls fail and they look for the reason.
 void break_group(const std::string& name, const std::string& why) {
   std::lock_guard<std::mutex> lock(groups().mutex);
   auto found = groups().by_name.find(name);
@@ -38,7 +38,7 @@ void break_group(const std::string& name, const std::string& why) {
   }
 }
 
-// ---- Long waits: each replica says in the run's store what it waits in, for the others' errors ----
+// ---- Long waits: each replica writes to the run's store which call it waits in, for the others' errors ----
 
 const std::string kNoWait = "-"; // a store takes no empty values
 
@@ -81,7 +81,7 @@ void show_no_wait(const Member& member) {
   }
 }
 
-// Waits for the work, and says so meanwhile; where it fails until the next call, as others fail soon after.
+// Waits for the work and publishes the wait meanwhile; after a failure until the next call, as others fail soon after.
 void wait_long(c10d::Work& work, const Member& member, const Collective& collective) {
   show_wait(*member.group->getStore(), member.replica, describe(collective) + describe_line());
   shows_wait = true;
@@ -99,7 +99,7 @@ void wait_for(const std::vector<WorkRef>& works, const Member& member, const Col
   }
 }
 
-// What the failed call's error begins or ends with, by what the stores tell.
+// Rethrows the failed call's error with the reason that the stores give.
 [[noreturn]] void explain(const std::string& name, const Member& member, const std::string& error) {
   std::string difference;
   try {

@@ -1,4 +1,4 @@
-// The thread that counts, and what others read from the counts.
+// The counting thread, and the reading of the others' counts.
 #include "distributed/heartbeats.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ bool counted_on(const std::vector<int64_t>& before, const std::vector<int64_t>& 
   return !std::equal(before.begin(), before.end(), after.begin(), [&](int64_t b, int64_t a) { return a - b < beats; });
 }
 
-// Those that are silent from now on, once somebody else has counted on.
+// The replicas that are silent from now on while another one counts.
 std::vector<int64_t> listen(c10d::Store& store) {
   constexpr int64_t kBeats = 3;
   constexpr milliseconds kPause(200);
@@ -75,7 +75,7 @@ std::vector<int64_t> listen(c10d::Store& store) {
   return find_silent(before, after, kBeats);
 }
 
-// Who finds them first tells the others, which lose that one next.
+// The first replica that finds them publishes them, as it fails next and the others would report it instead.
 std::string find_lost(c10d::Store& store) {
   const std::string key = "lost";
   if (!store.check({key})) {

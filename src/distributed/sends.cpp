@@ -1,4 +1,4 @@
-// The thread that waits for sends. gloo can be asked whether a send has ended by waiting for it alone.
+// The thread that waits for sends. gloo can report the end of a send only by a wait for it.
 #include "distributed/sends.h"
 
 #include <utility>

@@ -39,7 +39,7 @@ Choice& choice() {
 std::string library_path() {
   std::string path = env::text(env::variable("PJRT_LIBRARY_PATH"));
   XLA_CHECK(!path.empty(), "PJRT_DEVICE=LIBRARY needs the path of a PJRT plugin in PJRT_LIBRARY_PATH, which is not set");
-  return path.find('/') == path.npos ? path : full_path(path); // a name alone is the loader's to find
+  return path.find('/') == path.npos ? path : full_path(path); // the loader searches for a bare name
 }
 
 // Nothing for the embedded engine.
@@ -60,7 +60,7 @@ std::optional<PluginFile> find_plugin(const std::string& device) {
   return plugin;
 }
 
-// Programs in a folder of their own: kernels are many more, and should not push them out. A folder within one that is refused is, too.
+// Programs have a folder of their own, so that the many more kernels do not push them out. A folder within a refused one is refused too.
 void open_caches(Engine& engine) {
   std::string path = env::cache_dir();
   bool read_only = env::cache_is_read_only();
@@ -79,7 +79,7 @@ Engine& engine() {
   first_use::begin();
   env::check();
   std::string device = chosen_by_environment();
-  std::optional<PluginFile> plugin = find_plugin(device); // may take the GIL, which a thread that waits for the mutex may hold
+  std::optional<PluginFile> plugin = find_plugin(device); // may take the GIL; a thread waiting for the mutex may hold that
   std::lock_guard<std::mutex> lock(c.mutex);
   if (!c.engine.load(std::memory_order_relaxed)) {
     Engine& made = plugin ? *open_pjrt_engine(device, *plugin) : cpu_engine();

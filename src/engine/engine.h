@@ -55,11 +55,11 @@ constexpr const char* kCancelled = "the program that computes this value was can
 // What a run gets from the recording thread.
 struct RunOptions {
   int threads = 0; // 0: the engine's own choice
-  std::shared_ptr<const std::atomic<bool>> cancelled; // any thread may set it: the run then fails soon and loses nothing; may be null
+  std::shared_ptr<const std::atomic<bool>> cancelled; // any thread may set it: the run then fails soon, and no value is lost; may be null
   // For the events of its steps: the run's number, and the user's lines by Node::location; the lines outlive the run.
   uint64_t number = 0;
   std::span<const int64_t> lines = {};
-  // Wakes threads that wait for the run before. Set where Executable::leaves_processor(), if there are such threads.
+  // Wakes threads that wait for the previous run. Set if Executable::leaves_processor() and there are such threads.
   std::function<void()> tell = {};
 
   bool is_cancelled() const {
@@ -69,8 +69,8 @@ struct RunOptions {
 
 struct RunArgs {
   std::vector<EngineBufferRef> inputs; // parallel to Graph::parameters; the run drops each at its last use
-  std::vector<bool> donated; // inputs[i] has no other reader: its memory may become an output's
-  std::vector<bool> restored; // donated, and a tensor's value again if the run fails: written as late as the program permits
+  std::vector<bool> donated; // inputs[i] has no other reader: an output may take its memory
+  std::vector<bool> restored; // donated, and some tensor's value again if the run fails: the program overwrites it as late as it can
   std::vector<uint64_t> scalars; // parallel to Graph::scalars: double or int64 bits
   RunOptions options;
   std::vector<EngineBufferRef> outputs; // filled by the run, parallel to Graph::outputs
@@ -95,12 +95,12 @@ class Executable {
   // Runs to the end on the calling thread (and the engine's pool). Throws UserError; then each input of `restored` is null or unchanged,
   // other donated inputs may be lost, and all else is unchanged.
   virtual void run(RunArgs& args) = 0;
-  // True where the device goes on by itself after start(), so that the next run can be started before this one has ended.
+  // True if the device computes by itself after start(), so the next run can be started before this one has ended.
   virtual bool is_asynchronous() const {
     return false;
   }
-  // Fills the outputs, which later runs may take at once. The caller calls the returned function once, in the order of the starts: it waits
-  // for the end and throws as run() does. It is empty if the program is not asynchronous: then the run has ended.
+  // Fills the outputs; later runs may take them at once. The caller calls the returned function once, in the order of the starts: it waits
+  // for the end and throws as run() does. An empty function means that the run has ended: the program is not asynchronous.
   virtual std::function<void()> start(RunArgs& args) {
     run(args);
     return {};
@@ -113,7 +113,7 @@ class Executable {
   virtual bool is_alone() const {
     return false;
   }
-  // Bytes of scratch memory a run needs beside inputs and outputs.
+  // Bytes of scratch memory that a run needs besides inputs and outputs.
   virtual int64_t scratch_bytes() const = 0;
   // Bytes of machine code; -1 where it is not known.
   virtual int64_t code_bytes() const {
@@ -123,14 +123,14 @@ class Executable {
   virtual bool checks_values() const {
     return false;
   }
-  // Whether it runs operation by operation, as recorded: made at once, but slower than a compiled program.
+  // Whether it runs operation by operation, as recorded: it needs no compile, but is slower than a compiled program.
   virtual bool is_interpreted() const {
     return false;
   }
-  // Steps in the order in which they run, for dumps: empty where CompileOptions did not ask for it.
+  // The steps in their order, for dumps; empty without CompileOptions::keep_text.
   virtual std::string text() const = 0;
 
-  // How long a run takes, before the first one how long it may take. The executor uses it to recognize short programs.
+  // Expected time of a run: an estimate before the first run, then the measured time. The executor recognizes short programs by it.
   std::atomic<int64_t> usual_run_ns{INT64_MAX};
 };
 
@@ -147,7 +147,7 @@ using NamedValue = std::variant<std::string, bool, int64_t, double, std::vector<
 using NamedValues = std::map<std::string, NamedValue>;
 
 struct CompileOptions {
-  int device = 0; // that will run it
+  int device = 0; // the device that will run it
   Precision precision;
   // Of the first run; later ones may differ.
   std::vector<bool> donated; // by parameter; empty: none
@@ -155,9 +155,9 @@ struct CompileOptions {
   // Called now and then on the calling thread; where it throws the compile ends with its exception. May be empty.
   std::function<void()> poll;
   const Graph* interpretable = nullptr; // the trace, if interpret() or restore() may make a program that is interpreted
-  bool often_interpreted = false; // programs of its structure were interpreted, with other sizes: interpret it only if planning costs more
+  bool often_interpreted = false; // other sizes of its structure were interpreted often: interpret only if planning costs more
   bool keep_text = false; // Executable::text() will be asked
-  // Where to put the bytes from which restore() makes the program again; unchanged if there is no such form. May be null.
+  // Gets the bytes from which restore() makes the program again; unchanged if the program has no such form. May be null.
   std::string* stored = nullptr;
   bool* needs_new_code = nullptr; // set to whether code had to be generated for any part of the program; may be null
   NamedValues custom = {}; // the plugin's own options, as the user gives them
@@ -172,8 +172,8 @@ class Engine {
   std::shared_ptr<Executable> compile_trace(const Graph& trace, const CompileOptions& options = {}) {
     return compile(lower(trace, options.device), options);
   }
-  // A program for CompileOptions::interpretable that needs no compiling, for its first runs (is_interpreted()); null where this engine or
-  // that trace has none.
+  // A program that runs CompileOptions::interpretable without a compile, for its first runs (is_interpreted()); null if this engine or
+  // trace has none.
   virtual std::shared_ptr<Executable> interpret(const CompileOptions& /*options*/) {
     return nullptr;
   }
@@ -181,20 +181,20 @@ class Engine {
   // events.
   virtual Graph lower(const Graph& trace, int device) const = 0;
   virtual std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options = {}) = 0;
-  // Everything besides the trace that decides on the program of compile_trace(): programs of other settings cannot be restored.
+  // All settings, besides the trace, that the program of compile_trace() depends on: programs of other settings cannot be restored.
   virtual std::string settings(const CompileOptions& options) const = 0;
-  // The program of bytes that compile_trace() has stored under the same settings, or null if it must be compiled again. Throws
-  // InternalError for other bytes.
+  // The program from bytes that compile_trace() stored under the same settings, or null if it must be compiled again. Throws InternalError
+  // for other bytes.
   virtual std::shared_ptr<Executable> restore(std::string_view stored, const CompileOptions& options) = 0;
-  // Notes a program that an earlier process has stored: programs of its structure that are compiled from now on may take code that serves
-  // both. Throws InternalError for other bytes.
+  // Notes a program stored by an earlier process: later compiles of its structure may generate code that serves both. Throws InternalError
+  // for other bytes.
   virtual void learn(std::string_view /*stored*/) {}
   // The directory of parts that several programs share; empty if there is none.
   virtual void set_cache_directory(const std::string& /*path*/, bool /*read_only*/) {}
-  // Whether every library call can be a step of a program. Otherwise those that have an expansion or a writer, and values are of native
+  // Whether every library call can be a step of a program. If not, only calls with an expansion or a writer can, and values are of native
   // types.
   virtual bool runs_library_calls() const = 0;
-  // Whether a program of a known structure with other sizes mostly needs no new code, so that it is made as fast as it is restored.
+  // Whether a program of a known structure with other sizes mostly needs no new code: then compiling it is as fast as restoring it.
   virtual bool reuses_code() const {
     return false;
   }
@@ -202,11 +202,11 @@ class Engine {
   virtual bool moves_views() const {
     return false;
   }
-  // Whether a program should have few numbers: those that are equal in all of its runs are one.
+  // Whether a program should have few numbers: numbers that are equal in all of its runs become one.
   virtual bool shares_numbers() const {
     return false;
   }
-  // Whether outputs lie as Graph::output_strides says. Else they are as if it were empty.
+  // Whether outputs have Graph::output_strides. If not, the engine ignores them.
   virtual bool orders_outputs() const {
     return false;
   }
@@ -214,11 +214,11 @@ class Engine {
   virtual bool takes_custom_options() const {
     return false;
   }
-  // A buffer of the device with a copy of host memory, whose elements lie in the dense order `strides` (empty: row-major). The memory is
-  // the caller's again when the call returns. The buffer's own strides() may differ.
+  // A buffer of the device with a copy of host memory. `strides` is the dense order of that memory (empty: row-major). The caller may reuse
+  // the memory when the call returns. The buffer's own strides() may differ.
   virtual EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) = 0;
-  // As upload() of memory that nobody writes any more: an engine that can read it makes no copy. `release` is called once, when the last
-  // user is gone.
+  // As upload() of memory that nobody writes any more: an engine that can read it makes no copy. `release` is called once, after the last
+  // use.
   virtual EngineBufferRef adopt(int device, const Type& type, const Dims& strides, void* data, std::function<void()> release) = 0;
   // Copies the buffer's elements to host memory, in the order of its strides().
   virtual void download(const EngineBuffer& buffer, void* data) = 0;
@@ -226,7 +226,7 @@ class Engine {
   // thread that has nothing to run.
   virtual void leave_processors() {}
   virtual EngineMemoryInfo memory_info(int device) const = 0;
-  // Gives memory that is kept for later back to the system.
+  // Gives unused memory that the engine keeps back to the system.
   virtual void empty_cache(int /*device*/) {}
   // Resets the peaks of memory_info(), if the engine counts them itself.
   virtual void reset_peak_memory(int /*device*/) {}
@@ -236,8 +236,8 @@ class Engine {
   virtual NamedValues attributes(int device) const = 0;
 };
 
-// The engine that PJRT_DEVICE names at the first call; never destroyed. Throws UserError for a value that it does not know, for another
-// environment variable that is not understood and for a plugin that cannot be loaded, at each call until one succeeds.
+// The engine that PJRT_DEVICE names at the first call; never destroyed. Throws UserError for an unknown value, for another environment
+// variable that is not understood and for a plugin that cannot be loaded, at each call until one succeeds.
 Engine& engine();
 // The embedded CPU engine; never destroyed.
 Engine& cpu_engine();
@@ -247,9 +247,9 @@ int num_devices();
 int num_visible_devices() noexcept;
 // Throws UserError with the number of devices unless this is one of them.
 void check_device(int64_t device);
-// Throws UserError as engine() for a value of PJRT_DEVICE that it does not know, and for a plugin that is not there. Opens nothing.
+// Throws UserError as engine() for an unknown value of PJRT_DEVICE and for a missing plugin. Opens nothing.
 void check_choice();
-// Looks again where compiled code is kept (env::cache_dir(), env::cache_is_read_only()), as the first call of engine() does.
+// Reads the directory of compiled code again (env::cache_dir(), env::cache_is_read_only()), as the first call of engine() does.
 void reopen_caches();
 // The value of PJRT_DEVICE that engine() took; empty before its first success.
 std::string chosen_device();
@@ -258,7 +258,7 @@ struct PluginFile {
   std::string path;
   NamedValues options; // of the client, as the plugin's vendor defines them
 };
-// Gives the plugin of a value of PJRT_DEVICE other than CPU and LIBRARY, or nothing; called by engine(), without locks. Set it before.
+// Finds the plugin for a value of PJRT_DEVICE other than CPU and LIBRARY, or nothing. engine() calls it, without locks; set it before.
 using PluginFinder = std::optional<PluginFile> (*)(const std::string& device);
 void set_plugin_finder(PluginFinder find);
 

@@ -1,4 +1,4 @@
-// What engines count of memory.
+// Counts of memory in use, for engines.
 #pragma once
 
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 namespace torch_xla {
 
-// Bytes in use, and the most that were since the last reset_peak(). Thread-safe.
+// Bytes in use, and their peak since the last reset_peak(). Thread-safe.
 class PeakCount {
  public:
   void add(int64_t bytes) {
@@ -23,10 +23,10 @@ class PeakCount {
   void subtract(int64_t bytes) {
     used_.fetch_sub(bytes, std::memory_order_relaxed);
   }
-  // What is in use now is the peak. Returns the peak until now.
+  // Sets the peak to the bytes in use. Returns the old peak.
   int64_t reset_peak() {
     int64_t peak = peak_.exchange(0, std::memory_order_relaxed);
-    add(0); // sees what others have added before the exchange
+    add(0); // sees additions of other threads before the exchange
     return peak;
   }
   int64_t used() const {
@@ -41,7 +41,7 @@ class PeakCount {
   std::atomic<int64_t> peak_{0};
 };
 
-// All memory of the machine, in bytes, or what the control group leaves of it: the limit of devices that have the host's.
+// The machine's memory in bytes, or the control group's limit if lower: the limit of devices that use the host's memory.
 inline int64_t host_memory() {
   static const int64_t bytes = [] {
     const int64_t machine = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);

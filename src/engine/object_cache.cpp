@@ -93,8 +93,8 @@ struct Content {
   std::string rest; // the key and the object
 };
 
-// Of a regular file of this user that is as long as it says; nothing for anything else. Never blocks, as a FIFO would, and takes no memory
-// for a file that was lengthened. `touch`: marks it as used.
+// Reads a regular file of this user with the length in its header; nothing for any other file. Never blocks, as a FIFO would, and takes no
+// memory for a lengthened file. `touch`: marks it as used.
 std::optional<Content> read_file(const std::string& path, bool touch) {
   File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   struct stat info;

@@ -12,14 +12,14 @@
 
 namespace torch_xla {
 
-// Creates the directory if it may. False, with a warning, where it is not this user's alone; false in silence where it cannot be had.
+// Creates the directory unless read_only. False with a warning if it is not this user's alone; false without one if it cannot be opened.
 bool open_cache_directory(const std::string& path, bool read_only);
 
 // Thread-safe; any number of processes may share the directory. Failures to read or write are misses, never errors.
 //
-// What lies in the directory is run, so it must be the user's alone: one that belongs to someone else, or that others may write, is refused
-// with a warning. So is a file. It is created with mode 0700, its files with 0600. It is pruned when it is opened, once an hour, and after
-// each `kPutsPerPrune` files that this process has written. Where it is opened to be read only, nothing in it is changed.
+// The process runs code from the directory, so it must be the user's alone: a directory or file that belongs to another user, or that
+// others may write, is refused with a warning. The directory has mode 0700, its files 0600. It is pruned when it is opened, once an hour,
+// and after each `kPutsPerPrune` files that this process has written. With read_only nothing in it is changed.
 class ObjectCache {
  public:
   static constexpr int64_t kPutsPerPrune = 4096;
@@ -27,9 +27,9 @@ class ObjectCache {
   // Empty switches the cache off.
   void set_directory(const std::string& path, const CacheLimits& limits = {}, bool read_only = false);
   bool is_on() const;
-  // The object that was put under the same text.
+  // The object stored under the same text.
   std::optional<std::string> find(const std::string& key) const;
-  // As above, of a text with this hash.
+  // As above, for a text with this hash.
   static Hash128 hash_of(std::string_view key);
   std::optional<std::string> find(const Hash128& hash) const;
   void put(const std::string& key, const std::string& object);

@@ -13,7 +13,7 @@
 namespace torch_xla {
 namespace {
 
-// All that decides on programs beside their traces.
+// Everything besides the trace that a program depends on.
 void write_settings(Writer& out, const Engine& engine, const CompileOptions& options) {
   const Precision& precision = options.precision;
   out(std::string_view(kProgramSources),
@@ -86,7 +86,7 @@ bool ProgramStore::teach(Engine& engine, const ProgramKey& key) const {
       engine.learn(*stored);
     }
     return stored.has_value();
-  } catch (const InternalError&) { // it is damaged: there is nothing to learn
+  } catch (const InternalError&) { // a damaged file: nothing to learn
     return false;
   }
 }

@@ -1,4 +1,4 @@
-// Programs on disk, found by their trace: what one process has compiled the next one need not plan anew.
+// Programs on disk, found by their trace, so that later processes need not plan or compile them.
 #pragma once
 
 #include <memory>
@@ -9,19 +9,19 @@
 
 namespace torch_xla {
 
-// By what a program is found on disk. Empty where the store is off.
+// The keys of a program on disk. Empty if the store is off.
 struct ProgramKey {
-  std::string program; // all that decides on it, the whole trace too
-  std::string structure; // what programs that differ in sizes alone have in common; empty where the engine does not reuse code
+  std::string program; // everything that the program depends on, the whole trace too
+  std::string structure; // the same for programs that differ in sizes alone; empty if the engine does not reuse code
 
   bool empty() const {
     return program.empty();
   }
 };
 
-// Thread-safe; any number of processes may share the directory. What cannot be read, or was written by another build, for other hardware
-// or under other settings, is a miss, never an error. Counters: PersistentCacheHit, PersistentCacheMiss, and PersistentCacheNotStored for
-// programs of which the engine has no form for files; the time of what is found is the metric PersistentCacheLoad.
+// Thread-safe; any number of processes may share the directory. A file that cannot be read, or was written by another build, for other
+// hardware or under other settings, is a miss, never an error. Counters: PersistentCacheHit, PersistentCacheMiss, and
+// PersistentCacheNotStored for programs that the engine cannot serialize; the metric PersistentCacheLoad is the time of hits.
 class ProgramStore {
  public:
   static ProgramStore& get(); // of engine()'s programs; leaked on purpose
@@ -32,9 +32,9 @@ class ProgramStore {
   ProgramKey key_of(const Engine& engine, const Graph& trace, const Hash128& structure, const CompileOptions& options) const;
   // The program that was put under the key, or null.
   std::shared_ptr<Executable> find(Engine& engine, const ProgramKey& key, const CompileOptions& options);
-  // Has the engine learn from the program of the structure that was put first; false where there is none.
+  // Has the engine learn() the first stored program of the structure; false if there is none.
   bool teach(Engine& engine, const ProgramKey& key) const;
-  // `stored` is what the engine gave for CompileOptions::stored.
+  // `stored`: the bytes that the engine wrote to CompileOptions::stored.
   void put(const ProgramKey& key, const std::string& stored);
 
  private:

@@ -1,4 +1,4 @@
-// Pruning of the object cache: what was not used for the longest time goes first.
+// Pruning of the object cache: the least recently used files go first.
 #include "engine/prune_cache.h"
 
 #include <dirent.h>
@@ -28,7 +28,7 @@ bool is_temporary(std::string_view name) {
   return !name.ends_with(".o");
 }
 
-// Our files; deletes what writers that ended early have left.
+// Lists our files; deletes leftovers of writers that ended early.
 std::vector<Entry> list_files(DIR* directory) {
   std::vector<Entry> entries;
   int fd = ::dirfd(directory);

@@ -11,7 +11,7 @@ void fields(Archive& archive, Type& type) {
   archive(type.dtype, type.dims);
 }
 
-// By its structure's hash, which is enough for a key; what holds a loop's body is not read again.
+// Writes the hash of the structure, which is enough for a key: attributes with a loop's body are never read back.
 template <typename Archive>
 void fields(Archive& archive, ComputationRef& body) {
   if constexpr (std::is_same_v<Archive, Writer>) {
@@ -21,8 +21,8 @@ void fields(Archive& archive, ComputationRef& body) {
   }
 }
 
-// All of a trace that decides on its program, nothing else: graphs whose bytes are equal compute the same. Lines of the user's are left
-// out. Rows of one name are told apart by their kind (library_form()).
+// All properties of a trace that its program depends on, nothing else: graphs with equal bytes compute the same. The user's lines are left
+// out. Rows of one name differ by their kind (library_form()).
 std::string graph_key(const Graph& graph);
 
 } // namespace torch_xla

@@ -31,7 +31,7 @@ using Attr = std::variant<
 using Attrs = std::vector<Attr>;
 
 void hash_attr(const Attr& attr, Hash128& hash);
-// Text form: none, true, 3, 0x1.8p+1 (exact), (0x1p+0, 0x0p+0), [1, 2], "text"; of a computation its graph.
+// Text form: none, true, 3, 0x1.8p+1 (exact), (0x1p+0, 0x0p+0), [1, 2], "text"; for a computation its graph.
 std::string attr_text(const Attr& attr);
 
 } // namespace torch_xla

@@ -17,7 +17,7 @@ class Builder {
   Graph& graph() {
     return graph_;
   }
-  // By value: appending moves the graph's own.
+  // A copy: an appended node moves the graph's own types.
   Type type(ValueId v) const {
     return graph_.type(v);
   }
@@ -38,7 +38,7 @@ class Builder {
   ValueId random_bits(ValueId seed, ValueId offset, const Dims& dims, int64_t lane); // I32 words; seed, offset: I64 0-d
   ValueId reshape(ValueId x, const Dims& dims); // row-major order; x itself when it has these dims
   ValueId permute(ValueId x, const Dims& order);
-  // General view: see ViewAttr. base_strides are those in which the view's numbers are meant.
+  // General view: see ViewAttr. The view's strides and offset refer to memory with base_strides.
   ValueId view(ValueId x, const Dims& base_strides, const Dims& dims, const Dims& strides, int64_t offset);
   ValueId view_update(ValueId base, ValueId update, const Dims& base_strides, const Dims& strides, int64_t offset);
   // One library call; returns the first result.
@@ -138,8 +138,8 @@ inline Ex min(Ex a, Ex b) {
   return a.binary(Prim::kMin, b);
 }
 
-// What the body of a pointwise row sees. Operands are the tensor and number arguments of the ATen schema in their order; attributes are the
-// others.
+// The arguments of a pointwise row's body. Operands are the tensor and number arguments of the ATen schema in their order; attributes are
+// the others.
 class BodyArgs {
  public:
   BodyArgs(Builder& builder, const Node& node, std::span<const ValueId> operands, DType common, const Type& result)
@@ -149,7 +149,7 @@ class BodyArgs {
   Ex operator[](size_t i) const {
     return {&builder_, builder_.convert(operands_[i], compute_)};
   }
-  // The same by way of the type that the operands have in common: numbers are rounded to a 16-bit float before they are computed with.
+  // The same after a conversion to the operands' common type: numbers are first rounded to a 16-bit float.
   Ex rounded(size_t i) const {
     return rounded(raw(i));
   }
@@ -185,13 +185,13 @@ class BodyArgs {
  private:
   Builder& builder_;
   const Node& node_;
-  std::span<const ValueId> operands_; // in the graph that is being built
+  std::span<const ValueId> operands_; // in the new graph
   DType common_;
   DType compute_;
   const Type& result_;
 };
 
-// What the shape rule of a composite or library row sees. kNoValue operands have no type.
+// The arguments of a shape rule of a composite or library row. kNoValue operands have no type.
 class InferContext {
  public:
   InferContext(const Graph& graph, std::span<const ValueId> operands, const Attrs& attrs)
@@ -223,7 +223,7 @@ class InferContext {
   void add_result(DType dtype, Dims dims) {
     results_.push_back({dtype, std::move(dims)});
   }
-  // A result that the call leaves undefined (output_mask): gets no value.
+  // Adds a result that the call leaves undefined (output_mask): it gets no value.
   void add_undefined() {
     results_.push_back({DType::Undefined, {}});
   }
@@ -238,7 +238,7 @@ class InferContext {
   std::vector<Type> results_;
 };
 
-// What the expansion of a composite row sees: the readers of InferContext over the graph being built, and its results to fill.
+// The arguments of an expansion: the readers of InferContext over the new graph, and the results to set.
 class ExpandContext : public InferContext {
  public:
   ExpandContext(Builder& builder, std::span<const ValueId> operands, const Attrs& attrs, std::span<const Type> results)

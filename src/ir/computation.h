@@ -1,4 +1,4 @@
-// Computation: a graph that is an attribute of a node, which runs it in turns: the body of a loop.
+// Computation: a graph as an attribute of a node that runs it in turns: the body of a loop.
 #pragma once
 
 #include <vector>
@@ -10,27 +10,27 @@ namespace torch_xla {
 
 // Immutable, so that traces, programs and threads share it.
 struct Computation {
-  // Where a random node takes its stream from, as positions among Graph::scalars.
+  // The seed and offset of a random node's stream, as positions among Graph::scalars.
   struct Draw {
     int32_t seed = 0;
     int32_t offset = 0;
   };
 
   Graph graph; // a trace; its parameters are row-major, its nodes have no locations
-  Hash128 hash; // of the structure: equal where a program can be shared
-  std::vector<Draw> draws; // those of loops within it included
+  Hash128 hash; // of the structure: computations with equal hashes can share a program
+  std::vector<Draw> draws; // also those of inner loops
 };
 
-// Of a graph's nodes. Throws UserError for a random node without a seed of its own.
+// The draws of a graph's nodes. Throws UserError for a random node without a seed of its own.
 std::vector<Computation::Draw> find_draws(const Graph& graph);
 
-// Throws UserError for a collective, in whose turns replicas could not meet.
+// Throws UserError for a collective: replicas could not meet in its turns.
 ComputationRef make_computation(Graph graph);
 
-// Attributes of a node with the trait kLoop, by position. Its operands are the first values of what is carried from turn to turn, tensors
-// of which each turn gets one slice along dim 0, the values that all turns share, and the body's scalars; the body's parameters are these
-// in the same order. The body gives the next values of what is carried, then one slice each of further results. The node gives the last
-// values of what is carried, then these slices joined along a new dim 0.
+// Attributes of a node with the trait kLoop, by position. Its operands, and the body's parameters in the same order, are: the initial
+// values of the carried values; tensors, one slice along dim 0 for each turn; values that all turns share; the body's scalars. The body
+// returns the next carried values, then one slice of each further result. The node returns the last carried values, then these slices
+// joined along a new dim 0.
 enum LoopAttr {
   kLoopBody = 0, // ComputationRef
   kLoopCarried = 1, // how many values are carried
@@ -39,10 +39,10 @@ enum LoopAttr {
   kLoopReverse = 4, // from the last slice to the first
 };
 
-// What kLoopBody is. Throws UserError for another attribute.
+// The computation in the attribute kLoopBody. Throws UserError for another attribute.
 const Computation& body_of(const Attr& attr);
 
-// The seed of one turn's stream: splitmix64's steps on the sum, so that loops within loops draw apart.
+// The seed of one turn's stream: splitmix64's steps on the sum, so inner loops draw other numbers.
 constexpr uint64_t kTurnStep = 0x9e3779b97f4a7c15;
 constexpr uint64_t kTurnMix[2] = {0xbf58476d1ce4e5b9, 0x94d049bb133111eb};
 constexpr int kTurnShifts[3] = {30, 27, 31};

@@ -1,4 +1,4 @@
-// Cursor: the characters and words of the text form, and the readers of what graphs are made of.
+// Cursor: reads characters, words, types and attributes of the text form.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class Cursor {
 
   // Throws UserError(Value) that names line and column.
   [[noreturn]] void fail(const std::string& what) const;
-  // The next character that counts, '\0' at the end. Passes over spaces, line ends and comments from // to the end of the line.
+  // Skips spaces, line ends and comments (// to the end of the line). The next character, '\0' at the end.
   char peek();
   bool accept(char c);
   void expect(char c);
@@ -25,7 +25,7 @@ class Cursor {
   int64_t size() const { // of the whole text
     return static_cast<int64_t>(text_.size());
   }
-  // The next character as it is.
+  // The next character, without skipping.
   char raw();
 
  private:

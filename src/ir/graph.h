@@ -43,8 +43,8 @@ struct Node {
 };
 
 // Attributes of kView and kViewUpdate, by position. The operand (for kViewUpdate: operand 0) is seen as memory with base_strides; the view
-// has the node's result dims (kViewUpdate: operand 1's dims) with strides and offset on that memory, in elements. One operand more is a
-// number of the program, i64, that is added to the offset: a moving view, which stays within the operand for each number that a run gives.
+// has the node's result dims (kViewUpdate: operand 1's dims) with strides and offset on that memory, in elements. A moving view has one
+// more operand: a number of the program, i64, added to the offset. It stays within the operand for each number that a run gives.
 enum ViewAttr { kViewBaseStrides = 0, kViewStrides = 1, kViewOffset = 2 };
 
 class Graph {
@@ -54,16 +54,15 @@ class Graph {
   std::vector<ValueId> parameters;
   std::vector<ValueId> scalars;
   std::vector<ValueId> outputs;
-  // Memory order of parameters, in elements, where it is not row-major contiguous; empty Dims stands for contiguous. Parallel to
-  // parameters.
+  // Strides of parameters, in elements; empty Dims: row-major contiguous. Parallel to parameters.
   std::vector<Dims> parameter_strides;
-  // Likewise of outputs, for engines that Engine::orders_outputs(). Parallel to outputs, or empty where all are row-major.
+  // Strides of outputs, for engines with Engine::orders_outputs(). Parallel to outputs, or empty if all are row-major.
   std::vector<Dims> output_strides;
 
   ValueId add_parameter(Type type, Dims strides = {});
   ValueId add_scalar(DType dtype);
-  // Appends a node; its results get consecutive ids. Returns the first result. Throws UserError, with the graph as it was, for a result
-  // whose size in bytes overflows.
+  // Appends a node; its results get consecutive ids. Returns the first result. Throws UserError, and leaves the graph as it was, if a
+  // result's size in bytes overflows.
   ValueId add_node(const Op& op, InlineVec<ValueId, 4> operands, Attrs attrs, std::span<const Type> results, int32_t location = -1);
 
   const Type& type(ValueId v) const {
@@ -73,9 +72,9 @@ class Graph {
   const Node* find_producer(ValueId v) const {
     return values[v].kind == ValueKind::kResult ? &nodes[values[v].index] : nullptr;
   }
-  // Memory for about so many, for a pass that builds a graph from another one.
+  // Reserves memory for about that many, for a pass that builds a graph from another one.
   void reserve(size_t num_nodes, size_t num_values);
-  // Of outputs[i]; empty for row-major.
+  // Strides of outputs[i]; empty for row-major.
   Dims strides_of_output(size_t i) const {
     return output_strides.empty() ? Dims() : output_strides[i];
   }
@@ -92,16 +91,16 @@ std::string print_graph(const Graph& graph);
 using FindOp = const Op* (*)(std::string_view name);
 Graph parse_graph(const std::string& text, FindOp find_op);
 // Throws InternalError naming the first node that breaks a rule: operands defined before use, result types as the op's rule says,
-// attributes of the kinds that views need, outputs in range.
+// attributes of views of the right kinds, outputs in range.
 void verify_graph(const Graph& graph);
 
-// By node: whether an output needs it, or another replica.
+// For each node: whether an output or another replica needs it.
 std::vector<bool> find_live_nodes(const Graph& graph);
 
-// The row of a primitive; for each Prim but the kernel-only ones.
+// The row of a primitive; kernel-only ones have none.
 const Op& prim_op(Prim prim);
 extern const Op kViewOp; // "view"
 extern const Op kViewUpdateOp; // "view_update"
-std::vector<const Op*> builtin_ops(); // all of these; ops/ has the rows of ATen's operations
+std::vector<const Op*> builtin_ops(); // of all primitives and views; ops/ has the rows of ATen's operations
 
 } // namespace torch_xla

@@ -50,7 +50,7 @@ class Listing {
   int32_t entry_of(ValueId v) const {
     return entry_of_[v];
   }
-  // Of a value of several: ".1".
+  // The suffix of one of several results: ".1".
   std::string result_suffix(ValueId v, const char* before) const {
     const Node* node = graph_.find_producer(v);
     return node && node->num_results > 1 ? str(before, v - node->first_result) : std::string();
@@ -63,7 +63,7 @@ class Listing {
     entries_.push_back(std::move(entry));
   }
 
-  // Parameters and numbers; nothing for what is listed or a node's.
+  // Lists a parameter or number; does nothing for a listed value or a node's result.
   void add_input(ValueId v) {
     const Value& value = graph_.values[v];
     if (entry_of_[v] >= 0 || value.kind == ValueKind::kResult) {

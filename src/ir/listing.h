@@ -1,4 +1,4 @@
-// A graph in the original's text form and for graphviz, for people and tools that read its dumps. parse_graph() reads only the form of
+// A graph in the original's text form and for graphviz, for readers of the original's dumps. parse_graph() reads only the form of
 // print_graph().
 #pragma once
 

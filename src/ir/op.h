@@ -23,10 +23,10 @@ enum class OpKind : uint8_t {
   kViewUpdate, // operand 0 with the elements that a view addresses replaced by operand 1
   kPointwise, // ATen row: a scalar body over broadcast operands
   kComposite, // ATen row: an expansion into other nodes
-  kLibrary, // ATen row: one call of ATen's CPU kernel (StableHLO form by `expand`, where it has one)
+  kLibrary, // ATen row: one call of ATen's CPU kernel (`expand`, if set, gives its StableHLO form)
 };
 
-// How the result type of a pointwise row follows from its operands (at::result_type's categories), and the type its body computes in.
+// A pointwise row's result type, from its operands (at::result_type's categories), and the type in which its body computes.
 enum class TypeRule : uint8_t {
   kPromote, // result_type of all operands; computes in it
   kPromoteFloat, // as kPromote, integers become the default float type
@@ -42,17 +42,17 @@ constexpr bool gives_bool(TypeRule rule) {
 // The order in which a result lies in memory. Channels-last stands for results of four and five dims only.
 enum class ResultLayout : uint8_t {
   kRowMajor,
-  kOfOperand, // result i: that of operand `order_of` + i, where that has its sizes; else row-major
-  kChannelsLast, // channels-last where an operand of the result's rank is (convolutions, pools)
-  kOfOperands, // as TensorIterator's for all operands (what pointwise rows have)
-  kFormatOfOperand, // channels-last where operand `order_of` + i is (norms)
+  kOfOperand, // result i: as operand `order_of` + i if the sizes are equal; else row-major
+  kChannelsLast, // channels-last if an operand of the result's rank is (convolutions, pools)
+  kOfOperands, // as TensorIterator orders it for all operands (pointwise rows)
+  kFormatOfOperand, // channels-last if operand `order_of` + i is (norms)
   kPlainFormatOfOperand, // the same, but row-major if the operand is both, as with one channel (batch norm)
   kIndexed, // of operand 0, indexed by the others
-  kChannelsLastOfAll, // channels-last where all operands are (cat), and no list of dims is empty (roll of the flat tensor)
+  kChannelsLastOfAll, // channels-last if all operands are (cat), and no list of dims is empty (roll of the flat tensor)
   kColumnMajor, // each matrix column by column, as LAPACK writes it
   kAttention, // [batch, length, heads] or [batch, length, heads, size], seen with heads and length swapped
   kPad, // as kChannelsLast; if no pad adds elements, the order of a clone of the remaining part
-  kConvolution, // channels-last where ATen's CPU kernel for the input, operand `order_of`, and the weight after it is
+  kConvolution, // as ATen's CPU kernel for the input (operand `order_of`) and the weight after it
   kSpectrum, // as ATen's CPU kernels of Fourier transforms write it
 };
 
@@ -60,7 +60,7 @@ enum OpTrait : uint32_t {
   kNoTraits = 0,
   kRandom = 1u << 0, // draws from a generator; operands end with seed and offset
   kNoBoolOperand = 1u << 1, // ATen refuses Bool operands (neg, sub)
-  kOwnKernel = 1u << 2, // no kernel is derived from the row: kernels/ records it by its own
+  kOwnKernel = 1u << 2, // no kernel is derived from the row: kernels/ has one of its own
   kHostArgument = 1u << 3, // argument 1 of the schema may hold CPU tensors: indices, probabilities
   kUnitAlpha = 1u << 4, // the last operand is a factor that the recorder leaves out when it is 1
   kFloatOnly = 1u << 5, // ATen refuses results of integer types
@@ -70,26 +70,26 @@ enum OpTrait : uint32_t {
   kSameDtype = 1u << 9, // ATen refuses tensors of different dtypes (of a call by ATen's shape rule: the first and the last)
   kMask = 1u << 10, // ATen refuses a mask of another type than Bool: operand 0 by the rule kTail, else operand 1
   kNonNegative = 1u << 11, // ATen refuses a number that is negative or not finite (softshrink)
-  kDenseOperands = 1u << 12, // a library call whose kernel reads its operands as row-major memory, whatever their strides say
-  kDenseRows = 1u << 13, // a library call whose kernel takes the stride of its operands' last dim for 1
+  kDenseOperands = 1u << 12, // a library call: its kernel reads operands as row-major memory and ignores their strides
+  kDenseRows = 1u << 13, // a library call: its kernel assumes a stride of 1 in its operands' last dim
   kNumbersFit = 1u << 14, // ATen refuses a number that the result's type cannot hold (masked_fill, clamp)
   kLiftedByNumber = 1u << 15, // a floating number among the attributes makes the default float type of an integer operand 0 (pow)
   kChecksValues = 1u << 16, // a library call that raises for some values of its operands: an index out of range
-  kReadsWhileWriting = 1u << 17, // ATen's kernel reads operands after it began to write: memory in common is refused
-  kFasterChannelsLast = 1u << 18, // a library call whose kernel is vectorized over channels only
-  kRowMajorResult = 1u << 19, // a pointwise row whose new result is contiguous whatever the order of its operands (masked_fill)
-  kComplex = 1u << 20, // ATen's kernel computes on complex numbers too: calls with them are library calls, whatever the row is
-  kNoUnsigned = 1u << 21, // ATen refuses negative numbers beside an unsigned type, which the row leaves to it
-  kCollective = 1u << 22, // the replicas of a run meet in it: it runs in the order of the trace, even if nobody wants its results
-  kOtherLibrary = 1u << 23, // an operation of another library than ATen: its kernel is made at its first call
-  kMovesElements = 1u << 24, // each number among its results is an element of an operand, or a number of the call; the others are indices
-  kSumsProducts = 1u << 25, // sums of products of operands of one type, which engines that compute on 16-bit floats round once
+  kReadsWhileWriting = 1u << 17, // ATen's kernel reads operands after it began to write: overlapping memory is refused
+  kFasterChannelsLast = 1u << 18, // a library call: its kernel is vectorized over channels only
+  kRowMajorResult = 1u << 19, // a pointwise row: a new result is contiguous for any order of operands (masked_fill)
+  kComplex = 1u << 20, // ATen's kernel takes complex numbers too: such calls are library calls, for any kind of row
+  kNoUnsigned = 1u << 21, // ATen refuses negative numbers with an unsigned type; the row leaves such calls to ATen
+  kCollective = 1u << 22, // the replicas of a run meet in it: it runs in the order of the trace, even without a use of its results
+  kOtherLibrary = 1u << 23, // an operation of a library other than ATen: its kernel is made at its first call
+  kMovesElements = 1u << 24, // its results are elements of operands, numbers of the call, or indices
+  kSumsProducts = 1u << 25, // sums of products of operands of one type; engines that compute on 16-bit floats round each sum once
   kLoop = 1u << 26, // runs a computation in turns (ir/computation.h)
-  kBarrier = 1u << 27, // result i is operand i, once all operands are computed: no pass moves or merges anything across it
+  kBarrier = 1u << 27, // result i is operand i, after all operands are computed: no pass moves or merges nodes across it
   kZeros = 1u << 28, // each element of its result is zero
   kAdds = 1u << 29, // adds its two operands
-  kHasProducts = 1u << 30, // a library call that takes products of matrices on its way, each of which it may round
-  kToldAtCall = 1u << 31, // with kChecksValues: programs catch its error and take another way, so the call waits and raises it (svd)
+  kHasProducts = 1u << 30, // a library call that multiplies matrices inside and may round each product
+  kToldAtCall = 1u << 31, // with kChecksValues: programs catch its error, so the call waits and raises it at once (svd)
   // Traits that describe calls of ATen's kernel, for any kind of row.
   kOfCalls = kRandom | kDenseOperands | kDenseRows | kChecksValues | kToldAtCall | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
@@ -128,28 +128,28 @@ struct Op {
   // Meta kernel.
   void (*infer)(InferContext& context) = nullptr;
   void (*expand)(ExpandContext& context) = nullptr; // kComposite; optional for kLibrary
-  // kLibrary: whether the expansion computes a call faster than ATen's CPU kernel. Null: no call.
+  // kLibrary: whether the expansion is faster than ATen's CPU kernel for a call. Null: for none.
   bool (*expands)(const InferContext& context) = nullptr;
 
-  ResultLayout layout = ResultLayout::kRowMajor; // kComposite, kLibrary: of eager's results
+  ResultLayout layout = ResultLayout::kRowMajor; // kComposite, kLibrary: the layout of eager's results
   int order_of = 0; // of ResultLayout::kOfOperand, kFormatOfOperand and kConvolution
   // kLibrary: the order in which ATen's CPU kernel returns its result, if that is not `layout`. A wrong value costs a copy.
   std::optional<ResultLayout> kernel_layout = std::nullopt;
 
-  // Library rows without a form for plugins: the DTypeSet that ATen's CPU kernel takes as operand 0. Other calls go to ATen, which refuses
+  // Library rows without a form for plugins: the DTypeSet that ATen's CPU kernel takes as operand 0. Other dtypes go to ATen, which refuses
   // most.
   uint32_t dtypes = 0;
 
   uint32_t traits = kNoTraits; // of OpTrait
   // Whether ATen accepts a call's numbers (parameters of the program) and attributes; otherwise it raises. Null: all are accepted.
   bool (*takes)(std::span<const double> numbers, const Attrs& attrs) = nullptr;
-  const char* if_none = nullptr; // kPointwise: the row that computes calls whose attribute 0 is None (div without a rounding mode)
-  const char* of_tensors = nullptr; // kPointwise: the row of the overload that takes tensors only, where this one takes a number
-  // kLibrary: the overload that writes into given memory, if it is the kernel itself; for most rows it is a call and a copy.
+  const char* if_none = nullptr; // kPointwise: the row for calls with None as attribute 0 (div without a rounding mode)
+  const char* of_tensors = nullptr; // kPointwise: the row of the overload for tensors, if this one takes a number
+  // kLibrary: the overload that writes into given memory, if it does so directly; most out forms call and then copy.
   const char* out_form = nullptr;
 };
 
-// A library row that ATen's CPU kernel alone computes: plugins have no form of it.
+// A library row that only ATen's CPU kernel computes: it has no form for plugins.
 constexpr bool is_call(const Op& op) {
   return op.kind == OpKind::kLibrary && (!op.infer || op.dtypes);
 }

@@ -1,11 +1,11 @@
-// The primitives that graphs are lowered to: what code generation and the StableHLO writer understand.
+// The primitives that graphs are lowered to; code generation and the StableHLO writer take these.
 #pragma once
 
 #include <cstdint>
 
 namespace torch_xla {
 
-// What computing a primitive for one element comes to. Cost models go by it (engine/cpu/cost.h); each says for itself what a class costs.
+// The cost class of a primitive for one element. Each cost model says what a class costs (engine/cpu/cost.h).
 enum class PrimClass : uint8_t {
   kNone, // nothing: the same number for all elements
   kSimple, // an instruction or a few
@@ -111,11 +111,11 @@ constexpr bool is_binary(Prim p) {
 constexpr bool is_compare(Prim p) {
   return p >= Prim::kEq && p <= Prim::kGe;
 }
-// Whatever its operands' type is.
+// Whether its result is Bool for operands of any type.
 constexpr bool gives_bool(Prim p) {
   return is_compare(p) || p == Prim::kIsFinite || p == Prim::kIsNan;
 }
-// Of one real number.
+// Whether it is a function of one real number.
 constexpr bool is_function(Prim p) {
   return p >= Prim::kExp && p <= Prim::kLogistic;
 }

@@ -23,7 +23,7 @@ DType promote_integers(DType a, DType b) {
   return std::max(a, b);
 }
 
-// What a category of higher rank makes of one below it; Undefined is neutral.
+// The type of a category combined with a lower one; Undefined is neutral.
 DType combine(DType higher, DType lower) {
   if (higher == DType::Undefined || lower == DType::Undefined) {
     return higher == DType::Undefined ? lower : higher;

@@ -9,8 +9,8 @@ namespace torch_xla {
 
 DType promote_types(DType a, DType b);
 
-// Promotion of operands in three categories. Values with dims count before 0-d values, these before numbers; a lower category matters only
-// where its kind is higher (Bool < integers < floats).
+// Promotion of operands in three categories. Values with dims come before 0-d values, these before numbers; a later category matters only
+// if its kind is higher (Bool < integers < floats).
 class Promotion {
  public:
   enum Category { kWithDims, kZeroDim, kNumber };
@@ -26,8 +26,8 @@ class Promotion {
   DType types_[3] = {DType::Undefined, DType::Undefined, DType::Undefined};
 };
 
-// Common type of the operands; numbers are the program's scalars. Where a floating number stands for the program's default dtype, that is
-// beside integers, the recorder has converted these. kNoValue is passed over; Undefined when nothing is left.
+// Common type of the operands; numbers are the program's scalars. The recorder has already converted integers beside a floating number to
+// the default dtype. kNoValue is skipped; Undefined without other operands.
 DType promote(const Graph& graph, std::span<const ValueId> operands);
 
 } // namespace torch_xla

@@ -46,7 +46,7 @@ static Dims transform_strides(const Dims& strides, std::span<const int64_t> over
   std::vector<int64_t> order(to.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   auto is_batch = [&](int64_t d) { return std::find(over.begin(), over.end(), d) == over.end(); };
-  auto batch_end = std::partition(order.begin(), order.end(), is_batch); // these, as ATen's own, may swap equal dims
+  auto batch_end = std::partition(order.begin(), order.end(), is_batch); // may swap equal dims, as ATen's does
   std::sort(order.begin(), batch_end, [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
   std::copy(over.begin(), over.end(), batch_end);
   Dims result(to.size(), 1);

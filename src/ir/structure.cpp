@@ -47,7 +47,7 @@ Hash128 hash_graph(const Graph& graph) {
     add_type(hash, value.type);
   }
   for (const Node& node : graph.nodes) {
-    // No address: programs on disk are found by it. Rows of one name are told apart by their kind (library_form()).
+    // No address: programs on disk are found by it. Rows of one name differ by their kind (library_form()).
     std::string_view name = node.op->name;
     hash.add_bytes(name.data(), name.size());
     hash.add(static_cast<uint64_t>(node.op->kind));

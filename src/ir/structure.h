@@ -1,5 +1,4 @@
-// Hashes of graphs: of all that is in one, and of what is left without its numbers, as traces of one program at different sizes have one
-// structure.
+// Hashes of graphs: of the whole graph, and of its structure without numbers, which traces of one program at different sizes share.
 #pragma once
 
 #include "core/hash.h"
@@ -7,10 +6,10 @@
 
 namespace torch_xla {
 
-// Of all but source lines and strides. The same in each process.
+// Hash of everything except source lines and strides. The same in each process.
 Hash128 hash_graph(const Graph& graph);
 
-// Of the operations, their operands and outputs, dtypes, and of dims and attributes all but the numbers. The same in each process.
+// Hash of the operations, their operands and outputs, dtypes, and of dims and attributes without their numbers. The same in each process.
 Hash128 structure_of(const Graph& graph);
 
 } // namespace torch_xla

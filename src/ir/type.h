@@ -21,7 +21,7 @@ struct Type {
   bool operator==(const Type& o) const = default;
 };
 
-// NumPy's broadcasting of two lists of extents. Throws UserError in ATen's words where they do not match.
+// NumPy's broadcasting of two lists of extents. Throws UserError in ATen's words if they do not match.
 Dims broadcast_dims(const Dims& a, const Dims& b);
 std::string dims_text(const Dims& dims, char open, char close); // "[2,3]"
 std::string type_text(const Type& type); // "f32[2,3]"

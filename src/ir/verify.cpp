@@ -231,7 +231,7 @@ class Verifier {
   void check_inferred(const Node& node) const {
     check(node.op->infer || node.op->kind == OpKind::kLibrary, "a row without a shape rule");
     if (!node.op->infer) {
-      return; // ATen's rule, which is not to be had here
+      return; // ATen's rule is not available here
     }
     InferContext context(graph_, {node.operands.data(), node.operands.size()}, node.attrs);
     try {

@@ -1,4 +1,4 @@
-// Views on other memory by writing each distance as steps along the dims of the base.
+// Rebases views by writing each distance as steps along the dims of the base.
 #include "ir/view.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace torch_xla {
 namespace {
 
-// A dim of the base, or several that are one in both numberings: the stride that the view's numbers are meant in, the stride it has.
+// A dim of the base, or several that are one in both numberings: its stride in the view's numbering, and its actual stride.
 struct Axis {
   int64_t extent;
   int64_t meant;
@@ -15,7 +15,7 @@ struct Axis {
 };
 using Axes = std::vector<Axis>;
 
-// Slowest first. Neighbours that either numbering walks as one are joined, so that the view may split them elsewhere.
+// Slowest first. Neighbours that form one dim in both numberings are joined, so that the view may split them elsewhere.
 Axes make_axes(const Dims& dims, const Dims& meant, const Dims& actual) {
   Axes sorted;
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -36,7 +36,7 @@ Axes make_axes(const Dims& dims, const Dims& meant, const Dims& actual) {
   return joined;
 }
 
-// Steps that are taken `count` times; their length in actual strides. Nothing where no whole steps make the distance.
+// Steps that are taken `count` times; their length in actual strides. Nothing if no whole steps make the distance.
 std::optional<int64_t> walk(Axes& axes, int64_t distance, int64_t count) {
   int64_t result = 0;
   for (Axis& axis : axes) {
@@ -93,7 +93,7 @@ std::optional<ViewGeometry> rebase_view(const ViewGeometry& view, const Dims& ba
     return result;
   }
   if (view.moved_by != kNoValue) {
-    return std::nullopt; // which steps its number stands for is not known
+    return std::nullopt; // the steps of its number are unknown
   }
   Axes axes = make_axes(view.base_dims, view.base_strides, base_strides);
   std::optional<int64_t> offset = walk(axes, view.offset, 1);

@@ -8,39 +8,39 @@
 
 namespace torch_xla {
 
-// A base with base_dims is seen as memory in which its elements have base_strides; the view shows, for each index of dims, the element at
-// offset + sum(index[d] * strides[d]) of that memory.
+// The base's elements, of base_dims, lie in memory with base_strides. For each index of dims the view shows the element at offset +
+// sum(index[d] * strides[d]) of that memory.
 struct ViewGeometry {
   Dims base_dims;
   Dims base_strides;
   Dims dims;
   Dims strides;
   int64_t offset = 0;
-  ValueId moved_by = kNoValue; // of a moving view, the number that is added to the offset
+  ValueId moved_by = kNoValue; // a moving view's number, added to the offset
 };
 
-// Of a view node; of a view update: of the part of operand 0 that operand 1 replaces.
+// The geometry of a view node; for a view update, of the part of operand 0 that operand 1 replaces.
 ViewGeometry view_geometry(const Graph& graph, const Node& node);
-// The attributes of its node.
+// The attributes of the view's node.
 Attrs view_attrs(const ViewGeometry& view);
 // The operands of a view of `base`.
 InlineVec<ValueId, 4> view_operands(const ViewGeometry& view, ValueId base);
 // True when the view shows its base's elements unchanged.
 bool is_identity(const ViewGeometry& view);
-// The view of the same elements where the base's memory has other strides. Nothing where no strides are proven to address them.
+// The view of the same elements for a base with other strides. Nothing if no strides are proven to address them.
 std::optional<ViewGeometry> rebase_view(const ViewGeometry& view, const Dims& base_strides);
-// `outer` looks at the result of `inner`: one view of inner's base. Nothing where none is proven to show the same elements.
+// `outer` is a view of the result of `inner`: gives one view of inner's base. Nothing if none is proven to show the same elements.
 std::optional<ViewGeometry> compose_views(const ViewGeometry& inner, const ViewGeometry& outer);
 
-// No two elements share a place, as far as nested strides tell: each is longer than all shorter ones reach.
+// True if no two elements share a place by the rule of nested strides: each stride is longer than the span of all shorter ones.
 bool shows_each_once(const Dims& dims, const Dims& strides);
 
-// Between which elements of the base's dims a view lies. The dims are those of more than one element, in the order of their strides.
+// The box of the base that a view lies in. Its dims are the base's dims with more than one element, in the order of their strides.
 struct ViewBox {
   Dims first;
   Dims last;
 };
-// Nothing for a moving view, and where the view's strides are no whole steps along the base's dims.
+// Nothing for a moving view, and if the view's strides are no whole steps along the base's dims.
 std::optional<ViewBox> view_box(const ViewGeometry& view);
 bool are_apart(const ViewBox& a, const ViewBox& b);
 ViewBox box_of_both(const ViewBox& a, const ViewBox& b);

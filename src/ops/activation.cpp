@@ -7,10 +7,10 @@
 namespace torch_xla {
 namespace {
 
-// Of one tensor and numbers.
+// Activation of one tensor and numbers.
 #define ACTIVATION(NAME, EXPRESSION, ...) POINTWISE(NAME, kSelf, kFloatOnly | kNumbersFit, EXPRESSION, __VA_ARGS__)
 #define CLAMP(NAME, EXPRESSION) POINTWISE(NAME, kSelf, kNoBool | kNumbersFit, EXPRESSION)
-// Of a gradient and saved tensors.
+// Backward form of a gradient and saved tensors.
 #define BACKWARD(NAME, EXPRESSION, ...) POINTWISE(NAME, kPromote, kFloatOnly | kNumbersFit, EXPRESSION, __VA_ARGS__)
 
 constexpr double kSqrtHalf = 0.707106781186547524401; // sqrt(1/2)
@@ -73,12 +73,12 @@ Ex elu(Ex x, Ex alpha, Ex scale, Ex input_scale) {
   return select(x <= 0.0, expm1(x * input_scale) * (alpha * scale), x * scale);
 }
 
-// A gradient that takes the result for the input (attribute 0) needs a slope that keeps the sign.
+// A gradient computed from the result instead of the input (attribute 0) needs a slope that keeps the sign.
 bool keeps_sign(std::span<const double> numbers, const Attrs& attrs) {
   return !attr_bool(attrs[0]) || numbers[0] >= 0;
 }
 
-// Comparisons of gradients are such that NaN has that of ATen's vectors: of elements one by one ATen takes the other branch.
+// Comparisons in gradients take the branch of ATen's vector code for NaN: ATen's scalar code takes the other one.
 Ex elu_backward(const BodyArgs& a) {
   Ex g = a[0];
   Ex lower = a[1] * a[2];

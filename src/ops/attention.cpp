@@ -1,4 +1,4 @@
-// Scaled dot product attention: calls of ATen's flash attention for the CPU, and what these compute.
+// Scaled dot product attention: calls of ATen's flash attention for the CPU, and their expansions.
 #include "core/errors.h"
 #include "ops/math.h"
 #include "ops/row.h"
@@ -8,7 +8,7 @@
 namespace torch_xla {
 namespace {
 
-// Operands from `first` on: query [B, H, Tq, E], key and value [B, Hk, Tk, E], whose heads are shared where Hk < H. Attribute dropout.
+// Operands from `first` on: query [B, H, Tq, E], key and value [B, Hk, Tk, E]; heads are shared if Hk < H. Attribute dropout.
 void check_attention(const InferContext& c, size_t first, size_t mask) {
   for (size_t i = first; i < first + 3; ++i) {
     if (c.operand(i).dims.size() != 4 || !is_float(c.operand(i).dtype)) {
@@ -131,9 +131,8 @@ void expand_flash_backward(ExpandContext& c) {
   c.set(2, over_heads(product(transposed(weights.to(g.dtype())), g, has_own_keys), c.operand(3)));
 }
 
-// Of short sequences in 16 bits, whose scores are no burden: ATen's kernel, whose products are of small blocks, takes 2.4 to 4.5 times as
-// long with 64 and 128 keys, 1.05 to 1.25 times with 256 (measured on two processors with AMX). In float32 and forwards it is as fast or
-// faster.
+// Short sequences in 16 bits, with small score matrices: ATen's kernel, which multiplies small blocks, takes 2.4 to 4.5 times as long with
+// 64 and 128 keys, 1.05 to 1.25 times with 256 (measured on two processors with AMX). In float32 and forwards it is as fast or faster.
 bool has_short_sequences(const InferContext& c) {
   constexpr int64_t kMostKeys = 256;
   constexpr int64_t kMostScores = 8 << 20;

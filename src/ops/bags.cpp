@@ -7,7 +7,7 @@ namespace torch_xla {
 namespace {
 
 // Operands weight, indices, offsets, per_sample_weights; attributes scale_grad_by_freq, mode, sparse, include_last_offset, padding_idx.
-// ATen's kernel has a fast path for sums, which leaves out what the backward pass needs otherwise.
+// ATen's kernel has a fast path for sums, which leaves out results that the backward pass otherwise needs.
 template <bool Trained>
 void infer_embedding_bag(InferContext& c) {
   Type weight = c.operand(0);
@@ -30,7 +30,7 @@ void infer_embedding_bag(InferContext& c) {
   c.add_result(indices.dtype, mode == kMax ? Dims{bags, weight.dims[1]} : Dims{sizes});
 }
 
-// The indices that repeat by the number of times; how many there are depends on data where the call does not say it.
+// Repeats each index by its count; the length of the result depends on data unless the call gives it.
 void infer_repeats(InferContext& c) {
   Type repeats = c.operand(0);
   int64_t size = c.get_int(0, -1);

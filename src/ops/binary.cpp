@@ -20,12 +20,12 @@ bool is_bool(const BodyArgs& a) {
   return a.compute() == DType::Bool;
 }
 
-// Operand i as ATen takes it where a kernel computes with numbers in float32: tensors are rounded to the common type.
+// Operand i as in ATen's kernels that compute with numbers in float32: tensors are rounded to the common type.
 Ex exact_number(const BodyArgs& a, size_t i) {
   return a.raw(i).type().numel() == 1 ? a[i] : a.rounded(i);
 }
 
-// x * alpha, which is 1 nearly always; of a Bool result only whether it is zero counts.
+// x * alpha; alpha is nearly always 1, and for a Bool result only whether it is zero counts.
 Ex scaled(const BodyArgs& a, size_t x, size_t alpha) {
   if (!a.has(alpha)) {
     return a.rounded(x);
@@ -110,7 +110,7 @@ Ex div_mode(const BodyArgs& a) {
     return floor_divide(a);
   }
   Ex q = a.rounded(0) / divisor(exact_number(a, 1));
-  // ATen rounds the quotient of tensors to their type before it cuts it off.
+  // ATen rounds the quotient of tensors to their type before it truncates.
   bool rounds = a.raw(1).type().numel() > 1;
   return !is_float(a.compute()) ? q : trunc(rounds ? a.rounded(q) : q);
 }
@@ -129,13 +129,13 @@ Ex pow(const BodyArgs& a) {
   return pow(a.rounded(0), a.rounded(1));
 }
 
-// x * 2^n. Of a float and whole n in three steps, as 2^n may overflow where the product does not; the largest step down is the last, so
-// that only this one can round.
+// x * 2^n. Of a float and whole n in three steps, as 2^n may overflow when the product does not; the largest step down is last, so only
+// that step can round.
 Ex ldexp(const BodyArgs& a) {
   Ex x = a.rounded(0);
   Ex exponent = a.raw(1);
   if (is_float(exponent.dtype()) || !is_float(a.raw(0).dtype())) {
-    // 2 is a 0-d tensor of the type of x in ATen, or a number where that is the default type.
+    // ATen's 2 is a 0-d tensor of the type of x, or a number if that is the default type.
     const bool promotes = exponent.type().dims.empty() && a.raw(0).dtype() != DType::F32;
     const DType power = promotes ? promote_types(a.raw(0).dtype(), exponent.dtype()) : exponent.dtype();
     Ex y = is_float(exponent.dtype()) ? exponent.to(power) : a[1];

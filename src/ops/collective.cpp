@@ -5,7 +5,7 @@
 namespace torch_xla {
 namespace {
 
-// A replica that is lost is known by the error of its neighbours' calls. An out form may be given the memory of operand 0.
+// The error of its neighbours' calls reveals a lost replica. An out form may get the memory of operand 0.
 constexpr uint32_t kMeets = kOtherLibrary | kCollective | kChecksValues;
 
 constinit const Op kRows[] = {

@@ -1,4 +1,4 @@
-// Control flow: loops, whose body is a computation.
+// Control flow: loops with a computation as body.
 #include "core/errors.h"
 #include "ir/computation.h"
 #include "ops/row.h"
@@ -22,7 +22,7 @@ void check_operands(const InferContext& c, const Graph& body, size_t carried, si
   }
 }
 
-// Carried values as they are, then what the turns give, joined.
+// Carried values as they are, then the joined results of the turns.
 void infer_loop(InferContext& c) {
   const Graph& body = body_of(c.attr(kLoopBody)).graph;
   auto carried = static_cast<size_t>(c.get_int(kLoopCarried));

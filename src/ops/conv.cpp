@@ -1,5 +1,5 @@
-// Convolutions, pools and interpolation, forward and backward: calls of ATen's kernels. Only the extents are told here, not the
-// memory format.
+// Convolutions, pools and interpolation, forward and backward: calls of ATen's kernels. These rules give only extents, not the memory
+// format.
 #include "core/errors.h"
 #include "ops/row.h"
 #include "ops/rules.h"
@@ -30,7 +30,7 @@ void check_window(const Window& w) {
 int64_t conv_extent(int64_t in, const Window& w) {
   check_window(w);
   if (in + 2 * w.padding < covered(w)) {
-    fall_back("a window that is larger than what it slides over"); // ATen names all its sizes
+    fall_back("a window larger than its input"); // ATen names all its sizes
   }
   return (in + 2 * w.padding - covered(w)) / w.stride + 1;
 }
@@ -60,7 +60,7 @@ void check_conv(const InferContext& c, bool transposed, int64_t groups) {
     fall_back("a convolution without elements"); // ATen's result may have other sizes
   }
   const DType dtype = same_dtype(c, 0, 1);
-  const bool is_slow = transposed || is_dilated(c); // by kernels that know of whole numbers Long only
+  const bool is_slow = transposed || is_dilated(c); // by kernels with Long as their only integer type
   if (dtype == DType::Bool || (is_slow && is_integral(dtype, false) && dtype != DType::I64)) {
     fall_back("a convolution of this type");
   }
@@ -134,14 +134,14 @@ int64_t pool_extent(int64_t in, const Window& w, bool ceil) {
 template <size_t N, bool Dilated>
 Dims pool_dims(const InferContext& c) {
   if (!is_float(c.operand(0).dtype) && !(Dilated && is_integral(c.operand(0).dtype, false))) {
-    fall_back("a pool of this type"); // the largest of integers is known
+    fall_back("a pool of this type"); // an integer type has a largest number
   }
   Dims out = c.operand(0).dims;
   if (out.size() != N + 1 && out.size() != N + 2) {
     fall_back("a pool of this rank");
   }
   if (num_elements(out) == 0 || (!Dilated && !c.is_none(5) && c.get_int(5) == 0)) {
-    fall_back("a pool of nothing or by nothing");
+    fall_back("a pool without elements, or by an empty window");
   }
   size_t lead = out.size() - N;
   for (size_t i = 0; i < N; ++i) {

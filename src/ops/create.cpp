@@ -8,7 +8,7 @@
 namespace torch_xla {
 namespace {
 
-// Also types that the rows do not compute on: bytes and zeros of them.
+// Also accepts types that the rows do not compute on: for bytes and zeros of them.
 DType get_stored_dtype(const InferContext& c) {
   return static_cast<DType>(c.get_int(0));
 }
@@ -23,7 +23,7 @@ void expand_full(ExpandContext& c) {
   c.set(0, {&c.b(), c.b().broadcast(value.id(), c.result_type(0).dims)});
 }
 
-// Attributes dtype, dims. Not full() of the number 0, which is no part of a program's structure: what is known to be zero is simplified.
+// Attributes dtype, dims. Not full() of the number 0, as numbers are not part of a program's structure: known zeros can be simplified.
 void expand_zeros(ExpandContext& c) {
   c.set(0, {&c.b(), c.b().broadcast(c.b().constant(0, c.result_type(0).dtype), c.result_type(0).dims)});
 }
@@ -105,7 +105,7 @@ Ex whole_power(Ex x, int64_t n) {
   return result;
 }
 
-// The exponents for which ATen has kernels of their own; others by pow().
+// The exponents with special kernels in ATen; others by pow().
 Ex power(Ex x, double exponent) {
   if (exponent == 2) {
     return x * x;
@@ -136,7 +136,7 @@ void expand_pow(ExpandContext& c) {
   c.set(0, is_float(x.dtype()) ? power(x, round_to(c.result_type(0).dtype, c.get_double(0))) : whole_power(x, c.get_int(0)));
 }
 
-// Rows that ATen does not know.
+// Rows that ATen lacks.
 #define OWN(NAME, INFER, EXPAND) {.name = "xla::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND, .traits = kOwnKernel}
 
 constinit const Op kRows[] = {

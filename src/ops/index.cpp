@@ -13,7 +13,7 @@ bool is_index(const Type& t) {
   return t.dtype == DType::I64 || t.dtype == DType::I32;
 }
 
-// No index fits a tensor without elements, and a node whose result has none never runs: ATen checks the indices.
+// No index fits a tensor without elements, and a node with an empty result never runs: so ATen checks the indices.
 void check_runs(const InferContext& c, int64_t elements, size_t index) {
   if (elements == 0 && c.has(index) && c.operand(index).numel() > 0) {
     fall_back("indices into a tensor without elements");
@@ -55,7 +55,7 @@ void infer_index_select(InferContext& c) {
   c.add_result(self.dtype, self.dims);
 }
 
-// No extent but that of dim is larger than the other's.
+// No extent except along dim is larger than the other's.
 bool fits_beside(const Dims& dims, const Dims& other, size_t dim) {
   for (size_t d = 0; d < std::min(dims.size(), other.size()); ++d) {
     if (d != dim && dims[d] > other[d]) {
@@ -95,7 +95,7 @@ bool names_reduction(const InferContext& c, std::string_view allowed) {
   return true;
 }
 
-// Operands self, index of its rank, and src, which is as large at least.
+// Operands self, index of its rank, and src, at least as large.
 template <const char* Allowed>
 void infer_scatter(InferContext& c) {
   Type self = c.operand(0);
@@ -115,7 +115,7 @@ void infer_scatter(InferContext& c) {
   like_operand<0>(c);
 }
 
-// Operands self, index (a vector), and source, which has self's extents but for dim.
+// Operands self, index (a vector), and source with self's extents except along dim.
 void infer_along(InferContext& c) {
   Type self = c.operand(0);
   Type index = c.operand(1);
@@ -211,7 +211,7 @@ void infer_index(InferContext& c) {
   c.add_result(c.operand(0).dtype, indexed_dims(c.operand(0).dims, read_indices(c)));
 }
 
-// The masks among the indices have the extents of the dims that they stand for.
+// Whether masks have the extents of the dims that they index.
 bool masks_fit(const InferContext& c) {
   Dims self = c.operand(0).dims;
   size_t at = 0;
@@ -277,7 +277,7 @@ void infer_masked_scatter(InferContext& c) {
   like_operand<0>(c);
 }
 
-// What writes into self runs in place: substitutes.cpp of the embedded engine lists it.
+// Rows that write into self run in place: substitutes.cpp of the embedded engine lists them.
 constinit const Op kRows[] = {
     LIBRARY("embedding", infer_embedding, .traits = kIndex | kMovesElements),
     LIBRARY("embedding_dense_backward", infer_embedding_backward, .traits = kIndex),

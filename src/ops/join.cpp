@@ -1,4 +1,4 @@
-// Joins, rearrangements and searches: calls of ATen's kernels, histograms and the triangles; the barrier that nothing is joined across.
+// Joins, rearrangements and searches: calls of ATen's kernels, histograms and the triangles; the barrier.
 #include <algorithm>
 
 #include "core/errors.h"
@@ -11,7 +11,7 @@
 namespace torch_xla {
 namespace {
 
-// A tensor of dims [0] joins anything, for history's sake.
+// A tensor of dims [0] may join any tensors, for history's sake.
 bool is_skipped(const Type& t) {
   return t.dims == Dims{0};
 }
@@ -35,7 +35,7 @@ void check_joined(const Dims& first, const Dims& dims, size_t dim, size_t number
 
 void infer_cat(InferContext& c) {
   auto count = static_cast<size_t>(c.get_int(0));
-  size_t first = 0; // the first that counts; of empty ones alone the last, whose dims are the result's along any dim
+  size_t first = 0; // the first that counts; if all are empty the last: its dims are the result's
   while (first + 1 < count && is_skipped(c.operand(first))) {
     ++first;
   }
@@ -138,7 +138,7 @@ void infer_search(InferContext& c) {
   c.add_result(c.get_bool(0) ? DType::I32 : DType::I64, c.operand(I).dims);
 }
 
-// Attributes p, dim, maxnorm. Not by ATen's shape rule, which is Python's, for each new number.
+// Attributes p, dim, maxnorm. Not by ATen's shape rule: that is Python code, and runs for each new number.
 void infer_renorm(InferContext& c) {
   if (c.operand(0).dims.size() < 2 || !(c.get_double(0) > 0) || !(c.get_double(2) >= 0)) {
     fall_back("arguments that ATen refuses");
@@ -171,7 +171,7 @@ void infer_grid_sampler(InferContext& c) {
   c.add_result(c.operand(0).dtype, out);
 }
 
-// Attributes bins, min, max; equal ones mean the operand's own.
+// Attributes bins, min, max; equal bounds mean the operand's range.
 void infer_histc(InferContext& c) {
   Type x = c.operand(0);
   double low = attr_double(c.attr(1), 0);
@@ -207,7 +207,7 @@ void expand_histc(ExpandContext& c) {
   c.set(0, {&b, b.library(get_op("aten::scatter_add"), operands, {int64_t{0}}, {&type, 1})});
 }
 
-// Operands: values, bin edges (or attribute 0: how many bins), weights. Results: counts and edges.
+// Operands: values, bin edges (or attribute 0: the number of bins), weights. Results: counts and edges.
 void infer_histogram(InferContext& c) {
   Type x = c.operand(0);
   bool edges_given = c.has(1) && c.operand(1).dims.size() == 1 && c.operand(1).numel() > 1 && c.size() > 2;

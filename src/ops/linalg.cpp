@@ -13,7 +13,7 @@ constexpr uint32_t kLapack = kFloats | kComplexes;
 // LAPACK has no result for some matrices: singular ones, those with NaN.
 constexpr uint32_t kRefusesMatrices = kChecksValues | kToldAtCall;
 
-// The factors and the numbers of the reflectors.
+// The factors and the coefficients of the reflectors.
 void infer_geqrf(InferContext& c) {
   Type a = c.operand(0);
   if (a.dims.size() < 2 || a.numel() == 0) {
@@ -25,7 +25,7 @@ void infer_geqrf(InferContext& c) {
   c.add_result(a.dtype, batch);
 }
 
-// A call of LAPACK's, whose matrices lie column by column.
+// A call of LAPACK: its matrices are stored column by column.
 #define LAPACK(NAME, ...)                       \
   {.name = "aten::" NAME,                       \
    .kind = OpKind::kLibrary,                    \

@@ -169,7 +169,7 @@ Dims beside_classes(const Dims& dims) {
   return result;
 }
 
-// By element of x: whether its class is the target and counts. A test of iota, not a gather, so that it fuses with log_softmax.
+// For each element of x: whether its class is the target and not ignored. A test of iota, not a gather, so that it fuses with log_softmax.
 Ex is_target_class(ExpandContext& c, Ex x, size_t target_operand) {
   Dims dims = x.type().dims;
   Ex target = c.raw(target_operand).reshape(beside_classes(dims));
@@ -220,7 +220,7 @@ void expand_nll_backward(ExpandContext& c) {
   c.set(0, select(is_target_class(c, x, 2), loss, 0.0));
 }
 
-// A number where it is reduced and for one row, and which classes are targets.
+// The loss (a number if reduced or for one row), and a mask of the target classes.
 void infer_multilabel_margin(InferContext& c) {
   Type x = c.operand(0);
   Type targets = c.operand(1);
@@ -233,7 +233,7 @@ void infer_multilabel_margin(InferContext& c) {
 }
 
 // Operands self ([rows, classes] or [classes]), target ([rows] or a number) and weight; attributes p, margin, reduction. Not by ATen's
-// shape rule, which is Python's, for each new margin.
+// shape rule: that is Python code, and runs for each new margin.
 void infer_multi_margin(InferContext& c) {
   const Type x = c.operand(0);
   const Type target = c.operand(1);

@@ -80,7 +80,7 @@ inline Ex is_nan(Ex x) {
 inline Ex truth(Ex x) {
   return x.dtype() == DType::Bool ? x : x != 0.0;
 }
-// `x` for floats passed through prim, integers as they are.
+// prim(x) for floats, x itself for integers.
 inline Ex float_only(Ex x, Prim prim) {
   return is_float(x.dtype()) ? x.unary(prim) : x;
 }
@@ -99,7 +99,7 @@ inline Ex reduce_min(Ex x, const Dims& dims) {
   return x.reduce(x.dtype() == DType::Bool ? Prim::kReduceAnd : Prim::kReduceMin, dims);
 }
 
-// [B, n, k] x [B, k, m], by the library. Of 16-bit floats it gives the sums in float32, but where they are to be rounded.
+// [B, n, k] x [B, k, m], by the library. For 16-bit floats the result is in float32, unless `rounds`.
 inline Ex batch_product(Ex a, Ex b, bool rounds = false) {
   bool widens = is_reduced_float(a.dtype()) && !rounds;
   Type result{widens ? DType::F32 : a.dtype(), {a.type().dims[0], a.type().dims[1], b.type().dims[2]}};

@@ -21,7 +21,7 @@ Dims product_dims(const InferContext& c, size_t a, size_t b) {
 }
 
 void check_dtypes(const InferContext& c, size_t a, size_t b) {
-  // ATen's message names C++ types; the CPU says it.
+  // ATen's message names C++ types, so the CPU raises it.
   if (same_dtype(c, a, b) == DType::Bool) {
     fall_back("a product of bools");
   }
@@ -104,7 +104,7 @@ void infer_bmm(InferContext& c) {
   c.add_result(c.num_attrs() > 0 ? get_dtype(c, 0, dtype) : dtype, dims);
 }
 
-// ATen reads the batches' extents before it asks for their ranks.
+// ATen reads the batches' extents before it checks their ranks.
 void require_batches(const InferContext& c) {
   if (c.operand(1).dims.size() != 3 || c.operand(2).dims.size() != 3) {
     fall_back("a product of batches of other ranks");
@@ -198,7 +198,7 @@ Ex group_members(Ex offsets, int64_t extent) {
   return reduce_sum(ended, {0}) == Ex{&b, b.iota(dims, 0, DType::I32)};
 }
 
-// The operand once for each group; what other groups have of a matrix is 0. `dim` of a matrix is the one that is cut.
+// The operand once for each group; elements of other groups are 0. `dim` of a matrix is cut.
 Ex for_groups(ExpandContext& c, size_t i, size_t dim) {
   Ex x = c.computed(i);
   Dims dims = x.type().dims;

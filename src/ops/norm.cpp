@@ -18,9 +18,9 @@ Optional optional(ExpandContext& c, size_t i, Ex like) {
   return c.has(i) ? Optional{true, c.raw(i).to(like.dtype())} : Optional{false, like};
 }
 
-// ---- What the three normalizations share ----
+// ---- Shared by the three normalizations ----
 
-// Statistics take the weight's type where it is wider than the input's.
+// Statistics take the weight's type if it is wider than the input's.
 DType statistics_dtype(const InferContext& c, size_t weight, size_t bias) {
   DType dtype = c.operand(0).dtype;
   for (size_t i : {weight, bias}) {
@@ -48,8 +48,8 @@ struct Statistics {
   Ex var; // of the population
 };
 
-// The second pass finds what the mean is off by, too: of equal numbers it is exactly that number, so that they become 0 and not the
-// rounding of their sum, of which 1 / sqrt(eps) makes 1e-4.
+// The second pass also corrects the mean: for equal numbers the mean is exact, so they become 0. Otherwise 1 / sqrt(eps) would turn the
+// rounding error of their sum into 1e-4.
 Statistics statistics(Ex x, const Dims& over) {
   Ex mean = mean_of(x, over);
   Ex rest = x - mean;
@@ -73,7 +73,7 @@ Ex inverse_root(Ex var, double eps) {
   return 1.0 / sqrt(var + eps);
 }
 
-// Adds result i of a backward row: type of operand `like`, or undefined where the mask says so.
+// Adds result i of a backward row: type of operand `like`, or undefined if the mask says so.
 void add_masked(InferContext& c, bool wanted, const Type& type) {
   if (wanted) {
     c.add_result(type.dtype, type.dims);
@@ -299,7 +299,7 @@ void expand_group_norm_backward(ExpandContext& c) {
   c.set(2, reduce_sum(g, {0, 3}));
 }
 
-// ATen's shape rule takes float16 for the norms of float16.
+// ATen's shape rule returns float16 for the norms of float16.
 void infer_weight_norm(InferContext& c) {
   Type g = c.operand(1);
   like_operand<0>(c);

@@ -8,8 +8,8 @@
 namespace torch_xla {
 namespace {
 
-// What the optimizers share: lists come first, then numbers, at last grad_scale and found_inf. Numbers are computed with in float64, as
-// ATen computes them on the host, tensors in float32 or wider.
+// Shared by the optimizers: lists come first, then numbers, last grad_scale and found_inf. Numbers are computed in float64, as ATen does on
+// the host, tensors in float32 or wider.
 class Update {
  public:
   Update(ExpandContext& c, size_t found_inf) : c_(c), found_inf_(found_inf) {}
@@ -17,7 +17,7 @@ class Update {
   Ex number(size_t i) {
     return c_.raw(i).reshape({}).to(DType::F64);
   }
-  // The same beside tensors.
+  // The same number in the type of the tensors.
   Ex factor(Ex number) {
     return number.to(compute_type(c_.operand(0).dtype));
   }
@@ -29,7 +29,7 @@ class Update {
     Ex gradient = c_.computed(1);
     return c_.has(found_inf_ - 1) ? gradient / factor(found_inf_ - 1) : gradient;
   }
-  // As the parameter falls along it.
+  // The gradient's sign for descent.
   Ex descent(Ex gradient, bool maximize) {
     return maximize ? -gradient : gradient;
   }
@@ -117,7 +117,7 @@ void expand_unscale(ExpandContext& c) {
 void expand_update_scale(ExpandContext& c) {
   Ex scale = c.raw(0).reshape({});
   Ex tracker = c.raw(1).reshape({});
-  Ex found = c.raw(2).reshape({}) != 0.0; // a sum over optimizers and devices
+  Ex found = c.raw(2).reshape({}) != 0.0; // found_inf is a sum over optimizers and devices
   Ex successes = tracker + 1.0;
   Ex grows = successes == c.raw(5).to(tracker.dtype());
   Ex grown = scale * c.raw(3).to(scale.dtype());
@@ -126,7 +126,7 @@ void expand_update_scale(ExpandContext& c) {
   c.set(1, select(found | grows, 0.0, successes));
 }
 
-// The first operands are written; those that an optimizer has no state for are left out.
+// The first operands are written; missing states of an optimizer are left out.
 template <size_t Written>
 void like_first(InferContext& c) {
   for (size_t i = 0; i < Written; ++i) {

@@ -19,14 +19,14 @@ Dims padded_dims(const InferContext& c) {
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     int64_t& d = dims[dims.size() - 1 - i];
     if (d + std::min<int64_t>(pad[2 * i], 0) + std::min<int64_t>(pad[2 * i + 1], 0) < 0) { // ATen cuts before it adds
-      fall_back("pads that cut more than there is");
+      fall_back("pads that cut more than the input has");
     }
     d += pad[2 * i] + pad[2 * i + 1];
   }
   return dims;
 }
 
-// Reflection reaches less far than the extent, the pads of replication are not negative, and the input is not empty.
+// Pads of reflection are less than the extent, pads of replication not negative, and the input is not empty.
 template <bool Reflects>
 void infer_border_pad(InferContext& c) {
   if (c.operand(0).dtype == DType::Bool) {

@@ -26,27 +26,26 @@ class Draw {
     Ex w = word(lane);
     return w.binary(Prim::kShrL, w.constant(32 - bits)).to(dtype);
   }
-  // In [0, 1), each number of as many bits as likely as the others: draw number i of an element; 53 bits for double, 24 for float.
+  // Uniform in [0, 1): draw number i of an element; 53 bits for double, 24 for float, each number equally likely.
   Ex uniform(DType dtype, int64_t i = 0) const {
     if (dtype != DType::F64) {
       return upper(i, 24, dtype) * 0x1p-24;
     }
     return (upper(2 * i, 27, dtype) * 0x1p26 + upper(2 * i + 1, 26, dtype)) * 0x1p-53;
   }
-  // In (0, 1), for logarithms: finer near 0 in float, as 31 bits are rounded to 24 there. The factor is so much smaller than 2^-31 that
-  // none is 1.
+  // In (0, 1), for logarithms: finer near 0 in float, as 31 bits are rounded to 24. The factor is enough below 2^-31 that no number is 1.
   Ex open_uniform(DType dtype, int64_t i = 0) const {
     if (dtype != DType::F64) {
       return (upper(i, 31, dtype) + 0.5) * (0x1p-31 - 0x1p-55);
     }
     return (upper(2 * i, 27, dtype) * 0x1p25 + upper(2 * i + 1, 25, dtype) + 0.5) * 0x1p-52;
   }
-  // True with the probability p, a number in F64: for p * 2^32 of the words, which have a sign here.
+  // True with the probability p, a number in F64: for p * 2^32 of the words, read as signed here.
   Ex chance(Ex p) const {
     Ex last = (p * 0x1p32).unary(Prim::kRoundEven) - (0x1p31 + 1);
     return (word(0) <= max(last, -0x1p31).to(DType::I32)) & (p > 0.0);
   }
-  // Box and Muller's, one of the pair.
+  // Box-Muller, one of the pair.
   Ex normal(DType dtype) const {
     constexpr double kTwoPi = 6.28318530717958647693;
     return sqrt(log(open_uniform(dtype, 0)) * -2.0) * cos(uniform(dtype, 1) * kTwoPi);
@@ -85,12 +84,12 @@ double smallest_value(DType t) {
   return std::ldexp(1.0, least_exponent + 1 - significant_bits(t));
 }
 
-// The largest number of the type below x, which is one; of a number in F64. A step down of 5/8 to 5/4 of the distance is rounded to it.
+// The largest number of `type` below x, in F64; x is a number of the type. A step down of 5/8 to 5/4 of the distance rounds to it.
 Ex next_below(Ex x, DType type) {
   return (x - max(abs(x) * std::ldexp(1.25, -significant_bits(type)), smallest_value(type) * 0.625)).to(type);
 }
 
-// What rounds to `to`, or beyond, becomes the number before it.
+// Numbers that round to `to` or beyond become the number before it.
 void expand_uniform(ExpandContext& c) {
   const DType type = c.result_type(0).dtype;
   const DType computes = draw_type(c);
@@ -117,7 +116,7 @@ void expand_exponential(ExpandContext& c) {
   c.set(0, -log(draw(c).open_uniform(draw_type(c))) / number(c, 1));
 }
 
-// In double for all types: of float's numbers near 1/2, or a probability near 1, too little would be left.
+// In double for all types: float has too few numbers near 1/2, and for probabilities near 1.
 void expand_cauchy(ExpandContext& c) {
   constexpr double kPi = 3.14159265358979323846;
   c.set(0, tan((draw(c).open_uniform(DType::F64) - 0.5) * kPi) * c.raw(2) + c.raw(1));
@@ -134,7 +133,7 @@ void expand_bernoulli(ExpandContext& c) {
   c.set(0, draw(c).chance(c.raw(P)));
 }
 
-// The same, of a tensor of probabilities. A number's are known when it is recorded; these make the run fail.
+// The same for a tensor of probabilities. A number is checked when recorded; the run checks a tensor.
 template <size_t P>
 void expand_checked_bernoulli(ExpandContext& c) {
   Ex p = c.raw(P).to(compute_type(c.raw(P).dtype()));
@@ -176,7 +175,7 @@ int64_t whole_below(DType t, int64_t v) {
   return v >> excess << excess;
 }
 
-// What random_ draws from.
+// The range of random_.
 struct WholeRange {
   int64_t from;
   int64_t to;
@@ -235,15 +234,15 @@ void expand_dropout(ExpandContext& c) {
   Ex keep = 1.0 - c.raw(1).to(DType::F64);
   Ex mask = draw(c).chance(keep);
   Ex scale = select(keep == 0.0, 0.0, 1.0 / keep).to(x.dtype());
-  c.set(0, x * select(mask, scale, 0.0)); // NaN stays NaN where it is dropped, as ATen's does
+  c.set(0, x * select(mask, scale, 0.0)); // a dropped NaN stays NaN, as in ATen
   c.set(1, mask);
 }
 
-// ---- Which numbers ATen draws with; the names of the operands after self ----
+// ---- Numbers that ATen accepts for draws; names of the operands after self ----
 
 using Numbers = std::span<const double>;
 
-// Beyond float's range it depends on the dtype what ATen refuses.
+// Beyond float's range ATen's check depends on the dtype.
 bool is_range(Numbers n, const Attrs&) { // from, to
   constexpr double kMax = std::numeric_limits<float>::max();
   return -kMax <= n[0] && n[0] <= n[1] && n[1] <= kMax && n[1] - n[0] <= kMax;
@@ -299,7 +298,7 @@ constinit const Op kRows[] = {
     SHAPED_CALL("_sample_dirichlet", like_operand<0>, kFloats, .traits = kRandom),
     SHAPED_CALL("_standard_gamma_grad", like_operand<0>, kFloats),
     SHAPED_CALL("_dirichlet_grad", like_operand<0>, kFloats),
-    // Gives back operand 1; the run fails where operand 0 is false.
+    // Returns operand 1; the run fails if operand 0 is false.
     LIBRARY("_functional_assert_async.msg", like_operand<1>, .traits = kChecksValues),
 };
 

@@ -8,7 +8,7 @@
 namespace torch_xla {
 namespace {
 
-// How a row passes its dims and flags: positions among the attributes, -1 where it has none.
+// How a row passes its dims and flags: positions among the attributes, -1: none.
 struct Layout {
   int dims = -1;
   int keepdim = -1;
@@ -143,7 +143,7 @@ void infer_arg(InferContext& c) {
 
 struct Extremum {
   Ex value;
-  Ex position; // the first one, also of NaNs, which no other element is equal to
+  Ex position; // the first one, also for NaN, which equals no element
 };
 
 template <Ex (*Reduce)(Ex, const Dims&)>
@@ -203,7 +203,7 @@ void infer_var(InferContext& c) {
   }
 }
 
-// The mean, and again of what it leaves: of equal numbers exactly that number, so that their variance is 0.
+// The mean, corrected by the mean of the remainders: exact for equal numbers, so their variance is 0.
 Ex exact_mean_of(Ex x, const Dims& over) {
   Ex mean = mean_of(x, over);
   return mean + mean_of(x - mean, over);
@@ -230,7 +230,7 @@ void infer_norm(InferContext& c) {
   DType dtype = asked_dtype(c, L, c.operand(0).dtype);
   double order = c.get_double(0, 2);
   if (!is_float(dtype) || !is_float(c.operand(0).dtype) || (num_elements(c.operand(0).dims) == 0 && (order < 0 || order == kInfinity))) {
-    fall_back("a norm of integers or of nothing");
+    fall_back("a norm of integers, or without elements");
   }
   add_reduced(c, L, dtype);
 }

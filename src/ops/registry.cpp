@@ -48,7 +48,7 @@ const Op& library_form(const Op& op) {
   if (!form) {
     form = std::make_unique<Op>(
         Op{.name = op.name, .kind = OpKind::kLibrary, .dtypes = kAllTypes, .traits = op.traits & (kOfCalls | kSameDtype | kNoBoolOperand)});
-    if (op.kind != OpKind::kPointwise) { // whose order ATen's rule for types knows
+    if (op.kind != OpKind::kPointwise) { // ATen's rule for types gives their order
       form->layout = op.layout;
       form->order_of = op.order_of;
     }

@@ -12,7 +12,7 @@
 namespace torch_xla {
 namespace {
 
-// Sizes in bytes of so many layers are remembered.
+// Keeps the workspace bytes of this many layers.
 Remembered<int64_t>& workspaces() {
   static auto* sizes = new Remembered<int64_t>(8192); // never destroyed
   return *sizes;

@@ -8,7 +8,7 @@
 
 namespace torch_xla {
 
-// The sizes that decide how many bytes oneDNN keeps of a training LSTM layer for its gradient.
+// The sizes that determine the bytes of oneDNN's workspace of a training LSTM layer for its gradient.
 struct LstmLayer {
   DType dtype = DType::Undefined;
   int64_t steps = 0; // T
@@ -17,7 +17,7 @@ struct LstmLayer {
   int64_t hidden = 0; // H
 };
 
-// Sets the number, for a caller that has asked oneDNN (kernels/rnn.cpp). Any thread.
+// Sets the bytes, for a caller that has asked oneDNN (kernels/rnn.cpp). Any thread.
 void note_workspace(const LstmLayer& layer, int64_t bytes);
 std::optional<int64_t> find_workspace(const LstmLayer& layer);
 

@@ -16,9 +16,9 @@
 
 #define LIBRARY(NAME, INFER, ...) {.name = "aten::" NAME, .kind = OpKind::kLibrary, .infer = INFER __VA_OPT__(, ) __VA_ARGS__}
 
-// A library row whose result types and strides are those of ATen's own shape rule; DTYPES are the types that its CPU kernel takes.
+// A library row that takes result types and strides from ATen's own shape rule; DTYPES are the types that its CPU kernel takes.
 #define CALL(NAME, DTYPES, ...) CALL_OF("aten::" NAME, DTYPES __VA_OPT__(, ) __VA_ARGS__)
-// The same of another library than ATen (trait kOtherLibrary), whose name is part of NAME.
+// The same for a library other than ATen (trait kOtherLibrary); NAME includes the library's name.
 #define CALL_OF(NAME, DTYPES, ...) {.name = NAME, .kind = OpKind::kLibrary, .dtypes = DTYPES __VA_OPT__(, ) __VA_ARGS__}
 
 // A library row with a shape rule of its own and no form for plugins: ATen has no shape rule for it, or a slow one.

@@ -8,12 +8,12 @@
 
 namespace torch_xla {
 
-// Hands the call to the CPU fallback, where ATen computes it or reports what is wrong with it.
+// Hands the call to the CPU fallback, where ATen computes it or raises its error.
 [[noreturn]] void fall_back(const std::string& reason);
 
 // dim in [0, max(rank, 1)).
 int64_t wrap_dim(int64_t dim, size_t rank);
-// Dims of a reduction: none named means all.
+// Dims of a reduction: an empty list means all.
 Dims wrap_dims(const Dims& dims, size_t rank);
 Dims all_dims(size_t rank);
 bool expands_to(const Dims& from, const Dims& dims); // broadcasting `from` gives `dims`
@@ -36,10 +36,10 @@ bool get_flag(const InferContext& context, size_t i, size_t flag);
 // Entry `i` of an int[n] attribute; a single entry stands for all, an empty list gives `otherwise`.
 int64_t pick(const Dims& list, size_t i, int64_t otherwise);
 
-// Both operands' dtype; falls back where they differ, as promotion is for pointwise rows.
+// Both operands' dtype; falls back if they differ: only pointwise rows promote.
 DType same_dtype(const InferContext& context, size_t a, size_t b);
 void require_float(const InferContext& context, size_t i);
-// For an operation that looks for one element of operand 0.
+// Throws if operand 0 has no elements, for operations that pick one.
 void require_elements(const InferContext& context);
 // ATen's kernels that order elements refuse Bool.
 void require_ordered(const InferContext& context);
@@ -56,7 +56,7 @@ void of_types(InferContext& c) {
   Infer(c);
 }
 
-// Result types that many rows share: that of operand I.
+// Result types that many rows share: the type of operand I.
 template <size_t I>
 void like_operand(InferContext& c) {
   Type type = c.operand(I);
@@ -67,7 +67,7 @@ void like_float_operand(InferContext& c) {
   require_float(c, I);
   like_operand<I>(c);
 }
-// Elements of operand 0 and their indices along the dim in attribute Dim, whose keepdim follows it.
+// Elements of operand 0 and their indices along the dim in attribute Dim; keepdim is the next attribute.
 template <size_t Dim>
 void infer_values_indices(InferContext& c) {
   require_elements(c);
@@ -85,9 +85,9 @@ struct IndexedPart {
   size_t at = 0; // of the points among self's other dims
   size_t after = 0; // how many of these follow the points
 };
-bool is_mask(const InferContext& c, size_t i); // operand i is given and a mask: one index for each of its dims
+bool is_mask(const InferContext& c, size_t i); // operand i is given and is a mask: it indexes all of its dims
 IndexedPart read_indices(const InferContext& c);
-// The number of true elements of masks, if the last dim of the other indices, or else of the values, gives it; 1: any number.
+// The number of a mask's true elements, from the last dim of the other indices or else of the values; 1: unknown.
 int64_t known_places(const IndexedPart& part, const Dims& values);
 
 // Whether a power of floats is a product, a root or a quotient of them: ATen has a special kernel for it.

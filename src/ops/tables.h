@@ -33,7 +33,7 @@ std::span<const Op> special_ops(); // Bessel functions, orthogonal polynomials, 
 std::span<const Op> linalg_ops(); // factorizations, solvers, eigenvalues
 std::span<const Op> collective_ops(); // between the replicas of a run
 std::span<const Op> control_ops(); // loops
-std::span<const Op> torchvision_ops(); // torchvision's own: pooling of regions, deformable convolution
+std::span<const Op> torchvision_ops(); // torchvision: pooling of regions, deformable convolution
 
 // All rows, each table in the order above.
 std::span<const std::span<const Op>> op_tables();

@@ -1,5 +1,5 @@
-// torchvision's operations: calls of its CPU kernels, with its own shape rules. What returns as many boxes as the data says (nms) has no
-// row.
+// torchvision's operations: calls of its CPU kernels, with its own shape rules. Operations with a data-dependent number of boxes (nms) have
+// no row.
 #include "ops/row.h"
 #include "ops/tables.h"
 

@@ -26,7 +26,7 @@ Ex sign(Ex x) {
   return is_unsigned(x.dtype()) ? positive : select(x < 0.0, x.constant(-1), positive);
 }
 
-// x as x * 2^-28 and over: 1 is lost against x^2, whose square may overflow.
+// For x from 2^28 on: 1 is lost against x^2, and x^2 may overflow.
 Ex asinh(Ex x) {
   Ex u = abs(x);
   Ex near = log1p(u + sq(u) / (sqrt(sq(u) + 1.0) + 1.0));

@@ -1,5 +1,5 @@
-// Sums of tensors that are zero but for a part: only the part is added. The gradient of x[:, t] is such a tensor; a loop over t would
-// fill and add as many tensors of x's size as it has turns.
+// Sums with tensors that are zero except in a part: only the part is added. The gradient of x[:, t] is such a tensor; a loop over t would
+// fill and add a tensor of x's size in each turn.
 #include <algorithm>
 #include <map>
 
@@ -10,9 +10,9 @@
 namespace torch_xla {
 namespace {
 
-// A value that is zero but for what was written into a box of it.
+// A value that is zero except in a box that was written.
 struct Written {
-  Dims base_strides; // in which the boxes are meant
+  Dims base_strides; // strides of the boxes
   ViewBox box;
 };
 
@@ -46,7 +46,7 @@ class Adder : private GraphCopy {
   }
 
  private:
-  // A part of zeros.
+  // Whether the node writes a part of zeros.
   bool is_part(const Node* node) const {
     const Node* base = node && node->op->kind == OpKind::kViewUpdate ? from_.find_producer(node->operands[0]) : nullptr;
     if (!base || !(base->op->traits & kZeros)) {
@@ -56,7 +56,7 @@ class Adder : private GraphCopy {
     return shows_each_once(view.dims, view.strides);
   }
 
-  // The operand of a sum of two tensors that is a part which nobody else reads; -1: none.
+  // The operand of a sum of two tensors that is a part without other readers; -1: none.
   int find_part(const Node& node) const {
     if (!(node.op->traits & kAdds) || node.operands.size() != 2) {
       return -1;
@@ -82,7 +82,7 @@ class Adder : private GraphCopy {
     }
   }
 
-  // `sum` = whole + part, as an update of the whole. Where the whole is zero nothing needs to be added.
+  // `sum` = whole + part, as an update of the whole. If the whole is zero nothing needs to be added.
   ValueId add_into(const Node& sum, ValueId whole, const Node& part) {
     ViewGeometry view = view_geometry(from_, part);
     const Type type = from_.type(part.operands[1]);
@@ -103,7 +103,7 @@ class Adder : private GraphCopy {
     return graph_.add_node(op, std::move(operands), std::move(attrs), std::span<const Type>(&type, 1), from.location);
   }
 
-  // That v is zero but for the view and what was written before. False where the two may meet, or it is not known.
+  // Notes that v is zero except in the view and the parts written before. False if the two may overlap, or if that is unknown.
   bool note_written(ValueId v, const ViewGeometry& view, const Written* before) {
     std::optional<ViewBox> box = view_box(view);
     if (!box || (before && (before->base_strides != view.base_strides || !are_apart(before->box, *box)))) {

@@ -1,4 +1,4 @@
-// Dead code: drops nodes that no output needs. Values and nodes keep their order and are numbered anew; all inputs stay.
+// Dead code: drops nodes that no output needs. Values and nodes keep their order and get new numbers; all inputs stay.
 #include <algorithm>
 
 #include "passes/passes.h"
@@ -13,7 +13,7 @@ void move_down(std::vector<T>& list, size_t from, size_t to) {
   }
 }
 
-// Whether the value is that of an input, or of a node that stays.
+// Whether the value belongs to an input, or to a node that stays.
 bool is_kept(const Value& value, const std::vector<bool>& live) {
   return value.kind != ValueKind::kResult || live[value.index];
 }

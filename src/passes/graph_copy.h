@@ -1,4 +1,4 @@
-// What passes share that build a graph anew from another one: inputs and nodes as they are, and which value is which.
+// For passes that build a new graph from an old one: copies inputs and nodes, and maps old values to new ones.
 #pragma once
 
 #include <vector>
@@ -56,7 +56,7 @@ class GraphCopy {
 
   const Graph& from_;
   Graph graph_;
-  std::vector<ValueId> mapped_; // by value of from_: the same value in the new graph
+  std::vector<ValueId> mapped_; // old value to new value
 };
 
 } // namespace torch_xla

@@ -12,7 +12,7 @@ using Operands = InlineVec<ValueId, 4>;
 
 constexpr size_t kGrowth = 2; // about so many primitives stand for a row
 
-// The type that a pointwise row computes in: that of its result, which the recorder found by the row's rule, but for Bools.
+// The type in which a pointwise row computes: its result's, found by the recorder from the row's rule, except for Bool.
 DType computed_type(const Graph& trace, const Node& node) {
   return gives_bool(node.op->rule) ? promote(trace, {node.operands.data(), node.operands.size()}) : trace.type(node.first_result).dtype;
 }
@@ -57,7 +57,7 @@ class Lowering : private GraphCopy {
   void lower_library(const Node& node) {
     if (keeps_(*node.op) && !expands(node)) {
       copy(node);
-    } else if (node.op->body) { // what ATen's kernel alone refuses is told by no primitive
+    } else if (node.op->body) { // primitives cannot raise errors of ATen's kernel
       lower_pointwise(node);
     } else {
       lower_composite(node);

@@ -33,8 +33,8 @@ class Narrowing {
   }
 
  private:
-  // Where the results on the stored types are those on the reported types, rounded; draws are of the stored type, as numbers below a bound
-  // would round to it.
+  // Whether results on the stored types equal the rounded results on the reported types. Draws use the stored type, as numbers below a
+  // bound would round up to the bound.
   bool computes_on_stored(const Op& op) const {
     bool moves = op.kind == OpKind::kView || op.kind == OpKind::kViewUpdate || (op.traits & kMovesElements);
     bool draws = op.kind == OpKind::kComposite && (op.traits & kRandom);

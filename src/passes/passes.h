@@ -11,28 +11,28 @@ namespace torch_xla {
 using KeepLibrary = bool (*)(const Op& op);
 bool keep_all(const Op& op);
 
-// Which library calls an engine computes in float32 where the program has 16-bit floats.
+// Which library calls of 16-bit floats an engine computes in float32.
 using WidenCall = bool (*)(const Graph& graph, const Node& call);
 
 struct EngineRules {
   KeepLibrary keeps = keep_all;
   WidenCall widens = nullptr; // null: none
-  bool narrow_products = true; // it multiplies 16-bit floats faster than float32
+  bool narrow_products = true; // the engine multiplies 16-bit floats faster than float32
 };
 
-// Trace -> trace whose parameters, results and outputs have the types in which the device stores them. Operations compute on the types that
-// tensors report, and their results are rounded once; what moves or draws elements, and with `narrow_products` what sums products, takes
-// the stored types. Scalars and parameters keep their positions.
+// Trace -> trace with parameters, results and outputs of the types in which the device stores them. Operations compute on the types that
+// tensors report, and round their results once. Operations that move or draw elements take the stored types, and with `narrow_products`
+// also sums of products. Scalars and parameters keep their positions.
 Graph narrow(const Graph& trace, FloatStorage storage, bool narrow_products);
-// Trace -> trace in which a + zeros with a part written (the gradient of a slice) is a with the part added to; nothing where the trace has
-// no such sum. The sign of a zero may change: -0.0 stays where +0.0 would have been added.
+// Trace -> trace in which sums of `a` and zeros with a part written (the gradient of a slice) add to that part of `a` only; nothing if the
+// trace has no such sum. The sign of a zero may change: -0.0 stays where +0.0 would have been added.
 std::optional<Graph> add_into_parts(const Graph& trace);
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; scalars and parameters keep
-// their positions. With fusion off the expansion is the same. Throws UserError(NotImplemented) naming a row that is neither kept nor has an
+// their positions. With fusion off the expansion is the same. Throws UserError(NotImplemented) naming a row that is not kept and has no
 // expansion.
 Graph lower(const Graph& trace, KeepLibrary keeps = keep_all);
-// The same graph, where the chosen calls take and give float32 in place of 16-bit floats: their operands are converted, and their results
-// rounded, by nodes of their own.
+// The same graph with float32 operands and results of the chosen calls in place of 16-bit floats: separate nodes convert operands and round
+// results.
 Graph widen(const Graph& graph, WidenCall widens);
 // Local rewrites: identities that hold for every value (x*1, x/1, double negation and conversion, views of views, select of a constant,
 // view that changes nothing), constant folding.
@@ -42,10 +42,10 @@ void cse(Graph& graph);
 // Removes nodes without a use.
 void eliminate_dead_code(Graph& graph);
 
-// All of the above on a trace, a verifier after each where env::verify() says so, and dumps of each stage at XLA_DEBUG>=3. The device is
-// for the events.
+// All of the above on a trace, a verifier after each with env::verify(), and dumps of each stage at XLA_DEBUG>=3. The device is for the
+// events.
 Graph run_passes(const Graph& trace, int device, const EngineRules& rules = {});
-// The same but for narrow(): of a loop's body, whose values have the types that tensors report.
+// The same without narrow(), for a loop's body: its values have the types that tensors report.
 Graph run_passes_on_body(const Graph& body, int device, const EngineRules& rules = {});
 
 } // namespace torch_xla

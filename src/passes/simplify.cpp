@@ -23,8 +23,8 @@ bool is_lossless(DType from, DType to) {
   return to != DType::Bool && has_sign && significant_bits(from) <= significant_bits(to);
 }
 
-// True when converting to `via` on the way changes nothing. Where the direct conversion has other rules than the one from `via` (out of
-// range, rounding twice to a 16-bit float) the answer is no.
+// True if a conversion to `via` in between changes nothing. False if the direct conversion has other rules than the one from `via` (out of
+// range, rounding twice to a 16-bit float).
 bool is_free_detour(DType from, DType via, DType to) {
   if (!is_lossless(from, via)) {
     return false;
@@ -75,7 +75,7 @@ class Simplifier {
   }
 
  private:
-  // The result is the value v where the types agree; else the node stays.
+  // The result is the value v if the types agree; else the node stays.
   void replace(const Node& node, ValueId v) {
     if (graph_.type(v) == graph_.type(node.first_result)) {
       same_[node.first_result] = v;
@@ -200,7 +200,7 @@ class Simplifier {
   }
 
   Graph& graph_;
-  std::vector<ValueId> same_; // by value: the one to use in its place
+  std::vector<ValueId> same_; // by value: its replacement
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// Loops: bodies that are recorded, and the nodes that run them. torch_xla/experimental has the functions for users.
+// Loops: recorded bodies, and the nodes that run them. torch_xla/experimental has the functions for users.
 #include <ATen/ExpandUtils.h>
 #include <torch/csrc/utils/pybind.h>
 

@@ -1,5 +1,5 @@
-// What tests and the debug functions of torch_xla look at: the pending trace, leak counters, switches. The trace is read without the GIL,
-// as another thread may compile it for long.
+// Functions for tests and torch_xla's debug modules: the pending trace, leak counters, switches. The trace is read without the GIL, as
+// another thread may take long to compile it.
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
@@ -46,13 +46,13 @@ at::Tensor to_tensor(const py::object& object) {
   return to_tensors({object})[0];
 }
 
-// The current device where there are none.
+// The tensors' device; without tensors the current one.
 int device_of(const std::vector<at::Tensor>& tensors) {
   bool here = tensors.empty() || !tensors[0].is_privateuseone();
   return here ? device_index("") : tensors[0].get_device();
 }
 
-// Of all that is pending on the current device where none are given.
+// The pending graph of the tensors; without tensors the current device's whole graph.
 template <GraphFormat format>
 std::string tensors_text(const std::vector<py::object>& objects) {
   std::vector<at::Tensor> tensors = to_tensors(objects);
@@ -113,7 +113,7 @@ bool set_donation(const py::object& tensor, bool on) {
   return set_buffer_donation(to_tensor(tensor), on);
 }
 
-// In which type the elements lie in memory.
+// The type of the elements in memory.
 std::string stored_type_name(const py::object& object) {
   return xla_type_name(stored_type(to_dtype(to_tensor(object).scalar_type()), env::float_storage()));
 }
@@ -162,8 +162,8 @@ py::list operators() {
   return list;
 }
 
-// The operators that our lists name and this PyTorch lacks: the last release that has each and what programs call now, or None where no
-// release of those that we know is without it.
+// The operators of our lists that this PyTorch lacks: the last release with each and its replacement, or None if every release we know has
+// it.
 py::dict missing() {
   py::dict dict;
   for (const std::string& name : missing_operators()) {

@@ -64,7 +64,7 @@ uintptr_t tensor_id(py::handle tensor) {
   return reinterpret_cast<uintptr_t>(t.storage().data());
 }
 
-// A tensor that is set into the storage does not make it longer: one that lies outside is an error.
+// A tensor set into the storage does not extend it: a tensor outside of it is an error.
 void fix_storage_size(py::handle storage) {
   if (!THPStorage_Check(storage.ptr())) {
     throw py::type_error("expected a storage");
@@ -138,7 +138,7 @@ std::optional<PluginFile> call_plugin_finder(const std::string& device) {
   }
 }
 
-// Where Python cannot do its part, the use fails.
+// If Python cannot do its part, the use fails.
 void import_first_use() {
   py::gil_scoped_acquire gil;
   try {

@@ -1,5 +1,5 @@
-// What the walk over a thread's Python frames needs of the interpreter, whose versions lay them out differently: a frame's caller, code and
-// instruction. All of it may be read by the frames' own thread without the GIL.
+// Access to Python frames across interpreter versions, for the walk over a thread's frames: caller, code and instruction. The frames' own
+// thread may call it without the GIL.
 #pragma once
 
 #include <Python.h>
@@ -31,7 +31,7 @@ using Frame = _PyInterpreterFrame;
 using Frame = PyFrameObject;
 #endif
 
-// The innermost frame; null where the thread runs no Python code.
+// The innermost frame; null if the thread runs no Python code.
 inline const Frame* current(const PyThreadState* state) {
 #if PY_VERSION_HEX >= 0x030D0000
   return state->current_frame;
@@ -60,7 +60,7 @@ inline const _Py_CODEUNIT* instruction(const Frame* frame) {
 }
 #endif
 
-// Null for a frame that is being set up, which has no line yet, and for one that stands for C.
+// Null for a frame under construction, which has no line yet, and for a frame of C.
 inline PyCodeObject* code(const Frame* frame) {
 #if PY_VERSION_HEX >= 0x030E0000
   if (frame->owner >= FRAME_OWNED_BY_INTERPRETER) {
@@ -72,7 +72,7 @@ inline PyCodeObject* code(const Frame* frame) {
   }
 #endif
 #if PY_VERSION_HEX >= 0x030E0000
-  // The lowest bits say how the reference is counted.
+  // The lowest bits are flags of reference counting.
   auto* code = reinterpret_cast<PyCodeObject*>(frame->f_executable.bits & ~std::uintptr_t{3});
 #elif PY_VERSION_HEX >= 0x030D0000
   auto* code = reinterpret_cast<PyCodeObject*>(frame->f_executable);
@@ -87,7 +87,7 @@ inline PyCodeObject* code(const Frame* frame) {
 #endif
 }
 
-// Of the instruction that the frame is at, within its code.
+// Index of the frame's current instruction within its code.
 inline int instruction_index(const Frame* frame, [[maybe_unused]] PyCodeObject* code) {
 #if PY_VERSION_HEX >= 0x030B0000
   return static_cast<int>(instruction(frame) - _PyCode_CODE(code));

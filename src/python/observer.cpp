@@ -31,7 +31,7 @@ class EventLog final : public observer::Observer {
     Entry& entry = entries_[next_];
     next_ = (next_ + 1) % capacity_;
     entry.event = event;
-    entry.name = event.name; // into the memory that the overwritten one had
+    entry.name = event.name; // reuses the overwritten entry's memory
     entry.detail = event.detail;
   }
 
@@ -82,7 +82,7 @@ class EventLog final : public observer::Observer {
 
   const size_t capacity_;
   mutable std::mutex mutex_;
-  std::vector<Entry> entries_; // guarded by mutex_, as the next
+  std::vector<Entry> entries_; // guarded by mutex_, as next_
   size_t next_ = 0; // the place of the next event; the oldest one's, when it is full
 };
 
@@ -108,7 +108,7 @@ py::list stop_events() {
   return std::exchange(active, nullptr)->to_list();
 }
 
-// What explain() reads: a few events for each step, none for an operation or a kernel. Half a megabyte at most; about 500 steps.
+// The log for explain(): a few events for each step, none for an operation or a kernel. Half a megabyte at most; about 500 steps.
 constexpr size_t kHistoryEvents = 4096;
 constexpr uint32_t kHistoryPhases = observer::phase_bits(
     Phase::kTrace,
@@ -122,11 +122,11 @@ constexpr uint32_t kHistoryPhases = observer::phase_bits(
     Phase::kOptimizer);
 
 EventLog& history() {
-  static auto* log = new EventLog(kHistoryEvents); // the device's threads tell it of events until the process ends
+  static auto* log = new EventLog(kHistoryEvents); // the device's threads report events until the process ends
   return *log;
 }
 
-// `number` tells the optimizer from others, `replaces` that another one has stepped its parameters before it.
+// `number` identifies the optimizer; `replaces`: another optimizer stepped its parameters before.
 void note_optimizer(const std::string& name, uint64_t number, bool replaces, int device) {
   const int64_t now = metrics::now_ns();
   observer::report(

@@ -1,4 +1,4 @@
-// What is recorded once and run again: the graphs of torch.compile (torch_xla/_dynamo/__init__.py) and steps (torch_xla/_replay.py).
+// Graphs that are recorded once and run again: of torch.compile (torch_xla/_dynamo/__init__.py) and steps (torch_xla/_replay.py).
 #include <torch/csrc/utils/pybind.h>
 
 #include "python/bindings.h"

@@ -1,7 +1,7 @@
 // The user's source line of each recorded op, read from the recording thread's own Python frames without the GIL.
 //
-// A thread's frames stand still while the thread is in C++, and all that is read here of their code objects never changes, so no lock is
-// needed. Ids are interned texts ("train.py:12 in forward") and stay valid for ever.
+// A thread's frames do not change while the thread is in C++, and the members of code objects read here never change, so no lock is needed.
+// Ids are interned texts ("train.py:12 in forward") and stay valid for ever.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -21,7 +21,7 @@
 namespace torch_xla {
 namespace {
 
-// Whose code it is: torch's own frames are skipped; a library's line is taken only when no user's frame is below it.
+// The owner of code: torch's own frames are skipped; a library's line is taken only without a user's frame below it.
 enum class Owner : uint8_t { kUser, kLibrary, kTorch };
 
 struct Prefixes {
@@ -148,7 +148,7 @@ uint64_t fingerprint(const PyCodeObject* code) {
   return lines ^ (fingerprint(static_cast<const char*>(PyUnicode_DATA(file)), length) << 1);
 }
 
-// Identifies a code object. The fingerprint tells a new object from a dead one that had the same address (notebooks make many).
+// Identifies a code object. The fingerprint distinguishes a new object from a dead one at the same address (notebooks make many).
 struct CodeKey {
   const PyCodeObject* code = nullptr;
   uint64_t print = 0;
@@ -162,7 +162,7 @@ struct CodeKey {
   }
 };
 
-// What one thread has seen; direct-mapped, so an entry may be pushed out and is then made again.
+// A thread's cache; direct-mapped, so an entry may be evicted and made again.
 struct ThreadCache {
   struct CodeSlot {
     CodeKey key;

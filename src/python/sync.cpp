@@ -1,4 +1,4 @@
-// Running what is pending and waiting for it, with the GIL released and Ctrl-C heard.
+// Runs pending operations and waits for them, without the GIL and with Ctrl-C handled.
 #include <set>
 
 #include "engine/engine.h"
@@ -48,15 +48,15 @@ void run_pending(int device, bool wait, SyncCause cause) {
   sync(device, wait, cause);
 }
 
-// The original takes the devices that it replicates over, too.
+// The original also takes the devices to replicate over.
 void step_marker(const std::string& device, const std::vector<std::string>& /*devices*/, bool wait, SyncCause cause) {
   int index = device_index(device);
   const py::gil_scoped_release no_gil;
   mark_step(index, wait, cause);
 }
 
-// The original runs what these tensors need; here a sync takes all that is pending on their devices, and the original's further
-// arguments say nothing more.
+// The original runs only the operations that these tensors need; here a sync runs all pending operations of their devices, so the
+// original's further arguments have no effect.
 void sync_tensors(const py::list& tensors, const std::vector<std::string>& /*devices*/, bool wait, bool /*sync_xla_data*/) {
   std::set<int> indices;
   for (py::handle tensor : tensors) {
@@ -67,7 +67,7 @@ void sync_tensors(const py::list& tensors, const std::vector<std::string>& /*dev
   }
 }
 
-// Of all devices where none is named.
+// Waits for all devices if none is named.
 void wait_ops(const std::vector<std::string>& devices) {
   std::vector<int> indices;
   for (const std::string& device : devices) {
@@ -82,8 +82,8 @@ void wait_ops(const std::vector<std::string>& devices) {
   }
 }
 
-// Before the interpreter ends, by which the wait hears Ctrl-C. A process that ends by an exception needs none of the results of the runs
-// under way.
+// Called before the interpreter ends: the wait needs it for Ctrl-C. A process that ends by an exception needs none of the results of the
+// runs under way.
 void finish(bool cancel) {
   const py::gil_scoped_release no_gil;
   Executor::finish(cancel ? std::chrono::seconds(0) : std::chrono::seconds(60));

@@ -1,4 +1,4 @@
-// Waiting for a value, and how its error reaches whoever asks for it.
+// Waits for values, and passes errors to their readers.
 #include "runtime/buffer.h"
 
 #include "core/errors.h"
@@ -65,7 +65,7 @@ void poll_interrupt() {
 
 } // namespace wait
 
-// Row-major has one form, so that a value that was uploaded and one that a run gave make the same trace key.
+// Row-major has one form, so uploaded and computed values make the same trace key.
 Buffer::Buffer(EngineBufferRef payload, DType dtype)
     : type_{dtype, payload->type().dims}, state_(State::kReady), payload_(std::move(payload)) {
   if (payload_->strides() != contiguous_strides(type_.dims)) {

@@ -1,4 +1,4 @@
-// Buffer: a value that exists or is on its way, shared by cells and queued runs.
+// Buffer: a value that exists or that a queued run will compute, shared by cells and queued runs.
 #pragma once
 
 #include <atomic>
@@ -10,14 +10,14 @@
 
 namespace torch_xla {
 
-// States go kQueued -> (kRunning ->) kReady | kFailed, once. A buffer that a later run took by donation is only ever seen by that run.
+// States go kQueued -> (kRunning ->) kReady | kFailed, once. Only the run that took a buffer by donation still sees it.
 class Buffer {
  public:
   enum class State : uint8_t { kQueued, kRunning, kReady, kFailed };
 
   Buffer(Type type, Dims strides) : type_(std::move(type)), strides_(std::move(strides)) {}
   explicit Buffer(EngineBufferRef payload);
-  // For a payload with elements of the type that stores `dtype`.
+  // A ready buffer; the payload's elements have the type that stores `dtype`.
   Buffer(EngineBufferRef payload, DType dtype);
 
   // As tensors report it; the payload's elements may be narrower (env::float_storage()).
@@ -36,7 +36,7 @@ class Buffer {
   const EngineBufferRef& wait();
   // As wait(), without polling.
   const EngineBufferRef& wait_uninterrupted();
-  // As wait() without a throw for a run that failed.
+  // As wait(), but does not throw if the run failed.
   State wait_for_end() const;
   // True for the buffer of a run whose error has not been raised yet.
   bool has_news() const;
@@ -45,11 +45,11 @@ class Buffer {
     State now = state();
     return now != State::kFailed && (now == State::kQueued || payload_);
   }
-  // For the executor, which starts runs in order: the payload without waiting, even while its run is under way. Throws the run's error if
-  // the buffer failed.
+  // The payload without waiting, even during its run, for the executor: it starts runs in order. Throws the run's error if the buffer
+  // failed.
   const EngineBufferRef& get() const;
 
-  // Which run gives the value; none: 0. See Run::outputs.
+  // The number of the run that computes the value; 0: none. See Run::outputs.
   void set_run(uint64_t number) {
     run_.store(number, std::memory_order_relaxed);
   }
@@ -61,14 +61,15 @@ class Buffer {
   EngineBufferRef take();
   void give_back(EngineBufferRef payload);
 
-  // By which a trace finds the parameter that stands for this buffer: the slot of the youngest trace that takes it
-  // (Trace::find_parameter()); guarded by the device's recording lock.
+  // The newest trace that reads this buffer, and the slot of its parameter there (Trace::find_parameter()); guarded by the device's
+  // recording lock.
   uint64_t trace_generation = 0;
   int32_t trace_value = -1;
-  // Lazy values and readers that refer to this buffer, queued runs not counted: at 0 a run may take the memory. It goes up from 0 under the
-  // recording lock only, under which runs are queued, and down on any thread.
+  // Number of lazy values and readers that refer to this buffer, without queued runs: at 0 a run may take the memory. It rises from 0 only
+  // under the recording lock, which also guards the queueing of runs, and falls on any thread.
   std::atomic<int32_t> owners{0};
-  // Number of Previous that hold it: tensors that take it back if a run fails, or has failed. It changes under the rules of `owners`.
+  // Number of Previous objects that hold this buffer, for tensors that take it back if a run fails or has failed. It changes by the rules
+  // of `owners`.
   std::atomic<int32_t> kept{0};
   int32_t num_replaced = 0; // for find_donated(), which leaves it at 0; guarded by the recording lock
 
@@ -134,12 +135,12 @@ class KeptBuffer {
   BufferRef buffer_;
 };
 
-// What a storage held before the value that a run gives it: held by the storage's cell and by the run, which empties it when it has ended
-// well. After a failure the cell takes it back. The executor's thread writes `buffer` and `before`; others read them only after a failure.
+// A storage's value before a run replaced it. The storage's cell and the run hold it; a run that ends well empties it, and after a failure
+// the cell takes the value back. The executor's thread writes `buffer` and `before`; others read them only after a failure.
 struct Previous {
   KeptBuffer buffer;
-  std::shared_ptr<Previous> before; // the value that `buffer` itself replaced, while its run may still fail
-  // How the value lay in the storage.
+  std::shared_ptr<Previous> before; // the value that `buffer` replaced, while the run of `buffer` may still fail
+  // The value's layout in the storage.
   DType dtype = DType::Undefined;
   Dims dims;
   Dims strides;

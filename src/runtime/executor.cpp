@@ -18,24 +18,25 @@
 namespace torch_xla {
 namespace {
 
-// Runs that a device works on at once: it starts on the next one while the end of the last is told.
+// Most runs of a device at once: it starts the next one while the end of the last is reported.
 constexpr size_t kMaxStarted = 2;
 
-// A program that took less than this is short: no time for a team of threads, and none that an interrupt would have to end.
+// A program that took less than this is short: not worth a team of threads, and no interrupt need end it.
 constexpr int64_t kShortNs = 100'000;
 
-// So many short programs in a row have another thread take the processors over from the device's, whose team ends then: back and forth
-// costs more than any short program takes.
+// After this many short programs in a row another thread takes over the processors, and the team of the device's thread ends: each change
+// costs more than a short program.
 constexpr int kShortsInARow = 16;
 
-// So many runs in a row were followed by a read, of their results or of the next run's: so will this one be.
+// After this many runs in a row with a read after them, of their results or of the next run's, the next one is expected to be read too.
 constexpr int kNeededInARow = 4;
 
-// A device's thread that has had nothing to run for so long leaves the processors to others. Not at once: the threads of a new team often
-// share a processor for the first milliseconds, until the system moves one. A decoder with 2 ms between its steps took 3 times as long so.
+// A device's thread without runs for this long leaves the processors to others. Not at once: the threads of a new team often share a
+// processor for the first milliseconds, until the system moves one. A decoder with 2 ms between its steps took 3 times as long without this
+// delay.
 constexpr auto kIdle = std::chrono::milliseconds(100);
 
-// How long a wait lasts for runs that should fail at once.
+// Longest wait for runs that should fail at once.
 constexpr auto kSettleLimit = std::chrono::seconds(1);
 
 // The caller holds the lock.
@@ -46,14 +47,14 @@ bool may_start_another(const Queue& q) {
   return q.num_started == 0 || (q.num_started < kMaxStarted && q.runs[q.num_started].run.executable->is_asynchronous());
 }
 
-// That the last run has ended, where that was put off until the next one leaves a processor. The device's thread.
+// Reports the end of the last run, if that was delayed until the next run leaves a processor. Device's thread only.
 void tell(Queue& q) {
   if (std::exchange(q.tells, false)) {
     wait::changed().notify_all();
   }
 }
 
-// The caller holds the lock, which is given up in between. References into a deque stay valid while others are pushed.
+// The caller holds the lock; it is released in between. References into a deque stay valid after a push.
 void start_another(Queue& q, std::unique_lock<std::mutex>& lock) {
   QueuedRun& queued = q.runs[q.num_started++];
   lock.unlock();
@@ -75,19 +76,19 @@ void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
   {
     memory_log::CallerScope scope(queued.caller);
     end_run(q, queued);
-    queued = QueuedRun(); // frees what the run held without the lock
+    queued = QueuedRun(); // frees the run's members without the lock
   }
   lock.lock();
   q.runs.pop_front();
   --q.num_started;
   const bool is_callers = q.caller != std::thread::id();
-  q.caller = {}; // before the lock is given up: from then on the next first run may be another thread's
+  q.caller = {}; // before the lock is released: then another thread may take the next run
   if (!is_callers && may_start_another(q) && wait::num_waiting() > 0) {
     q.tells = true;
     return; // see RunOptions::tell
   }
   lock.unlock();
-  wait::changed().notify_all(); // once for all outputs of the run: each waking takes a processor from the run's threads
+  wait::changed().notify_all(); // once for all outputs of the run: each wake-up takes a processor from the run's threads
   lock.lock();
 }
 
@@ -96,7 +97,7 @@ thread_local struct {
   int device = -1;
   bool needs_results = false;
 } running_for;
-thread_local bool owns_first = false; // the device's first run is this thread's to run
+thread_local bool owns_first = false; // this thread runs the device's first run
 
 // Whether the calling thread is to run the program itself. The caller holds the lock.
 bool is_callers(Queue& q, const Run& run) {
@@ -119,7 +120,7 @@ void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Waits until the device's thread has something to do. After a while without, or where another thread runs programs now, it leaves the
+// Waits until the device's thread has something to do. After a while without runs, or if another thread runs programs now, it leaves the
 // processors to others.
 void wait_for_work(Queue& q, std::unique_lock<std::mutex>& lock) {
   auto has_work = [&q] { return q.caller == std::thread::id() && (queues().stop || !q.runs.empty()); };
@@ -140,7 +141,7 @@ void thread_main(int device) {
     if (may_start_another(q)) {
       q.holds_processors = true;
       start_another(q, lock);
-      tell(q); // a run that failed before its first step has not
+      tell(q); // not done by a run that failed before its first step
     } else if (q.num_started > 0) {
       end_first(q, lock);
     } else {

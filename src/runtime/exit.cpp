@@ -1,4 +1,4 @@
-// The end of the process: what becomes of the runs, and of errors that nobody was told.
+// The end of the process: runs in progress, and errors that were never raised.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 namespace torch_xla {
 namespace {
 
-// How long the handler waits for the runs under way.
+// The handler's longest wait for runs in progress.
 constexpr auto kExitLimit = std::chrono::seconds(60);
 
-// The errors that nobody has been told; now they are. The caller holds the lock.
+// Takes the errors that were never raised. The caller holds the lock.
 std::vector<std::exception_ptr> take_errors() {
   std::vector<std::exception_ptr> errors;
   for (Queue& q : queues().of_device) {
@@ -41,8 +41,8 @@ void write_error(const std::exception_ptr& error) {
 
 } // namespace
 
-// At exit the runs under way are left to end and the rest is dropped, so that static destructors find no thread of ours at work. A device
-// that hangs keeps the process for a while only: then it ends without destructors.
+// At exit runs in progress may end and queued ones are dropped, so that static destructors find no thread of ours at work. A device that
+// hangs delays the exit for a while only: then the process ends without destructors.
 void stop_at_exit(int status, void* /*unused*/) {
   if (process::in_forked_child()) {
     return;

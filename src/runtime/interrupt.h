@@ -1,4 +1,5 @@
-// Ctrl-C during work under the recording lock: no Python code may run there, so it is noticed inside and heard outside.
+// Ctrl-C during work under the recording lock: Python code must not run there, so poll() ends the work and the handlers run after the lock
+// is released.
 #pragma once
 
 #include <exception>
@@ -9,13 +10,13 @@ namespace torch_xla::interrupt {
 struct Hooks {
   // True on the thread that handles signals while Ctrl-C waits to be handled. Takes the GIL, and runs no Python code.
   bool (*is_pending)();
-  // Releases the GIL if this thread holds it; what it returns goes to take_gil().
+  // Releases the GIL if this thread holds it; its result is the argument of take_gil().
   void* (*release_gil)();
   void (*take_gil)(void* released);
 };
 void set_hooks(const Hooks& hooks);
 
-// Ends work under the recording lock that can be done again.
+// Ends work under the recording lock; retry() does it again.
 class Interrupted : public std::exception {
  public:
   const char* what() const noexcept override {
@@ -23,10 +24,10 @@ class Interrupted : public std::exception {
   }
 };
 
-// Throws Interrupted inside of hear() when Ctrl-C is pending; looks every 50 ms at most.
+// Throws Interrupted within retry() when Ctrl-C is pending; looks every 50 ms at most.
 void poll();
 
-// While one lives this thread does not hold the GIL: for a lock whose owner may take it.
+// While one lives this thread does not hold the GIL: to wait for a lock whose owner may need the GIL.
 class NoGil {
  public:
   NoGil();

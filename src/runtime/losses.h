@@ -1,4 +1,4 @@
-// Whether any value of the process has been lost, so that those who look for lost ones need not where none is.
+// Whether any value of the process has been lost, so that searches for lost values can be skipped.
 #pragma once
 
 namespace torch_xla {

@@ -1,4 +1,4 @@
-// One run from its start to its end: arguments, outputs, and what a failed run gives back.
+// One run from its start to its end: arguments, outputs, and buffers that a failed run gives back.
 #include "runtime/queue.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace torch_xla {
 namespace {
 
-// An error that has the user's line; runs that take a failed output pass it on as it is.
+// An error with the user's line; runs with a failed input pass it on unchanged.
 class DescribedError : public UserError {
  public:
   DescribedError(const Run& run, const UserError& e, int32_t location)
@@ -56,10 +56,10 @@ void collect_args(Run& run, RunArgs& args) {
   args.scalars = std::move(run.scalars);
   args.options = run.options;
   args.options.lines = run.lines;
-  run.options.tell = {}; // once: what may run in place of a program that fails has not left a processor
+  run.options.tell = {}; // once: a program that replaces a failed one has not left a processor
 }
 
-// What the failed run has not written over.
+// Gives back buffers that the failed run has not overwritten.
 void give_back(Run& run, RunArgs& args) {
   for (size_t i = 0; i < args.inputs.size(); ++i) {
     if (args.restored[i] && args.inputs[i]) {
@@ -68,7 +68,7 @@ void give_back(Run& run, RunArgs& args) {
   }
 }
 
-// What tensors held before a run that has ended well is of no use any more.
+// After a successful run the old values of tensors are not needed any more.
 void forget_replaced(Run& run) {
   for (const PreviousRef& previous : run.replaced) {
     previous->buffer = {};
@@ -76,7 +76,7 @@ void forget_replaced(Run& run) {
   }
 }
 
-// The outputs fail last, so that a wait for one of them finds the error that is to be told. Who cancels a run knows why it fails.
+// The outputs fail last, so that a wait for one of them finds the error to raise. The thread that cancels a run knows why it fails.
 void fail(Queue& q, Run& run, const std::exception_ptr& error) {
   if (!run.options.is_cancelled()) {
     std::lock_guard<std::mutex> lock(wait::mutex());
@@ -93,8 +93,8 @@ void fail(Queue& q, Run& run, const std::exception_ptr& error) {
   run.replaced.clear(); // the tensors keep it
 }
 
-// A single run that took longer, as others had the processor, does not make a program a long one, unless it took so long that an interrupt
-// must be able to end the next.
+// One slow run, as others had the processor, does not make a program long, unless it took so long that an interrupt must be able to end the
+// next.
 void note_run(Executable& executable, int64_t ns) {
   constexpr int64_t kLeastNs = 10'000;
   constexpr int64_t kSurelyLongNs = 30'000'000;
@@ -127,7 +127,7 @@ void start_run(Queue& q, QueuedRun& queued) {
   report(observer::Phase::kQueue, q, run, queued.queued_ns, queued.start_ns);
   RunArgs args;
   try {
-    // A run without results is a mark in the queue, which is reached all the same.
+    // A run without results is a mark in the queue; it is reached also after a cancel.
     XLA_CHECK(run.outputs.empty() || !run.options.is_cancelled(), kCancelled);
     collect_args(run, args);
     queued.wait_for_end = run.executable->start(args);

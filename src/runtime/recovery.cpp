@@ -11,7 +11,7 @@
 namespace torch_xla {
 namespace {
 
-// The number of the failed operation; -1 where the error is none of an operation's values.
+// The number of the failed operation; -1 if the error does not come from an operation's values.
 int32_t failed_node(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -35,7 +35,7 @@ Graph cut(const Graph& graph, int32_t nodes) {
   return part;
 }
 
-// What is wanted of a run up to a node.
+// Computes the wanted values of a trace up to a node.
 class Recovery {
  public:
   Recovery(Run& run, const std::vector<uint64_t>& scalars, int32_t node)
@@ -94,7 +94,7 @@ class Recovery {
   bool is_known(ValueId v) const {
     return v < static_cast<ValueId>(part_.values.size());
   }
-  // In the order in which it lies as an output of the run, if it is one.
+  // Asks for v, in its strides as an output of the run if it is one.
   void want(ValueId v, const Dims& strides) {
     if (position_.emplace(v, part_.outputs.size()).second) {
       part_.outputs.push_back(v);
@@ -114,13 +114,13 @@ class Recovery {
   std::vector<EngineBufferRef> outputs_;
 };
 
-// The error with what keeps its tensors from having what was recorded before it.
+// The error, with the reason why its tensors cannot get the values recorded before it.
 std::exception_ptr tell_both(const std::exception_ptr& error, const char* why) {
   try {
     std::rethrow_exception(error);
   } catch (const StepError& e) {
     return std::make_exception_ptr(
-        StepError(e.kind(), str(e.what(), "\n(what was recorded before it is lost as well: ", why, ")"), e.location()));
+        StepError(e.kind(), str(e.what(), "\n(the operations recorded before it are lost as well: ", why, ")"), e.location()));
   }
 }
 

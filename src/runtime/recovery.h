@@ -1,5 +1,5 @@
-// Recovery: when an operation fails for what its operands hold, tensors get what eager would have left in them then: the results of all
-// that was recorded before it.
+// Recovery: after an operation has failed for the values of its operands, tensors get the values that eager would have left: the results of
+// all operations recorded before it.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,13 @@ namespace torch_xla {
 
 struct Run;
 
-// A trace as it was recorded, for as long as its run may fail.
+// A trace as recorded, kept while its run may fail.
 struct Recorded {
   // A value that a storage held until a later operation of the trace wrote the storage.
   struct Overwritten {
-    PreviousRef previous; // the storage's, which takes the value
+    PreviousRef previous; // the Previous of the storage, which takes the value
     ValueId value = kNoValue;
-    // How it lay in the storage.
+    // The value's layout in the storage.
     DType dtype = DType::Undefined;
     Dims dims;
     Dims strides;
@@ -33,7 +33,7 @@ struct Recorded {
   std::atomic<bool> in_use{false};
 };
 
-// A run's hold on what its recorder keeps for it; the recorder takes the memory again when it ends, on any thread.
+// A run's hold on memory that its recorder keeps for it; the recorder reuses the memory after this object's end, on any thread.
 struct EndUse {
   void operator()(Recorded* recorded) const {
     recorded->overwritten.clear();
@@ -42,10 +42,10 @@ struct EndUse {
 };
 using RecordedRef = std::unique_ptr<Recorded, EndUse>;
 
-// For a run that has failed and holds its inputs and `recorded` again. Computes what was recorded before the operation that `error`, a
-// StepError, names, and gives it to the run's outputs, which are then ready and none of the run's any more, and to what `overwritten`
-// names. Returns the error of the first operation, in the order of recording, that fails: programs need not run in that order. Other errors
-// are returned as they are. Device thread only.
+// For a failed run that holds its inputs and `recorded` again. `error`, a StepError, names the failed operation. Computes the operations
+// recorded before it, gives their values to the run's outputs, which become ready and leave the run, and to the entries of `overwritten`.
+// Returns the error of the first operation in the order of recording that fails, as programs may run in another order. Returns other errors
+// as they are. Device thread only.
 std::exception_ptr recover(Run& run, const std::vector<uint64_t>& scalars, std::exception_ptr error);
 
 } // namespace torch_xla

@@ -16,15 +16,15 @@ namespace torch_xla::wait {
 std::mutex& mutex(); // never destroyed
 std::condition_variable& changed(); // a buffer or the executor's queue changed; with mutex()
 int& num_waiting(); // threads in until(); guarded by mutex()
-std::atomic<uint64_t>& last_read(); // the run that a thread asked last for a result of
+std::atomic<uint64_t>& last_read(); // the run of the result that a thread read last
 void notify(); // after set_ready() or set_failed() of a buffer that a thread may wait for
 void cancel_runs(); // all that are queued or running
-bool is_news(const std::exception_ptr& error); // of a run, and nobody has been told
-void set_told(const std::exception_ptr& error); // somebody is being told, so drain() need not
-// The check that set_interrupt_check gave; may throw. Then the runs that are queued are cancelled.
+bool is_news(const std::exception_ptr& error); // of a run, and not raised yet
+void set_told(const std::exception_ptr& error); // it is being raised, so drain() does not
+// Calls the check of set_interrupt_check(). If it throws, cancels the queued runs first.
 void poll_interrupt();
 
-// Blocks until done() is true; done() is called with mutex() held. `needs_results`: the thread goes on with what a run computes.
+// Blocks until done() is true; done() is called with mutex() held. `needs_results`: the thread needs a run's results to go on.
 template <typename Done>
 void until(Done done, bool needs_results = true) {
   process::check();

@@ -1,4 +1,4 @@
-// Call: what the writer of a library row sees, and the tables of these writers, one file per family.
+// Call: the arguments of a library row's writer, and the tables of these writers, one file per family.
 #pragma once
 
 #include <span>
@@ -22,11 +22,11 @@ class Call : public InferContext {
   Text& text() {
     return text_;
   }
-  // Operand i, which is given.
+  // Operand i, which must be given.
   const Hlo& operator[](size_t i) const {
     return operands_[i];
   }
-  // In float32 where it is a 16-bit float.
+  // Operand i, in float32 if it is a 16-bit float.
   Hlo computed(size_t i) const {
     return convert(operands_[i], compute_type(operands_[i].dtype()));
   }
@@ -50,7 +50,7 @@ class Call : public InferContext {
   const Hlos& results() const {
     return results_;
   }
-  // Attribute i, a dim of a value of that rank; None is the last one.
+  // Attribute i, a dim of a value of that rank; None is the last dim.
   size_t get_dim(size_t i, size_t rank) const {
     return static_cast<size_t>(wrap_dim(get_int(i, -1), rank));
   }
@@ -82,7 +82,7 @@ std::span<const Writer> rnn_writers();
 std::span<const Writer> identity_writers(); // reinterpreted bytes, checks
 std::span<const Writer> control_writers();
 
-// A computation's graph, a trace, where the text stands: its results for these parameters and scalars.
+// Writes a computation's graph (a trace) into the text; its results for these parameters and scalars.
 Hlos write_computation(Text& text, const Graph& body, const Hlos& arguments);
 
 } // namespace torch_xla::stablehlo

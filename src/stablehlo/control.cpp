@@ -1,4 +1,4 @@
-// Loops: stablehlo.while over the turn's number, what is carried, the joined results, and all that the turns read.
+// Loops: stablehlo.while over the turn's number, the carried values, the joined results, and all values that the turns read.
 #include <bit>
 
 #include "ir/computation.h"
@@ -47,7 +47,7 @@ class LoopWriter {
 
   void write() {
     Hlos init = first_values();
-    if (!c_.is_none(kLoopTrips) && c_.get_int(kLoopTrips) == 0) { // whose slices would have no element to read
+    if (!c_.is_none(kLoopTrips) && c_.get_int(kLoopTrips) == 0) { // their slices would have no element to read
       set_results(init);
       return;
     }
@@ -88,7 +88,7 @@ class LoopWriter {
     return next;
   }
 
-  // Of the body, in one turn.
+  // The body's arguments in one turn.
   Hlos arguments(const Hlos& v, const Hlo& index) {
     Hlos given(v.begin() + 1, v.begin() + 1 + static_cast<ptrdiff_t>(carried_));
     size_t rest = 1 + carried_ + joined_;

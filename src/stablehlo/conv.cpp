@@ -30,7 +30,7 @@ ConvWindow read_window(const Call& c, size_t first, size_t spatial) {
 }
 
 struct RawConv {
-  const char* layout; // of lhs and rhs: two letters each for their first two dims, the spatial dims follow; then those of the result
+  const char* layout; // two letters each for the first two dims of lhs, rhs and result; the spatial dims follow
   Dims stride;
   Dims low;
   Dims high;
@@ -52,7 +52,7 @@ Dims spatial_of(const Dims& dims) {
   return Dims(dims.data() + 2, dims.size() - 2);
 }
 
-// The elements that stand at `tap` in the windows: [N, channels, out ...] of x, which is padded and dilated.
+// The elements at `tap` in the windows of x after padding and dilation: [N, channels, out ...].
 Hlo elements_at(Hlo x, const Dims& tap, const RawConv& conv, const Dims& dims) {
   Dims starts{0, 0};
   Dims limits{x.dim(0), x.dim(1)};
@@ -65,7 +65,7 @@ Hlo elements_at(Hlo x, const Dims& tap, const RawConv& conv, const Dims& dims) {
   return slice(x, starts, limits, steps);
 }
 
-// [out channels, in channels of a group], those that stand at `tap` in the weight.
+// The weight's elements at `tap`: [out channels, in channels of a group].
 Hlo weight_at(Hlo weight, const Dims& tap, const RawConv& conv) {
   Dims starts{0, 0};
   Dims limits{weight.dim(0), weight.dim(1)};
@@ -147,7 +147,7 @@ Hlo forward(Hlo x, Hlo weight, const ConvWindow& w, const Dims& out) {
   Dims dims{x.dim(0), weight.dim(0)};
   for (size_t i = 0; i < out.size(); ++i) {
     dims.push_back(out[i]);
-    // Elements behind the last window are no part of the convolution.
+    // Elements after the last window are not part of the convolution.
     int64_t covered = (out[i] - 1) * w.stride[i] + (weight.dim(2 + i) - 1) * w.dilation[i] + 1;
     conv.high[i] = covered - x.dim(2 + i) - w.padding[i];
   }
@@ -188,7 +188,7 @@ Hlo input_gradient(Hlo g, Hlo weight, const ConvWindow& w, const Dims& in) {
   return raw_conv(g, reverse(swap_channels(weight, w.groups), spatial_dims), conv, dims);
 }
 
-// The gradient of forward's weight, whose dims are given.
+// The gradient of forward's weight, with the given dims.
 Hlo weight_gradient(Hlo x, Hlo g, const ConvWindow& w, const Dims& weight) {
   RawConv conv{"fbiofb", w.dilation, w.padding, {}, ones(w), w.stride, 1, w.groups};
   for (size_t i = 2; i < weight.size(); ++i) {

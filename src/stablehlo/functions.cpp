@@ -1,4 +1,4 @@
-// Functions of one number that no primitive is.
+// Functions of one number without a primitive.
 #include "stablehlo/call.h"
 
 namespace torch_xla::stablehlo {
@@ -16,7 +16,7 @@ void write_function(Call& c) {
 constexpr int kTerms = 40; // of both series of i0, for double precision
 constexpr double kLarge = 20;
 
-// The power series, whose terms are all positive: sum of (x^2/4)^k / k!^2.
+// The power series, with positive terms only: sum of (x^2/4)^k / k!^2.
 Hlo small_i0(const Hlo& x) {
   Hlo t = x * x / 4;
   Hlo sum = constant_like(x, 1);

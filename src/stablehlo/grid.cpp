@@ -8,7 +8,7 @@ namespace {
 enum Interpolation { kBilinear = 0, kNearest = 1, kBicubic = 2 };
 enum Border { kZeros = 0, kBorder = 1, kReflection = 2 };
 
-// What the grid asks for along one dim: an element and its weight; elements outside count as 0 where a mask says so.
+// One element that the grid reads along a dim, and its weight; elements outside count as 0 if a mask says so.
 struct Tap {
   Hlo index; // within the dim
   Hlo weight; // empty: 1
@@ -143,7 +143,7 @@ class Sum {
   Hlo sum_;
 };
 
-// Operands input [N, C, (D,) H, W] and grid [N, ..., rank], whose last dim starts with the fastest dim's coordinate.
+// Operands input [N, C, (D,) H, W] and grid [N, ..., rank]; the grid's last dim starts with the fastest dim's coordinate.
 void write_grid_sampler(Call& c) {
   Hlo x = c.computed(0);
   Hlo grid = c.computed(1);

@@ -25,7 +25,7 @@ Hlo plain_convert(const Hlo& x, DType dtype) {
   return x.text().op("convert", {x}, {}, {dtype, x.dims()});
 }
 
-// What the processor gives for numbers that the integer type does not hold is its most negative number.
+// For numbers out of the integer type's range the processor gives its most negative number.
 Hlo cut_off(const Hlo& x, DType dtype) {
   double limit = dtype == DType::I64 ? 0x1p63 : 0x1p31;
   Hlo wide = is_reduced_float(x.dtype()) ? plain_convert(x, DType::F32) : x;
@@ -74,7 +74,7 @@ Hlo convert(Hlo x, DType dtype) {
   if (is_float(x.dtype()) && !is_float(dtype)) {
     return convert(cut_off(x, dtype == DType::I64 ? DType::I64 : DType::I32), dtype);
   }
-  if (x.dtype() == DType::Bool && is_float(dtype)) { // XLA takes a product with a converted predicate for a choice, and loses 0 * NaN
+  if (x.dtype() == DType::Bool && is_float(dtype)) { // XLA turns a product with a converted predicate into a select, and loses 0 * NaN
     Type type{dtype, x.dims()};
     return select(x, x.text().constant(1, type), x.text().constant(0, type));
   }

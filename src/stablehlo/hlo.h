@@ -12,7 +12,7 @@ Hlo binary(const char* name, Hlo a, Hlo b); // same dtype
 Hlo compare(const char* direction, Hlo a, Hlo b); // EQ, NE, LT, LE, GT, GE; gives Bool
 Hlo select(Hlo pred, Hlo on_true, Hlo on_false);
 Hlo constant_like(Hlo x, double v); // of x's type and dims
-// As the CPU engine converts: floats are cut off towards zero and wrap for the small integers, all but zero is true.
+// As the CPU engine converts: floats are truncated towards zero and wrap for small integers; every number but zero is true.
 Hlo convert(Hlo x, DType dtype);
 Hlo is_nan(Hlo x); // of any dtype
 
@@ -63,7 +63,7 @@ inline Hlo min(Hlo a, Hlo b) {
   return binary("minimum", a, b);
 }
 Hlo clamp(Hlo x, double low, double high);
-Hlo gelu(Hlo x); // x times the normal distribution's share below x
+Hlo gelu(Hlo x); // x * Phi(x), Phi: the normal distribution function
 // The extremes of a type, infinities for floats; 0-d.
 Hlo lowest(Text& text, DType dtype);
 Hlo highest(Text& text, DType dtype);
@@ -78,9 +78,9 @@ Hlo broadcast(Hlo x, const Dims& dims); // NumPy's; x itself when it has these d
 Hlo broadcast_in_dim(Hlo x, const Dims& dims, const Dims& mapping);
 Hlo reshape(Hlo x, const Dims& dims); // x itself when it has these dims
 Hlo transpose(Hlo x, const Dims& order); // x itself for the identity
-Hlo slice(Hlo x, const Dims& starts, const Dims& limits, const Dims& steps); // x itself when it is all
+Hlo slice(Hlo x, const Dims& starts, const Dims& limits, const Dims& steps); // x itself when nothing is cut
 Hlo slice_dim(Hlo x, size_t dim, int64_t start, int64_t limit, int64_t step = 1);
-// Negative low and high cut off; interior goes between elements.
+// Negative low and high remove elements; interior goes between elements.
 Hlo pad(Hlo x, Hlo value, const Dims& low, const Dims& high, const Dims& interior);
 Hlo pad_dim(Hlo x, Hlo value, size_t dim, int64_t low, int64_t high);
 Hlo concatenate(const Hlos& parts, size_t dim);

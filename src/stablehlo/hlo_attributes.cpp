@@ -1,4 +1,4 @@
-// How HLO says what MLIR's attributes say.
+// Writes MLIR's attributes in HLO's form.
 #include "stablehlo/hlo_attributes.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace torch_xla::stablehlo {
 namespace {
 
-// Where the text of an attribute has a type or a struct around it.
+// The text between the delimiters of an attribute with a type or a struct around it.
 std::string between(const std::string& text, char open, char close) {
   size_t from = text.find(open), to = text.rfind(close);
   return from == text.npos || to == text.npos ? "" : text.substr(from + 1, to - from - 1);

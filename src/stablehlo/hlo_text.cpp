@@ -121,7 +121,7 @@ std::string HloText::region(const Region& region, bool takes_tuple, bool gives_t
   return name;
 }
 
-// HLO's own takes no dims of 1 that grow: those go first.
+// HLO's broadcast cannot expand dims of 1: these are removed first.
 std::string HloText::broadcast(const Hlo& x, const Type& result, const Dims& mapping) {
   Dims dims, kept;
   for (size_t i = 0; i < x.rank(); ++i) {

@@ -1,5 +1,5 @@
-// HloText: the operations as the text of an HLO module, which XLA's tools read. Blocks are computations of their own, several results one
-// tuple, and an operation that HLO does not have a custom call by its name.
+// HloText: the operations as the text of an HLO module, which XLA's tools read. Blocks become computations, several results a tuple, and an
+// operation missing in HLO a custom call with its name.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ class HloText final : public Text {
  private:
   struct Computation {
     std::vector<std::string> lines;
-    std::map<std::string, size_t> line_of; // by name of the value
+    std::map<std::string, size_t> line_of; // line by value name
     std::vector<std::string> parameters; // name and shape
     std::string root;
     std::string result; // its shape
@@ -37,7 +37,7 @@ class HloText final : public Text {
   // Appends an instruction, gives its name.
   std::string instruction(const std::string& shape, const std::string& opcode, const std::string& arguments, const std::string& attributes);
   std::string instruction(const Type& type, const std::string& opcode, const Hlos& operands, const std::string& attributes);
-  // Of the operands, with shape and name.
+  // A tuple of the operands, with shape and name.
   std::string tuple(const Hlos& operands);
   Hlos elements_of(const std::string& tuple, const std::vector<Type>& types);
   Hlos parameters(const std::vector<Type>& types);
@@ -48,7 +48,7 @@ class HloText final : public Text {
   std::string text_of(const Computation& computation, const std::string& name) const;
 
   Computation current_;
-  std::string computations_; // those that are complete
+  std::string computations_; // the complete ones
   int next_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Rows that hand on an operand's bits: seen as another type, or as they are, where a check or a barrier stood.
+// Rows that pass on an operand's bits: as another type, or unchanged for checks and barriers.
 #include "stablehlo/call.h"
 
 namespace torch_xla::stablehlo {

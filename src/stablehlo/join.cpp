@@ -57,7 +57,7 @@ void write_pixel_shuffle(Call& c) {
   c.set(0, x);
 }
 
-// ---- Searches: the number of boundaries that a value lies behind ----
+// ---- Searches: the number of boundaries below a value ----
 
 Dims row_of_each_value(const Dims& dims) {
   Dims row(dims.data(), dims.size() - 1);
@@ -66,8 +66,8 @@ Dims row_of_each_value(const Dims& dims) {
   return row;
 }
 
-// Attribute 0 asks for Int, attribute 1 to go behind equal boundaries, as attribute 2 "right" does. Boundaries of more dims than one have a
-// row for each row of values.
+// Attribute 0 asks for Int; attribute 1, or attribute 2 "right", also counts equal boundaries. Boundaries of more dims than one have a row
+// for each row of values.
 void search(Call& c, const Hlo& boundaries, const Hlo& values) {
   auto* side = c.num_attrs() > 2 ? std::get_if<std::string>(&c.attr(2)) : nullptr;
   bool right = c.get_bool(1) || (side && *side == "right");

@@ -9,7 +9,7 @@ Hlo matrix_product(Hlo a, Hlo b) {
   return dot(a, b, {}, {}, {1}, {0});
 }
 
-// One batch is a product of matrices: as a batch XLA's CPU client cannot run it where bfloat16 is transposed.
+// One batch becomes a product of matrices: XLA's CPU client cannot run it as a batch with transposed bfloat16.
 Hlo batch_product(Hlo a, Hlo b) {
   if (a.dim(0) == 1) {
     Hlo product = matrix_product(reshape(a, {a.dim(1), a.dim(2)}), reshape(b, {b.dim(1), b.dim(2)}));
@@ -42,7 +42,7 @@ Hlo scaled(Hlo x, double factor) {
   return factor == 1 ? x : x * factor;
 }
 
-// beta * self + alpha * product; attributes beta, alpha. With beta 0 self does not count, NaN included.
+// beta * self + alpha * product; attributes beta, alpha. With beta 0 self is ignored, also NaN.
 template <Product P>
 Hlo sum(Call& c) {
   Hlo product = P(c[1], c[2]);

@@ -100,7 +100,7 @@ void write_median(Call& c) {
 
 // ---- The most frequent element ----
 
-// Where the largest of integers are, the first of them.
+// The place of the first largest integer.
 Hlo first_largest(const Hlo& x, size_t dim) {
   Text& text = x.text();
   auto better = [](const Hlos& a, const Hlos& b) {

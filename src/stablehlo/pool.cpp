@@ -144,7 +144,7 @@ void write_avg_pool_backward(Call& c) {
   c.set(0, reduce_window({spread}, {zero}, {p.window.size, ones, none, none, ones}, combine_by("add"))[0]);
 }
 
-// ---- Adaptive max pools: the windows differ, so each result element takes the elements of its own ----
+// ---- Adaptive max pools: the windows differ, so each result element reads its own ----
 
 struct Reach {
   std::vector<int64_t> index; // [out, longest window]
@@ -168,7 +168,7 @@ Reach adaptive_reach(int64_t in, int64_t out) {
   return reach;
 }
 
-// One dim after the other, as a window is a product of intervals; ties go to the first element in row-major order all the same.
+// One dim after the other, as a window is a product of intervals; ties still go to the first element in row-major order.
 template <size_t N>
 void write_adaptive_max_pool(Call& c) {
   Hlo x = c[0];

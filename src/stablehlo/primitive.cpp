@@ -1,4 +1,4 @@
-// Primitives: most are one operation of StableHLO; where it leaves a case open the CPU engine's choice is written out.
+// Primitives: most are one operation of StableHLO; for cases that it leaves open, the CPU engine's choice is written out.
 #include "stablehlo/primitive.h"
 
 #include "core/errors.h"

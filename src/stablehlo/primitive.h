@@ -6,7 +6,7 @@
 
 namespace torch_xla::stablehlo {
 
-// A primitive node but kRandomBits. Operands are parallel to the node's.
+// Writes a primitive node other than kRandomBits. Operands are parallel to the node's.
 Hlo write_primitive(Text& text, const Node& node, const Hlos& operands, const Type& result);
 
 } // namespace torch_xla::stablehlo

@@ -26,8 +26,8 @@ struct Resize {
   bool align_corners;
 };
 
-// Input elements per output element. Real: what ATen's kernels compute positions in, float but for images of doubles (and for the nearest
-// element of all).
+// Input elements per output element. Real: the type of positions in ATen's kernels: float, except double for images of doubles (nearest
+// element: always float).
 template <typename Real>
 Real step(const Resize& r) {
   if (r.align_corners) {

@@ -1,4 +1,4 @@
-// Writes at indices. Where several updates meet, sums and the like are exact in float32 for the 16-bit floats; updates out of range are
+// Writes at indices. For repeated indices, sums and the like are computed in float32 for the 16-bit floats; updates out of range are
 // dropped: a program on such an engine cannot raise.
 #include <algorithm>
 #include <string_view>
@@ -37,7 +37,7 @@ const Reduction& find_reduction(std::string_view name) {
   throw InternalError(str("no reduction ", name));
 }
 
-// A scatter before it is done: which elements of self the updates go to.
+// The target of a scatter: the elements of self for the updates.
 struct Target {
   Hlo self;
   std::vector<size_t> dims;
@@ -61,7 +61,7 @@ Target along_target(const Call& c) {
   return {c.computed(0), {c.get_dim(0, c[0].rank())}, {wide_index(c[1])}, c.get_dim(0, c[0].rank())};
 }
 
-// The updates of scatter*: as many as the index has, of a source that may be larger.
+// The updates of scatter*: the part of the source with the index's extents.
 Hlo updates_of(const Call& c, const Target& target) {
   Hlo source = c.computed(2);
   const Dims& points = target.coordinates[0].dims();
@@ -209,7 +209,7 @@ Dims spliced(const Dims& dims, size_t at, size_t count, const Dims& by) {
   return result;
 }
 
-// Self where the mask, its only index, is true takes the values: in order, or one for all.
+// Puts the values into self where the mask, the only index, is true: in order, or one value for all.
 Hlo masked_put(Call& c, const Hlo& self, const Hlo& mask, Hlo values, const IndexedPart& part) {
   int64_t count = known_places(part, values.dims());
   if (count == 1) {
@@ -239,7 +239,7 @@ Hlo true_places(const Hlo& mask, int64_t length) {
   return pad_dim(places, none, 0, 0, length - all);
 }
 
-// A mask's only place stands for all of them, as broadcasting has it; `known` is 1 where the masks say how many there are.
+// A mask with a single place is broadcast to all places; `known` is 1 if the masks alone give their number.
 void repeat_single_places(Hlos& places, const Hlos& masks, int64_t known) {
   Hlos counts;
   for (const Hlo& mask : masks) {
@@ -265,7 +265,7 @@ Hlos read_masks(const Call& c) {
   return masks;
 }
 
-// For each mask the places that it stands for, with room for as many as there can be.
+// For each mask the places of its true elements, padded to their largest number.
 Hlos find_mask_places(const Hlos& masks, const IndexedPart& part, const Dims& values) {
   int64_t known = known_places(part, values);
   int64_t length = known;

@@ -152,7 +152,7 @@ Hlo dot(Hlo a, Hlo b, const Dims& a_batch, const Dims& b_batch, const Dims& a_co
 
 namespace {
 
-// What gather and scatter have in common: the dims of the windows and where they stand.
+// Shared by gather and scatter: the dims of the windows and their positions.
 struct Indexing {
   Dims indexed;
   Dims window; // result dims that are x's other dims
@@ -200,7 +200,7 @@ Indexing make_indexing(const Hlo& x, const std::vector<size_t>& dims, const Hlos
   return indexing;
 }
 
-// What gather and scatter call the parts of an Indexing.
+// Names of the parts of an Indexing, for gather and for scatter.
 struct IndexingWords {
   const char* op;
   const char* window;

@@ -12,7 +12,7 @@ namespace torch_xla::stablehlo {
 // Combines elements by the named operation; `reduced` dims go away.
 Hlo reduce(Hlo x, const char* name, double init, const Dims& reduced);
 Hlo reduce_sum(Hlo x, const Dims& reduced);
-// Several values at once: `combine` gets the two sides.
+// Reduces several values at once: `combine` gets the two sides.
 using Combine = std::function<Hlos(const Hlos& a, const Hlos& b)>;
 Hlos reduce(const Hlos& x, const Hlos& init, const Dims& reduced, const Combine& combine);
 // Inclusive, along a dim; `init` are the combination's neutral elements, 0-d. `combine` gets whole values, the earlier ones first.
@@ -34,15 +34,15 @@ Hlo dot(Hlo a, Hlo b, const Dims& a_batch, const Dims& b_batch, const Dims& a_co
 
 // ---- Indexing ----
 
-// x at coordinates along some of its dims: `coordinates` are integers of equal dims, which stand at result dim `at` among x's other dims.
-// Out of range coordinates are clamped.
+// x at coordinates along some of its dims: `coordinates` are integers of equal dims; these dims take the place `at` among x's other dims in
+// the result. Out of range coordinates are clamped.
 Hlo gather(Hlo x, const std::vector<size_t>& dims, const Hlos& coordinates, size_t at);
-// The inverse: combines updates, of the dims that gather gives, into x. Updates out of range are dropped.
+// The inverse: combines updates, with the dims of gather's result, into x. Updates out of range are dropped.
 Hlo scatter(Hlo x, const std::vector<size_t>& dims, const Hlos& coordinates, Hlo updates, size_t at, const Combine& combine);
 Combine combine_by(const char* name);
-// Of maximum and minimum XLA's reductions for the CPU drop NaN: it is written out that NaN stays.
+// XLA's reductions for the CPU drop NaN in maximum and minimum, so the comparison is written out to keep it.
 Combine combine_extremum(bool largest);
-Hlo extremum(bool largest, const Hlo& a, const Hlo& b); // written out, as XLA's CPU client loses a NaN of maximum's second operand
+Hlo extremum(bool largest, const Hlo& a, const Hlo& b); // written out: XLA's CPU client loses a NaN in maximum's second operand
 Combine combine_replace(); // the update's value
 
 // Stable sort along a dim; `before` gets the two sides of each operand in turn and says whether the first comes first.

@@ -24,7 +24,7 @@ bool has_weights(const Taps& taps) {
   return std::any_of(taps.weight.begin(), taps.weight.end(), [](double w) { return w != 1; });
 }
 
-// Weight 0 stands for an element that is not there: what is in its place, NaN included, does not count.
+// Weight 0 means no element: the value in its place, also NaN, is ignored.
 Hlo weighted(const Hlo& x, size_t dim, const Taps& taps, int64_t tap) {
   if (!has_weights(taps)) {
     return x;

@@ -1,5 +1,5 @@
-// Text: MLIR text under construction, one operation a line in the generic form, and Hlo, a handle of one of its values. HloText
-// (hlo_text.h) writes the same operations as HLO.
+// Text: builds MLIR text, one operation a line in the generic form, and Hlo, a handle of one of its values. HloText (hlo_text.h) writes the
+// same operations as HLO.
 #pragma once
 
 #include <functional>
@@ -51,7 +51,7 @@ class Hlo {
 
 using Hlos = std::vector<Hlo>;
 
-// A block of an operation: gets its arguments, gives what it returns.
+// A block of an operation: gets its arguments, returns its results.
 struct Region {
   std::vector<Type> arguments;
   std::function<Hlos(const Hlos& arguments)> body;
@@ -65,7 +65,7 @@ using Attributes = std::vector<Attribute>;
 
 class Text {
  public:
-  // How float32 may be taken in products and convolutions.
+  // The precision of float32 products and convolutions.
   Text(Precision::Level products, Precision::Level convolutions) : products(products), convolutions(convolutions) {}
   virtual ~Text() = default;
   Text(const Text&) = delete;
@@ -78,16 +78,16 @@ class Text {
       const std::vector<Type>& results,
       const std::vector<Region>& regions = {});
   Hlo op(const std::string& name, const Hlos& operands, const Attributes& attributes, Type result);
-  // 0-d, or of equal elements. Floating numbers must be exact in the type; integers are given as int64.
+  // A 0-d constant, or one with equal elements. Floating numbers must be exact in the type; integers are given as int64.
   Hlo constant(double v, const Type& type);
   Hlo constant_int(int64_t v, const Type& type);
-  // Row-major elements, as integers of an I64 or I32 tensor or numbers of a floating one.
+  // A constant with these row-major elements: integers for I64 or I32, numbers for a floating type.
   Hlo table(const std::vector<int64_t>& elements, const Type& type);
   Hlo table(const std::vector<double>& elements, const Type& type);
 
   // An argument of the function, numbered in order of the calls.
   virtual Hlo argument(const Type& type);
-  // Where the operations that follow come from: a source line ("file:line") or another name; empty: it is not known.
+  // The location of the following operations: a source line ("file:line") or another name; empty: unknown.
   void set_location(const std::string& location);
   // Appends func.return and gives the whole module. argument_attributes are parallel to the arguments.
   virtual std::string finish(const Hlos& results, const std::vector<std::string>& argument_attributes);
@@ -96,11 +96,11 @@ class Text {
   const Precision::Level convolutions;
 
  protected:
-  // `elements`: one for all, or nested in brackets; empty where there are none.
+  // `elements`: one for all, or nested in brackets; empty for no elements.
   virtual Hlo constant_text(const std::string& elements, const Type& type);
   // A number that the type holds exactly.
   virtual std::string float_text(double v, DType dtype) const;
-  // As set_location() was given it.
+  // The argument of the last set_location().
   const std::string& location() const;
 
  private:
@@ -119,9 +119,9 @@ class Text {
   int location_ = -1;
 };
 
-// In quotation marks; those within, and backslashes, behind one.
+// The text in quotation marks; a backslash before inner quotation marks and backslashes.
 std::string quoted(const std::string& v);
-// "file.py:12" as its two parts; a text that is no line of a file, and nothing.
+// "file.py:12" as its two parts; another text as it is, with an empty second part.
 std::pair<std::string, std::string> file_and_line(const std::string& location);
 
 // ---- Parts of attributes ----
@@ -130,7 +130,7 @@ std::string list_text(const Dims& dims); // 0, 1
 std::string array_text(const Dims& dims); // array<i64: 0, 1>
 std::string pairs_text(const Dims& low, const Dims& high); // dense<[[0, 1], [0, 0]]> : tensor<2x2xi64>
 std::string int_text(int64_t v); // 3 : i64
-// Adds how the operands of a product are to be taken, if they are float32 and may not be taken as the device likes.
+// Adds the precision of a product, if its operands are float32 and the device may not choose.
 void add_precision(Attributes& attributes, Precision::Level level, DType dtype);
 
 } // namespace torch_xla::stablehlo

@@ -43,7 +43,7 @@ Hlo element_numbers(Text& text, const ViewGeometry& view, int64_t length) {
   return numbers;
 }
 
-// Where the elements of a value lie: all of memory in the order of the dims' strides, or here and there, with gaps or at one place.
+// The memory of a value's elements: dense in the order of the dims' strides, or with gaps or repeated places.
 class Memory {
  public:
   Memory(const Dims& dims, const Dims& strides)
@@ -91,7 +91,7 @@ Dims walked(const ViewPlan& plan, const Dims& dims, bool in_view_order) {
   return result;
 }
 
-// By dim of the view among the plan's: its place slowest first.
+// For each of the plan's dims in the view's order: its position, slowest first.
 Dims places(const ViewPlan& plan) {
   std::vector<size_t> order = plan.dims;
   std::sort(order.begin(), order.end());
@@ -135,7 +135,7 @@ Hlo take_plan(const Hlo& memory, const ViewPlan& plan, const Dims& dims) {
   return spread(reshape(part, walked(plan, dims, true)), plan, dims);
 }
 
-// The last of the elements that are written to one place.
+// Keeps only the last of the elements written to one place.
 Hlo drop_repeats(Hlo update, const ViewGeometry& view) {
   for (size_t i = 0; i < view.dims.size(); ++i) {
     if (view.strides[i] == 0) {

@@ -6,7 +6,7 @@
 
 namespace torch_xla::stablehlo {
 
-// A value with the dims of its memory order, slowest first, back to `dims`; strides tell the order.
+// Brings a value with dims in memory order, slowest first, back to `dims`; `strides` give the order.
 Hlo from_memory_order(Hlo x, const Dims& dims, const Dims& strides);
 Dims memory_order_dims(const Dims& dims, const Dims& strides);
 

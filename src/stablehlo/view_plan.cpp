@@ -1,4 +1,4 @@
-// Plans views by axes, into which memory is split: at the boundaries of its own dims where they fit the view, else at the view's strides.
+// Plans views by splitting memory into axes: at the boundaries of its own dims where they fit the view, else at the view's strides.
 #include "stablehlo/view_plan.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class ViewPlanner {
   }
 
  private:
-  // True when what is left of the view stays within one block of that many elements.
+  // True if the rest of the view stays within one block of this many elements.
   bool fits(int64_t block) const {
     return start_ % block + span_ < block;
   }
@@ -66,7 +66,7 @@ class ViewPlanner {
     push(block, count, stride / block);
     return true;
   }
-  // Makes the memory that is left a multiple of the block; only its end may be cut off.
+  // Makes the rest of the memory a multiple of the block; only its end may be cut off.
   bool cut_to(int64_t block, int64_t count, int64_t step) {
     int64_t blocks = extent_ / block;
     if (extent_ % block == 0) {

@@ -17,9 +17,9 @@ struct ViewAxis {
 };
 
 struct ViewPlan {
-  int64_t length; // elements of memory that the axes cover, from its first on
+  int64_t length; // number of elements of memory that the axes cover, from the first element on
   std::vector<ViewAxis> axes; // slowest first
-  std::vector<size_t> dims; // the view's dims that walk, slowest first: the axes of more than one element in their order
+  std::vector<size_t> dims; // the view's dims with a step, slowest first: they match the axes of more than one element, in order
 
   Dims extents() const;
   Dims counts() const;
@@ -32,7 +32,7 @@ struct ViewPlan {
 };
 
 // Memory is row-major with the given extents; dims, strides and offset are the view's, in elements, none negative. Nothing for views that
-// show an element twice (stride 0 aside: such dims are not the plan's), or whose steps fit no split of the memory.
+// show an element twice (except by stride 0: the plan omits such dims), or with steps that fit no split of the memory.
 std::optional<ViewPlan> plan_view(const Dims& memory, const Dims& dims, const Dims& strides, int64_t offset);
 
 } // namespace torch_xla::stablehlo

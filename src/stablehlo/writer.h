@@ -15,21 +15,20 @@ namespace torch_xla {
 using LocationText = std::function<std::string(int32_t location)>;
 
 struct StableHloOptions {
-  // By parameter the output that may take its memory (tf.aliasing_output), or -1; empty: none. Both have the same type and the parameter no
-  // strides.
+  // For each parameter the output that may take its memory (tf.aliasing_output), or -1; empty: none. Both have the same type, and the
+  // parameter has no strides.
   std::span<const int32_t> aliases = {};
   Precision::Level products = Precision::kHighest;
   Precision::Level convolutions = Precision::kHighest;
   LocationText location = {}; // may be empty
 };
 
-// True for a library row that is written directly: lowering keeps it. The others are expanded.
+// True for a library row with a writer: lowering keeps it and expands the others.
 bool has_stablehlo_form(const Op& op);
 
 // MLIR text of a lowered graph: one public function @main. Parameters in the order of Graph::parameters, then Graph::scalars as 0-d
-// tensors; results in the order of Graph::outputs, row-major. A parameter with parameter_strides is taken with its dims in memory order,
-// slowest first (a dense buffer in any order of its dims is row-major so). Throws UserError(NotImplemented) that names a row without a
-// form.
+// tensors; results in the order of Graph::outputs, row-major. A parameter with parameter_strides is declared with its dims in memory order,
+// slowest first: a dense buffer is row-major in that order. Throws UserError(NotImplemented) that names a row without a form.
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options = {});
 // The same as text of XLA's HLO, for people and for XLA's tools; without the aliases.
 std::string write_hlo(const Graph& graph, const StableHloOptions& options = {});

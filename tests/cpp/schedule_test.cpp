@@ -142,7 +142,7 @@ TEST_F(ScheduleTest, ViewThatIsMoved) {
 TEST_F(ScheduleTest, OutputInAnotherOrder) {
   ValueId output = s_.laid_out.graph.outputs[1];
   s_.laid_out.places[output].strides = {2, 1};
-  expect_fault(verify_layout, str("output %", output, ": does not lie in the order that is asked for"));
+  expect_fault(verify_layout, str("output %", output, ": does not lie in the requested order"));
 }
 
 // ---- Groups and steps ----

@@ -167,7 +167,7 @@ def test_the_table_is_printed_with_what_is_set(tmp_path):
     blocks = {re.match(r"\w+", block)[0]: block.splitlines() for block in out.split("\n\n")}
     assert blocks["XLA_DEBUG"] == [
         "XLA_DEBUG=3",
-        "    prints more and more",
+        "    each level prints more",
         "    a whole number from 0 to 5; default: 0",
         "    read by src/core/env.cpp",
     ]

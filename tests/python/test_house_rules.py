@@ -83,6 +83,10 @@ def test_what_is_no_long_function(code):
 def test_words_that_make_readers_stumble():
     text = "A program is compiled\nanew. What is\ntold\nhere is told once; it is Likewise a tale retold, and told."
     assert [line for line, _ in check_words.problems_of(text)] == [2, 2, 4, 4]
+    text = "  // Whoever comes first is\n  // told, and pushes\n  // it aside.\n  // It reads what it has written.\n"
+    problems = list(check_words.problems_of(text))
+    assert [line for line, _ in problems] == [1, 1, 2]
+    assert problems[1][1].startswith('"is told": write')
 
 
 def test_times_of_files_are_kept(tmp_path):

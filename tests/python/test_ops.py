@@ -88,7 +88,7 @@ RANDOM = {
 # Operations with rows that some of the samples of these operators send to the CPU fallback.
 NO_DIMS = "an update or a selection along a dim of a 0-d tensor, or by no index"
 FALLBACKS = {
-    "nn.functional.avg_pool1d": ({"avg_pool2d"}, "a pool of nothing"),
+    "nn.functional.avg_pool1d": ({"avg_pool2d"}, "a pool without elements"),
     "nn.functional.pad-reflect": (
         {"reflection_pad1d", "reflection_pad2d", "reflection_pad3d"},
         "an empty batch, padding that cuts",

@@ -1,4 +1,6 @@
-"""`torch.xla`: what PyTorch and programs look for under a device's name (devices, streams, random state, memory)."""
+"""`torch.xla`: the functions that PyTorch and programs expect under a device's name (devices, streams, random state,
+memory).
+"""
 
 import importlib
 
@@ -122,9 +124,9 @@ __all__ = [
 _initialized = True  # torch.utils.checkpoint reads it: it keeps the random state of devices that are
 
 
-# ---- Found when somebody asks ----
+# ---- Found on demand ----
 def __getattr__(name: str):
-    """The generators, whose number only the engine knows; inductor's names, which would import inductor."""
+    """Lazy names: the generators, as only the engine knows their number; inductor's names, as they import inductor."""
     if name == "default_generators":
         return _get_generators()
     if name in ("Scheduling", "PythonWrapperCodegen", "CppWrapperCodegen", "WrapperFxCodegen"):

@@ -1,4 +1,4 @@
-"""Indexes and names of the device, as functions of `torch.xla` take them."""
+"""Indexes and names of the device as arguments of `torch.xla`."""
 
 import torch
 
@@ -20,8 +20,8 @@ def _get_device_index(device, optional: bool = True) -> int:
 
 
 def _existing(device) -> int:
-    """Index of `device`. Raises RuntimeError that tells how many devices there are if it is none of them."""
+    """Index of `device`. Raises RuntimeError with the number of devices if it does not exist."""
     index = _get_device_index(device)
-    if device is not None:  # the current one exists; torch.compile traces this without the look
+    if device is not None:  # the current one exists; torch.compile traces this without the check
         _XLAC._xla_check_device(index)
     return index

@@ -4,7 +4,7 @@ import torch
 
 
 class GradScaler(torch.amp.GradScaler):
-    """`torch.amp.GradScaler("xla")`. Takes its arguments but the device."""
+    """`torch.amp.GradScaler("xla")`. Takes its arguments, except the device."""
 
     def __init__(self, *args, **kwargs):
         super().__init__("xla", *args, **kwargs)
@@ -28,7 +28,7 @@ def custom_fwd(fwd=None, *, cast_inputs: torch.dtype | None = None):
 
     Args:
         fwd: the function; without it a decorator is returned.
-        cast_inputs: inside of autocast, tensors of floats come to `fwd` in this dtype, and it runs without autocast.
+        cast_inputs: within autocast, `fwd` gets floating-point tensors in this dtype and runs without autocast.
     """
     return torch.amp.custom_fwd(fwd, device_type="xla", cast_inputs=cast_inputs)
 
@@ -49,10 +49,10 @@ def set_autocast_enabled(enabled: bool) -> None:
 
 
 def get_autocast_dtype() -> torch.dtype:
-    """What autocast computes in: bfloat16, unless set."""
+    """The dtype of autocast: bfloat16, unless set."""
     return torch.get_autocast_dtype("xla")
 
 
 def set_autocast_dtype(dtype: torch.dtype) -> None:
-    """Chooses what autocast computes in."""
+    """Sets the dtype of autocast."""
     torch.set_autocast_dtype("xla", dtype)

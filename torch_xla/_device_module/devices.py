@@ -1,4 +1,4 @@
-"""Which devices there are, which one is current, and what they are."""
+"""Devices: their number, the current one, their properties."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ _lazy_init = init
 
 
 def device_count() -> int:
-    """How many devices this process has."""
+    """The number of devices in this process."""
     return _XLAC._xla_num_devices()
 
 
@@ -70,7 +70,7 @@ class device_of(device):
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What get_device_properties() tells."""
+    """The result of get_device_properties()."""
 
     name: str
     total_memory: int  # bytes
@@ -89,7 +89,7 @@ def get_device_name(device=None) -> str:
 
 
 def get_device_capability(device=None) -> dict:
-    """`supported_dtypes`: the set of dtypes that tensors of the device can have, as torch.accelerator tells it."""
+    """`supported_dtypes`: the set of dtypes of the device's tensors, as in torch.accelerator."""
     return torch.accelerator.get_device_capability(_existing(device))
 
 
@@ -104,5 +104,5 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def _is_in_bad_fork() -> bool:
-    """True in a process forked from one that had used the device: nothing may run there."""
+    """True in a process forked after its parent had used the device: nothing may run there."""
     return _XLAC._in_bad_fork()

@@ -1,4 +1,4 @@
-"""`torch.xla.memory`: what the devices hold, in bytes."""
+"""`torch.xla.memory`: the devices' memory, in bytes."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ import torch
 from .. import _XLAC
 from ._utils import _existing
 
-OutOfMemoryError = torch.OutOfMemoryError  # what an allocation that does not fit raises
+OutOfMemoryError = torch.OutOfMemoryError  # raised if an allocation does not fit
 
 
 def memory_allocated(device=None) -> int:
-    """Held by live tensors and queued runs."""
+    """Bytes held by live tensors and queued runs."""
     return _XLAC._xla_memory_info(f"xla:{_existing(device)}")["bytes_used"]
 
 
 def max_memory_allocated(device=None) -> int:
-    """The most that was ever held, or since reset_peak_memory_stats()."""
+    """The peak of memory_allocated() since the start, or since reset_peak_memory_stats()."""
     return _XLAC._xla_memory_info(f"xla:{_existing(device)}")["peak_bytes_used"]
 
 
@@ -26,18 +26,17 @@ def mem_get_info(device=None) -> tuple[int, int]:
 
 
 def memory_reserved(device=None) -> int:
-    """Held by the device's pool, in use or not."""
+    """Bytes held by the device's pool, in use or not."""
     return torch.accelerator.memory_reserved(_existing(device))
 
 
 def max_memory_reserved(device=None) -> int:
-    """The most that the pool ever held, or since reset_peak_memory_stats()."""
+    """The peak of memory_reserved() since the start, or since reset_peak_memory_stats()."""
     return torch.accelerator.max_memory_reserved(_existing(device))
 
 
 def reset_peak_memory_stats(device=None) -> None:
-    """Starts the `max_` figures again at the memory that is held now. A plugin that counts its memory itself goes on
-    with them."""
+    """Sets the `max_` figures to the present memory. Figures that a plugin counts itself go on."""
     torch.accelerator.reset_peak_memory_stats(_existing(device))
 
 
@@ -50,7 +49,7 @@ def reset_accumulated_memory_stats(device=None) -> None:
 
 
 def memory_stats(device=None) -> dict[str, int]:
-    """The figures of torch.accelerator.memory_stats, by their whole names, as `allocated_bytes.all.peak`.
+    """The figures of torch.accelerator.memory_stats by their full names, for example `allocated_bytes.all.peak`.
 
     Counted are `current` and `peak` of `allocated_bytes`, `active_bytes`, `requested_bytes` (all three are what live
     tensors and queued runs hold) and `reserved_bytes`, of `all` pools: the others are 0.
@@ -64,7 +63,7 @@ def memory_stats_as_nested_dict(device=None) -> dict[str, Any]:
 
 
 def memory_summary(device=None, abbreviated: bool = False) -> str:
-    """A table of what is held now and was at the peak.
+    """A table of the present memory and the peaks.
 
     Args:
         abbreviated: leaves out the rows of the pool and of the whole device.
@@ -86,8 +85,8 @@ def _in_mib(size: int) -> str:
 
 
 def empty_cache() -> None:
-    """Gives memory of all devices that no tensor or queued run holds back to the system.
+    """Gives unused memory of all devices back to the system.
 
-    The next first touch of each page is dear.
+    The next first touch of each page is expensive.
     """
     _XLAC._xla_empty_cache()

@@ -1,8 +1,8 @@
 """`torch.xla.streams`: streams, which are names, and events. Operations of a device run in the order in which they are
 recorded.
 
-A stream keeps no work of its own: whatever stream is current, operations run after those that were recorded before
-them, so that waiting for another stream or its event has nothing to do. synchronize() waits for all of the device.
+A stream has no queue of its own: with any current stream, operations run in the order of recording, so a wait for
+another stream or its event does nothing. synchronize() waits for the whole device.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from ._utils import _existing
 
 
 def synchronize(device=None) -> None:
-    """Runs everything that is pending on the device and waits for it. Does nothing where no device was used yet."""
+    """Runs the pending operations of the device and waits for them. Does nothing if no device was used yet."""
     index = _existing(device)
     if _XLAC._xla_runtime_is_initialized():
         _XLAC._xla_sync(index, True)
@@ -33,7 +33,7 @@ class Stream(torch.Stream, metaclass=_OfDevice):
     Args:
         device: index, string or torch.device; None is the current one. RuntimeError if it does not exist.
         priority: accepted for compatibility's sake.
-        kwargs: `stream_id`, `device_index` and `device_type` of a stream, which is made again.
+        kwargs: `stream_id`, `device_index` and `device_type` of an existing stream.
     """
 
     def __new__(cls, device=None, priority: int = 0, **kwargs):
@@ -53,7 +53,7 @@ class Event(torch.Event, metaclass=_OfDevice):
     """
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
-        # Of PyTorch's own class, as its streams take no other.
+        # PyTorch's own class, as its streams take no other.
         return torch.Event(device="xla", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 

@@ -1,6 +1,6 @@
-"""torch.compile on the device: a graph is recorded once and then appended to the trace as a whole by each call.
+"""torch.compile on the device: a graph is recorded once, and each call appends it to the trace as a whole.
 
-What is before and after it is still part of the same program: forward, backward and optimizer run as one.
+Operations before and after it are part of the same program: forward, backward and optimizer run as one.
 """
 
 import logging
@@ -16,7 +16,7 @@ from .._torch_release import STORAGE_EXCHANGES
 
 _log = logging.getLogger(__name__)
 
-# Graphs of dynamic shapes: so many lists of sizes are kept, as recorded nodes.
+# Lists of sizes kept for a graph with dynamic shapes, each with its recorded nodes.
 _MOST_REGIONS = 64
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter}
@@ -26,15 +26,15 @@ class RecordedGraph:
     """A graph of ATen operations on tensors of one device, called with a list of its arguments, which it clears.
 
     The first call for each list of numbers among the arguments (sizes, where shapes are dynamic), with and without
-    autocast, records the graph's operations; later ones append what was recorded, with new random numbers. A graph is
-    recorded by each call, as without torch.compile, if it needs values while it is recorded (`.item()`, an operation
-    that runs on the CPU), has collectives, takes tensors of the CPU or generators (of draws that a checkpoint repeats),
-    holds tensors of the device itself, which may be written between calls, or a TorchDispatchMode is on. In eager mode
-    a call is a program by itself.
+    autocast, records the graph's operations; later ones append the recorded operations, with new random numbers. A
+    graph is recorded by each call, as without torch.compile, if it needs values while it is recorded (`.item()`, an
+    operation that runs on the CPU), has collectives, takes tensors of the CPU or generators (a checkpoint repeats draws
+    with these), holds tensors of the device, which may be written between calls, or if a TorchDispatchMode is on. In
+    eager mode a call is a program by itself.
     """
 
     def __init__(self, graph: fx.GraphModule):
-        self._boxed_call = True  # by which AOTAutograd knows that a list is wanted; wrappers copy it
+        self._boxed_call = True  # tells AOTAutograd to pass a list; wrappers copy it
         self._graph = graph
         self._regions = {}  # by the numbers among the arguments and autocast's type; None: not to be recorded once
         self._run_alone = _api.compile(self._run)
@@ -68,7 +68,7 @@ class RecordedGraph:
 
 
 class _Region:
-    """A recorded graph with the results of it that are no tensors."""
+    """A recorded graph with its results that are not tensors."""
 
     def __init__(self, recorded, results, is_single: bool):
         self._recorded = recorded
@@ -101,7 +101,7 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
         results = [results] if is_single else list(results)
         recorded = _XLAC._Region(capture, stand_ins, [r for r in results if isinstance(r, torch.Tensor)])
         return _Region(recorded, results, is_single)
-    except (RuntimeError, TypeError) as error:  # the operations themselves raise it again where they run alone
+    except (RuntimeError, TypeError) as error:  # the operations raise it again when they run alone
         _log.debug("a graph of torch.compile is recorded by each call: %s", error)
         return None
     finally:
@@ -115,29 +115,29 @@ def without_tensors(values: Iterable) -> list[tuple | None]:
 
 
 def with_tensors(others: list[tuple | None], tensors: Iterable[torch.Tensor]) -> list:
-    """The values that without_tensors() was given, with these tensors in the places of those."""
+    """The inverse of without_tensors(), with these tensors in the places of the old ones."""
     given = iter(tensors)
     return [next(given) if other is None else other[0] for other in others]
 
 
 def _is_watched() -> bool:
-    """Whether a TorchDispatchMode is on that is not AOTAutograd's own: it is to see the operations of its time."""
+    """Whether a TorchDispatchMode other than AOTAutograd's own is on: it must see the operations."""
     modes = _python_dispatch._get_current_dispatch_mode_stack()
     return not all(type(mode).__module__.startswith("torch._functorch.") for mode in modes)
 
 
 def autocast_type() -> torch.dtype | None:
-    """To which autocast casts on the device, now; None: it is off."""
+    """The dtype of autocast on the device now; None: off."""
     return torch.get_autocast_dtype("xla") if torch.is_autocast_enabled("xla") else None
 
 
 def is_plain(t: torch.Tensor) -> bool:
-    """Whether it is a tensor as users make them: no subclass, no value of a transform of torch.func."""
+    """Whether it is a plain tensor: no subclass, no value of a transform of torch.func."""
     return type(t) in _PLAIN and not torch._C._functorch.is_functorch_wrapped_tensor(t)
 
 
 def _held_tensors(graph: fx.GraphModule) -> list[torch.Tensor]:
-    """What the graph takes from its own attributes."""
+    """The graph's tensors from its own attributes."""
     names = [node.target for node in graph.graph.nodes if node.op == "get_attr"]
     held = [operator.attrgetter(name)(graph) for name in names]
     return [t for t in held if isinstance(t, torch.Tensor)]
@@ -156,8 +156,9 @@ def compile_graph(graph: fx.GraphModule, example_inputs: list):
 
 
 def record_function(function: Callable) -> Callable:
-    """A function of tensors that calls `function` at its first call only, and then appends what its operations and
-    those of its gradient are. Tensors of other shapes or dtypes need another one."""
+    """A function of tensors that calls `function` only at its first call; later calls append its recorded operations
+    and those of its gradient. Tensors of other shapes or dtypes need another one.
+    """
     from torch._functorch.aot_autograd import aot_function
 
     return aot_function(function, _record_graph, keep_inference_input_mutations=True, enable_log=False)
@@ -174,7 +175,7 @@ def _is_on_device(graph: fx.GraphModule, inputs: list) -> bool:
 
 
 def install() -> None:
-    """torch.compile's default backend hands graphs of the device to compile_graph(), all others to inductor as ever."""
+    """Makes torch.compile's default backend pass graphs of the device to compile_graph(), all others to inductor."""
     inductor = torch._TorchCompileInductorWrapper
     compile_with_inductor = inductor.__call__
 

@@ -1,4 +1,4 @@
-"""What PyTorch's backends "openxla" and "openxla_eval" of torch.compile call."""
+"""The functions that PyTorch's backends "openxla" and "openxla_eval" of torch.compile call."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ from . import RecordedGraph
 
 @dataclasses.dataclass(init=False)
 class GraphInputMatcher:
-    """Gives a compiled graph its inputs: a call's arguments, and tensors that the graph has taken from elsewhere.
+    """Gives a compiled graph its inputs: a call's arguments and other tensors of the graph.
 
-    Nothing here uses it, as a recorded graph knows its inputs by itself; random numbers are no input of a graph.
+    This package does not use it, as a recorded graph knows its inputs; random numbers are not inputs of a graph.
 
     Args:
-        tensor_id_to_arg_idx: the positions of arguments, by the ids of the tensors that stood for them.
+        tensor_id_to_arg_idx: positions of arguments by the ids of their stand-in tensors.
         graph_input_tensor_ids: the ids of the graph's inputs, in their order.
         graph_input_xla_values: their tensors.
-        xla_args_tensor_id: the ids of those that stood for arguments; their tensors are not kept.
+        xla_args_tensor_id: the ids of the stand-ins; their tensors are not kept.
     """
 
     tensor_id_to_arg_idx: dict[int, int]

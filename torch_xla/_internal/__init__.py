@@ -1,1 +1,1 @@
-"""What the original keeps here and others ask for: `tpu` (libraries), `pjrt` (its tests)."""
+"""Modules of the original that others import: `tpu` (libraries), `pjrt` (its tests)."""

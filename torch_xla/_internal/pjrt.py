@@ -1,4 +1,4 @@
-"""How the original's tests and programs for torch_xla 2.0 start processes and threads: forms of xmp.spawn."""
+"""Forms of xmp.spawn() for the original's tests and programs for torch_xla 2.0."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ def spawn(fn: Callable, nprocs: int | None = None, start_method: str = "spawn", 
 def spawn_threads(fn: Callable, args: tuple = ()) -> None:
     """Calls `fn(number, *args)` in a thread for each device of this process; these threads are the replicas of a run.
 
-    Raises the first exception of a thread, when all have ended.
+    Raises the first exception of a thread after all have ended.
     """
     data_parallel.run_replicas(_api.devices(), lambda number: fn(number, *args))
 
@@ -37,8 +37,9 @@ def initialize_singleprocess() -> None:
 
 
 def initialize_multiprocess(local_rank: int, local_world_size: int) -> None:
-    """Lets a plugin prepare this process of a run; xmp.spawn() does it in each. Variables that the original's plugins
-    read say what the process is."""
+    """Lets a plugin prepare this process of a run; xmp.spawn() does it in each. Sets the variables of the original's
+    plugins that describe the process.
+    """
     os.environ[xla_env_vars.PJRT_LOCAL_PROCESS_RANK] = str(local_rank)
     os.environ[xla_env_vars.PJRT_LOCAL_PROCESS_COUNT] = str(local_world_size)
     plugins.configure_process(local_rank, local_world_size)
@@ -49,7 +50,7 @@ def _run_thread_per_device(
 ) -> dict:
     """Calls `initializer_fn(local_rank, local_world_size)`, then `fn()` in a thread for each device of this process.
 
-    Returns what each returned, by the device's number. Raises the first exception of a thread, when all have ended.
+    Returns their results by the device's number. Raises the first exception of a thread after all have ended.
     """
     initializer_fn(local_rank, local_world_size)
     results = data_parallel.run_replicas(_api.devices(), lambda number: fn())
@@ -57,7 +58,7 @@ def _run_thread_per_device(
 
 
 def _merge_replica_results(replica_results: list[tuple]) -> dict:
-    """A dict of (number, result). Raises AssertionError for a number that has two results."""
+    """A dict of (number, result). Raises AssertionError for a number with two results."""
     merged = dict(replica_results)
     if len(merged) < len(replica_results):
         numbers = [number for number, _ in replica_results]
@@ -86,10 +87,9 @@ def _call_and_keep(index: int, folder: str, fn: Callable, args: tuple, kwargs: d
 
 
 def run_multiprocess(fn: Callable, *args, start_method: str = "spawn", **kwargs) -> dict:
-    """Calls `fn(*args, **kwargs)` in as many processes as xmp.spawn() starts, which are replicas of one run.
+    """Calls `fn(*args, **kwargs)` in the processes that xmp.spawn() starts: the replicas of one run.
 
-    Returns what each returned, by its number. Raises what `fn` raised in the process that failed first, and what
-    xmp.spawn() raises.
+    Returns their results by number. Raises the exception of the first process that failed, and xmp.spawn()'s errors.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -1,13 +1,13 @@
-"""What libraries ask about TPU chips, before they choose a device for the user."""
+"""Answers to libraries' questions about TPU chips, before they choose a device for the user."""
 
 from .. import _world, _XLAC
 
 
 def num_available_chips() -> int:
-    """Chips that a library may take without being asked: the devices if PJRT_DEVICE is set, else none.
+    """Chips that a library may use by default: the devices if PJRT_DEVICE is set, else none.
 
-    Libraries choose the device by themselves where this is not 0. Being installed must not change what a program that
-    runs on the CPU does, so the user has to have named the device.
+    Libraries choose the device themselves if this is not 0. The installed package must not change a program that runs
+    on the CPU, so the user must have named the device.
     """
     return _XLAC._xla_num_devices() if _XLAC._env_is_set("PJRT_DEVICE") else 0
 
@@ -16,7 +16,7 @@ num_available_devices = num_available_chips
 
 
 def num_tpu_workers() -> int:
-    """Machines of the run: one, as far as a process knows before it is started."""
+    """Machines of the run: one, as a process knows only itself before the start."""
     return 1
 
 
@@ -36,10 +36,10 @@ def num_local_processes() -> int:
 
 
 def version() -> int:
-    """The generation of the TPU. Raises RuntimeError where the device is none."""
+    """The generation of the TPU. Raises RuntimeError if the device is not a TPU."""
     raise RuntimeError("this machine's device is no TPU")
 
 
 def get_tpu_env() -> dict[str, str]:
-    """The attributes that a TPU's machine reports. Raises RuntimeError where the device is none."""
+    """The attributes that a TPU's machine reports. Raises RuntimeError if the device is not a TPU."""
     raise RuntimeError("this machine's device is no TPU")

@@ -27,7 +27,7 @@ def dot_general(
     """
     del precision_config
     summed, batch = dimension_numbers[0], dimension_numbers[1] or ((), ())
-    of_lhs = list(range(lhs.dim()))  # a number for each dim, those that are paired have one
+    of_lhs = list(range(lhs.dim()))  # a number for each dim; paired dims share one
     of_rhs = list(range(lhs.dim(), lhs.dim() + rhs.dim()))
     for left, right in zip((*batch[0], *summed[0]), (*batch[1], *summed[1]), strict=True):
         of_rhs[right] = of_lhs[left]
@@ -43,7 +43,7 @@ def dimension_size(tensor: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def git_revisions() -> dict[str, str]:
-    """What was built: the git revisions of this package ("xla"; empty for an unpacked archive) and of PyTorch."""
+    """The git revisions of this package ("xla"; empty for an unpacked archive) and of PyTorch."""
     return {"xla": _XLAC._revision, "torch": torch.version.git_version}
 
 

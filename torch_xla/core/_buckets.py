@@ -1,21 +1,21 @@
-"""Lists of tensors as few flat ones, which travel together."""
+"""Joins lists of tensors to a few flat ones, each sent as a whole."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
 LARGEST_MB = 25
-_SMALLEST_MB = 1  # a transfer of less takes about as long
+_SMALLEST_MB = 1  # a smaller transfer takes about as long
 _FEW = 4
 
 
 def few(tensors: Sequence[torch.Tensor]) -> float:
-    """Megabytes of a bucket that make few buckets; the first ones are full while later tensors are computed."""
+    """A bucket size in megabytes that makes few buckets; the first ones are full while later tensors are computed."""
     return min(max(sum(t.nbytes for t in tensors) / 2**20 / _FEW, _SMALLEST_MB), LARGEST_MB)
 
 
 def _buckets(tensors: Sequence[torch.Tensor], megabytes: float) -> Iterator[list[torch.Tensor]]:
-    """Runs of tensors of one dtype, each of about that many megabytes or one tensor."""
+    """Runs of tensors of one dtype, each of about this size or a single tensor."""
     by_dtype: dict[torch.dtype, list[torch.Tensor]] = {}
     for tensor in tensors:
         bucket = by_dtype.setdefault(tensor.dtype, [])
@@ -37,10 +37,10 @@ def rewrite(
     megabytes: float,
     scale: float = 1.0,
 ) -> None:
-    """Overwrites the tensors by what `compute` makes of them, joined to flat buckets, times `scale`.
+    """Overwrites the tensors by `compute` of them, joined to flat buckets, times `scale`.
 
-    The last bucket is written first: what follows waits for all transfers at once, and behind the last thing that can
-    fail a program writes in place.
+    The last bucket is written first: then later operations wait for all transfers at once, and after the last step that
+    can fail a program writes in place.
     """
     with torch.no_grad():
         buckets = list(_buckets(tensors, megabytes))

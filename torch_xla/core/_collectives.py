@@ -1,7 +1,7 @@
 """Collectives between the replicas of a run (part of `xm`): operations of the graph, which run with the operations
 around them.
 
-All replicas have to record the same ones in the same order. In a run of one replica each gives what that one gets.
+All replicas have to record the same ones in the same order. In a run of one replica each returns that replica's result.
 """
 
 import itertools
@@ -37,12 +37,12 @@ def _check_count(name: str, count: int, members: int) -> None:
 
 # ---- Many tensors in few transfers ----
 def _of_one(tensor: torch.Tensor, scale: float) -> torch.Tensor:
-    """What a replica alone gets: a tensor of its own."""
+    """The result of a single replica: a new tensor."""
     return tensor.clone() if scale == 1.0 else tensor * scale
 
 
 def _give(results: list[torch.Tensor], output: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
-    """The results, or `output` with them written into it, which takes their shapes."""
+    """The results, or `output` after they are written into it; it takes their shapes."""
     if output is None:
         return results
     if len(output) != len(results):
@@ -98,8 +98,8 @@ def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None
     """Reduces over the replicas and multiplies by `scale`.
 
     Args:
-        reduce_type: "sum", "mul", "and", "or", "min" or "max". Gradients go through as through a sum.
-        inputs: a tensor, or a list of tensors, which are then written in place, in few transfers.
+        reduce_type: "sum", "mul", "and", "or", "min" or "max". Gradients pass as through a sum.
+        inputs: a tensor, or a list of tensors to write in place, in few transfers.
         scale: a number.
         groups: numbers of the replicas of each group; None is one group of all.
         pin_layout: accepted for the original's sake.
@@ -119,9 +119,9 @@ def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None
 def _reduce_list(
     reduction: str, tensors: list[torch.Tensor], scale: float, members: Members, megabytes: float = 0
 ) -> None:
-    """In buckets of about that many megabytes; 0: in few, which begin with the last tensors.
+    """In buckets of about this many megabytes; 0: in a few, which begin with the last tensors.
 
-    For gradients come in the order of the parameters, and a backward makes them in the other one.
+    Gradients come in the order of the parameters, and a backward makes them in reverse order.
     """
     if len(members) > 1 and tensors:
         with as_one_operation(tensors[0].device.index):
@@ -148,7 +148,7 @@ def all_gather(
     """Joins the replicas' values along `dim`. Each replica gets the gradient of its part.
 
     Args:
-        value: a tensor of one dim or more, or a list of such.
+        value: a tensor with at least one dim, or a list of such.
         dim: counts from the end if negative. Raises IndexError if there is no such dim.
         groups: as in all_reduce.
         output: a tensor (a list of them) of the result's shape to write into.
@@ -182,7 +182,7 @@ def reduce_scatter(
     Args:
         reduce_type, scale, groups: as in all_reduce.
         input: a tensor, or a list of tensors; `output`: the same, to write into.
-        shard_count: how many parts; a group's number of replicas. Raises ValueError where they do not divide the dim.
+        shard_count: the number of parts; a group's number of replicas. Raises ValueError if it does not divide the dim.
         pin_layout, channel_id, use_global_device_ids: accepted for the original's sake.
 
     Returns a tensor (a list of tensors).
@@ -213,7 +213,7 @@ def all_to_all(
 ) -> torch.Tensor:
     """Cuts each replica's value into `split_count` parts (the number of replicas), the i-th goes to the i-th replica.
 
-    Returns the parts that this replica got, joined along `concat_dimension`.
+    Returns this replica's parts, joined along `concat_dimension`.
     """
     members = members_of(value, groups)
     _check_count("split_count", split_count, len(members))
@@ -231,9 +231,9 @@ def collective_permute(value: torch.Tensor, pairs: Iterable[Sequence[int]]) -> t
     """Sends values between replicas.
 
     Args:
-        pairs: (source, target) of each transfer; nobody may be a source or a target twice.
+        pairs: (source, target) of each transfer; no replica may be a source or a target twice.
 
-    Returns what this replica got, zeros if it is no target.
+    Returns the received value, zeros if this replica is no target.
     """
     pairs = [tuple(pair) for pair in pairs]
     members = members_of(value, None)
@@ -250,7 +250,7 @@ def collective_permute(value: torch.Tensor, pairs: Iterable[Sequence[int]]) -> t
 def collective_broadcast(
     tensors: list[torch.Tensor], root_ordinal: int = 0, groups: list | None = None, pin_layout: bool = True
 ) -> None:
-    """Overwrites the tensors with those of the replica `root_ordinal`, in few transfers."""
+    """Overwrites the tensors by those of replica `root_ordinal`, in few transfers."""
     members = members_of(tensors, groups)
     if root_ordinal not in members.ranks:
         raise ValueError(f"replica {root_ordinal} does not exist among {members.ranks}, which take part")
@@ -260,7 +260,7 @@ def collective_broadcast(
 
 
 def _peer(value: torch.Tensor, channel_id: int, sends: bool) -> tuple[int, Members]:
-    """The other end of a channel: the other replica of two; of more, who comes to the channel next."""
+    """The other end of a channel: of two replicas the other one; of more, the next to use the channel."""
     members = members_of(value, None)
     if len(members) == 1:
         raise RuntimeError(f"{'send' if sends else 'recv'}() needs a second replica, and the run has 1")
@@ -278,17 +278,17 @@ def _peer(value: torch.Tensor, channel_id: int, sends: bool) -> tuple[int, Membe
 def send(value: torch.Tensor, channel_id: int) -> torch.Tensor:
     """Sends to the replica that calls recv() with the same channel, and returns the value.
 
-    With two replicas that is the other one. With more this call waits until somebody calls recv() for the channel. The
-    program does not wait until the value is received. Raises RuntimeError in a run of one.
+    Of two replicas that is the other one. With more, this call waits until a replica calls recv() for the channel. The
+    program does not wait for the receipt. Raises RuntimeError in a run of one.
     """
     target, members = _peer(value, channel_id, sends=True)
     return torch.ops.xla.send(value, target, channel_id, members.name)
 
 
 def recv(output: torch.Tensor, channel_id: int) -> torch.Tensor:
-    """The tensor that another replica sent with send() and the same channel, of the shape and dtype of `output`.
+    """Receives the tensor of another replica's send() with the same channel, of the shape and dtype of `output`.
 
-    It is written into `output` too. Raises RuntimeError in a run of one.
+    Writes it into `output` too. Raises RuntimeError in a run of one.
     """
     source, members = _peer(output, channel_id, sends=False)
     return output.copy_(torch.ops.xla.recv(output, source, channel_id, members.name))
@@ -302,7 +302,7 @@ def all_reduce_bucketized_gradients(
     pin_layout: bool = True,
     bucket_cap_mb: int = 0,
 ) -> None:
-    """all_reduce of a list by sum, in place, in transfers of about `bucket_cap_mb`; 0 leaves that open."""
+    """all_reduce of a list by sum, in place, in transfers of about `bucket_cap_mb`; 0: any size."""
     _reduce_list(REDUCE_SUM, list(gradients), scale, members_of(gradients, groups), bucket_cap_mb)
 
 
@@ -334,5 +334,5 @@ def reduce_scatter_bucketized(
 
 
 def broadcast_master_param(model: torch.nn.Module) -> None:
-    """Overwrites the model's parameters and buffers with those of the first replica."""
+    """Overwrites the model's parameters and buffers by the first replica's."""
     collective_broadcast([*model.parameters(), *model.buffers()])

@@ -10,7 +10,7 @@ from ._windows import padded, Pairs
 
 @dataclasses.dataclass
 class Numbers:
-    """Which dim is what: of the input, the kernel and the output."""
+    """The roles of dims of the input, the kernel and the output."""
 
     input_batch: int
     input_feature: int
@@ -24,7 +24,7 @@ class Numbers:
 
     @classmethod
     def usual(cls, rank: int) -> "Numbers":
-        """Batch, features, space, as PyTorch has them; kernels begin with the features of the output."""
+        """Batch, features, space, as in PyTorch; kernels begin with the features of the output."""
         space = range(2, rank)
         return cls(0, 1, 1, 0, 0, 1, space, space, space)
 
@@ -47,7 +47,7 @@ def convolve(
     """The convolution; integers are summed in float64.
 
     Args:
-        pads: of each dim of space; negative ones cut off.
+        pads: for each dim of space; negative ones remove elements.
         dilations: of the tensor and of the kernel.
 
     Raises NotImplementedError for more than three dims of space.

@@ -1,4 +1,4 @@
-"""Nested data: moved between the CPU and the device, converted, looked through."""
+"""Nested data: moves between the CPU and the device, conversion, search."""
 
 import warnings
 from collections.abc import Callable
@@ -27,10 +27,10 @@ def send_cpu_data_to_device(datas, device, input_sharding=None):
     A lone tensor comes in a list.
 
     Args:
-        input_sharding: a torch_xla.distributed.spmd.ShardingSpec that marks the tensors which have as many dims; or a
-            dict of them by the keys of `datas`, a dict or a list of dicts.
+        input_sharding: a torch_xla.distributed.spmd.ShardingSpec that marks the tensors with as many dims; or a dict of
+            specs by the keys of `datas`, which is a dict or a list of dicts.
 
-    Raises ValueError for a dict of specs and other datas, KeyError for a key without a spec, and what the spec raises.
+    Raises ValueError for a dict of specs with other datas, KeyError for a key without a spec, and the spec's errors.
     """
     if isinstance(input_sharding, dict):
         return _send_by_keys(datas, device, input_sharding)
@@ -80,7 +80,7 @@ class ToXlaTensorArena:
     def transform(self, inputs):
         """Copy of `inputs` (nested lists, tuples, dicts, sets, objects) with the chosen parts converted.
 
-        `convert_fn` is called once, unless nothing is chosen. Raises ValueError if it gives another number than it got.
+        `convert_fn` is called once, unless nothing is chosen. Raises ValueError if it returns another number of parts.
         """
         chosen: list = []
         for_each_instance_rewrite(inputs, self._select, lambda value: chosen.append(value) or value)

@@ -151,7 +151,7 @@ NAME_OF = {number: name for name, number in _NUMBERS.items()}
 
 
 def torch_type(shape: dict) -> torch.dtype:
-    """Of a Shape that is no tuple. Raises NotImplementedError for an element type that PyTorch has not."""
+    """The dtype of a Shape that is not a tuple. Raises NotImplementedError for an element type that PyTorch lacks."""
     number = shape["element_type"]
     if number not in NAME_OF:
         raise NotImplementedError(f"the element type {number} of HLO is not known")

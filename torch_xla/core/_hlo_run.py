@@ -1,4 +1,4 @@
-"""Runs a program that was decoded from an HloModuleProto (_hlo_fields.py): each instruction by ATen's operations."""
+"""Runs a program decoded from an HloModuleProto (_hlo_fields.py): each instruction by ATen's operations."""
 
 from collections.abc import Callable, Sequence
 
@@ -74,7 +74,7 @@ def _broadcast(i: dict, x: torch.Tensor) -> torch.Tensor:
 
 
 def _shift_right(_: dict, x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
-    """With zeros in front, as of numbers without a sign."""
+    """A logical shift: zeros come in at the top."""
     ones = torch.bitwise_left_shift(torch.full_like(x, -1), torch.iinfo(x.dtype).bits - by)
     return torch.where(by == 0, x, torch.bitwise_right_shift(x, by) & ~ones)
 
@@ -128,7 +128,7 @@ def _gather(i: dict, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     return _scatters.gather(x, indices, *where, i["gather_slice_sizes"], batching)
 
 
-# By opcode: of the instruction and its operands.
+# By opcode: a function of the instruction and its operands.
 _OTHERS: dict[str, Callable] = {
     "bitcast-convert": lambda i, x: x.view(torch_type(i["shape"])),
     "broadcast": _broadcast,
@@ -213,7 +213,7 @@ class ModuleRun:
         return lambda *arguments: self._run(number, arguments, device)
 
     def _with_calls(self, i: dict, operands: list, calls: list[Callable]):
-        """Of an instruction that calls other computations."""
+        """Runs an instruction that calls other computations."""
         opcode, call = i["opcode"], calls[0]
         if opcode in ("call", "map", "fusion"):
             return call(*operands)
@@ -270,7 +270,7 @@ def _while(body: Callable, condition: Callable, state):
 
 
 def _choose(choice: torch.Tensor, results: list):
-    """Of what all branches give: by a Bool the first if it is true, by a number that one, or the last if it is none."""
+    """Chooses a branch's result: by a Bool (true: the first), or by a number (out of range: the last)."""
     if isinstance(results[0], tuple):
         return tuple(_choose(choice, list(parts)) for parts in zip(*results))
     if choice.dtype == torch.bool:

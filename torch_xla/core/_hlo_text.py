@@ -10,7 +10,7 @@ _PRECISIONS = {"default": 0, "high": 1, "highest": 2}
 
 
 def _depths(text: str, at: int = 0) -> Iterator[tuple[int, str, int]]:
-    """From there on each place outside of quotes with its letter, and how many brackets are open behind it."""
+    """Each position outside of quotes from `at` on, with its character and the number of brackets open after it."""
     depth = 0
     for part in re.finditer(r'"(?:[^"\\]|\\.)*"|.', text[at:]):
         letter = part[0]
@@ -20,7 +20,7 @@ def _depths(text: str, at: int = 0) -> Iterator[tuple[int, str, int]]:
 
 
 def _parts(text: str) -> list[str]:
-    """What commas part that stand in no brackets."""
+    """The parts between commas outside of brackets."""
     parts, first = [], 0
     for at, letter, depth in _depths(text):
         if letter == "," and not depth:
@@ -30,17 +30,17 @@ def _parts(text: str) -> list[str]:
 
 
 def _numbers(text: str) -> list[int]:
-    """Of "{1,2}" or "1_2"."""
+    """The numbers of "{1,2}" or "1_2"."""
     return [int(number) for number in re.findall(r"-?\d+", text)]
 
 
 def _closing(text: str, at: int) -> int:
-    """Where the bracket that opens at `at` closes."""
+    """The position of the bracket that closes the one at `at`."""
     return next(end for end, _, depth in _depths(text, at) if not depth)
 
 
 def _shape(text: str) -> dict:
-    """Of "f32[2,3]{1,0}" or "(f32[], s64[])"."""
+    """The shape of "f32[2,3]{1,0}" or "(f32[], s64[])"."""
     if text.startswith("("):
         return {"element_type": TUPLE, "tuple_shapes": [_shape(part) for part in _parts(text[1:-1])]}
     name, sizes = re.match(r"(\w+)\[([\d,]*)\]", text).groups()
@@ -88,7 +88,7 @@ def _window(text: str) -> dict:
 
 
 def _labels(text: str) -> dict:
-    """Of "bf01_oi01->bf01"."""
+    """The labels of "bf01_oi01->bf01"."""
     kinds = {"input": ("b", "f"), "kernel": ("i", "o"), "output": ("b", "f")}
     words = {"b": "batch", "f": "feature", "i": "input_feature", "o": "output_feature"}
     numbers: dict = {}
@@ -209,7 +209,7 @@ class _Reader:
 
 
 def proto_of_text(text: str) -> bytes:
-    """The HloModuleProto of a text that the package has written."""
+    """The HloModuleProto of a text written by this package."""
     head, *bodies = [each for each in text.split("\n\n") if each.strip()]
     reader = _Reader()
     computations = [reader.computation(body) for body in bodies]

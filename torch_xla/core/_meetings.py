@@ -1,4 +1,6 @@
-"""Meetings of the replicas of a run (part of `xm`): at once, by the run's store, with bytes and Python objects."""
+"""Meetings of the replicas of a run (part of `xm`): they happen at once, over the run's store, with bytes and Python
+objects.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -21,9 +23,9 @@ def rendezvous(tag: str, payload: bytes = b"", replicas: list | None = None) -> 
 
     Args:
         payload: bytes for the others.
-        replicas: numbers of those who meet; None or empty is all.
+        replicas: numbers of the members; None or empty is all.
 
-    Returns everybody's payload, in order. Raises RuntimeError that names who did not come in time.
+    Returns all payloads, in order. Raises RuntimeError that names the late replicas.
     """
     replica = _world.current()
     members = Members(replica, [replicas] if replicas else None)
@@ -39,8 +41,8 @@ def mesh_reduce(tag: str, data, reduce_fn: Callable):
     """`reduce_fn` of the list of all replicas' `data`, with tensors moved to the CPU.
 
     Args:
-        data: tensors, NumPy's arrays, numbers, texts, and lists, tuples, sets and dicts of them; any value that can be
-            pickled if the run has a secret, as that of xmp.spawn (docs/replicas.md).
+        data: tensors, NumPy's arrays, numbers, texts, and lists, tuples, sets and dicts of them; any picklable value if
+            the run has a secret, as with xmp.spawn (docs/replicas.md).
 
     Raises RuntimeError for other data.
     """
@@ -52,14 +54,14 @@ def mesh_reduce(tag: str, data, reduce_fn: Callable):
 
 
 def do_on_ordinals(target: Callable, data: Iterable = (), ordinals: Sequence[int] = (0,)) -> None:
-    """Calls `target(*data)`, with tensors on the CPU, in the replicas `ordinals`, and waits for it in all."""
+    """Calls `target(*data)`, with tensors on the CPU, in the replicas `ordinals`, and waits for it in all replicas."""
     if _runtime.global_ordinal() in ordinals:
         target(*_on_cpu(tuple(data)))
     rendezvous("do_on_ordinals")
 
 
 def set_replication(device, devices: Sequence) -> None:
-    """Says which devices run the same program, which the run knows by itself: it only checks them.
+    """Accepts the devices that run the same program. The run knows them already, so this only checks them.
 
     Args:
         device: this thread's device.

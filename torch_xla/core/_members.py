@@ -1,4 +1,4 @@
-"""Who takes part in a collective or a meeting."""
+"""The members of a collective or a meeting."""
 
 import itertools
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ def check_replica(ordinal: int, size: int) -> None:
 
 
 class Members:
-    """The replicas that take part in a collective: those of the group of `groups` which holds this one."""
+    """The replicas in a collective: the group of `groups` with this replica."""
 
     def __init__(self, replica: _world.Replica, groups: Iterable | None):
         self._replica = replica
@@ -37,7 +37,7 @@ class Members:
 
 
 def members_of(value, groups: Iterable | None) -> Members:
-    """Of the collective of this tensor, or of the tensors in this list."""
+    """The members of the collective of this tensor, or of the tensors in this list."""
     tensors = [value] if isinstance(value, torch.Tensor) else value
     members = Members(_world.of(tensors[0]) if tensors else _world.current(), groups)
     for tensor in tensors if len(members) > 1 else ():

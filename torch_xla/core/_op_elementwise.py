@@ -17,12 +17,12 @@ def _pairwise(name: str, function: Callable) -> Callable:
 
 
 def divide(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """As XLA divides: whole numbers are cut off towards zero."""
+    """XLA's division: integers are truncated towards zero."""
     return a / b if a.is_floating_point() or a.is_complex() else torch.div(a, b, rounding_mode="trunc")
 
 
 def leading_zeros(tensor: torch.Tensor) -> torch.Tensor:
-    """How many bits before the first that is 1, of integers. Raises TypeError for other dtypes."""
+    """The number of zero bits before the first 1, for integers. Raises TypeError for other dtypes."""
     kind = tensor.dtype
     if kind.is_floating_point or kind.is_complex or kind == torch.bool:
         raise TypeError(f"clz() counts bits of integers, but got {kind}")
@@ -36,7 +36,7 @@ def leading_zeros(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class OpElementwise:
-    """Arithmetic, comparisons, functions of one number. The class that has them is made from a tensor."""
+    """Arithmetic, comparisons, functions of one number. The class with these methods is made from a tensor."""
 
     op: torch.Tensor
     __hash__ = None  # == is an operation

@@ -19,7 +19,7 @@ class OpWindows:
 
     @classmethod
     def _combine_by(cls, computation) -> Callable[..., torch.Tensor]:
-        """A function of Ops, or a computation, as one of tensors."""
+        """A function of Ops, or a computation, as a function of tensors."""
         return lambda *tensors: cls.call(computation, [cls(tensor) for tensor in tensors]).op
 
     # ---- Convolutions ----
@@ -160,7 +160,9 @@ class OpWindows:
     # ---- Windows ----
 
     def pad(self, value, config):
-        """`config`: for each dim the elements before, behind and between; negative ones before and behind cut off."""
+        """`config`: for each dim the elements before, behind and between; negative ones before and behind remove
+        elements.
+        """
         return type(self)(_windows.padded(self.op, value.op, config))
 
     def reduce_window(self, init_value, computation, window_dimensions, window_strides, padding="valid"):
@@ -171,7 +173,7 @@ class OpWindows:
         )
 
     def max_pool(self, kernel_size, stride, batch_dimension, feature_dimension, spatial_dimensions, padding="valid"):
-        """The greatest of each window. `kernel_size` and `stride` are of all dims, whichever are batch and features."""
+        """The maximum of each window. `kernel_size` and `stride` cover all dims, also batch and features."""
         kind = self.op.dtype
         lowest = -torch.inf if kind.is_floating_point else False if kind == torch.bool else torch.iinfo(kind).min
         lowest = torch.full((), lowest, dtype=kind, device=self.op.device)
@@ -195,9 +197,9 @@ class OpWindows:
         """`init_value` everywhere, with `source` combined into the element that each window selects.
 
         Args:
-            select_computation: of the chosen element and the next of its window: whether the chosen one stays.
-            scatter_computation: of what is there and an element of `source`; associative and commutative.
-            padding: "valid", "same" or (before, behind) for each dim; what is padded is never selected.
+            select_computation: gets the chosen element and the next of its window; whether the chosen one stays.
+            scatter_computation: gets the present value and an element of `source`; associative and commutative.
+            padding: "valid", "same" or (before, behind) for each dim; padding is never selected.
         """
         return type(self)(
             _windows.select_and_scatter(
@@ -236,7 +238,7 @@ class OpWindows:
         indices_are_sorted=None,
         slice_sizes=None,
     ):
-        """The window at each index. `slice_sizes`: by default 1 of the collapsed dims, the whole of all others."""
+        """The window at each index. `slice_sizes`: by default 1 for the collapsed dims, else the whole extent."""
         if slice_sizes is None:
             slice_sizes = [1 if d in collapsed_slice_dims else size for d, size in enumerate(self.op.shape)]
         return type(self)(
@@ -279,10 +281,10 @@ class OpWindows:
 
     @classmethod
     def sort(cls, ops, comparator, dimension=None, is_stable=None):
-        """All in one order: a tuple of them, or the only one.
+        """Sorts all tensors in one order; returns a tuple of them, or the only one.
 
         Args:
-            comparator: of two elements of each, (a0, b0, a1, b1, ...): whether the first ones come before.
+            comparator: gets two elements of each tensor, (a0, b0, a1, b1, ...); whether the first ones come before.
             dimension: by default the last.
         """
         dim = -1 if dimension is None else dimension

@@ -1,4 +1,4 @@
-"""Protocol buffers by tables: messages as dicts of the fields that a table names; other fields are left out."""
+"""Protocol buffers by tables: messages are dicts of the fields in a table; other fields are left out."""
 
 import struct
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def encode(table: Table, message: str, fields: Mapping) -> bytes:
-    """The bytes of a message. Numbers that are 0 and what is empty are left out, as readers take them so."""
+    """The bytes of a message. Zeros and empty values are left out, as readers assume them."""
     out = bytearray()
     for name, value in fields.items():
         number, kind = table[message][name]
@@ -59,7 +59,9 @@ def _content(table: Table, kind: str, value) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, object]]:
-    """The numbers and contents: an int of a varint, bytes of all else. Raises ValueError for what is no message."""
+    """The fields' numbers and contents: an int for a varint, bytes for all else. Raises ValueError if it is not a
+    message.
+    """
     at = 0
     try:
         while at < len(data):
@@ -73,13 +75,13 @@ def _fields(data: bytes) -> Iterator[tuple[int, object]]:
                 content, at = data[at : at + size], at + size
             yield tag >> 3, content
     except IndexError:
-        raise ValueError(f"{len(data)} bytes are no protocol buffer: they end, or go wrong, at byte {at}") from None
+        raise ValueError(f"{len(data)} bytes are no protocol buffer: they end, or are wrong, at byte {at}") from None
 
 
 def decode(table: Table, message: str, data: bytes) -> dict:
-    """The fields that the bytes have, with lists and nested messages that are not there as empty ones.
+    """The fields in the bytes; missing lists and nested messages are empty.
 
-    Raises ValueError for what is no message.
+    Raises ValueError if it is not a message.
     """
     names = {number: (name, kind) for name, (number, kind) in table[message].items()}
     result: dict = {}
@@ -107,7 +109,7 @@ _LISTS = ("ints", "floats", "doubles")
 
 
 def _numbers(kind: str, content) -> list:
-    """Of a packed field, or of one element that is not packed."""
+    """The numbers of a packed field, or of one unpacked element."""
     if isinstance(content, int):
         return [content]
     if kind in _NUMBERS:

@@ -11,7 +11,7 @@ def combine_at(
     updates: torch.Tensor,
     combine: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """The flat tensor with each update combined to the element of its place; places outside are left out.
+    """The flat tensor with each update combined into the element at its place; places outside are left out.
 
     `combine(old, update)` is associative, element by element. Updates of one place are combined with each other first.
     """
@@ -20,18 +20,18 @@ def combine_at(
     count = len(tensor)
     places, order = torch.sort(torch.where((places >= 0) & (places < count), places, count), stable=True)
     updates, step = updates[order], 1
-    while step < len(places):  # each gets those of its place among the `step` before it
+    while step < len(places):  # each gets the ones of its place among the `step` before it
         same = places[step:] == places[:-step]
         combined = torch.where(same, combine(updates[:-step], updates[step:]), updates[step:])
         updates, step = torch.cat([updates[:step], combined]), step * 2
     is_last = torch.cat([places[1:] != places[:-1], torch.ones_like(places[:1], dtype=torch.bool)])
-    places = torch.where(is_last, places, count)  # one place more, for what is not used
+    places = torch.where(is_last, places, count)  # one more place, for unused updates
     longer = torch.cat([tensor, tensor[:1]])
     return longer.index_copy(0, places, combine(longer[places], updates))[:count]
 
 
 def block(tensor: torch.Tensor, sizes: Sequence[int], starts: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The indices of a block, which is moved to lie within the tensor: for each dim those to be broadcast."""
+    """The indices of a block, moved to lie within the tensor: for each dim indices to broadcast."""
     places = []
     for dim, (size, start) in enumerate(zip(sizes, starts, strict=True)):
         first = start.reshape(()).to(torch.int64).clamp(0, tensor.size(dim) - size)
@@ -41,13 +41,13 @@ def block(tensor: torch.Tensor, sizes: Sequence[int], starts: Sequence[torch.Ten
 
 
 class _Indices:
-    """Where the windows of a gather or scatter lie in the operand.
+    """The windows of a gather or scatter in the operand.
 
     Args:
         operand: the sizes of its dims.
         indices: a tensor whose dim `vector_dim` holds one number for each dim of `map`; it may have no such dim.
-        map: the operand's dims that the numbers are of.
-        collapsed: dims of the operand that a window has not.
+        map: the operand's dims for these numbers.
+        collapsed: dims of the operand that windows lack.
         batching: dims of the operand and of the indices that run together.
     """
 
@@ -68,7 +68,7 @@ class _Indices:
         self.window_dims = [d for d in range(len(operand)) if d not in collapsed and d not in self._batching]
 
     def of(self, window: Sequence[int], inside: bool) -> list[torch.Tensor]:
-        """For each dim of the operand a number for each element of [batch, window], to be broadcast.
+        """For each dim of the operand its indices for [batch, window], to broadcast.
 
         Args:
             window: the sizes of windows in all dims of the operand.
@@ -127,7 +127,9 @@ def scatter(
     vector_dim: int,
     batching: tuple[Sequence[int], Sequence[int]] = ((), ()),
 ) -> torch.Tensor:
-    """XLA's scatter: the operand with the windows `updates` combined at the indices; elements outside are left out."""
+    """XLA's scatter: the operand with the windows `updates` combined into it at the indices; elements outside are left
+    out.
+    """
     where = _Indices(operand.shape, indices, map, vector_dim, inserted, batching)
     updates = updates.permute(_order(updates.dim(), window_dims))
     window = [1] * operand.dim()
@@ -142,9 +144,9 @@ def scatter(
 
 
 def sort(tensors: Sequence[torch.Tensor], comes_before: Callable[..., torch.Tensor], dim: int) -> list[torch.Tensor]:
-    """The tensors in the order of a function of the user's own, by a bitonic network; equal ones keep their order.
+    """The tensors in the order of a function of the user's own, by a bitonic network; equal elements keep their order.
 
-    `comes_before(a0, b0, a1, b1, ...)` of one element of each tensor and another one, element by element.
+    `comes_before(a0, b0, a1, b1, ...)` gets two elements of each tensor.
     """
     tensors = [tensor.movedim(dim, -1) for tensor in tensors]
     count = tensors[0].size(-1)

@@ -70,7 +70,7 @@ class Shape:
 
     @property
     def dynamic_dimensions(self) -> tuple[bool, ...] | None:
-        """What create() was given; it says nothing here, where the sizes are the tensors'."""
+        """The argument of create(); it has no effect, as sizes are the tensors'."""
         return self.shape.get("dynamic_dimensions")
 
     def as_scalar(self) -> "Shape":

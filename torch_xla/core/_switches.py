@@ -1,4 +1,4 @@
-"""Switches and marks of the original's bindings (`torch_xla._XLAC`): most change nothing here, and say so."""
+"""Switches and marks of the original's bindings (`torch_xla._XLAC`): most have no effect here."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ _tokens: dict[int, object] = {}  # by device
 
 
 class _Token:
-    """What the original orders collectives by. Here their order is that in which they are recorded."""
+    """The original's token for the order of collectives. Here they keep the order of recording."""
 
     def __repr__(self) -> str:
         return "<token of collectives, which orders nothing here>"
@@ -24,17 +24,17 @@ def set_ir_debug(ir_debug: bool) -> None:
 
 
 def get_ir_debug() -> bool:
-    """What set_ir_debug() was given last; before it False."""
+    """The last argument of set_ir_debug(); False before."""
     return _switches["ir_debug"]
 
 
 def set_all_numbers_special_scalars(all_numbers_special_scalars: bool) -> None:
-    """Keeps what the getter returns. Numbers are inputs of programs, whichever they are."""
+    """Keeps the getter's result. All numbers are inputs of programs."""
     _switches["all_numbers_special_scalars"] = bool(all_numbers_special_scalars)
 
 
 def get_all_numbers_special_scalars() -> bool:
-    """What the setter was given last; before it False."""
+    """The setter's last argument; False before."""
     return _switches["all_numbers_special_scalars"]
 
 
@@ -44,7 +44,7 @@ def computation_cache_is_initialized() -> bool:
 
 
 def init_computation_client() -> None:
-    """Starts the device, as its first use does. Raises what that raises."""
+    """Starts the device, as its first use does, with the same errors."""
     torch.empty(0, device=_api.device())
 
 

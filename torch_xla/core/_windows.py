@@ -1,4 +1,4 @@
-"""Paddings and windows of torch_xla.core.xla_builder: reductions of windows, scatters to what a window selects."""
+"""Paddings and windows of torch_xla.core.xla_builder: reductions of windows, scatters to selected elements."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -12,7 +12,9 @@ Pairs = Sequence[tuple[int, int]]  # of each dim: elements before and behind
 
 
 def padded(tensor: torch.Tensor, value: torch.Tensor, config: Sequence[tuple[int, int, int]]) -> torch.Tensor:
-    """With `value` around and between the elements: for each dim before, behind, between. Negative ones cut off."""
+    """With `value` around and between the elements: for each dim before, behind, between. Negative ones remove
+    elements.
+    """
     if len(config) != tensor.dim():
         raise ValueError(f"a tensor of {tensor.dim()} dims needs as many (low, high, interior), but got {len(config)}")
     for dim, (_, _, interior) in enumerate(config):
@@ -68,7 +70,7 @@ def reduce_windows(
 ) -> list[torch.Tensor]:
     """Each window's elements and the inits, combined by an associative and commutative function, one dim at a time.
 
-    `combine(*of_one, *of_another)` takes and gives an element for each of the tensors, which have one shape.
+    `combine(*of_one, *of_another)` takes and returns an element for each tensor; all have one shape.
     """
     around = [(low, high, 0) for low, high in pads]
     values = [padded(tensor, init, around) for tensor, init in zip(tensors, inits, strict=True)]
@@ -93,7 +95,7 @@ def select_and_scatter(
     combine: Combine,
     pads: Pairs,
 ) -> torch.Tensor:
-    """A tensor of `init`, where each element of `source` is combined to the one that its window has selected.
+    """A tensor of `init`; each element of `source` is combined into the element that its window selects.
 
     The elements of a window are taken in their order; `select(chosen, next)` says whether the chosen one stays.
     """

@@ -1,4 +1,4 @@
-"""What PyTorch's backends "openxla" and "openxla_eval" of torch.compile call, by its first name."""
+"""The first name of the module that PyTorch's backends "openxla" and "openxla_eval" of torch.compile call."""
 
 from .._dynamo.dynamo_bridge import extract_compiled_graph, GraphInputMatcher
 

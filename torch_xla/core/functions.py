@@ -1,4 +1,4 @@
-"""Collectives that gradients go through (`xf`)."""
+"""Collectives with gradients (`xf`)."""
 
 import torch
 
@@ -17,12 +17,12 @@ def all_gather(value: torch.Tensor, dim: int = 0) -> torch.Tensor:
 
 
 def distributed_mm(w: torch.Tensor, x: torch.Tensor, split: int = 1) -> torch.Tensor:
-    """`W @ x` with the columns of W spread over the replicas, and an own x in each.
+    """`W @ x` with the columns of W spread over the replicas, and a separate x in each.
 
     Args:
         w: this replica's columns, of shape [n, m / replicas].
         x: this replica's, of shape [m, k].
-        split: in how many parts the product is computed, to need less memory.
+        split: number of parts in which the product is computed, to save memory.
 
     Returns this replica's product, of shape [n, k]. Raises ValueError for an m that does not fit, or if k is no
     multiple of `split`.

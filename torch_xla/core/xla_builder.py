@@ -2,7 +2,7 @@
 
 An Op stands for a tensor, or a tuple of them, while the operation is recorded. Each method records ATen's operations,
 so a user's operation fuses with the operations around it. https://openxla.org/xla/operation_semantics describes the
-methods; like XLA they promote no types: two operands have to have the same one.
+methods; like XLA they promote no types: two operands must have the same type.
 """
 
 import functools
@@ -45,7 +45,7 @@ class Op(OpElementwise, OpWindows):
         return Shape(_shape_of(self.op))
 
     def builder(self) -> torch.device:
-        """What constants beside this one are made with."""
+        """The builder for constants beside this one."""
         return (self.op[0] if isinstance(self.op, tuple) else self.op).device
 
     # ---- Shape ----
@@ -129,7 +129,7 @@ class Op(OpElementwise, OpWindows):
         return Op(self.op[index])
 
     def conditional(self, true_operand, false_operand, true_computation, false_computation) -> "Op":
-        """Both are computed, one is taken: self is a Bool of one element."""
+        """Computes both and takes one: self is a Bool of one element."""
         on_true, on_false = Op.call(true_computation, [true_operand]), Op.call(false_computation, [false_operand])
         if not isinstance(on_true.op, tuple):
             return self.select(on_true, on_false)
@@ -165,7 +165,7 @@ class Op(OpElementwise, OpWindows):
 
     @classmethod
     def call(cls, computation, ops, builder=None) -> "Op":
-        """`computation`: of create_computation(), or a function of Ops. A single tuple is given element by element."""
+        """`computation`: from create_computation(), or a function of Ops. A single tuple is unpacked."""
         ops = list(ops)
         if len(ops) == 1 and isinstance(ops[0].op, tuple):
             ops = [Op(op) for op in ops[0].op]
@@ -209,13 +209,13 @@ class Op(OpElementwise, OpWindows):
 
 
 class Computation:
-    """A function of Ops with its keyword arguments, which tensors of given shapes can be given to."""
+    """A function of Ops with its keyword arguments, for tensors of given shapes."""
 
     def __init__(self, name: str, fn: Callable[..., Op], shapes: Sequence[Shape]):
         self.name, self.fn, self.shapes = name, fn, list(shapes)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The results for the tensors. Raises ValueError for others than the shapes say."""
+        """The results for the tensors. Raises ValueError for tensors of other shapes."""
         got = [shape.shape for shape in tensor_shape(tensors)]
         if got != [shape.shape for shape in self.shapes]:
             raise ValueError(f"the computation {self.name} takes {[s.shape for s in self.shapes]}, but got {got}")
@@ -236,7 +236,7 @@ class Computation:
 
 
 def create_builder(name: str) -> torch.device:
-    """What constants are made with: the current device."""
+    """The builder for constants: the current device."""
     return current_device()
 
 
@@ -257,14 +257,14 @@ def tensor_shape(tensor, device: str = ""):
 
 
 def create_computation(name: str, fn: Callable[..., Op], shapes: Sequence[Shape], **kwargs) -> Computation:
-    """The function, for tensors of these shapes. It is called whenever the computation is."""
+    """A computation of this function, for tensors of these shapes. Each call of the computation calls the function."""
     return Computation(name, lambda *ops: fn(*ops, **kwargs), shapes)
 
 
 def computation_from_module_proto(name: str, proto: bytes) -> Computation:
-    """The program of a serialized HloModuleProto, for tensors of the shapes that it says.
+    """The program of a serialized HloModuleProto, for tensors of its shapes.
 
-    Raises ValueError for bytes that are none, NotImplementedError for a parameter that is a tuple; a call raises
+    Raises ValueError for other bytes, NotImplementedError for a parameter that is a tuple; a call raises
     NotImplementedError for an instruction without a form here.
     """
     module = decode(TABLE, "Module", proto)

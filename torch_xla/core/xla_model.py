@@ -54,7 +54,7 @@ from ._operators import XLA_LIB as XLA_LIB
 def get_xla_supported_devices(max_devices: int | str | None = None, devkind: str | int | None = None) -> list[str]:
     """Names of the devices, as `["xla:0"]`: `max_devices` at most; none if there is none of the kind `devkind`.
 
-    The original's first versions take `devkind` before `max_devices`; both orders are understood here.
+    Both orders of the arguments work: the original's first versions take `devkind` first.
     """
     if isinstance(max_devices, str) or isinstance(devkind, int):
         max_devices, devkind = devkind, max_devices
@@ -107,7 +107,7 @@ def is_xla_tensor(tensor: torch.Tensor) -> bool:
 
 
 class MemoryInfo(TypedDict):
-    """Memory of a device, in bytes: in use, in all, and the most that was in use."""
+    """Memory of a device, in bytes: in use, in all, and the peak."""
 
     bytes_used: int
     bytes_limit: int
@@ -121,7 +121,7 @@ def get_memory_info(device=None) -> MemoryInfo:
 
 # ---- This process among others ----
 def xrt_world_size(defval: int = 1) -> int:
-    """How many replicas the run has."""
+    """The number of replicas in the run."""
     return _runtime.world_size()
 
 
@@ -148,7 +148,7 @@ def master_print(*args, fd=None, local: bool = False, flush: bool = False) -> No
 
 # ---- Steps ----
 def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
-    """Runs everything that is pending on the current device, then the step closures. The same as torch_xla.sync()."""
+    """Runs the pending operations of the current device, then the step closures. The same as torch_xla.sync()."""
     _api.sync(wait, reset_scope)
 
 
@@ -170,7 +170,7 @@ def add_step_closure(closure: Callable, args: Sequence = (), run_async: bool = F
 
     Args:
         run_async: on another thread, one for each device, in the order of the calls; an exception is raised by a later
-            sync. Where 100 have not ended, the sync waits for the oldest.
+            sync. If 100 have not ended, the sync waits for the oldest.
     """
     _closures.add(closure, args, run_async)
 
@@ -200,7 +200,7 @@ def optimizer_step(
         barrier: also run the pending operations of the parameters' devices now. A parallel loader does that by itself.
         groups, pin_layout: as for reduce_gradients.
 
-    Returns what `optimizer.step` returned.
+    Returns the result of `optimizer.step`.
     """
     reduce_gradients(optimizer, groups=groups, pin_layout=pin_layout)
     loss = optimizer.step(**(optimizer_args or {}))
@@ -220,22 +220,22 @@ def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 def get_stablehlo(tensors: Sequence[torch.Tensor] | None = None) -> str:
     """StableHLO of the tensors' pending graph, by default of all on the current device: MLIR text, one function.
 
-    Its arguments are the values and numbers that it takes, its results the tensors'. Nothing runs. Raises
-    NotImplementedError for an operation that has no form in StableHLO, ValueError for a tensor on another device.
+    Its arguments are the graph's values and numbers, its results the tensors. Nothing runs. Raises NotImplementedError
+    for an operation that has no form in StableHLO, ValueError for a tensor on another device.
     """
     return _XLAC._get_stablehlo(list(tensors or ()))
 
 
 def get_stablehlo_bytecode(tensors: Sequence[torch.Tensor] | None = None) -> bytes:
-    """get_stablehlo() as bytes: the text in UTF-8, which MLIR's readers take where they take bytecode."""
+    """get_stablehlo() as bytes: the text in UTF-8. MLIR's readers of bytecode accept it."""
     return get_stablehlo(tensors).encode()
 
 
 def optimization_barrier_(tensors: Sequence[torch.Tensor]) -> None:
-    """Gives each tensor its value again, behind a barrier: when all have been computed.
+    """Puts the tensors behind a barrier: their values stay, and are available when all are computed.
 
-    Later computations from them are not merged with earlier ones and not moved before them, so activations can be
-    computed again. Autograd does not see it. It copies tensors that are used on both sides.
+    Later computations from them are not merged with earlier ones or moved before them, so activations can be
+    recomputed. Autograd does not see it. It copies tensors that are used on both sides.
 
     Raises ValueError for tensors that are not on the device `xla`, or not on the same.
     """

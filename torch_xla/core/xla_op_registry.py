@@ -8,7 +8,7 @@ from . import xla_builder as xb
 
 
 class Op:
-    """An operation of that name, which its function describes."""
+    """A named operation, described by its function."""
 
     def __init__(self, name: str, opfn: Callable):
         self._name, self._opfn = name, opfn
@@ -18,7 +18,7 @@ class Op:
 
         Args:
             args: tensors of one xla device; the function gets them as xla_builder.Op.
-            kwargs: what else the function takes: Python values.
+            kwargs: the function's other arguments: Python values.
 
         Returns the function's result as a tensor, or a tuple of tensors. They have no gradient: an operation with one
         is a torch.autograd.Function that calls two of these. Raises ValueError for tensors of other devices.

@@ -1,4 +1,4 @@
-"""Metrics and explanations: what compiled, what ran, what fell back, and why."""
+"""Metrics and explanations: compiles, runs, fallbacks, and their reasons."""
 
 import typing
 
@@ -9,10 +9,11 @@ if typing.TYPE_CHECKING:
 
 
 def explain() -> "Report":
-    """Says of the device's last steps why each program was compiled, what ran on the CPU, and what was read too early.
+    """Explains the device's last steps: why each program was compiled, which operations ran on the CPU, and which
+    values were read too early.
 
-    It looks at the events of about 500 steps of this process, on all devices and threads. A program needs
-    no preparation for it, and asking changes nothing. docs/explain.md lists the mistakes that it knows.
+    It looks at the events of about 500 steps of this process, on all devices and threads. A program needs no
+    preparation, and the call changes nothing. docs/explain.md lists the known mistakes.
 
     Returns:
         A report: `print(report)` prints it, `report.findings` lists the mistakes, `report.save_html(path)` writes a
@@ -25,5 +26,5 @@ def explain() -> "Report":
 
 
 def forget() -> None:
-    """Forgets the steps up to now: explain() tells of those that come, for example after the warm-up."""
+    """Forgets the steps up to now: explain() reports only later ones, for example after the warm-up."""
     _XLAC._clear_history()

@@ -9,7 +9,7 @@ from ._history import Event, find_period, split_line, Step
 from ._mistakes import Finding, OFTEN
 from ._recompiles import find_compiles, has_shape_from_data
 
-# The part of the steps from the first to the last that has something which is said to be in the loop.
+# The least share of steps with an event, between its first and last step, for an event in the loop.
 _SHARE = 0.5
 
 
@@ -35,7 +35,7 @@ def _by_line(steps: list[Step], phase: str, key: Callable[[Event], object]) -> d
 
 
 def _finding(cause: str, what: str, seen: list[tuple[Step, Event]], line: str = "", other_line: str = "") -> Finding:
-    """Of events."""
+    """A finding about events."""
     return Finding(
         cause,
         what,
@@ -49,7 +49,7 @@ def _finding(cause: str, what: str, seen: list[tuple[Step, Event]], line: str = 
 
 
 def _how_read(event: Event) -> str:
-    """The cause that a read is of."""
+    """The cause of a read."""
     if event.call.endswith(("__repr__", "__format__")):
         return "print in the loop"
     causes = {
@@ -70,12 +70,12 @@ _READ_TEXTS = {
 
 
 def _upload_after(step: Step, read: Event) -> Event | None:
-    """What goes to the device again in the step, after a read that has cut it."""
+    """The upload in the step after a read that has cut it."""
     return next((event for event in step.of("upload") if event.start_ns > read.end_ns and _is_users(event.line)), None)
 
 
 def find_reads(steps: list[Step]) -> Iterator[Finding]:
-    """Reads in the loop. Those that cut the step, and whose CPU part goes back, are "mixed devices"."""
+    """Reads in the loop. A read that cuts the step, with a value that goes back to the device, is "mixed devices"."""
     has_marks = any(event.by_user for step in steps for event in step.of("sync"))
     groups = _by_line(steps, "download", _how_read)
     crossings: list[tuple[Step, Event]] = []
@@ -85,7 +85,7 @@ def find_reads(steps: list[Step]) -> Iterator[Finding]:
         if not _is_frequent(step.number for step, _ in seen) and not in_inner_loop:
             continue
         if cause == "copy in the loop" and not has_marks and len(groups) == 1:
-            continue  # the result of each turn, and the only thing that runs it
+            continue  # the result of each turn; only this read runs the turn
         if cause == "copy in the loop" and has_marks and len([1 for cut in cuts if _upload_after(*cut)]) >= OFTEN:
             crossings += seen
             continue
@@ -102,7 +102,7 @@ def find_reads(steps: list[Step]) -> Iterator[Finding]:
 
 
 def find_fallbacks(steps: list[Step]) -> Iterator[Finding]:
-    """Operations that run on the CPU, those first whose shape is in the data."""
+    """Operations that run on the CPU, first those with a data-dependent shape."""
     for (_, name), seen in _by_line(steps, "fallback", lambda event: event.name).items():
         if not _is_frequent(step.number for step, _ in seen):
             continue
@@ -156,16 +156,16 @@ def find_forgotten_syncs(steps: list[Step]) -> Iterator[Finding]:
 
 
 def _before_end(step: Step, trace: Event, phase: str) -> list[Event]:
-    """The step's events from the last sync before the trace to its end, those before its first operation, too."""
+    """The step's events from the last sync before the trace to its end, also before its first operation."""
     begin = max((sync.end_ns for sync in step.of("sync") if sync.end_ns <= trace.start_ns), default=0)
     return [event for event in step.of(phase) if begin <= event.start_ns and event.end_ns <= trace.end_ns]
 
 
 def _count_turns(moves: list[Event]) -> int | None:
-    """How many turns of a loop have made these moves of one line. A turn may make several.
+    """The number of turns of a loop that made these moves of one line.
 
-    What is moved without an operation between is moved together. The operations between two moves, and if need be the
-    bytes moved, tell after how many moves a turn begins again. None where they do not.
+    A turn may make several; moves without an operation between belong together. The operations between two moves, and
+    if needed the moved bytes, show after how many moves a turn begins again. None if they do not.
     """
     groups: list[list[Event]] = []
     for move in moves:
@@ -190,9 +190,9 @@ def _count_turns(moves: list[Event]) -> int | None:
 
 
 def _turns_within(step: Step, trace: Event) -> Iterator[tuple[str, str]]:
-    """Lines that the trace has come by again and again, and how often, in words.
+    """Lines that the trace has passed repeatedly, and how often, in words.
 
-    They are steps of one optimizer; where there is none, batches.
+    Counts steps of one optimizer, or without one batches.
     """
     at_least = "at least " if step.forgotten else ""
     batches: dict[str, list[Event]] = defaultdict(list)
@@ -221,7 +221,7 @@ _RULES = (find_forgotten_syncs, find_compiles, find_fallbacks, find_reads, find_
 
 
 def find_all(steps: list[Step]) -> list[Finding]:
-    """All mistakes, the same one of several devices or traces once, the dearest first."""
+    """All mistakes, the most expensive first; the same mistake of several devices or traces counts once."""
     found: dict[tuple, Finding] = {}
     for device in sorted({step.device for step in steps}):
         for rule in _RULES:

@@ -1,4 +1,4 @@
-"""The device's last steps, put together from the events and compile reasons that C++ keeps: what explain() looks at."""
+"""The device's last steps for explain(), assembled from the events and compile reasons that C++ keeps."""
 
 import linecache
 from collections.abc import Iterator, Sequence
@@ -72,9 +72,9 @@ class Compile:
 
 @dataclass
 class Step:
-    """What happened on one device until the program asked for a sync; where it never does, until any sync.
+    """The events on one device up to a sync that the program asks for; if it asks for none, up to any sync.
 
-    Where a turn of the program's loop has several such syncs, until the last of them.
+    If a turn of the program's loop has several such syncs, up to the last one.
     """
 
     number: int
@@ -82,7 +82,7 @@ class Step:
     events: list[Event] = field(default_factory=list)
     compiles: list[Compile] = field(default_factory=list)
     ended: bool = False  # by a sync
-    forgotten: bool = False  # what happened before it, and perhaps its beginning
+    forgotten: bool = False  # earlier events are missing, perhaps also its beginning
 
     @property
     def start_ns(self) -> int:
@@ -95,29 +95,29 @@ class Step:
         return max(event.end_ns for event in self.events)
 
     def of(self, phase: str) -> list[Event]:
-        """Its events of the phase, but for those within a fallback."""
+        """Its events of the phase, without those within a fallback."""
         return [event for event in self.events if event.phase == phase and not event.inner]
 
     def syncs_within(self, read: Event) -> bool:
-        """Whether the read had to run what was recorded."""
+        """Whether the read had to run the recorded operations."""
         return any(read.contains(sync) and sync.line == read.line for sync in self.of("sync"))
 
 
 def split_line(line: str) -> tuple[str, int]:
-    """File and number of "file.py:12 in forward" or "Cell In[3], line 12 in forward"; ("", 0) where it is not known."""
+    """File and number of "file.py:12 in forward" or "Cell In[3], line 12 in forward"; ("", 0) if unknown."""
     place = line.rsplit(" in ", 1)[0]
     file, _, number = place.rpartition(", line " if place.startswith("Cell ") else ":")
     return (file, int(number)) if file and number.isdigit() else ("", 0)
 
 
 def source_of(line: str) -> str:
-    """The text of the line, without its indentation; empty where the file cannot be read."""
+    """The text of the line, without its indentation; empty if the file cannot be read."""
     file, number = split_line(line)
     return linecache.getline(_notebooks.file_of(file), number).strip() if file else ""
 
 
 def find_period(signs: Sequence, longest: int) -> int | None:
-    """After how many elements a sequence begins again, most of the time. None for one that does not."""
+    """The usual period of a sequence. None if it has none."""
     for period in range(1, longest + 1):
         pairs = list(zip(signs, signs[period:]))
         if sum(a == b for a, b in pairs) * 2 > len(pairs):
@@ -126,7 +126,7 @@ def find_period(signs: Sequence, longest: int) -> int | None:
 
 
 def _mark_inner(events: list[Event]) -> None:
-    """Marks what fallbacks consist of, in events sorted by their start: a fallback comes before its parts."""
+    """Marks the parts of fallbacks, in events sorted by their start: a fallback comes before its parts."""
     last: dict[int, Event] = {}
     for event in events:
         fallback = last.get(event.device)
@@ -140,7 +140,9 @@ def _is_end(event: Event, has_marks: bool) -> bool:
 
 
 def _split(events: list[Event], has_marks: bool) -> Iterator[list[Event]]:
-    """The events of one device by syncs; each part begins behind the sync that ended the last one, and its wait."""
+    """The events of one device by syncs; each part begins after the sync that ended the last part, and after that
+    sync's wait.
+    """
     part: list[Event] = []
     ended = False
     for event in events:
@@ -195,7 +197,7 @@ def _join_compiles(steps: list[Step], compiles: list[Compile]) -> None:
 
 
 def read_steps() -> list[Step]:
-    """The steps that are remembered, those of each device in order. They are numbered from 1 on by device."""
+    """The remembered steps, for each device in order, numbered from 1."""
     events = sorted((Event(**event) for event in _XLAC._history()), key=lambda event: (event.start_ns, -event.end_ns))
     compiles = [Compile(**reason) for reason in _XLAC._compile_reasons()]
     steps = []

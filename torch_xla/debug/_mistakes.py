@@ -1,8 +1,8 @@
-"""What a mistake is to explain(), and what it advises for each."""
+"""The mistakes of explain(), each with its advice."""
 
 from dataclasses import dataclass, field
 
-# So often something is to happen in the loop to be one.
+# An event must happen this often in the loop to be a mistake.
 OFTEN = 3
 
 
@@ -13,10 +13,10 @@ class Finding:
     Attributes:
         cause: its short name, one of the keys of `ADVICE`.
         what: the finding, a sentence.
-        line: the user's line, as "train.py:12 in step"; empty where it is not known.
-        other_line: a second line that belongs to it: where the program was compiled before, where a value goes back.
+        line: the user's line, as "train.py:12 in step"; empty if unknown.
+        other_line: a second related line: of the earlier compile, or of the value's move back.
         count: how often it happened.
-        seconds: the time of the user's thread that it took, as far as it was measured.
+        seconds: the user's thread's time that it took, if measured.
         steps: numbers of the steps that have it.
         devices: numbers of the devices.
     """

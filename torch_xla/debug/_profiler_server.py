@@ -21,10 +21,10 @@ from .. import _XLAC
 
 _PATH = "/trace"
 MAX_DURATION_MS = 600_000
-_REQUEST_SECONDS = 10  # in which a request has come as a whole
+_REQUEST_SECONDS = 10  # seconds for a whole request
 _MAX_CONNECTIONS = 8  # at a time; others are closed
-_PAUSE_SECONDS = 0.05  # between two looks whether the client is still there
-_HOSTS = ("127.0.0.1", "localhost", "[::1]")  # by which a client may call this machine
+_PAUSE_SECONDS = 0.05  # between two checks of the client
+_HOSTS = ("127.0.0.1", "localhost", "[::1]")  # names of this machine for clients
 _tracing = threading.Lock()
 
 
@@ -33,7 +33,7 @@ class BusyError(Exception):
 
 
 def record_process(duration_ms: int, is_wanted: Callable[[], bool]) -> bytes | None:
-    """The Chrome trace of what all threads do for so long, or None as soon as it is not wanted any more.
+    """The Chrome trace of all threads for this duration, or None as soon as the client has gone.
 
     Raises BusyError while the process traces itself already.
     """
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def parse_request(self) -> bool:
-        """Reads the request's head, by which all is known."""
+        """Reads the request's head, which has all that is needed."""
         try:
             return super().parse_request()
         finally:
@@ -153,13 +153,13 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def process_request(self, request, client_address) -> None:
-        """Starts a thread for it, or closes it where there are too many."""
+        """Starts a thread for the request, or closes it if there are too many."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
-        except RuntimeError:  # no thread to be had
+        except RuntimeError:  # no thread can be started
             self._free.release()
             raise
 
@@ -179,14 +179,14 @@ def listen(port: int) -> ThreadingHTTPServer:
     server = _Server(port)
     try:
         threading.Thread(target=server.serve_forever, name="xla_profiler", daemon=True).start()
-    except RuntimeError:  # no thread to be had: the port is free for the next attempt
+    except RuntimeError:  # no thread can be started: the port is free for the next attempt
         server.server_close()
         raise
     return server
 
 
 def fetch(address: str, duration_ms: int, timeout_s: float) -> bytes:
-    """Asks the server at HOST:PORT for a trace. Raises OSError where none answers or the process is busy."""
+    """Asks the server at HOST:PORT for a trace. Raises OSError if none answers or the process is busy."""
     connection = http.client.HTTPConnection(address, timeout=timeout_s + duration_ms / 1e3)
     try:
         connection.request("POST", f"{_PATH}?duration_ms={duration_ms}")

@@ -11,14 +11,14 @@ import torch
 from ._history import Compile, Step
 from ._mistakes import Finding, OFTEN
 
-# Programs that are compiled more rarely than one in so many steps belong to another model or phase.
+# Programs compiled less often than once in this many steps belong to another model or phase.
 _STEPS_PER_COMPILE = 50
-# How many steps a loader is ahead at most.
+# The most steps that a loader is ahead.
 _AHEAD = 8
 
 
 def has_shape_from_data(name: str) -> bool:
-    """Whether the ATen operation's result is as long as its values say, by its tag in PyTorch."""
+    """Whether the size of the ATen operation's result depends on values, by its tag in PyTorch."""
     space, _, base = name.partition("::")
     packet = getattr(getattr(torch.ops, space, None), base.split(".")[0], None)
     overloads = packet.overloads() if packet is not None else []
@@ -38,7 +38,7 @@ def _nbytes(text: str) -> int:
 
 
 def _find_loader_line(steps: list[Step], reason: Compile) -> str:
-    """The line that has moved both the tensor that is there and the one that was there before, within few steps."""
+    """The line that moved both the present and the earlier tensor, within few steps."""
     near = [step for step in steps if reason.step - _AHEAD <= step.number <= reason.step]
     uploads = [event for step in near for event in step.of("upload")]
     now, before = (
@@ -48,7 +48,7 @@ def _find_loader_line(steps: list[Step], reason: Compile) -> str:
 
 
 def _size(reason: Compile) -> int:
-    """Of what differs: elements of a tensor, operands, else operations of the program."""
+    """The size of the difference: elements of a tensor, operands, else operations of the program."""
     return (
         math.prod(_dims(reason.now))
         if reason.kind == "shape"
@@ -59,7 +59,7 @@ def _size(reason: Compile) -> int:
 
 
 def _is_growing(seen: list[Compile]) -> bool:
-    """Whether each of several programs is for more than the one before it."""
+    """Whether each of several programs is larger than the one before."""
     kinds = ("shape", "operands", "operation")
     return seen[0].kind in kinds and all(_size(a) < _size(b) for a, b in itertools.pairwise(seen))
 
@@ -76,7 +76,7 @@ def _is_other_batch(steps: list[Step], reason: Compile) -> bool:
 
 
 def _cause_of(steps: list[Step], seen: list[Compile]) -> str:
-    """Of programs that one line compiled for one kind of reason; empty where a right program may have them."""
+    """The cause for programs that one line compiled for one kind of reason; empty if they are no mistake."""
     last = seen[-1]
     if _is_other_batch(steps, last):
         return "changing batch"
@@ -97,7 +97,7 @@ def _cause_of(steps: list[Step], seen: list[Compile]) -> str:
 
 
 def find_compiles(steps: list[Step]) -> Iterator[Finding]:
-    """What compiles again and again; but where data give the shape, or Python branches, that rule tells of it."""
+    """Lines that compile again and again, unless the rules for shapes from data or Python branches report them."""
     groups: dict[tuple, list[Compile]] = defaultdict(list)
     for step in steps:
         has_data_shapes = any(has_shape_from_data(event.name) for event in step.of("fallback"))
@@ -121,7 +121,7 @@ def find_compiles(steps: list[Step]) -> Iterator[Finding]:
 
 
 def _lines_of(steps: list[Step], reason: Compile, cause: str) -> tuple[str, str]:
-    """The line of the finding, and another one where that helps."""
+    """The line of the finding, and a second line if that helps."""
     if cause == "changing batch":
         return reason.line, _find_loader_line(steps, reason)
     if "_backward" in reason.operation and reason.line_of_operand:

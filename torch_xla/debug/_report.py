@@ -15,7 +15,7 @@ _TEMPLATE = Path(__file__).with_name("explain.html")
 
 
 def _short(line: str) -> str:
-    """The line with its path as seen from here, where that is shorter."""
+    """The line with its path relative to the current directory, if that is shorter."""
     file, _ = split_line(line)
     if not file or not os.path.isabs(file):
         return line
@@ -32,13 +32,13 @@ def _times(count: int, noun: str) -> str:
 
 
 class Report:
-    """What explain() found.
+    """The result of explain().
 
     `str(report)` is the text, and a notebook shows the page. Times are in seconds.
 
     Attributes:
-        findings: the mistakes, the dearest first.
-        steps: the steps that it is about, those of each device in order.
+        findings: the mistakes, the most expensive first.
+        steps: its steps, for each device in order.
     """
 
     def __init__(self, steps: list[Step]):
@@ -57,7 +57,7 @@ class Report:
 
     @property
     def reads(self) -> list[Event]:
-        """What the program has read from the device, but for fallbacks' operands."""
+        """The program's reads from the device, without fallbacks' operands."""
         return [event for step in self.steps for event in step.of("download")]
 
     def _cuts(self) -> list[Event]:
@@ -71,7 +71,7 @@ class Report:
         return f"<{self._title()}; mistakes: {causes}; print() shows them>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the page in a frame, where its scripts run; the text where frames are cut off."""
+        """The page in a frame for a notebook, where its scripts run; the text if frames are removed."""
         page, text = (html.escape(part) for part in (self._page(), str(self)))
         style = "width: 100%; height: 720px; border: 0; resize: vertical"
         return (
@@ -151,7 +151,7 @@ class Report:
     def save_html(self, path: str | os.PathLike) -> None:
         """Writes the report as one page with a timeline. The page needs no network and no other file.
 
-        Raises OSError where the file cannot be written.
+        Raises OSError if the file cannot be written.
         """
         Path(path).write_text(self._page(), encoding="utf-8")
 
@@ -172,7 +172,7 @@ class Report:
         return str(self).split("\n", 1)[0]
 
 
-# What a step's time goes to, in the text's words.
+# The parts of a step's time, in the text's words.
 _PARTS = {"trace": "recording", "sync": "sync", "run": "run", "wait": "waiting", "download": "reading"}
 
 

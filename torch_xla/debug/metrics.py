@@ -1,4 +1,4 @@
-"""Metrics and counters of the device. A counter `aten::x` tells that op x fell back to the CPU."""
+"""Metrics and counters of the device. A counter `aten::x` counts fallbacks of op x to the CPU."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ _SHORT_METRICS = (
 
 
 def metrics_report() -> str:
-    """Everything that was counted and measured, as text."""
+    """All counters and metrics, as text."""
     return _XLAC._xla_metrics_report()
 
 
 def short_metrics_report(counter_names: Sequence[str] | None = None, metric_names: Sequence[str] | None = None) -> str:
     """The report with the named counters and metrics only, and all fallbacks to the CPU.
 
-    By default the names are those that tell whether a program compiles and transfers too often.
+    By default the names show whether a program compiles and transfers too often.
     """
     counters = list(_SHORT_COUNTERS if counter_names is None else counter_names)
     return _XLAC._short_xla_metrics_report(counters, list(_SHORT_METRICS if metric_names is None else metric_names))

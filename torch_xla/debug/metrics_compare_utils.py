@@ -1,4 +1,4 @@
-"""Metrics reports as numbers, and what differs between a report and those before it."""
+"""Metrics reports as numbers, and differences between a report and earlier ones."""
 
 import re
 import statistics
@@ -58,20 +58,20 @@ def parse_metrics_report(report: str, dehumanize: bool = True) -> dict:
 
 
 def get_data_points_from_metrics_reports(metrics_reports: Sequence[str]) -> dict[str, list]:
-    """For each name of parse_metrics_report() its value in each of the reports, None where one does not have it."""
+    """For each name of parse_metrics_report() its value in each of the reports, None if a report lacks it."""
     parsed = [parse_metrics_report(report) for report in metrics_reports]
     names = sorted(set().union(*parsed))
     return {name: [values.get(name) for values in parsed] for name in names}
 
 
 def compare_metrics(data_points: Mapping[str, Sequence], metrics_report: str, config: Mapping = _DEFAULT) -> str:
-    """What of a report is not as it used to be, a line for each; empty if all is.
+    """The changes of a report against earlier ones, a line each; empty without changes.
 
     Args:
         data_points: of get_data_points_from_metrics_reports().
         metrics_report: the report to judge.
-        config: Python expressions over `v`, `v_mean` and `v_stddev` that hold of a value which is as it used to be:
-            `base_expression`, and `NAME_expression` for a single name. They are code: take them from nobody else.
+        config: Python expressions over `v`, `v_mean` and `v_stddev` that are true for an unchanged value:
+            `base_expression`, and `NAME_expression` for a single name. They are code: use only your own.
 
     It also lists operations that fell back to the CPU for the first time.
     """

@@ -20,9 +20,9 @@ def save_metrics(metrics_file: str | None = None) -> None:
 
     Args:
         metrics_file: a path, "STDOUT" or "STDERR"; None is the one that XLA_METRICS_FILE names. In a run of several
-            replicas that one gets the number on this machine behind it, as in `metrics.txt.0`.
+            replicas that path gets the number on this machine as suffix, as in `metrics.txt.0`.
 
-    Does nothing where none is named. N counts the calls that wrote, from 0. If the disk is full, the file gets its old
+    Does nothing without a file. N counts the calls that wrote, from 0. If the disk is full, the file gets its old
     length back and OSError is raised.
     """
     global _steps
@@ -64,7 +64,7 @@ def _named_by_environment() -> str:
 def save_step() -> None:
     """After each step: save_metrics() to the file that XLA_METRICS_FILE names, by the first replica of the machine.
 
-    Where it cannot be written there is a warning, once: a report ends no training.
+    If the file cannot be written there is one warning: a report must not end a training.
     """
     global _has_warned
     if not _XLAC._env_is_set("XLA_METRICS_FILE") or _world.current().local_rank != 0:

@@ -21,7 +21,7 @@ _step: int | None = None
 
 
 def configure(save_dir: str | None) -> None:
-    """Saves to this folder, which exists, from now on. None saves where MODELCMP_SAVEDIR says, if it is set."""
+    """Saves to this folder, which exists, from now on. None saves to MODELCMP_SAVEDIR, if set."""
     global _save_dir, _step
     _save_dir, _step = save_dir, None
     _counts.clear()
@@ -40,7 +40,7 @@ def save(name: str | None, tensor: torch.Tensor, step: int | None = None) -> tor
         name: None is the file and line of the caller.
         step: the file goes into the folder `step-STEP`.
 
-    Without a folder it does nothing, so that calls can stay where they are. Only the first replica of the run saves.
+    Without a folder it does nothing, so calls may stay in the model. Only the first replica of the run saves.
     """
     global _step
     folder = _save_dir or _XLAC._env_text("MODELCMP_SAVEDIR")
@@ -87,13 +87,13 @@ def compare_tensors(
 
 
 def _list_saved(folder: str) -> set[str]:
-    """Paths below the folder of what save() wrote."""
+    """Paths of save()'s files below the folder."""
     files = (path for path in Path(folder).rglob("*") if path.is_file() and re.fullmatch(r".*\.\d+", path.name))
     return {str(path.relative_to(folder)) for path in files}
 
 
 def tensor_file_compare(path1: str, path2: str, rtol: float = 1e-05, atol: float = 1e-08, max_diffs: int = 25) -> str:
-    """compare_tensors() of two files, with a line that says which; empty if equal."""
+    """compare_tensors() of two files, with a line that names them; empty if equal."""
     tensors = [torch.load(path, weights_only=True) for path in (path1, path2)]
     report = compare_tensors(*tensors, rtol=rtol, atol=atol, max_diffs=max_diffs)
     if not report:
@@ -106,7 +106,7 @@ def tensor_file_compare(path1: str, path2: str, rtol: float = 1e-05, atol: float
 
 
 def compare(save_dir1: str, save_dir2: str, rtol: float = 1e-05, atol: float = 1e-08, max_diffs: int = 25) -> str:
-    """What differs between the tensors of two folders, and which of them only one has. Empty if nothing does."""
+    """Differences between the tensors of two folders, and tensors that only one has. Empty without differences."""
     files1, files2 = _list_saved(save_dir1), _list_saved(save_dir2)
     report = [f"Mismatch: {path} not in {save_dir2}\n" for path in sorted(files1 - files2)]
     report += [f"Mismatch: {path} not in {save_dir1}\n" for path in sorted(files2 - files1)]

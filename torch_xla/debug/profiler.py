@@ -48,7 +48,7 @@ class ProfilerServer:
     """What start_server() returns.
 
     Attributes:
-        port: where it listens.
+        port: the server's port.
     """
 
     def __init__(self, port: int):
@@ -64,7 +64,7 @@ def start_server(port: int, only_on_master: bool = True) -> ProfilerServer | Non
 
     Args:
         port: where to listen; 0 for any that is free.
-        only_on_master: in the other processes of a run nothing listens, and None is returned.
+        only_on_master: only the first process of a run listens; the others get None.
 
     Raises:
         OSError: the port is taken.
@@ -105,20 +105,20 @@ def trace(
 ) -> None:
     """Traces a process that has called start_server(), and writes a Chrome trace for TensorBoard or Perfetto.
 
-    It shows the work of the process's devices meanwhile, and of its threads for them.
+    It shows the work of the process's devices, and of its threads for them.
 
     Args:
         service_addr: the server's address, as "localhost:9012".
         logdir: the folder for the file; made if it is not there.
         duration_ms: how long to trace; ten minutes at most.
-        num_tracing_attempts: how often to ask, where nothing answers or another trace runs.
+        num_tracing_attempts: number of attempts if nothing answers or another trace runs.
         host_tracer_level, device_tracer_level: accepted for the original's sake: a trace has one level.
         delay_ms: how long to wait before the trace.
-        timeout_s: how long to wait for an answer, beside the duration.
+        timeout_s: how long to wait for an answer, in addition to the duration.
         interval_s: how long to wait between the attempts.
 
     Raises:
-        OSError: no trace was given; the last attempt's reason.
+        OSError: no trace was received; the last attempt's reason.
         ValueError: a number is not positive, or the duration too long.
     """
     del host_tracer_level, device_tracer_level

@@ -1,1 +1,1 @@
-"""Runs over several devices and processes. One process, which is one replica, is the whole world here."""
+"""Runs over several devices and processes. Without them this process is the only replica."""

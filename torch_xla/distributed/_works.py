@@ -1,4 +1,4 @@
-"""What torch.distributed's calls give for collectives that are operations of the graph."""
+"""Works of torch.distributed for collectives that are operations of the graph."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 
 class Recorded(dist.Work):
-    """Work that has been recorded: what reads the tensors comes after it."""
+    """Recorded work: operations that read the tensors come after it."""
 
     def __init__(self, tensors):
         super().__init__()

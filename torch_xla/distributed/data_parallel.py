@@ -12,7 +12,7 @@ from . import parallel_loader
 
 
 class Context:
-    """What a loop keeps for its device from one epoch to the next, as attributes.
+    """State of a loop for its device from one epoch to the next, as attributes.
 
     Args:
         device: the loop's.
@@ -22,7 +22,7 @@ class Context:
         self.device = device
 
     def getattr_or(self, name: str, defval):
-        """The attribute of that name; where there is none it becomes `defval`, or what `defval()` returns."""
+        """The attribute of that name; a missing one becomes `defval`, or the result of `defval()`."""
         value = getattr(self, name, None)
         if value is None:
             value = defval() if callable(defval) else defval
@@ -37,8 +37,7 @@ class DataParallel:
         network: a module, or a function without arguments that makes one.
         device_ids: devices or their names; None is all devices, an empty list the CPU by PyTorch itself.
         batchdim: the dim of the batches.
-        drop_last: leave out the last batches if not every device gets one; always so, because all replicas have to
-            meet.
+        drop_last: leave out the last batches if not every device gets one; always done, because all replicas must meet.
         numbered: the loop gets (number, batch) from its loader, as the first releases had it; False gives batches.
         kwargs: as for ParallelLoader.
     """
@@ -80,11 +79,11 @@ class DataParallel:
             loop_fn: trains or tests; its loader gives the device's batches.
             loader: of CPU tensors. The i-th batch goes to device i modulo their number.
             batchdim: the dim of the batches, if it is not 0.
-            fixed_batch_size: stop at the first batch of another size than the first one's.
+            fixed_batch_size: stop at the first batch with another size than the first.
             kwargs: for `loop_fn`.
 
-        Returns what each call returned, in the order of the devices. Raises the first exception of a loop, when all
-        have ended.
+        Returns the calls' results, in the order of the devices. Raises the first exception of a loop after all have
+        ended.
         """
         options = {**self._loader_options, "fixed_batch_size": fixed_batch_size}
         options["batchdim"] = batchdim or options["batchdim"]
@@ -112,9 +111,9 @@ def run_replicas(devices: Sequence[torch.device], work: Callable, on_error: Call
     """Calls `work(number)` in a thread for each device; these threads are the replicas of a run.
 
     Args:
-        on_error: called when a thread has raised, for the others' sake.
+        on_error: called when a thread has raised, to release the others.
 
-    Returns what each returned. Raises the first exception, when all have ended.
+    Returns the results. Raises the first exception after all have ended.
     """
     results: list = [None] * len(devices)
     errors: list[BaseException] = []
@@ -137,7 +136,7 @@ def run_replicas(devices: Sequence[torch.device], work: Callable, on_error: Call
             if on_error is not None:
                 on_error()
         finally:
-            replicas[number].leave()  # others that wait for it get an error
+            replicas[number].leave()  # waiting replicas get an error
 
     try:
         for number in range(len(devices)):

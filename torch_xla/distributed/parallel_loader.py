@@ -20,7 +20,7 @@ _SECONDS_AT_EXIT = 2.0
 
 
 class _Outlet:
-    """Where a device's batches wait: at most `size` of them."""
+    """A queue of a device's batches: at most `size` of them."""
 
     def __init__(self, size: int):
         self._batches: queue.SimpleQueue = queue.SimpleQueue()
@@ -28,7 +28,7 @@ class _Outlet:
         self.closed = False
 
     def put(self, move: Callable, batch) -> None:
-        """Waits for room and puts the moved batch; drops it if nobody reads."""
+        """Waits for room and puts the moved batch; drops it if there is no reader."""
         self._slots.acquire()
         if self.closed:
             self._slots.release()
@@ -48,14 +48,14 @@ class _Outlet:
         return batch
 
     def close(self) -> None:
-        """Nobody reads any more; who waits in get() returns."""
+        """Ends reading; waiting get() calls return."""
         self.closed = True
         self._batches.put((_END, None))
         self._slots.release()
 
 
 class _Reader:
-    """Iterates over a device's batches; closes the outlet at the end, and when it is dropped before."""
+    """Iterates over a device's batches; closes the outlet at the end, or when it is dropped."""
 
     def __init__(self, outlet: _Outlet):
         self._outlet = outlet
@@ -84,7 +84,7 @@ class _Reader:
 
 
 def _fill(rounds: Iterator[list], moves: Sequence[Callable], outlets: Sequence[_Outlet]) -> None:
-    """The thread: moves the batches of each round, one for each device, until nobody reads."""
+    """The thread: moves the batches of each round, one for each device, until there is no reader."""
     error = None
     try:
         for batches in rounds:
@@ -100,7 +100,7 @@ def _fill(rounds: Iterator[list], moves: Sequence[Callable], outlets: Sequence[_
 
 @atexit.register
 def _end_all() -> None:
-    """A thread that the interpreter ends in the middle of a copy would take the process with it."""
+    """Ends all threads before the interpreter does: a thread ended in the middle of a copy would end the process."""
     threads = list(_running.items())
     for _, outlets in threads:
         for outlet in outlets:
@@ -117,9 +117,9 @@ def _size_of(batch, dim: int) -> int | None:
 
 
 def _rounds(batches: Iterator, count: int, fixed_dim: int | None) -> Iterator[list]:
-    """Lists of `count` batches; what is left over at the end is dropped.
+    """Lists of `count` batches; a remainder at the end is dropped.
 
-    Stops at a batch that along `fixed_dim`, if there is one, has another size than the first.
+    With `fixed_dim`, stops at a batch with another size along it than the first.
     """
     size = _END
     while len(batch_round := list(itertools.islice(batches, count))) == count:
@@ -185,11 +185,11 @@ class ParallelLoader:
         loader_prefetch_size, device_prefetch_size: together the batches that wait for each device, at most.
         host_to_device_transfer_threads: accepted for the original's sake: a copy takes no time worth a thread.
         input_sharding: a ShardingSpec for the tensors with as many dims, or a dict of them by the batches' keys.
-        fixed_batch_size: end at the first batch of another size than the first one's.
+        fixed_batch_size: end at the first batch with another size than the first.
         loader: the first releases' name of cpu_loader.
 
     Raises ValueError for no loader, no devices and a batches_per_execution under 1. An exception of cpu_loader is
-    raised by the batch that it prevented, on all devices.
+    raised in place of its batch, on all devices.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class ParallelLoader:
         self._input_sharding = input_sharding
         self._loaders: weakref.WeakSet[PerDeviceLoader] = weakref.WeakSet()
         self._turns = [0] * len(self._devices)  # loaders handed out, by device
-        self._streams: dict[int, list[_Reader | None]] = {}  # by turn: of each device that has not begun
+        self._streams: dict[int, list[_Reader | None]] = {}  # by turn: the readers of devices that have not begun
         self._lock = threading.Lock()
 
     @property
@@ -229,7 +229,9 @@ class ParallelLoader:
         return self._batches_per_execution
 
     def per_device_loader(self, device) -> PerDeviceLoader:
-        """The loader of one of the devices; the n-th of each belong together. Raises ValueError for another one."""
+        """The loader of one of the devices; the n-th loaders of all devices belong together. Raises ValueError for
+        another device.
+        """
         if torch.device(device) not in self._devices:
             raise ValueError(f"{device} is not among the loader's devices {self._devices}")
         number = self._devices.index(torch.device(device))
@@ -264,13 +266,13 @@ class ParallelLoader:
     def _start(self) -> list[_Reader | None]:
         """Starts to read.
 
-        The first round is read on this thread, which so draws the seeds of a shuffle in the order of a loop without us.
+        The first round is read on this thread, so the seeds of a shuffle are drawn in the order of a plain loop.
         """
 
-        # Must not refer to this object: the thread holds it, and ends when nobody holds the loaders.
+        # Must not refer to this object: the thread holds it, and ends when the loaders are dropped.
         send = functools.partial(xla_model.send_cpu_data_to_device, input_sharding=self._input_sharding)
         moves = [lambda batch, device=device: send([batch], device)[0] for device in self._devices]
-        batches = (batch for batch in self._cpu_loader)  # iter() of it is itself, which not all iterators keep to
+        batches = (batch for batch in self._cpu_loader)  # iter() of an iterator should be itself, but not all comply
         rounds = _rounds(batches, len(self._devices), self._fixed_dim)
         first = list(itertools.islice(rounds, 1))
         outlets = [_Outlet(self._prefetch_size) for _ in self._devices]

@@ -1,6 +1,6 @@
 """The backend `xla` of torch.distributed: collectives of `xla` tensors, recorded as operations of the graph.
 
-Importing this module registers it, and the way `init_method="xla://"` of finding the others: that of this run.
+Importing this module registers it, and `init_method="xla://"`, which finds the other processes of this run.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ import torch.distributed as dist
 from .. import _auto_sync, _device_module, _world
 from ._works import Receiving, Recorded
 
-_numbers = itertools.count()  # of groups, in the order in which all processes make them
-_rendezvous = itertools.count()  # of default groups, which all processes make
+_numbers = itertools.count()  # numbers of groups, in the order of their making in all processes
+_rendezvous = itertools.count()  # numbers of default groups, made by all processes
 _REDUCTIONS = {
     dist.ReduceOp.SUM: "sum",
     dist.ReduceOp.AVG: "sum",
@@ -31,7 +31,7 @@ _REDUCTIONS = {
 }
 
 
-# Whether what this thread calls reads the results of its collectives at once, and gives them nothing of the trace.
+# Whether this thread's caller reads results of collectives at once, and passes no pending operands to them.
 _reads_at_once: contextvars.ContextVar[bool] = contextvars.ContextVar("reads_at_once", default=False)
 
 
@@ -53,7 +53,7 @@ def _write(outputs, results) -> Recorded:
 
 
 class ProcessGroupXla(dist.ProcessGroup):
-    """A group of processes. All of them have to record the same collectives in the same order.
+    """A group of processes. All must record the same collectives in the same order.
 
     Collectives of CPU tensors run at once, over gloo.
 
@@ -61,15 +61,15 @@ class ProcessGroupXla(dist.ProcessGroup):
         timeout: not used: XLA_COLLECTIVE_TIMEOUT says how long a replica waits.
         ranks: the members' numbers in the default group.
 
-    Raises ValueError for reductions that are not known.
+    Raises ValueError for unknown reductions.
     """
 
     def __init__(self, prefix_store, rank: int, size: int, timeout=None, ranks: Sequence[int] | None = None):
         super().__init__(rank, size)
         self._public_name = self._description = ""
-        # Names for torch.ops.xla, by type of device: what runs at once must not meet what is queued.
+        # Names for torch.ops.xla, by type of device: calls that run at once must not meet queued ones.
         self._groups: dict[str, str] = {}
-        # By process and tag: what was asked for and is not recorded yet.
+        # By process and tag: receives that are not recorded yet.
         self._receiving: dict[tuple[int, int], list[tuple[Receiving, list[torch.Tensor]]]] = {}
         if size > 1:
             process, number = _world.process(), next(_numbers)
@@ -80,11 +80,11 @@ class ProcessGroupXla(dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        """Of the tensors it takes."""
+        """The device types of its tensors."""
         return [torch.device("cpu"), torch.device("xla")]
 
     def _get_backend(self, device) -> "ProcessGroupXla":
-        """What runs the collectives of a device: this. (The base knows of backends in C++ alone.)"""
+        """The backend of a device's collectives: this object. (The base class knows only C++ backends.)"""
         return self
 
     def getBackendName(self) -> str:
@@ -107,14 +107,14 @@ class ProcessGroupXla(dist.ProcessGroup):
         """The description of the group."""
         return self._description
 
-    # ---- Each takes a tensor and gives what this process gets ----
+    # ---- Each takes a tensor and returns this process's result ----
     def _record(self, operation: Callable, tensor: torch.Tensor, *arguments) -> torch.Tensor:
-        """The operation of CPU tensors runs at once, and that of a tensor that is read at once, as if it were one."""
+        """Records the operation. Those of CPU tensors, and of tensors that are read at once, run at once."""
         if self.size() == 1:
             return tensor
         device, at_once = tensor.device, _reads_at_once.get()
         tensor = tensor.cpu() if at_once else tensor
-        # In a region that syncs at its end no other replica reads before that.
+        # In a region that syncs at its end no other replica reads earlier.
         if tensor.device.type == "cpu" and not (at_once and _auto_sync.is_held(device.index)):
             _world.run_collectives()
         return operation(tensor, *arguments, self._groups[tensor.device.type]).to(device)
@@ -136,17 +136,17 @@ class ProcessGroupXla(dist.ProcessGroup):
         return reduction
 
     def _gather(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Of shape [processes, ...]."""
+        """The gathered tensor, of shape [processes, ...]."""
         return self._record(torch.ops.xla.all_gather, tensor.unsqueeze(0), self.size())
 
     def _exchange(self, rows: torch.Tensor, received: list[int], sent: list[int]) -> torch.Tensor:
         return self._record(torch.ops.xla.all_to_all, rows, received, sent)
 
     def _reduce_scatter(self, rows: torch.Tensor, op) -> torch.Tensor:
-        """Of [processes * n, ...] what is at this process's n, reduced over all."""
+        """This process's n rows of [processes * n, ...], reduced over all processes."""
         return self._reduce(torch.ops.xla.reduce_scatter, rows, op, self.size())
 
-    # ---- What torch.distributed calls ----
+    # ---- Methods for torch.distributed ----
     def allreduce(self, tensors, all_reduce_options=None):
         """Overwrites the tensors by their reductions."""
         op = dist.ReduceOp.SUM if all_reduce_options is None else all_reduce_options.reduceOp
@@ -225,13 +225,13 @@ class ProcessGroupXla(dist.ProcessGroup):
         return _write(output_tensor_list, self._exchange(flat, received, sent).split(received))
 
     def send(self, tensors, dst_rank: int, tag: int = 0):
-        """Sends to a process. It runs in its place of the program, which does not wait until all is received."""
+        """Sends to a process. It runs at its place in the program, which does not wait for the receipt."""
         for tensor in tensors:
             self._record(torch.ops.xla.send, tensor, dst_rank, tag)
         return Recorded(tensors)
 
     def recv(self, out_tensors, src_rank: int, tag: int = 0):
-        """Overwrites the tensors by those that a process sends, when the program waits for the result."""
+        """Overwrites the tensors by the ones that a process sends; recorded when the program waits for the result."""
         work = Receiving(out_tensors, functools.partial(self._receive, (src_rank, tag)))
         self._receiving.setdefault((src_rank, tag), []).append((work, out_tensors))
         return work
@@ -260,7 +260,7 @@ class ProcessGroupXla(dist.ProcessGroup):
                 _world.remove_group(name)
 
     def _start_coalescing(self, device) -> None:
-        """What is recorded until _end_coalescing() may become one transfer: it is one program anyhow."""
+        """Calls up to _end_coalescing() may become one transfer; they are one program anyway."""
 
     def _end_coalescing(self, device) -> Recorded:
         return Recorded([])
@@ -274,7 +274,7 @@ class ProcessGroupXla(dist.ProcessGroup):
 
 
 def _keep_from_dynamo() -> None:
-    """torch.compile leaves the group's methods, and what they call, alone: C++ calls them while it traces (DDP)."""
+    """Keeps torch.compile from tracing the group's methods and their callees: C++ calls them while it traces (DDP)."""
     skip = torch._C._dynamo.eval_frame._FrameAction.SKIP
     strategy = torch._C._dynamo.eval_frame._FrameExecStrategy(skip, skip)
     for method in vars(ProcessGroupXla).values():
@@ -283,7 +283,7 @@ def _keep_from_dynamo() -> None:
 
 
 _keep_from_dynamo()
-# DistributedDataParallel's second step tells the others the order of its buckets, of which the trace knows nothing.
+# DistributedDataParallel's second step sends the order of its buckets, outside of the trace.
 dist.Reducer._rebuild_buckets = _reading_at_once()(dist.Reducer._rebuild_buckets)
 
 
@@ -294,7 +294,7 @@ def _create(options, _) -> ProcessGroupXla:
 def _meet(url: str, timeout=None, **kwargs):
     """The rendezvous `xla://`."""
     process = _world.process()
-    if process.size > 1:  # a group that was destroyed has left its keys in the store
+    if process.size > 1:  # a destroyed group has left its keys in the store
         store = dist.PrefixStore(f"rendezvous/{next(_rendezvous)}", process.store)
     else:
         store = dist.HashStore()
@@ -304,7 +304,7 @@ def _meet(url: str, timeout=None, **kwargs):
 if "xla" not in dist.Backend.backend_list:
     dist.Backend.register_backend("xla", _create, extended_api=True, devices=["xla"])
     dist.register_rendezvous_handler("xla", _meet)
-    # From 2.15 on PyTorch would hang a flight recorder on the groups, which wants a backend in C++.
+    # From 2.15 on PyTorch attaches a flight recorder to groups, which needs a C++ backend.
     getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("xla")
 
 

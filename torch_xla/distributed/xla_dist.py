@@ -1,4 +1,5 @@
-"""The original's launcher for pods of Cloud TPUs, which it has dropped itself: options are read, nothing is started.
+"""The original's launcher for pods of Cloud TPUs, which the original has dropped too: it reads options and starts
+nothing.
 
 torchrun and torch_xla.distributed.xla_multiprocessing start the processes of a run: docs/replicas.md.
 """

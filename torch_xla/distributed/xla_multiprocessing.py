@@ -1,4 +1,4 @@
-"""Starting the processes of a run (`xmp`): each is a replica with a device of its own."""
+"""Starting the processes of a run (`xmp`): each is a replica with its own device."""
 
 import os
 import socket
@@ -26,15 +26,16 @@ def spawn(
 
     Args:
         fn: a function that can be pickled; takes the process's number first.
-        nprocs: how many; by default CPU_NUM_DEVICES. A process has one device, and its share of the processors.
+        nprocs: the number of processes; by default CPU_NUM_DEVICES. Each has one device and its share of the
+            processors.
         join: wait until all have ended. If one ends with an exception, the others are ended too.
         daemon: the processes end with this one.
-        start_method: "spawn", or "fork", which needs that this process has not used the device yet.
+        start_method: "spawn", or "fork", if this process has not used the device yet.
 
-    Returns None; with join=False and several processes the context of torch.multiprocessing.spawn(); its join() waits.
-    Raises torch.multiprocessing.ProcessRaisedException with the traceback of the process that failed first,
-    RuntimeError for a fork after the device was used and for a PJRT_DEVICE whose plugin is not there, ValueError for
-    an nprocs that does not fit.
+    Returns None, or with join=False and several processes the context of torch.multiprocessing.spawn(); its join()
+    waits. Raises torch.multiprocessing.ProcessRaisedException with the traceback of the process that failed first,
+    RuntimeError for a fork after use of the device and for a missing plugin of PJRT_DEVICE, ValueError for an nprocs
+    that does not fit.
     """
     _XLAC._check_choice()
     if _world.is_launched():
@@ -68,7 +69,7 @@ def _start(fn: Callable, args: tuple, count: int, join: bool, daemon: bool, star
     context = torch.multiprocessing.start_processes(
         _run, (fn, args, count, store.port, os.urandom(32).hex()), count, False, daemon, start_method
     )
-    context.store = store  # the run's, which lives as long as somebody may ask for it
+    context.store = store  # the run's store; it lives while a process may use it
     if not join:
         return context
     try:
@@ -82,7 +83,7 @@ def _start(fn: Callable, args: tuple, count: int, join: bool, daemon: bool, star
 
 
 def _make_store():
-    """The run's store. It takes connections of this machine alone."""
+    """The run's store. It takes connections of this machine only."""
     import torch.distributed as dist
 
     with socket.create_server((_world.LOOPBACK, 0), backlog=1024) as listener:
@@ -93,7 +94,7 @@ def _make_store():
 
 
 def _run(index: int, fn: Callable, args: tuple, count: int, port: int, secret: str) -> None:
-    """The new process: says what it is, as torchrun would."""
+    """The new process: sets its environment as torchrun would."""
     said = {
         "RANK": index,
         "WORLD_SIZE": count,

@@ -14,10 +14,10 @@ class _Shards:
 
     Args:
         parameters: of one dtype.
-        dtype: of the parts, in which the optimizer computes.
-        sum_dtype: in which gradients are summed over the replicas.
+        dtype: of the parts and the optimizer's computation.
+        sum_dtype: of the gradients' sum over the replicas.
         groups: as for collectives.
-        count, own: how many replicas share them, and which of these this one is.
+        count, own: the number of replicas that share them, and this replica's number among these.
     """
 
     def __init__(self, parameters: list, dtype: torch.dtype, sum_dtype: torch.dtype, groups, count: int, own: int):
@@ -33,7 +33,7 @@ class _Shards:
         return zip(self._parameters, self.parts)
 
     def _rows(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Of shape [replicas, rows of a part, ...]: what each replica owns. The last rows are filled up with 0."""
+        """The parts of all replicas, of shape [replicas, rows of a part, ...]. The last rows are padded with 0."""
         tensor = tensor.reshape(1) if tensor.dim() == 0 else tensor
         rows = -(-tensor.shape[0] // self._count)
         missing = [0, 0] * (tensor.dim() - 1) + [0, rows * self._count - tensor.shape[0]]
@@ -58,7 +58,9 @@ class _Shards:
             part.copy_(self._rows(parameter)[self._own])
 
     def give_parameters(self, only_changed: bool) -> None:
-        """Overwrites the parameters, or those whose part has a gradient, by all replicas' parts, by one all_gather."""
+        """Overwrites the parameters, or only those with a gradient in their part, by all replicas' parts, with one
+        all_gather.
+        """
         given = [(parameter, part) for parameter, part in self if part.grad is not None or not only_changed]
         if given:
             own = torch.cat([part.reshape(-1) for _, part in given]).to(given[0][0].dtype)
@@ -71,26 +73,26 @@ class _Shards:
 
 
 class ZeroRedundancyOptimizer(torch.optim.Optimizer):
-    """Averages the gradients, updates this replica's part of each parameter, and gives everybody all parts.
+    """Averages the gradients, updates this replica's part of each parameter, and gives all replicas all parts.
 
     Each replica keeps 1 / replicas of the optimizer's state. Use `step()`, not xm.optimizer_step, which would average
-    once more. A parameter without a gradient stays as it is, and has to be without it on all replicas.
+    again. A parameter without a gradient stays as it is, and must have none on all replicas.
 
     Args:
         params: as for an optimizer; tensors on the device.
         optimizer_class: of the optimizer of the parts.
-        optimizer_dtype: in which it computes; by default float32, or the parameter's own if that is wider.
+        optimizer_dtype: dtype of its computation; by default float32, or the parameter's own if that is wider.
         grad_clipping: clip the gradients' norm over all parameters to `max_norm`, by default to 1.
         max_norm: that norm.
         sharding_groups: numbers of the replicas that share the state; None is one group of all.
-        grad_norm_groups: groups over which the norm's squares are summed too, where a model is spread over replicas.
-        lazy_init: the state is made by init_zero(), which has to be called before the first step.
+        grad_norm_groups: groups that also sum the norm's squares, if a model is spread over replicas.
+        lazy_init: init_zero() makes the state; call it before the first step.
         use_grad_acc_hook: gradients are summed up over backward passes in `optimizer_dtype`, in the parameter's
             `main_grad`; its `grad` stays None.
         save_master_weights: state_dict() has the parts too, in their own dtype.
         higher_cc_precision: gradients are summed over the replicas in `optimizer_dtype`, not in their own.
         pin_layout, bucket_cap_mb_all_gather, bucket_cap_mb_reduce_scatter: accepted for the original's sake; the
-            tensors of a dtype travel together.
+            tensors of a dtype go in one transfer.
         defaults: for optimizer_class.
     """
 
@@ -156,11 +158,11 @@ class ZeroRedundancyOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable | None = None, **kwargs):
-        """One step. Returns what the closure returns. Raises RuntimeError if init_zero() has not been called.
+        """One step. Returns the closure's result. Raises RuntimeError if init_zero() has not been called.
 
         Args:
             closure: computes the loss again, with gradients.
-            kwargs: for the step of the parts' optimizer.
+            kwargs: for the parts' optimizer's step.
         """
         if not self._shards:
             raise RuntimeError("ZeroRedundancyOptimizer(lazy_init=True): call init_zero() before the first step")
@@ -205,8 +207,9 @@ class ZeroRedundancyOptimizer(torch.optim.Optimizer):
                     part.main_grad.zero_()
 
     def state_dict(self) -> dict:
-        """The groups' options, and of the parameters by their number: the state of this replica's parts ("base_state"),
-        their whole shapes ("shape_info") and, if wanted, the parts ("sharded_master_weights")."""
+        """The groups' options, and by the parameters' numbers: the state of this replica's parts ("base_state"), their
+        whole shapes ("shape_info") and, if wanted, the parts ("sharded_master_weights").
+        """
         parameters = [p for group in self.param_groups for p in group["params"]]
         parts = [p for group in self.base_optimizer.param_groups for p in group["params"]]
         state = super().state_dict()
@@ -218,9 +221,9 @@ class ZeroRedundancyOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict) -> None:
-        """Takes what state_dict() gave on this replica, in a run of as many.
+        """Loads a state_dict() of this replica, from a run with as many replicas.
 
-        The parameters become what its parts say; without parts in it, the parts follow the parameters.
+        Its parts set the parameters; without parts in it, the parts follow the parameters.
         """
         state = {name: state_dict[name] for name in ("state", "param_groups")}
         super().load_state_dict(state)

@@ -1,4 +1,4 @@
-"""Bodies of loops: functions that are recorded once, on tensors that stand for their arguments."""
+"""Bodies of loops: functions recorded once, on stand-ins for their arguments."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from ._bucketing.run import is_marked
 def device_of(tensors: Sequence[torch.Tensor], what: str) -> int:
     """The number of the device that the tensors are on.
 
-    Raises ValueError if they are not all on one xla device, NotImplementedError for tensors that bucketed() has padded.
+    Raises ValueError if they are not all on one xla device, NotImplementedError for tensors padded by bucketed().
     """
     if any(map(is_marked, tensors)):
         raise NotImplementedError(f"bucketed: loops have no rule for padded dims, and {what} have some")
@@ -25,7 +25,7 @@ def device_of(tensors: Sequence[torch.Tensor], what: str) -> int:
 
 
 class Recorder:
-    """A body while it is recorded. What needs the value of a tensor raises RuntimeError until then."""
+    """A body during its recording. Meanwhile operations that need a tensor's value raise RuntimeError."""
 
     def __init__(self, device: int):
         self._capture = _XLAC._Capture(device)
@@ -43,7 +43,7 @@ class Recorder:
         return [self.argument(like, sliced) for like in likes]
 
     def residuals(self, results: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """What `results` need, beside `given`, of what was recorded before mark_backward(); arguments as they are."""
+        """The values from before mark_backward() that `results` need besides `given`; arguments stay as they are."""
         return self._capture.find_residuals(results, given)
 
     def mark_backward(self) -> None:
@@ -63,12 +63,12 @@ def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def recording(device: int) -> Iterator[Recorder]:
-    """Context manager in which a body is recorded. Tensors made in it that depend on the arguments end with it."""
+    """Context manager that records a body. Tensors made in it that depend on the arguments end with it."""
     recorder = Recorder(device)
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # a cast within the body is the body's own
     try:
-        # What is saved for the body's gradient is used within it: a checkpoint around it would compute the loop again.
+        # Values saved for the body's gradient are used within it: a checkpoint around it would recompute the loop.
         with torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is):
             yield recorder
     finally:

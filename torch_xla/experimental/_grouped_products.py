@@ -1,10 +1,10 @@
-"""Products of groups of rows, each with a matrix of its own, by torch._grouped_mm."""
+"""Products of groups of rows, each with its own matrix, by torch._grouped_mm."""
 
 import torch
 
 
 def _offsets(group_sizes: torch.Tensor) -> torch.Tensor:
-    """Where each group ends: [groups], of int32."""
+    """The ends of the groups: [groups], of int32."""
     return group_sizes.cumsum(0).to(torch.int32)
 
 
@@ -29,8 +29,8 @@ def gmm(
         rhs: [groups, k, n].
         group_sizes: [groups], of an integer dtype: rows of each group, one after the other. Rows behind them give 0.
         tiling: accepted for the original's sake.
-        group_offset: number of the group that rhs begins with, a tensor of one element, where group_sizes has more
-            groups than rhs. Rows of other groups give 0.
+        group_offset: number of rhs's first group, a tensor of one element, if group_sizes has more groups than rhs.
+            Rows of other groups give 0.
         transpose_rhs: rhs is [groups, n, k].
 
     Returns a tensor [m, n] of lhs's dtype. Raises ValueError for other numbers of dims.
@@ -68,7 +68,7 @@ def tgmm(
         group_sizes: [groups], as of gmm().
         tiling: accepted for the original's sake.
         group_offset: number of the first group of the result, a tensor of one element; by default 0.
-        num_actual_groups: how many groups the result has; by default all from that one on.
+        num_actual_groups: the number of groups of the result; by default all from that one on.
 
     Returns a tensor [groups, k, n] of lhs's dtype. Raises ValueError for other numbers of dims.
     """

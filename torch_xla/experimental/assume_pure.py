@@ -1,4 +1,4 @@
-"""assume_pure: functions whose Python runs once for each form of their arguments, as nothing else matters."""
+"""assume_pure: runs a pure function's Python once for each form of its arguments."""
 
 import functools
 from collections.abc import Callable
@@ -8,27 +8,27 @@ from torch.utils import _pytree as pytree
 
 from .. import _api, _dynamo
 
-# Of a function: so many forms of arguments are kept.
+# Forms of arguments kept for a function.
 _MOST_FORMS = 64
 
 
 def assume_pure(fn: Callable, *, add_rng_seed_argument: bool = False) -> Callable:
-    """A function that gives what `fn` gives, and calls it only at the first call with each form of its arguments.
+    """A function with the results of `fn` that calls `fn` only at the first call with each form of its arguments.
 
-    Later calls append what was recorded then, as torch.compile's do (forward and, where the results are
-    differentiated, backward), without guards and without what Dynamo cannot trace: `fn` may be any Python that is pure.
-    Arguments that it writes in place are written.
+    Later calls append the recorded operations, as torch.compile does (forward and, if the results are differentiated,
+    backward), without guards and without Dynamo's limits: `fn` may be any pure Python. Arguments that it writes in
+    place are written.
 
     Args:
-        fn: its results depend on its arguments alone, which are tensors and hashable values in any pytree; what it
-            takes from elsewhere gets no gradient. Random numbers are new in each call.
-        add_rng_seed_argument: the function wants an argument `rng_seed` more, an int, by which it draws; the device's
-            generator stays as it was.
+        fn: its results depend only on its arguments: tensors and hashable values in any pytree; other tensors get no
+            gradient. Random numbers are new in each call.
+        add_rng_seed_argument: the function takes one more argument `rng_seed`, an int, as the seed of its draws; the
+            device's generator stays unchanged.
 
-    The form is the structure of the arguments, dtype, shape, strides and requires_grad of the tensors, and the other
-    values; with whether gradients are recorded and autocast's type. The last 64 forms are kept. Calls without a
-    tensor of the device, and those within another recording or a transform of torch.func, call `fn`. Raises TypeError
-    for an argument that is neither a tensor nor hashable, and AssertionError for a call without its `rng_seed`.
+    The form is the structure of the arguments, dtype, shape, strides and requires_grad of the tensors, the other
+    values, grad mode and autocast's dtype. The last 64 forms are kept. Calls without a tensor of the device, and those
+    within another recording or a transform of torch.func, call `fn`. Raises TypeError for an argument that is neither a
+    tensor nor hashable, and AssertionError for a call without its `rng_seed`.
     """
     pure = _PureFunction(fn)
 
@@ -51,10 +51,10 @@ def assume_pure(fn: Callable, *, add_rng_seed_argument: bool = False) -> Callabl
 
 
 class PureModule(torch.nn.Module):
-    """A module with a forward by assume_pure(), as a function of its parameters and buffers, which it may write.
+    """A module with a forward by assume_pure(), as a function of its parameters and buffers; it may write these.
 
     Args:
-        module: its forward depends on these and its arguments alone.
+        module: its forward depends only on these and its arguments.
     """
 
     def __init__(self, module: torch.nn.Module):
@@ -77,7 +77,7 @@ class _PureFunction:
 
     def __init__(self, fn: Callable):
         self._fn = fn
-        self._forms = {}  # by form, without the structure: pairs of the structure and what was recorded
+        self._forms = {}  # by form, without the structure: pairs of the structure and the recording
 
     def __call__(self, args: tuple, kwargs: dict):
         leaves, spec = pytree.tree_flatten((args, kwargs))

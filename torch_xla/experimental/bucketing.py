@@ -1,4 +1,4 @@
-"""Functions of tensors of any size by programs of few sizes: dims are padded, and padding is kept out of results."""
+"""Runs functions of tensors of any size by programs of few sizes: pads dims and keeps padding out of results."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ _RULES = {**pointwise.RULES, **shapes.RULES, **reductions.RULES, **products.RULE
 
 
 def _bucket(label: str, size: int, sizes: Sequence[int] | None) -> int:
-    """The padded size: the smallest one of `sizes` that is enough, or the next power of two."""
+    """The padded size: the smallest sufficient one of `sizes`, or the next power of two."""
     if size == 0:
         raise ValueError(f"bucketed: a dim of {label!r} has no elements, and one is needed")
     if sizes is None:
@@ -29,7 +29,7 @@ def _bucket(label: str, size: int, sizes: Sequence[int] | None) -> int:
 
 
 def _padded(tensor: torch.Tensor, wanted: Mapping[int, int], device: torch.device) -> torch.Tensor:
-    """The tensor on the device with copies of its first elements up to the wanted sizes, which the host writes."""
+    """The tensor on the device, padded by the host with copies of its first elements to the wanted sizes."""
     for dim, size in wanted.items():
         if size > tensor.shape[dim]:
             tensor = tensor.cpu()
@@ -40,7 +40,7 @@ def _padded(tensor: torch.Tensor, wanted: Mapping[int, int], device: torch.devic
 
 
 def _cut(run: Run, value: Any) -> Any:
-    """A result without the padding: a view, so that no program depends on the true size, where nothing was merged."""
+    """A result without the padding: a view, so that no program depends on the true size, unless dims were merged."""
     if isinstance(value, PaddedSize):
         return value.true
     if not run.is_padded(value):
@@ -54,7 +54,7 @@ def _cut(run: Run, value: Any) -> Any:
 
 
 class _Arguments:
-    """Which dims of which arguments are padded, and to which sizes."""
+    """The padded dims of arguments, and their sizes."""
 
     def __init__(self, function: Callable, dims: Mapping, sizes: Mapping | None):
         self.signature = inspect.signature(function.forward if isinstance(function, torch.nn.Module) else function)
@@ -87,7 +87,7 @@ class _Arguments:
         return true
 
     def pad(self, args: tuple, kwargs: dict) -> tuple[Run, inspect.BoundArguments]:
-        """A run, and the arguments that it is to get."""
+        """A run and its arguments."""
         bound = self.signature.bind(*args, **kwargs)
         tensors = self._tensors(bound.arguments)
         true = self._true_sizes(tensors)
@@ -96,7 +96,7 @@ class _Arguments:
         for name, tensor in tensors.items():
             labels = {dim % tensor.dim(): label for label, dim in self.dims[name].items()}
             padded = _padded(tensor, {dim: buckets[label] for dim, label in labels.items()}, current_device())
-            # A view, so that no write into it is lost: rules refuse those into memory that is not padded.
+            # A view, so that no write into it is lost: rules refuse writes into memory without padding.
             padded = padded.view_as(padded)
             extents = [
                 (Factor(size, labels[dim]),) if size > 1 and dim in labels else plain(size)
@@ -114,26 +114,27 @@ def bucketed(
     """The function with dims of its arguments padded to few sizes: one program for each, results of the true sizes.
 
     Args:
-        function: a function or module of tensors, best a whole step: forward, loss, backward and optimizer. Inside,
+        function: a function or module of tensors, preferably a whole step: forward, loss, backward and optimizer.
+            Inside,
         `shape` gives padded sizes (PaddedSize), and functions of PyTorch leave out the padding.
         dims: by name of a parameter, the dims that are padded: `{"ids": {"length": 1}, "labels": {"length": 1}}`. Dims
             of one label have one size. A parameter that is None or not given is left out.
-        sizes: by label the buckets, `{"length": [64, 128, 256]}`; without them the powers of two.
+        sizes: the buckets by label, `{"length": [64, 128, 256]}`; without them the powers of two.
 
     Returns a function of the same parameters. The host pads, with copies of the first elements, and uploads tensors of
-    the CPU; one of any dtype that is on the device and has not the size of a bucket goes to the host and back, which
-    waits for it. Tensors among the results are views of the true sizes.
+    the CPU; a tensor on the device that has not the size of a bucket goes to the host and back, with a wait. Tensors
+    among the results are views of the true sizes.
 
-    A call raises ValueError for sizes of one label that differ, for one that is above the largest bucket, and for dims
-    without elements; TypeError for arguments in `dims` that are no tensors; NotImplementedError for a call of PyTorch
-    that gets padded dims and has no rule for them. Threads may call it beside each other.
+    A call raises ValueError for sizes of one label that differ, for a size above the largest bucket, and for dims
+    without elements; TypeError for arguments in `dims` that are not tensors; NotImplementedError for a function of
+    PyTorch without a rule for padded dims. Threads may call it at the same time.
     """
     arguments = _Arguments(function, dims, sizes)
 
     @functools.wraps(function.forward if isinstance(function, torch.nn.Module) else function)
     def run_padded(*args, **kwargs):
         run, bound = arguments.pad(args, kwargs)
-        # On this thread alone: what the backward calls again is padded as well.
+        # Only on this thread: functions that the backward calls again are padded as well.
         with torch.autograd.set_multithreading_enabled(False), run:
             result = function(*bound.args, **bound.kwargs)
         return tree_map(functools.partial(_cut, run), result)

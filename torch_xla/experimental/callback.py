@@ -9,7 +9,7 @@ from .. import _XLAC
 
 
 def _wait(value: torch.Tensor) -> None:
-    """Waits until a value that is queued has been computed. Raises the error of its run."""
+    """Waits until a queued value has been computed. Raises the error of its run."""
     try:
         _XLAC._unsafe_buffer_pointer(value)
     except Exception:  # of the run, or there is no memory that the host can read
@@ -18,12 +18,12 @@ def _wait(value: torch.Tensor) -> None:
 
 
 def on_ready_callback(tensor: torch.Tensor, callback: Callable[[torch.Tensor], object]) -> None:
-    """Calls `callback(tensor)` on a thread of its own when the value that the tensor has now has been computed.
+    """Calls `callback(tensor)` on a separate thread when the tensor's present value has been computed.
 
-    Starts the pending operations of the tensor's device. The callback is called when the run has failed, too. That
-    error (docs/errors.md; whoever reads the tensor gets it as well) and those of the callback go to
-    `threading.excepthook`, which prints them. The exit of the process waits for the callback. Raises ValueError for a
-    tensor of another device, and as torch_xla.sync() an error of an earlier run.
+    Starts the pending operations of the tensor's device. The callback is also called if the run has failed. That error
+    (docs/errors.md; a read of the tensor raises it too) and the callback's own go to `threading.excepthook`, which
+    prints them. The exit of the process waits for the callback. Raises ValueError for a tensor of another device, and,
+    as torch_xla.sync(), an error of an earlier run.
     """
     if tensor.device.type != "xla":
         raise ValueError(f"expected a tensor on the device xla, but got one on {tensor.device}")
@@ -40,7 +40,7 @@ def on_ready_callback(tensor: torch.Tensor, callback: Callable[[torch.Tensor], o
 
 
 def on_ready_event(tensor: torch.Tensor) -> threading.Event:
-    """An event that is set when the value that the tensor has now has been computed, or could not be.
+    """An event that is set when the tensor's present value has been computed or its run has failed.
 
     Starts pending operations and raises like on_ready_callback().
     """

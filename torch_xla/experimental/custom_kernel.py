@@ -54,7 +54,7 @@ def flash_attention(
 class FlashAttention:
     """flash_attention() by the name of the original's function with a gradient: `FlashAttention.apply(...)`.
 
-    Its numbers are those that the original tunes its kernel by; programs may set them, and nothing reads them.
+    Its numbers tune the original's kernel; programs may set them, and nothing reads them.
     """
 
     MIN_BLOCK_SIZE = NUM_LANES = 128
@@ -100,7 +100,7 @@ class GMM:
 
 
 def _histogram(input: torch.Tensor, min: int, max: int) -> torch.Tensor:
-    """How often each of the whole numbers from `min` to `max` is in the int32 tensor: int32 of [max - min + 1].
+    """Counts of the integers from `min` to `max` in the int32 tensor: int32 of [max - min + 1].
 
     Raises TypeError for another dtype, ValueError for a min over max.
     """
@@ -113,7 +113,7 @@ def _histogram(input: torch.Tensor, min: int, max: int) -> torch.Tensor:
 
 
 def repeat_with_fixed_output_size(input: torch.Tensor, repeats: torch.Tensor, total_repeat_length: int) -> torch.Tensor:
-    """torch.repeat_interleave of one dim, cut, or filled up with the last element, to a size that no value decides.
+    """torch.repeat_interleave of one dim, cut or padded with the last element to a fixed size.
 
     Args:
         input: shape [n], of any dtype.

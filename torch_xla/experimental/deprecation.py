@@ -1,4 +1,4 @@
-"""Old names of functions, which say once that they are old."""
+"""Deprecated names of functions, with one warning each."""
 
 import functools
 import logging
@@ -10,12 +10,12 @@ from types import ModuleType
 def deprecated(
     module: ModuleType, new: Callable, old_name: str | None = None, extra_msg: str | None = None
 ) -> Callable:
-    """A function that does what `new` does and at its first call logs a warning that names both.
+    """A function that calls `new` and at its first call logs a warning with both names.
 
     Args:
-        module: where the old name stands.
-        old_name: by default that of `new`.
-        extra_msg: a sentence more.
+        module: the module of the old name.
+        old_name: by default the name of `new`.
+        extra_msg: an additional sentence.
     """
     old = f"{module.__name__}.{old_name or new.__name__}"
     message = f"{old} is deprecated. Use {new.__module__}.{new.__name__} instead."
@@ -39,5 +39,5 @@ def mark_deprecated(new: Callable, extra_msg: str | None = None) -> Callable:
 
 
 def register_deprecated(module: ModuleType, new: Callable, extra_msg: str | None = None) -> None:
-    """Gives the module the old name of `new`, the same as its new one: `deprecated(module, new)`."""
+    """Gives the module a deprecated alias of `new` with the same name: `deprecated(module, new)`."""
     setattr(module, new.__name__, deprecated(module, new, extra_msg=extra_msg))

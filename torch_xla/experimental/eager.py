@@ -8,10 +8,10 @@ from .. import _XLAC
 
 
 def eager_mode(enable: bool) -> None:
-    """Switches the calling thread's mode, on all devices; the main thread's is that of threads that have not called it.
+    """Switches the calling thread's mode, on all devices; threads that have not called it use the main thread's.
 
-    XLA_LAZY=0 starts with it on. An operation is handed to the device when it is called, and runs while the program
-    goes on, as on a GPU.
+    XLA_LAZY=0 starts with it on. An operation is queued when it is called, and runs while the program goes on, as on a
+    GPU.
     """
     _XLAC._set_own_lazy(not enable)
     if threading.current_thread() is threading.main_thread():
@@ -25,7 +25,7 @@ def is_eager_mode() -> bool:
 
 @contextlib.contextmanager
 def eager_mode_context(enable: bool) -> Iterator[bool]:
-    """Context manager that switches the calling thread's mode for its body. It gives the mode before."""
+    """Context manager that switches the calling thread's mode for its body. It returns the old mode."""
     was_eager = is_eager_mode()
     before = _XLAC._set_own_lazy(not enable)
     try:

@@ -29,7 +29,7 @@ def _as_list(results) -> list[torch.Tensor]:
 
 
 def _record(recorder: _bodies.Recorder, cond_fn: Callable, body_fn: Callable, carried: list, additional: tuple):
-    """The body: the last value that it carries says whether another turn follows."""
+    """Records the body: its last carried value says whether another turn follows."""
     arguments = recorder.arguments(carried)
     following = _as_list(body_fn(*arguments[:-1], *additional))
     if len(following) != len(carried) - 1:
@@ -45,7 +45,7 @@ def _record(recorder: _bodies.Recorder, cond_fn: Callable, body_fn: Callable, ca
 def while_loop(
     cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence, additional_inputs: Sequence | None = None
 ) -> tuple[torch.Tensor, ...]:
-    """Runs `body_fn` on the carried values as long as `cond_fn` of them is true, without a look at them from Python.
+    """Runs `body_fn` on the carried values while `cond_fn` of them is true; Python does not read them.
 
     Args:
         cond_fn: gets the carried and the additional inputs; gives a Bool of one element, as tensor or bool.
@@ -53,8 +53,8 @@ def while_loop(
         carried_inputs: tensors of one xla device; numbers become tensors.
         additional_inputs: tensors that all turns share.
 
-    Returns the last carried values. Raises RuntimeError if a value changes its shape or dtype from turn to turn, and if
-    a function needs the value of a tensor or writes in-place into one from outside. Both functions are called when the
+    Returns the last carried values. Raises RuntimeError if a value changes its shape or dtype between turns, and if a
+    function needs a tensor's value or writes in-place into a tensor from outside. Both functions are called when the
     loop is recorded, and not in its turns.
     """
     additional = tuple(additional_inputs or ())
@@ -74,12 +74,12 @@ def fori_loop(lower, upper, body_fun: Callable, *input_value: torch.Tensor) -> l
     """Calls `body_fun` upper - lower times, each time on its previous result, as one operation of the graph.
 
     Args:
-        lower, upper: whole numbers, or integer tensors without dims. The number of turns is no part of the program.
+        lower, upper: whole numbers, or integer tensors without dims. The number of turns is not part of the program.
         body_fun: gets tensors like `input_value` and gives as many.
         input_value: tensors of one xla device.
 
-    Returns the number of turns that are left, 0 unless `upper` is below `lower`, and the last values.
-    Raises ValueError if upper < lower and both are numbers.
+    Returns the remaining number of turns (0 unless `upper` is below `lower`) and the last values. Raises ValueError if
+    upper < lower and both are numbers.
     """
     device = torch.device("xla", _bodies.device_of(input_value, "the values of a loop"))
     if not isinstance(lower, torch.Tensor) and not isinstance(upper, torch.Tensor) and upper < lower:

@@ -9,7 +9,7 @@ from . import _bodies
 
 
 def _check(iterable_tensors: Sequence[torch.Tensor]) -> int:
-    """How many parts there are."""
+    """Checks the tensors; the number of parts."""
     if not iterable_tensors:
         raise ValueError("iterable_tensors cannot be empty")
     for i, tensor in enumerate(iterable_tensors):
@@ -23,7 +23,7 @@ def _check(iterable_tensors: Sequence[torch.Tensor]) -> int:
 
 
 def _take_gradients(parameters: Sequence[torch.nn.Parameter], run: Callable[[], object]) -> list[torch.Tensor | None]:
-    """The gradients that `run` gives the parameters, which keep those that they have."""
+    """The gradients that `run` gives the parameters; the parameters keep their old ones."""
     before = [p.grad for p in parameters]
     for p in parameters:
         p.grad = None
@@ -42,7 +42,7 @@ def _record(
     carried_tensors: Sequence[torch.Tensor],
     iterable_tensors: Sequence[torch.Tensor],
 ):
-    """The body: it carries the sum of the losses, those of the gradients, and the carried tensors."""
+    """Records the body: it carries the sum of the losses, the sums of the gradients, and the carried tensors."""
     loss = recorder.argument(torch.zeros((), dtype=torch.float32, device=iterable_tensors[0].device))
     sums = recorder.arguments(parameters)
     state = recorder.arguments(carried_tensors)
@@ -69,18 +69,18 @@ def gradient_accumulation(
     model: torch.nn.Module,
     *carried_tensors: torch.Tensor,
 ):
-    """Gradients of a batch in parts: memory is that of one part, the program that of one part in a loop.
+    """Gradients of a batch in parts: with the memory of one part, and a program of one part in a loop.
 
     Args:
-        train_step: gets one slice along dim 0 of each of `iterable_tensors`, then the carried tensors. Gives the loss,
-            or a tuple of the loss and the next carried tensors. It is called once, to be recorded.
+        train_step: gets one slice along dim 0 of each of `iterable_tensors`, then the carried tensors. Returns the
+            loss, or a tuple of the loss and the next carried tensors. It is called once, for recording.
         iterable_tensors: tensors of one xla device with equal first dims: the number of parts.
-        model: its parameters that require gradients get them: the mean over the parts, added to those that they have.
+        model: its parameters that require gradients get the mean over the parts, added to their old gradients.
         carried_tensors: of any dtype, each of the same shape in all turns.
 
     Returns the mean loss as float32, or a tuple of it and the last carried tensors. Raises ValueError for
     iterable_tensors that do not fit each other, AssertionError if train_step writes in-place into its arguments, and
-    RuntimeError if it does so into other tensors, as batch norm does, or needs the value of one.
+    RuntimeError if it writes into other tensors, as batch norm does, or needs a tensor's value.
     """
     steps = _check(iterable_tensors)
     number = _bodies.device_of([*iterable_tensors, *carried_tensors], "the tensors of gradient_accumulation")

@@ -12,7 +12,7 @@ def _step(carry: tuple, gates: torch.Tensor) -> tuple[tuple, torch.Tensor]:
     """One step in time.
 
     Args:
-        carry: the state [batch, hidden size], and the weight and bias (or None) that it goes through.
+        carry: the state [batch, hidden size], and its weight and bias (or None).
         gates: the input's share of the gates reset, update and new, [batch, 3 * hidden size].
     """
     h, weight, bias = carry
@@ -27,8 +27,8 @@ def _step(carry: tuple, gates: torch.Tensor) -> tuple[tuple, torch.Tensor]:
 class GRU(nn.GRU):
     """torch.nn.GRU: its arguments, weights, values, gradients and errors, by a loop over time (scan()) for each layer.
 
-    What scan() cannot do is left to torch.nn.GRU: `bidirectional`, a PackedSequence, tensors of other devices. The
-    original refuses a PackedSequence.
+    torch.nn.GRU handles the rest: `bidirectional`, a PackedSequence, tensors of other devices. The original refuses a
+    PackedSequence.
     """
 
     def forward(self, input, hx: torch.Tensor | None = None):

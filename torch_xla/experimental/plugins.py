@@ -1,4 +1,4 @@
-"""PJRT plugins by the name that PJRT_DEVICE gives them: those of wheels, of packages' entry points, and your own.
+"""PJRT plugins by their names in PJRT_DEVICE: of wheels, of packages' entry points, and your own.
 
     class MyPlugin(plugins.DevicePlugin):
         def library_path(self):
@@ -7,8 +7,8 @@
     plugins.register_plugin("VENDOR", MyPlugin())
     torch_xla.runtime.set_device_type("VENDOR")
 
-A package offers a plugin by an entry point of the group `torch_xla.plugins` whose name is the device's and whose object
-is the class. A plugin's library is loaded when the device is first used, and not before PJRT_DEVICE asks for it.
+A package offers a plugin by an entry point of the group `torch_xla.plugins`: its name is the device's, its object the
+class. A plugin's library is loaded at the first use of the device, if PJRT_DEVICE names it.
 """
 
 import importlib.metadata
@@ -44,20 +44,20 @@ class DevicePlugin:
         """Called before the function of xmp.spawn() in a run of one process. Here it does nothing."""
 
     def configure_multiprocess(self, local_rank: int, local_world_size: int) -> None:
-        """Called before that function in each process of a run of several: the place to give it a device of its own.
+        """Called before that function in each process of a run of several: give the process its own device here.
 
         Args:
-            local_rank, local_world_size: the process's number on its machine, and how many there are. Here it does
+            local_rank, local_world_size: the process's number, and the number of processes on its machine. Here it does
                 nothing.
         """
 
     def requires_xla_coordinator(self) -> bool:
-        """False. Nothing asks: clients of several processes are not connected, collectives between them run outside."""
+        """False. Not used: clients of several processes are not connected, and collectives between them run outside."""
         return False
 
 
 def _module_folders(module: str) -> list[Path]:
-    """The folders of an installed package, which is not imported. Empty if there is no such package."""
+    """The folders of an installed package, without importing it. Empty if there is no such package."""
     try:
         spec = importlib.util.find_spec(module)
     except ModuleNotFoundError:  # its parent is missing
@@ -66,7 +66,7 @@ def _module_folders(module: str) -> list[Path]:
 
 
 class _WheelPlugin(DevicePlugin):
-    """A plugin in the folder of an installed module: the first of those (module, file) that is there."""
+    """A plugin in the folder of an installed module: the first (module, file) that exists."""
 
     def __init__(self, *files: tuple[str, str]):
         self._files = files
@@ -104,7 +104,7 @@ class _CudaPlugin(_WheelPlugin):
         return super().library_path()
 
     def client_create_options(self) -> ClientOptions:
-        """Of the allocator, by the original's variables; where they are not set XLA chooses."""
+        """Options of the allocator, from the original's variables; XLA chooses if they are not set."""
         options: ClientOptions = {"platform_name": "cuda"}
         if _XLAC._env_is_set("PJRT_ALLOCATOR_FRACTION"):
             options["memory_fraction"] = _XLAC._env_share("PJRT_ALLOCATOR_FRACTION")
@@ -130,7 +130,7 @@ def register_plugin(name: str, device_plugin: DevicePlugin) -> None:
     """Makes PJRT_DEVICE=name use the plugin. Call it before the first use of the device.
 
     Args:
-        name: any but CPU and LIBRARY; CUDA and TPU take the place of the wheels' plugins. Upper and lower case are one.
+        name: any but CPU and LIBRARY; CUDA and TPU replace the wheels' plugins. Case does not matter.
 
     Raises ValueError for CPU and LIBRARY, which have meanings of their own.
     """
@@ -140,13 +140,15 @@ def register_plugin(name: str, device_plugin: DevicePlugin) -> None:
 
 
 def register_installed_plugins() -> None:
-    """Imports the plugins of all installed packages. Without it the one that PJRT_DEVICE names is imported at need."""
+    """Imports the plugins of all installed packages. Without this call the plugin that PJRT_DEVICE names is imported
+    when needed.
+    """
     for entry in importlib.metadata.entry_points(group="torch_xla.plugins"):
         register_plugin(entry.name, entry.load()())
 
 
 def get(name: str) -> DevicePlugin | None:
-    """The plugin of that name, own ones and packages' before the wheels'. None if there is none."""
+    """The plugin of that name: registered ones and packages' come before the wheels'. None if there is none."""
     name = name.upper()
     if name in _registry:
         return _registry[name]
@@ -159,7 +161,7 @@ def get(name: str) -> DevicePlugin | None:
 
 
 def find(name: str) -> tuple[str, ClientOptions] | None:
-    """The plugin's path and its client's options. None if no plugin has the name."""
+    """The path and client options of the named plugin. None if there is no such plugin."""
     plugin = get(name)
     return (str(plugin.library_path()), dict(plugin.client_create_options())) if plugin else None
 
@@ -167,11 +169,11 @@ def find(name: str) -> tuple[str, ClientOptions] | None:
 def default() -> DevicePlugin:
     """The plugin that PJRT_DEVICE names.
 
-    Raises RuntimeError if it names none: the embedded engine is no plugin.
+    Raises RuntimeError if it names no plugin: the embedded engine is not one.
     """
     name = _XLAC._env_text("PJRT_DEVICE")
     if not (plugin := get(name)):
-        raise RuntimeError(f"PJRT_DEVICE={name} is no plugin that is registered or installed")
+        raise RuntimeError(f"PJRT_DEVICE={name} is not a registered or installed plugin")
     return plugin
 
 

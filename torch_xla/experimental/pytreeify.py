@@ -1,11 +1,11 @@
-"""pytreeify: an autograd.Function of nested tensors, which autograd itself does not look for in dicts and lists."""
+"""pytreeify: an autograd.Function of nested tensors: autograd itself finds no tensors in dicts and lists."""
 
 from torch.autograd import Function
 from torch.utils import _pytree as pytree
 
 
 class _Call:
-    """What one call of the function tells its backward: how its inputs are nested, and then how its outputs are."""
+    """State of one call for its backward: the nesting of its inputs, then of its outputs."""
 
     def __init__(self, inputs: pytree.TreeSpec):
         self.inputs = inputs
@@ -33,16 +33,16 @@ def _run_backward(cls: type[Function], ctx, call: _Call, gradients: tuple) -> li
 
 
 def pytreeify(cls: type[Function]) -> type[Function]:
-    """Decorator that lets an autograd.Function take and return pytrees: its leaves that are tensors have gradients.
+    """Decorator that lets an autograd.Function take and return pytrees: tensor leaves have gradients.
 
     Args:
         cls: its `forward` takes and returns any pytrees of tensors and other values (with `ctx` first, or with a
-            `setup_context` beside it). Its `backward` takes gradients nested like the outputs, an argument for each
-            where these are a tuple, and returns a tuple nested like the inputs, None where there is no gradient.
+            `setup_context` beside it). Its `backward` takes gradients nested like the outputs, one argument each if
+            these are a tuple, and returns a tuple nested like the inputs, with None for no gradient.
             `ctx.needs_input_grad` has an entry for each leaf of the inputs.
 
     Returns `cls`, with another `apply`. Raises TypeError for anything but an autograd.Function; the backward raises
-    RuntimeError where the gradients are not nested like the inputs.
+    RuntimeError if the gradients are not nested like the inputs.
     """
     if not (isinstance(cls, type) and issubclass(cls, Function)):
         raise TypeError(f"pytreeify is for subclasses of torch.autograd.Function, but got {cls}")

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten, TreeSpec
 from .. import _XLAC
 from . import _bodies
 
-# The recorded bodies of functions that their callers call pure: by function, then by all else that they depend on.
+# The recorded bodies of pure functions: by function, then by everything else that they depend on.
 _SCAN_COMPUTATION_CACHE: WeakKeyDictionary = WeakKeyDictionary()
 
 
@@ -34,9 +34,9 @@ def tree_flatten_none(pytree) -> tuple[list, Callable[[list], Any]]:
 class _Backward:
     """The body of the gradient, which runs from the last turn to the first.
 
-    It carries the gradients of `carried`, then the sums of those of `outside`; it is given slices of the gradients of
-    `ys`, then of what was saved, then of `used_xs`; it gives gradients of slices of `xs`. All are positions in the
-    lists of forward: carried values, results of turns, inputs that are sliced.
+    It carries the gradients of `carried`, then the sums of those of `outside`; it gets slices of the gradients of `ys`,
+    then of the saved values, then of `used_xs`; it returns gradients of slices of `xs`. All are positions in the lists
+    of forward: carried values, results of turns, inputs that are sliced.
     """
 
     body: Any
@@ -44,7 +44,7 @@ class _Backward:
     ys: list[int]
     used_xs: list[int]
     xs: list[int]
-    outside: list[torch.Tensor]  # leaves that the function uses and is not given
+    outside: list[torch.Tensor]  # leaves from outside that the function uses
 
 
 @dataclasses.dataclass
@@ -62,7 +62,7 @@ class _Step:
         return bool(self.forward.shared or (self.backward and self.backward.body.shared))
 
     def with_new_draws(self, device: int) -> "_Step":
-        """As if it were recorded again: random numbers are new ones."""
+        """A copy with new random numbers, as if recorded again."""
         if not self.backward:
             return dataclasses.replace(self, forward=_XLAC._with_new_draws(device, [self.forward])[0])
         forward, body = _XLAC._with_new_draws(device, [self.forward, self.backward.body])
@@ -74,9 +74,9 @@ def _is_differentiable(t: torch.Tensor) -> bool:
 
 
 def _find_outside(results: list[torch.Tensor], own: list[torch.Tensor], start: int) -> list[torch.Tensor]:
-    """The leaves that the results have gradients for, but for `own`.
+    """The leaves that get gradients from the results, except `own`.
 
-    Raises RuntimeError for a tensor from outside that is no leaf: its gradient would be computed in each turn.
+    Raises RuntimeError for a tensor from outside that is not a leaf: each turn would compute its gradient.
     """
     found: dict[int, torch.Tensor] = {}
     known = {id(t) for t in own}
@@ -102,7 +102,7 @@ def _find_outside(results: list[torch.Tensor], own: list[torch.Tensor], start: i
 
 
 class _Inputs:
-    """What is scanned: the leaves, and where they stand. Raises ValueError for what cannot be."""
+    """The inputs of a scan: the leaves and their places. Raises ValueError for invalid ones."""
 
     def __init__(self, init, xs):
         self.init, self.unflatten_init = tree_flatten_none(init)
@@ -122,7 +122,7 @@ class _Inputs:
         self.device = _bodies.device_of([*self.init, *self.xs], "init and xs")
 
     def key(self) -> tuple:
-        """What a recorded function depends on."""
+        """The key of a recorded function: everything that it depends on."""
         leaves = [*((t.shape, t) for t in self.init), *((t.shape[1:], t) for t in self.xs)]
         shapes = tuple((shape, t.dtype, t.requires_grad) for shape, t in leaves)
         autocast = torch.is_autocast_enabled("xla") and torch.get_autocast_dtype("xla")
@@ -193,7 +193,7 @@ class _Recording:
             *gradients[len(carried) : first_outside],
         ]
         given = [*carry_gradients, *sums, *y_gradients]
-        # Without what the forward computed the turns compute it again, from their arguments.
+        # Without the forward's values the turns recompute them from their arguments.
         needed = self.recorder.residuals(results, given) if saves_all else [*self.carry, *self.x]
         used_xs = [i for i, t in enumerate(self.x) if any(t is other for other in needed)]
         saved = [t for t in needed if not any(t is self.x[i] for i in used_xs)]
@@ -220,7 +220,7 @@ def _find_or_record(fn: Callable, inputs: _Inputs, saves_all: bool) -> _Step:
 
 
 class _Scan(torch.autograd.Function):
-    """The two loops as a function that autograd knows. Inputs: init, xs, then the leaves from outside."""
+    """The two loops as an autograd function. Inputs: init, xs, then the leaves from outside."""
 
     @staticmethod
     def forward(ctx, step: _Step, num_carried: int, num_xs: int, *inputs: torch.Tensor):
@@ -268,8 +268,8 @@ def value_and_grad_partitioned(
     Args:
         fn, init, xs, partition_fn, is_fn_pure: as of scan(); gradients of all floating inputs are wanted.
 
-    Returns `forward(carry, x)`, which gives `(new_carry, (y, saved))`; `alias_input(saved, x)`, which gives all that
-    the gradient needs; and `backward(grad_new_carry, (grad_y, needed))`, which gives `(grad_carry, grad_x)`.
+    Returns `forward(carry, x)`, with the result `(new_carry, (y, saved))`; `alias_input(saved, x)`, with everything
+    that the gradient needs; and `backward(grad_new_carry, (grad_y, needed))`, with the result `(grad_carry, grad_x)`.
     """
     inputs = _Inputs(init, xs)
     inputs.init, inputs.xs = (
@@ -305,22 +305,23 @@ def value_and_grad_partitioned(
 
 
 def scan(fn: Callable, init, xs, partition_fn: Callable | None = None, is_fn_pure: bool = False) -> tuple[Any, Any]:
-    """Calls `fn(carry, x)` for the slices x of `xs` along dim 0, each with the carry that the call before gave.
+    """Calls `fn(carry, x)` for the slices x of `xs` along dim 0, each with the carry of the call before.
 
     Args:
-        fn: gives the next carry and a pytree of results. It is called once, to be recorded: it must not need the value
-            of a tensor nor write in-place into its arguments or tensors from outside. Each turn draws new random
+        fn: returns the next carry and a pytree of results. It is called once, for recording: it must not need a
+            tensor's value nor write in-place into its arguments or tensors from outside. Each turn draws new random
             numbers.
         init: the first carry, a pytree of tensors. Shapes and dtypes stay the same in all turns.
         xs: a pytree of tensors of equal first dims, the number of turns.
-        partition_fn: by functorch.compile.default_partition (or None) the turns save what the gradient needs; by any
-            other function they save the carry alone, and the gradient's turns compute the rest again.
+        partition_fn: with functorch.compile.default_partition (or None) the turns save the values that the gradient
+            needs; with any other function they save only the carry, and the gradient's turns recompute the rest.
         is_fn_pure: the recorded body serves all inputs of the same shapes, without a call of `fn`, if `fn` uses no
             tensors except its arguments.
 
     Returns the last carry and the results, joined along a new dim 0. Both have gradients, which go to `init`, `xs` and
     leaves that `fn` uses from outside. Raises ValueError for inputs that do not fit each other and for a carry that
-    changes its structure, RuntimeError for one that changes a shape or dtype and for what `fn` must not do.
+    changes its structure, RuntimeError for a carry that changes a shape or dtype and for the things that `fn` must not
+    do.
 
     Semantics: https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html
     """

@@ -8,12 +8,12 @@ import torch
 
 from .scan import scan
 
-# By partition function and first layer: a copy of the layer and the function over it, which scan()'s cache knows.
+# By partition function and first layer: a copy of the layer and its function, the key of scan()'s cache.
 _ONE_LAYER_CACHE: dict[tuple[int, int], Callable] = {}
 
 
 def _make_function(layer: torch.nn.Module) -> Callable:
-    """What runs one layer: its weights take the place of the copy's."""
+    """The function that runs one layer with its weights in place of the copy's."""
     example = copy.deepcopy(layer)
 
     def run_layer(carry, tensors):
@@ -48,17 +48,17 @@ def _check_same_structure(first: dict[str, torch.Tensor], other: dict[str, torch
 def scan_layers(
     layers: Iterable[torch.nn.Module], input_data, partition_fn: Callable | None = None, is_layer_pure: bool = False
 ):
-    """What torch.nn.Sequential(*layers)(input_data) gives, with one layer's program in a loop.
+    """The result of torch.nn.Sequential(*layers)(input_data), with one layer's program in a loop.
 
     Args:
-        layers: modules that compute the same of equally named weights of equal shapes; only the first one's code runs.
-            Their weights are joined at each call and get gradients. They must not write into their buffers.
-        input_data: a tensor, or a tuple of them that each layer takes as arguments and returns.
+        layers: modules with the same computation, and weights with equal names and shapes; only the first one's code
+            runs. Their weights are joined at each call and get gradients. They must not write into their buffers.
+        input_data: a tensor, or a tuple of tensors that each layer takes as arguments and returns.
         partition_fn: as for scan(): chooses the values that the forward saves.
         is_layer_pure: the first layer is recorded once, not at each call.
 
-    Returns the last layer's output, `input_data` where there are no layers. Raises ValueError for layers with weights
-    of different names or shapes.
+    Returns the last layer's output, or `input_data` without layers. Raises ValueError for layers with weights of
+    different names or shapes.
     """
     layers = list(layers)
     if not layers:

@@ -9,12 +9,12 @@ import torch.nn.functional as F
 
 @dataclasses.dataclass(eq=True, frozen=True)
 class SplashAttentionConfig:
-    """Options of the attention. Of all this only the last two change something here.
+    """Options of the attention. Only the last two have an effect here.
 
     Attributes:
-        sa_*: the original's kernel is tuned by them.
-        mesh, qkv_partition_spec, segment_ids_partition_spec: how it is spread over devices.
-        attentiontype_local_sliding: a query sees only keys that are near: no further than slide_window_size.
+        sa_*: tuning of the original's kernel.
+        mesh, qkv_partition_spec, segment_ids_partition_spec: its sharding over devices.
+        attentiontype_local_sliding: a query sees only keys within slide_window_size.
     """
 
     sa_block_q: int = 2048
@@ -36,7 +36,7 @@ class SplashAttentionConfig:
     slide_window_size: int | None = None
 
     def to_json(self) -> str:
-        """What splash_attention() takes."""
+        """The config argument of splash_attention()."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
@@ -46,7 +46,7 @@ class SplashAttentionConfig:
 
 
 def _with_tuples(value):
-    """Lists, which tuples are in JSON, as tuples."""
+    """Turns JSON's lists back into tuples."""
     return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 

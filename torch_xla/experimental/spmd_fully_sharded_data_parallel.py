@@ -26,16 +26,16 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
     Names of parameters are those of the original, and attributes and items that the wrapper lacks are the module's.
 
     Args:
-        module: what is wrapped; it moves to the device.
-        mesh: a torch_xla.distributed.spmd.Mesh; None is that of set_global_mesh().
+        module: the module to wrap; it moves to the device.
+        mesh: a torch_xla.distributed.spmd.Mesh; None: the mesh of set_global_mesh().
         shard_output: called with the output and the mesh after each forward; None shards the batch of the output, of
-            the first part of a tuple, or of what its attribute `logits` is.
+            the first part of a tuple, or of the attribute `logits`.
         auto_wrap_policy: chooses the submodules that are wrapped too (torch_xla.distributed.fsdp.wrap).
         auto_wrapper_callable: wraps them, instead of this class.
         extra_data_axis: another axis over which outputs are sharded.
 
-    Raises ValueError without a mesh or where it lacks an axis, RuntimeError for a module that is wrapped already and
-    for outputs that hold no tensor, and what torch_xla.distributed.spmd.mark_sharding() raises.
+    Raises ValueError without a mesh or if it lacks an axis, RuntimeError for a module that is wrapped already and for
+    outputs without a tensor, and errors of torch_xla.distributed.spmd.mark_sharding().
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
             self._shard_parameter(parameter)
 
     def _shard_parameter(self, parameter: torch.nn.Parameter) -> None:
-        """Along its largest dim, unless a part of the module that was wrapped before has done it."""
+        """Shards it along its largest dim, unless an inner wrapped module has done it."""
         if parameter.dim() > 0 and not spmd.sharding_spec(parameter):
             largest = max(range(parameter.dim()), key=lambda dim: parameter.shape[dim])
             spec = tuple("fsdp" if dim == largest else None for dim in range(parameter.dim()))
@@ -76,7 +76,7 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
 
     @property
     def module(self) -> torch.nn.Module:
-        """What is wrapped."""
+        """The wrapped module."""
         return self._orig_module
 
     def forward(self, *args, **kwargs):

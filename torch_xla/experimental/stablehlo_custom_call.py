@@ -1,11 +1,11 @@
-"""Where tensors should lie, as operations of a program. This device has one memory, in which they stay."""
+"""Memory placement of tensors, as operations of a program. This device has one memory, so they stay there."""
 
 import torch
 
 
 @torch.library.custom_op("xla::place_to_host", mutates_args=())
 def place_to_host(t: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, as a new one, with its gradient: `torch.ops.xla.place_to_host`, which graphs keep."""
+    """The same tensor as a new one, with its gradient: `torch.ops.xla.place_to_host`, which graphs keep."""
     return t.clone()
 
 

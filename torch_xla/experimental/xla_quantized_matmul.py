@@ -1,6 +1,6 @@
 """Products with weights of 8 or 4 bits: torch.ops.xla.quantized_matmul, and a linear layer of it.
 
-The weights stay small in memory; a product reads them as floats, which the compiler does beside it.
+The weights stay small in memory; the compiler converts them to floats for each product.
 """
 
 import torch
@@ -52,7 +52,7 @@ def quantized_matmul(
         scaler: [out_features]; by blocks [in_features / block_size, out_features].
         zero_point: of scaler's shape, already multiplied by it.
         block_size: -1 for a scale of each output feature.
-        int4_weight: the weights are from -8 to 7. They are computed as other ones.
+        int4_weight: the weights are from -8 to 7. They are computed like others.
         quantize_activation: `x` is rounded to int8 too, and multiplied as integers; not by blocks.
 
     Returns [..., out_features] of x's dtype. Raises ValueError for tensors that do not fit each other.
@@ -110,7 +110,7 @@ class XlaQuantizedLinear(torch.nn.Module):
     def load_quantized_weight(
         self, weight: torch.Tensor, weight_scaler: torch.Tensor, zero_point: torch.Tensor | None = None
     ) -> None:
-        """Takes these tensors, of the shapes that quantized_matmul() wants, or raises its ValueError."""
+        """Takes these tensors, with shapes as for quantized_matmul(), or raises its ValueError."""
         _check_weight(self.input_dim, weight, weight_scaler, zero_point, self.block_size)
         self.weight, self.weight_scaler, self.zero_point = weight, weight_scaler, zero_point
 

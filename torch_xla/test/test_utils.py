@@ -15,7 +15,7 @@ from ..debug.metrics_compare_utils import parse_metrics_report
 def mp_test(func: Callable) -> Callable:
     """Decorator of a method of unittest.TestCase: runs it in a process of its own, which must end with exit status 0.
 
-    The process is forked, so use no device before. Each call returns the exit status.
+    The process is forked, so do not use the device before. Each call returns the exit status.
     """
 
     @functools.wraps(func)
@@ -38,7 +38,7 @@ def _place(device) -> str:
 def get_summary_writer(logdir: str | None):
     """A SummaryWriter of TensorBoard that writes to the folder, or None if that is empty.
 
-    Raises ImportError where neither tensorboardX nor tensorboard is installed.
+    Raises ImportError if neither tensorboardX nor tensorboard is installed.
     """
     if not logdir:
         return None
@@ -60,10 +60,10 @@ def write_to_summary(
     """Writes scalars.
 
     Args:
-        summary_writer: of get_summary_writer(); None writes nothing.
-        global_step: the step that they are of.
+        summary_writer: from get_summary_writer(); None writes nothing.
+        global_step: their step.
         dict_to_write: scalars by name.
-        write_xla_metrics: also all numbers of the metrics report, and `aten_ops_sum`: how often operations fell back.
+        write_xla_metrics: also all numbers of the metrics report, and `aten_ops_sum`: the number of fallbacks.
     """
     if summary_writer is None:
         return
@@ -100,9 +100,9 @@ def print_training_update(
     """Prints `| Training Device=xla:0/0 Epoch=1 Step=20 Loss=0.12345 Rate=1234.50 GlobalRate=1200.00 Time=12:34:56`.
 
     Args:
-        device: where it trains.
+        device: the device of the training.
         step: batches so far.
-        loss: a number or a tensor of one element, which then is waited for.
+        loss: a number, or a tensor of one element, which this reads.
         rate, global_rate: items per second now, and since the beginning (xm.RateTracker).
         epoch: left out if it is None.
         summary_writer: also gets both rates.
@@ -114,7 +114,7 @@ def print_training_update(
 
 
 def print_test_update(device, accuracy: float | None, epoch: int | None = None, step: int | None = None) -> None:
-    """Prints `| Test Device=xla:0/0 Step=20 Epoch=1 Accuracy=98.76 Time=12:34:56`; what is None is left out."""
+    """Prints `| Test Device=xla:0/0 Step=20 Epoch=1 Accuracy=98.76 Time=12:34:56`; None values are left out."""
     parts = [
         f"| Test Device={_place(device)}",
         f"Step={step}" if step is not None else None,

@@ -1,4 +1,4 @@
-"""Whether reads take memory that was given away."""
+"""Whether reads use donated memory."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from .. import _XLAC
 
 @contextlib.contextmanager
 def alias_with_buffer_donor_config(should_alias: bool = True) -> Iterator[bool]:
-    """Context manager in which every run may write over tensors marked as donors, by `should_alias`.
+    """Context manager: with `should_alias` every run may overwrite tensors marked as donors.
 
-    By default only steps do (torch_xla.sync()), and programs that a read runs leave them. Gives, and sets again at its
-    end, what held before.
+    By default only steps do (torch_xla.sync()), not programs run by a read. Returns the old setting, and restores it at
+    its end.
     """
     before = _XLAC._xla_get_enable_alias_with_buffer_donor_config()
     _XLAC._xla_set_enable_alias_with_buffer_donor_config(should_alias)

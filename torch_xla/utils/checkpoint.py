@@ -7,16 +7,16 @@ from .utils import for_each_instance
 
 
 def checkpoint(function, *args, use_reentrant: bool = True, **kwargs):
-    """Calls `function(*args)`; backward computes its activations again, which saves their memory.
+    """Calls `function(*args)`; backward recomputes its activations, which saves their memory.
 
-    The second computation is behind a barrier (xm.optimization_barrier_): without one, as with PyTorch's own function,
-    the program would find it equal to the first and keep the activations.
+    A barrier precedes the second computation (xm.optimization_barrier_): without it, as with PyTorch's own function,
+    the program would merge it with the first and keep the activations.
 
     Args:
         use_reentrant: by default True, as in the original.
         kwargs: as for torch.utils.checkpoint.checkpoint.
 
-    Returns what `function` returns.
+    Returns the function's result.
     """
     is_again = False
 

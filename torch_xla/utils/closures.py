@@ -22,10 +22,10 @@ class ClosureHandler(abc.ABC):
 
 
 class AsyncClosureHandler(ClosureHandler):
-    """Runs closures in order on one thread, which the exit of the process waits for.
+    """Runs closures in order on one thread; the exit of the process waits for it.
 
     Args:
-        max_queue_size: closures that wait or run at most: run() waits for room. XLA_MAX_ASYNC_QUEUE takes its place.
+        max_queue_size: the most closures that wait or run: run() waits for room. XLA_MAX_ASYNC_QUEUE overrides it.
     """
 
     def __init__(self, max_queue_size: int = 100):
@@ -35,20 +35,20 @@ class AsyncClosureHandler(ClosureHandler):
             raise ValueError(f"max_queue_size is {size} when it should be at least 1")
         self._room = threading.BoundedSemaphore(size)
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="xla-step-closure")
-        self._pool.submit(int)  # its thread starts now: where there is none to be had no closure is taken
+        self._pool.submit(int)  # starts the thread now: if that fails no closure is taken
         self._failed: list[Future] = []
 
     def run(self, closure: Callable[[], object]) -> None:
         """Queues the closure.
 
-        Raises RuntimeError, with the exception as its cause, if one before it has failed; then it is not queued.
+        Raises RuntimeError, with the exception as its cause, if an earlier one has failed; then it is not queued.
         """
         self.raise_failed()
         self._room.acquire()
         self._pool.submit(closure).add_done_callback(self._end)
 
     def raise_failed(self) -> None:
-        """Raises RuntimeError for the first closure that has failed since the last call, if there is one."""
+        """Raises RuntimeError for the first failed closure since the last call, if there is one."""
         failed, self._failed = self._failed, []
         if failed:
             raise RuntimeError("an asynchronous closure has failed") from failed[0].exception()

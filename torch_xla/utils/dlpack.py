@@ -18,8 +18,8 @@ def _is_exported(tensor: torch.Tensor) -> bool:
 def to_dlpack(xla_tensor: torch.Tensor):
     """A capsule with a copy of the tensor's elements, of the same shape, on the CPU. It runs pending operations.
 
-    The memory belongs to the consumer alone: writes there do not show in the tensor. Tensors of other devices
-    share theirs, as torch.utils.dlpack.to_dlpack does.
+    Only the consumer owns the memory: writes there do not change the tensor. Tensors of other devices share theirs, as
+    torch.utils.dlpack.to_dlpack does.
     """
     return _to_dlpack_in_torch(xla_tensor.detach().cpu() if _is_exported(xla_tensor) else xla_tensor)
 

@@ -5,10 +5,10 @@ import threading
 
 
 class QueueBase:
-    """What both have.
+    """The common part of both queues.
 
     Args:
-        maxsize: items that wait at most: put() waits for room.
+        maxsize: the most waiting items: put() waits for room.
     """
 
     def __init__(self, maxsize: int = 1024):
@@ -20,7 +20,7 @@ class QueueBase:
         self._no_more_puts = False
 
     def max_size(self) -> int:
-        """Items that wait at most."""
+        """The most waiting items."""
         return self._maxsize
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class QueueBase:
 
 
 class KeydQueue(QueueBase):
-    """Items by key; the order in which they are taken is the readers'."""
+    """Items by key; readers choose the order."""
 
     def __init__(self, maxsize: int = 1024):
         super().__init__(maxsize)
@@ -46,7 +46,7 @@ class KeydQueue(QueueBase):
         self._awaited: collections.Counter = collections.Counter()  # keys that readers wait for
 
     def put(self, key, item) -> None:
-        """Waits for room, unless somebody waits for this key, and puts the item, in place of one of the same key."""
+        """Waits for room, unless a reader waits for this key, and puts the item, replacing one with the same key."""
         with self._lock:
             self._emptied.wait_for(
                 lambda: self._no_more_gets or len(self._items) < self._maxsize or self._awaited[key] > 0

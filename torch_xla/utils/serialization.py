@@ -18,7 +18,7 @@ class TensorReference:
 
 
 def _get_tensors_folder(path: str) -> str:
-    """Where the tensors of `path` are."""
+    """The folder of the tensors of `path`."""
     return f"{path}.tensors"
 
 
@@ -32,7 +32,7 @@ def _file(path: str, tid: int) -> str:
 
 
 def _numbers(path: str) -> set[int]:
-    """Of the files of tensors that are there."""
+    """The numbers of the present tensor files."""
     names = (re.fullmatch(r"tensor_(0|[1-9][0-9]*)\.pt", name) for name in os.listdir(_get_tensors_folder(path)))
     return {int(name[1]) for name in names if name}
 
@@ -52,7 +52,7 @@ def _is_reference(value) -> bool:
 
 
 def _delete_abandoned(path: str) -> None:
-    """Deletes files of tensors that a save has left which did not come to its end."""
+    """Deletes tensor files of an interrupted save."""
     used = []
     if os.path.exists(path):
         try:
@@ -69,7 +69,7 @@ def save(data, path: str, master_only: bool = True, global_master: bool = False)
         master_only: only the master process writes.
         global_master: the master of the whole run, not of each machine.
 
-    What an earlier save has left there loads until this one is whole: its tensors have numbers of their own.
+    An earlier save there loads until this one is complete, as the new tensors have other numbers.
     """
     if master_only and not xm.is_master_ordinal(local=not global_master):
         return
@@ -106,7 +106,7 @@ def _read(path: str, reference: TensorReference) -> torch.Tensor:
 
 
 def load(path: str):
-    """Reads what save() wrote; the tensors are on the CPU.
+    """Loads a file of save(); the tensors are on the CPU.
 
     The files may come from anybody: they are read with weights_only. Raises ValueError for a reference that is no
     number of a file, and for a file without a tensor.

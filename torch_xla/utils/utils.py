@@ -44,7 +44,7 @@ def check_env_flag(name: str, default: str = "") -> bool:
 
 
 def get_print_fn(debug: bool | None = None) -> Callable:
-    """eprint() for debugging, else null_print(); by default the environment variable DEBUG says which."""
+    """eprint() for debugging, else null_print(); by default the environment variable DEBUG decides."""
     return eprint if (check_env_flag("DEBUG") if debug is None else debug) else null_print
 
 
@@ -59,14 +59,14 @@ def list_copy_append(ilist: Iterable, item) -> list:
 
 
 def flatten_nested_tuple(inputs) -> tuple:
-    """What nested tuples and lists hold, in order; of anything else a tuple with it alone."""
+    """The items of nested tuples and lists, in order; anything else alone in a tuple."""
     if not isinstance(inputs, (list, tuple)):
         return (inputs,)
     return tuple(leaf for part in inputs for leaf in flatten_nested_tuple(part))
 
 
 def shape(inputs) -> list[int]:
-    """The sizes of nested lists or tuples, outermost first; [] of anything else. ValueError where they are unequal."""
+    """The sizes of nested lists or tuples, outermost first; [] of anything else. ValueError if they are unequal."""
     if not isinstance(inputs, (list, tuple)):
         return []
     parts = [shape(part) for part in inputs]
@@ -80,15 +80,15 @@ def for_each_instance(value, select_fn: Callable, fn: Callable) -> None:
     for_each_instance_rewrite(value, select_fn, lambda part: (fn(part), part)[1])
 
 
-# What is one thing, though it has attributes.
+# Single values, although they have attributes.
 WHOLE = (type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor, torch.nn.Module)
 
 
 def for_each_instance_rewrite(value, select_fn: Callable, fn: Callable, rwmap: dict | None = None):
     """Copy of the nested `value` with `fn(part)` for each part that `select_fn` picks.
 
-    Lists, tuples, sets, dicts and objects are nested; classes, functions and modules stay as they are. What occurs
-    twice is rewritten once, also where it holds itself.
+    Lists, tuples, sets, dicts and objects are nested; classes, functions and modules stay as they are. A part that
+    occurs twice, also within itself, is rewritten once.
     """
     rwmap = {} if rwmap is None else rwmap
     if id(value) in rwmap:
@@ -209,7 +209,7 @@ class Cleaner:
 
 
 class TmpFolder:
-    """A new temporary folder, of path `name`, which goes with the object."""
+    """A new temporary folder, of path `name`, deleted with the object."""
 
     def __init__(self):
         self.name = tempfile.mkdtemp()
@@ -251,6 +251,6 @@ def get_free_tcp_ports(n: int = 1) -> list[int]:
 
 
 def parallel_work(num_workers: int, fn: Callable, *args: Iterable) -> list:
-    """list(map(fn, *args)) by so many threads. Raises the first exception of `fn`, once all calls have ended."""
+    """list(map(fn, *args)) on this many threads. Raises the first exception of `fn` after all calls have ended."""
     with ThreadPoolExecutor(max_workers=num_workers) as executor:
         return list(executor.map(fn, *args))

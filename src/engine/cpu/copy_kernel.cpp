@@ -1,4 +1,4 @@
-// Strided copies, plane by plane; those that transpose, block by block, so that each line of memory is met while it is in the cache.
+// Strided copies, plane by plane; those that transpose, block by block, so that each line of memory is used while it is in the cache.
 #include "engine/cpu/copy_kernel.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void copy_row(const void* from, void* to, size_t bytes) {
     std::memcpy(to, from, bytes);
     return;
   }
-  for (size_t at = 0; at < bytes; at += kLine) { // of a size that is known, so that no call is made
+  for (size_t at = 0; at < bytes; at += kLine) { // of constant size, so the compiler makes no call
     std::memcpy(static_cast<char*>(to) + at, static_cast<const char*>(from) + at, kLine);
   }
 }
@@ -83,7 +83,7 @@ inline void transpose_square(const uint64_t* from, int64_t from_stride, uint64_t
   store(to + to_stride, __builtin_shufflevector(a, b, 1, 3));
 }
 
-// A block that fits in the cache; squares first, then what is left on two of its sides. As copy_plane().
+// A block that fits in the cache: squares first, then the remainders on two sides. As copy_plane().
 template <typename T>
 void transpose_block(const T* from, T* to, const Loop& rows, const Loop& inner) {
   constexpr int64_t side = kSquare<T>;
@@ -106,7 +106,7 @@ void transpose_block(const T* from, T* to, const Loop& rows, const Loop& inner) 
   copy_elements(from + whole_rows, to + whole_rows * rows.to, {rows.extent - whole_rows, rows.from, rows.to}, inner);
 }
 
-// Where the rows are neighbours in the memory that is read, and the columns in the memory that is written.
+// For rows that are neighbours in the source, and columns that are neighbours in the target.
 template <typename T>
 void transpose(const T* from, T* to, const Loop& rows, const Loop& inner) {
   constexpr int64_t kBlockRows = 64;
@@ -145,7 +145,7 @@ void copy_plane(const T* from, T* to, const Loop& rows, const Loop& inner) {
   copy_elements(from, to, rows, inner);
 }
 
-// The loops outside of the planes, as an index of which the last one counts first.
+// The loops outside of the planes, as an index; the last loop counts fastest.
 class Outside {
  public:
   Outside(const Loop* loops, size_t count, int64_t index) : loops_(loops), at_(count, 0) {
@@ -227,7 +227,7 @@ constexpr Copy kCopies[] = {
     {16, run_copy<Complex>},
 };
 
-// The first one for which it holds, as a kernel; or none.
+// The first copy for which `holds` is true, as a kernel; or none.
 template <typename Holds>
 Kernel find_copy(Holds holds) {
   auto found = std::find_if(std::begin(kCopies), std::end(kCopies), holds);
@@ -247,7 +247,7 @@ Kernel copy_kernel(const KernelSpec& spec) {
   return kernel;
 }
 
-// Where neighbours in the memory that is read are those of another outer loop, that one is the last: a plane has both sides' lines.
+// If neighbours in the source belong to an outer loop, that loop becomes the last: then a plane has lines of both sides.
 std::vector<uint64_t> copy_arguments(const KernelSpec& spec) {
   const Dims& from = spec.buffers[static_cast<size_t>(spec.body[0].index)].strides;
   const Dims& to = spec.buffers[static_cast<size_t>(spec.body[1].index)].strides;

@@ -1,4 +1,4 @@
-// Kernels that only copy: one function for each size of an element stands for all of them, so no code is made.
+// Kernels that only copy: one built-in function for each element size serves all of them, so no code is generated.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace torch_xla::cpu {
 
-// Whether the kernel loads one buffer and stores what it loaded.
+// Whether the kernel only loads one buffer and stores its elements.
 bool is_copy(const KernelSpec& spec);
-// The function and its arguments, the loops with their strides, for a spec that is a copy. The function has the spec's units.
+// The function, with the loops and strides as arguments, for a spec that is a copy. The function has the spec's units.
 Kernel copy_kernel(const KernelSpec& spec);
 std::vector<uint64_t> copy_arguments(const KernelSpec& spec);
 // The copy with this hash; nothing if the hash belongs to another kernel.

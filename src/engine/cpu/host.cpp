@@ -84,7 +84,7 @@ std::optional<Speeds> read_speeds(const std::string& text) {
   return is_whole && is_likely(speeds.products) && is_likely(speeds.numbers) ? std::make_optional(speeds) : std::nullopt;
 }
 
-// Of processes that measure at once the last one writes, and each goes on with its own: nothing but waits depends on it.
+// If several processes measure at once, the last one's file stays and each uses its own numbers: only waits depend on them.
 Speeds find_or_measure(const std::string& path, bool read_only, Speeds (*measure)()) {
   const std::string key = "speeds of " + host_key();
   ObjectCache files;

@@ -17,7 +17,7 @@ namespace {
 #ifdef __x86_64__
 enum Register : unsigned { kEax = 1, kEbx = 2, kEcx = 4, kEdx = 8 };
 
-// Those that LLVM reads (TargetParser/Host.cpp); the others tell of the core that runs this.
+// The leaves that LLVM reads (TargetParser/Host.cpp); the others differ by the core that runs this.
 constexpr struct {
   unsigned leaf, subleaf, registers;
 } kLeaves[] = {
@@ -43,7 +43,7 @@ void add_processor(Hash128& hash) {
     }
     saves_registers |= leaf == 1 && (answers[2] & bit_OSXSAVE) != 0;
   }
-  if (saves_registers) { // which ones the system saves
+  if (saves_registers) { // the registers that the system saves
     uint32_t low = 0;
     uint32_t high = 0;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

@@ -1,4 +1,4 @@
-// What decides on the code of a kernel beside its text and the sources: the processor, and whether Sleef is there. Both libraries have a
+// The key of the host that compiled kernels depend on: the processor, and whether Sleef is loaded. The package's two libraries each have a
 // copy.
 #pragma once
 
@@ -9,8 +9,7 @@ namespace torch_xla::cpu {
 // True if libtorch_cpu.so, which exports Sleef, is loaded.
 bool has_sleef();
 
-// Equal where LLVM finds the same processor with the same features. Takes microseconds, so that it can be asked for where LLVM is not
-// loaded.
+// Equal where LLVM finds the same processor with the same features. Takes microseconds and does not load LLVM.
 std::string host_key();
 
 } // namespace torch_xla::cpu

@@ -14,7 +14,7 @@
 
 namespace torch_xla::cpu {
 
-// The loop nest of a kernel is  outer... x mid... x inner, the innermost loop being vectorized.
+// The loop nest of a kernel is outer... x mid... x inner; the innermost loop is vectorized.
 //   kPointwise  no reduction; mid is empty.
 //   kRow        every reduction runs over (mid..., inner); its result is one value per outer index ("row value"). Element values may use
 //               row values of reductions before them: the generator splits the body into stages, one sweep over the row each.
@@ -34,7 +34,7 @@ struct KernelBuffer {
 // One value of the kernel's body, in SSA order. Operands are indices of earlier instructions.
 struct Instr {
   Prim prim = Prim::kNone;
-  DType dtype = DType::F32; // of the result; for kStore that of the buffer. 16-bit floats appear in loads, stores and converts only
+  DType dtype = DType::F32; // of the result; for kStore of the buffer. 16-bit floats appear in loads, stores and converts only
   InlineVec<int32_t, 3> args;
   // kLoad, kStore: index into buffers. kScalar: index into the scalar block. kIota: index into indices.
   // kRandomBits: index into indices (the linear element index, counter word 0); args = {seed, offset} (I64 row values); see also lane.
@@ -45,18 +45,18 @@ struct Instr {
   uint64_t imm = 0;
 };
 
-// A number that the code of a kernel takes as an argument, in an 8-byte slot behind those of the scalars: see kernel_structure.h.
+// A number that a kernel's code takes as an argument, in an 8-byte slot after the scalars' slots: see kernel_structure.h.
 struct KernelArgument {
   enum class Kind : uint8_t { kExtent, kStride, kConstant };
   Kind kind = Kind::kExtent;
-  int32_t at = 0; // of a constant: the instruction; else the loop, counted in the order outer, mid, inner
-  // What stands in its place in the spec. Of an extent: one that is not smaller, or kAnyExtent; of an outer one: one that says only whether
-  // there are many rows. Of strides: all of the loop that have this value are the argument.
+  int32_t at = 0; // for a constant the instruction; else the loop, in the order outer, mid, inner
+  // The placeholder in the spec. For an extent: an upper bound, or kAnyExtent; for an outer extent it says only whether there are many
+  // rows. For a stride: all strides of the loop with this value are the argument.
   int64_t value = 0;
 };
 
-// Sums are float32 for float32 operands, as ATen's CPU kernels; the generator splits long sums (cascade), so that the error stays that of
-// pairwise summation. Reductions of an empty range give the neutral element.
+// Sums are float32 for float32 operands, as ATen's CPU kernels; the generator splits long sums (cascade), so the error is that of pairwise
+// summation. Reductions of an empty range give the neutral element.
 struct KernelSpec {
   KernelForm form = KernelForm::kPointwise;
   Dims outer; // extents of the parallel loops, slowest first; may be empty
@@ -82,12 +82,12 @@ struct KernelSpec {
   std::string text() const;
 };
 
-// buffers[i] points to the memory of KernelSpec::buffers[i] (its element 0: where that lies in a larger memory is no part of the code);
+// buffers[i] points to the memory of KernelSpec::buffers[i] (its element 0; the offset in a larger memory is not part of the code);
 // `scalars` are followed by the arguments. The function runs units [begin, end). In-place is allowed when a stored buffer has the same
 // address function as a loaded one.
 using KernelFn = void (*)(void* const* buffers, const uint64_t* scalars, int64_t begin, int64_t end);
 
-// A compiled kernel. Its code lives as long as one of its copies.
+// A compiled kernel. Its code lives as long as any copy of this object.
 class Kernel {
  public:
   Kernel() = default; // none
@@ -96,14 +96,14 @@ class Kernel {
   KernelFn fn() const {
     return fn_;
   }
-  // Of the spec and of all else that decides on the code: it finds the kernel again.
+  // Hash of the spec and of everything else that the code depends on: find_kernel() takes it.
   const Hash128& hash() const {
     return hash_;
   }
-  size_t bytes() const { // of the code, which other kernels may share
+  size_t bytes() const { // size of the code; other kernels may share it
     return bytes_;
   }
-  // Whether the code was generated for this one, and not found in memory or on disk.
+  // Whether the code was generated for this kernel, not found in memory or on disk.
   bool is_new() const {
     return is_new_;
   }
@@ -119,14 +119,14 @@ class Kernel {
   bool is_new_ = false;
 };
 
-// Compiles, or finds among the kernels that are alive or in the object cache on disk. Thread-safe. Never returns none; throws InternalError
-// with LLVM's message, and UserError where there is no memory.
+// Compiles the kernel, or finds it among the live kernels or in the object cache on disk. Thread-safe. Never returns none; throws
+// InternalError with LLVM's message, and UserError if memory is out.
 Kernel compile_kernel(const KernelSpec& spec);
-// What compile_kernel() gives for a spec whose kernel is alive and compiled, else none. Thread-safe.
+// The kernel of the spec if it is alive and compiled, else none. Thread-safe.
 Kernel find_live_kernel(const KernelSpec& spec);
 // Whether compile_kernel() would have nothing to compile. Thread-safe.
 bool has_kernel(const KernelSpec& spec);
-// The kernel that had this hash, among copies, those that are alive and the object cache; or none. Thread-safe, throws as compile_kernel().
+// The kernel with this hash, from copy kernels, live kernels or the object cache; or none. Thread-safe, throws as compile_kernel().
 Kernel find_kernel(const Hash128& hash);
 
 // LLVM IR and assembly of a kernel as text, for the debug ladder; not cached.
@@ -138,15 +138,15 @@ KernelListing list_kernel(const KernelSpec& spec);
 
 // Directory of the object cache (see engine/object_cache.h); empty switches it off. Files are keyed by the kernel's text and kernel_host().
 void set_kernel_cache_dir(const std::string& path, bool read_only = false);
-// A hash of what decides on a kernel's code beside its text: the processor, LLVM's version and the sources of the code generator. Loads no
-// LLVM.
+// A hash of everything besides its text that a kernel's code depends on: the processor, LLVM's version and the sources of the code
+// generator. Does not load LLVM.
 const std::string& kernel_host();
 
 struct KernelStats {
   int64_t compiled = 0; // by LLVM
   int64_t disk_hits = 0;
   int64_t memory_hits = 0;
-  int64_t live = 0; // kernels that somebody owns
+  int64_t live = 0; // kernels with an owner
 };
 KernelStats kernel_stats();
 

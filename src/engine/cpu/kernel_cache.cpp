@@ -26,7 +26,7 @@ struct Entry {
 
   const Hash128 hash;
   std::mutex mutex;
-  std::optional<LinkedKernel> code; // guarded by mutex until the first Kernel is given out, immutable from then on
+  std::optional<LinkedKernel> code; // guarded by mutex until the first Kernel is returned, immutable from then on
 };
 
 struct Cache {

@@ -1,5 +1,5 @@
-// What libtorch_xla.so asks of libtorch_xla_compiler.so, which is LLVM and codegen/ and serves every release of torch: it needs no torch.
-// Kernels, code and errors (core/errors.h) cross as they are, plain C++ types that both libraries were compiled with.
+// The interface of libtorch_xla_compiler.so for libtorch_xla.so: LLVM and codegen/, without torch, so one library serves every release.
+// Kernels, code and errors (core/errors.h) cross as plain C++ types that both libraries were compiled with.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace torch_xla::cpu {
 
-// The code of one object, which may run as long as `code` lives.
+// The code of one object; it may run as long as `code` lives.
 struct LinkedKernel {
   KernelFn fn;
   size_t bytes;
@@ -19,9 +19,9 @@ struct LinkedKernel {
 // Thread-safe. Immutable, and never destroyed.
 class KernelCompiler {
  public:
-  // Object code of the kernel, in which its function has this name. Throws as compile_kernel().
+  // Object code of the kernel; its function gets this name. Throws as compile_kernel().
   virtual std::string compile(const KernelSpec& spec, const std::string& name) const = 0;
-  // Throws InternalError for an object that cannot be linked, and UserError (OutOfMemory) where there is no memory for it.
+  // Throws InternalError for an object that cannot be linked, and UserError (OutOfMemory) if memory is out.
   virtual LinkedKernel link(const std::string& object, const std::string& name) const = 0;
   virtual KernelListing list(const KernelSpec& spec) const = 0;
 
@@ -29,7 +29,7 @@ class KernelCompiler {
   ~KernelCompiler() = default;
 };
 
-// The one function that the library exports. It gives null if the library was not built of the sources with this hash (kCodegenSources).
+// The one function that the library exports. Returns null if the library was not built from the sources with this hash (kCodegenSources).
 using GetKernelCompiler = const KernelCompiler*(const char* sources);
 constexpr const char* kGetKernelCompiler = "torch_xla_kernel_compiler";
 

@@ -1,4 +1,4 @@
-// Lists the numbers of kernels and keeps what they were in the first program of each structure.
+// Lists the numbers of kernels and keeps their values in the first program of each structure.
 #include "engine/cpu/kernel_structure.h"
 
 #include <algorithm>
@@ -32,15 +32,16 @@ void for_each_stride(Spec& spec, size_t loop, Use use) {
   }
 }
 
-// Where the extent of a loop is an argument from the first program on, as code gains nothing by it: of the outermost loop, whose units come
-// from outside, and of mid loops. Inner loops may need no rest, and units are divided by the extents of the other outer ones.
+// Whether the extent of a loop is an argument from the first program on, as a constant does not help the code: the outermost loop, which
+// gets its units from outside, and mid loops. Not inner loops, which may need no remainder, and not other outer loops, which divide the
+// units by their extents.
 bool has_free_extent(const KernelSpec& spec, size_t loop) {
   bool inner = loop + 1 == spec.num_loops();
   bool counts_units = loop == 0 && (!spec.outer.empty() || spec.form == KernelForm::kPointwise);
   return counts_units || (loop >= spec.outer.size() && !inner);
 }
 
-// Where the extent of a mid loop decides on the strides: outside of the last one.
+// Whether the extent of a mid loop determines the strides: for loops outside of the last one.
 bool has_free_strides(const KernelSpec& spec, size_t loop) {
   return !spec.mid.empty() && loop + 2 < spec.num_loops();
 }
@@ -60,7 +61,7 @@ void list_loop_numbers(const KernelSpec& spec, size_t loop, std::vector<Number>&
   });
 }
 
-// A power with a constant is another function for each of some: a square, a root.
+// A power with some constants is another function: a square, a root.
 std::vector<bool> find_powers(const KernelSpec& spec) {
   std::vector<bool> of_power(spec.body.size());
   for (const Instr& instr : spec.body) {
@@ -103,7 +104,7 @@ std::span<const int64_t> bounds_of(const KernelSpec& spec, size_t loop) {
 // Stands for outer extents whose product is below kManyRows.
 constexpr int64_t kFewRows = 2;
 
-// All that the code decides by the extent it decides by this one.
+// The bound that the code uses in place of the extent in all decisions.
 int64_t bound_of(const KernelSpec& spec, size_t loop, int64_t extent) {
   if (loop < spec.outer.size()) {
     return spec.units() < kManyRows ? kFewRows : kManyRows;
@@ -159,7 +160,7 @@ struct Structure {
   uint64_t first_program = 0;
   std::vector<std::vector<int64_t>> values; // by number: those of the first program
   std::vector<bool> varies; // by number
-  std::vector<bool> varied; // by number: it does if what an earlier process had counts
+  std::vector<bool> varied; // by number: it varies if an earlier process's numbers count
 };
 
 class Structures {
@@ -199,13 +200,13 @@ class Structures {
     suggested_.emplace(numbers.structure, numbers.values);
   }
 
-  // Which of the numbers are arguments from now on; none where another thread has begun a program that forgot all.
+  // Which of the numbers are arguments from now on; none if another thread's program has cleared the structures.
   std::vector<bool> find(const KernelNumbers& numbers) {
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = structures_.find(numbers.structure);
     return found == structures_.end() ? std::vector<bool>(numbers.values.size()) : found->second.varies;
   }
-  // The same, if what an earlier process had counts; none where it changes nothing.
+  // The same with the numbers of an earlier process; none if they change nothing.
   std::optional<std::vector<bool>> find_varied(const KernelNumbers& numbers) {
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = structures_.find(numbers.structure);

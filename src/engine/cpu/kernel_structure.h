@@ -1,12 +1,11 @@
-// Which numbers of a kernel are fixed in its code, and which are arguments of it.
+// Decides which numbers of a kernel are fixed in its code, and which are arguments.
 //
-// An extent that code gains nothing by is an argument always: that of the outermost loop, and of mid loops, with the strides that follow
-// from it. So batches of any size are one code from the first on. Every other number (an inner extent, a stride, a constant) is fixed
-// until it is met with other values: the first program that has kernels of a structure gets them made for its sizes, and so does every
-// program of the same sizes. Where a later program has a size or a constant that the first did not have in that place, or one program has
-// more than kMaxVariants of them, it becomes an argument of the code, for that program and all to come. So steps of one shape run what
-// was made for them, and new inner sizes cost LLVM's work once or twice in the life of a structure. Where an earlier process has left code
-// for any size, the first program of this one that has other sizes takes it at once.
+// An extent that does not help the code is always an argument: of the outermost loop and of mid loops, with the strides that follow from
+// it. So one code serves batches of any size. Every other number (an inner extent, a stride, a constant) is fixed until it changes: the
+// first program with kernels of a structure, and every program of the same sizes, gets code for its sizes. If a later program has another
+// size or constant in that place, or one program has more than kMaxVariants of them, the number becomes an argument, for that program and
+// all later ones. So steps of one shape run code made for it, and new inner sizes cost LLVM's work once or twice in the life of a
+// structure. If an earlier process has left code for any size, this process's first program with other sizes takes it at once.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +17,24 @@
 
 namespace torch_xla::cpu {
 
-// The numbers of a kernel that may become arguments, in the order in which its text has them, and what is left of it without them.
+// The numbers of a kernel that may become arguments, in the order of its text, and its structure without them.
 struct KernelNumbers {
   Hash128 structure;
-  std::vector<int64_t> values; // of constants the bits
+  std::vector<int64_t> values; // bits for constants
 };
 
-// A kernel as code is made of it.
+// A kernel's spec for the code generator, with the values of its arguments.
 struct ChosenKernel {
   KernelSpec spec;
   std::vector<uint64_t> arguments; // parallel to spec.arguments
   KernelNumbers numbers;
 };
 
-// For the kernels of one program, in their order. Thread-safe.
+// Chooses for the kernels of one program, in their order. Thread-safe.
 std::vector<ChosenKernel> choose_arguments(std::span<const KernelSpec* const> specs);
-// As if choose_arguments() had been called for the kernels of a program that comes from the disk. Thread-safe.
+// Notes the kernels of a program from disk as choose_arguments() would. Thread-safe.
 void remember_numbers(std::span<const KernelNumbers* const> kernels);
-// What an earlier process had in the kernels of a program, of structures that this one has not met. Thread-safe.
+// Notes the numbers of an earlier process's program, for structures that are new to this process. Thread-safe.
 void suggest_numbers(std::span<const KernelNumbers* const> kernels);
 // The kernel with all of its numbers as arguments, or none.
 ChosenKernel with_arguments(const KernelSpec& spec, bool all);

@@ -1,4 +1,4 @@
-// Where the values of a graph lie in memory: what layout decides, and kernels, library calls and the memory plan go by.
+// Where the values of a graph lie in memory. Layout decides it; kernels, library calls and the memory plan read it.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,10 @@ struct Place {
   ValueId root = kNoValue;
   int64_t offset = 0;
   Dims strides;
-  int32_t moved_by = -1; // of a moving view, the position among Graph::scalars of the number that is added to the offset
+  int32_t moved_by = -1; // moving view: the position among Graph::scalars of the number added to the offset
 };
 
-// The strides in which output i is to lie.
+// The strides wanted for output i.
 inline Dims order_of_output(const Graph& graph, size_t i) {
   Dims strides = graph.strides_of_output(i);
   return strides.empty() ? contiguous_strides(graph.type(graph.outputs[i]).dims) : strides;

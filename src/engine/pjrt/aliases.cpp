@@ -1,4 +1,4 @@
-// Which output takes the memory of which parameter.
+// Chooses the outputs that take parameters' memory.
 #include <algorithm>
 
 #include "engine/pjrt/executable.h"

@@ -7,14 +7,14 @@
 
 namespace torch_xla::pjrt {
 
-// Bytes of a device's live buffers, for plugins that do not count. Such are those of the CPU, which the host's memory limits.
+// Bytes of a device's live buffers, for plugins that do not count them: CPU plugins, limited by the host's memory.
 class MemoryCount {
  public:
   explicit MemoryCount(int device) : device_(device) {}
   int device() const {
     return device_;
   }
-  // A buffer is made, or goes (negative).
+  // Counts a new buffer, or a destroyed one (negative).
   void add(const void* buffer, int64_t bytes) {
     bytes_.add(bytes);
     if (memory_log::Listener* listener = memory_log::listener()) {

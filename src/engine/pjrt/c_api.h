@@ -1,6 +1,6 @@
-// The part of the PJRT C API that this engine calls, declared anew: the layouts are PJRT's, the names follow this project's style.
-// tests/cpp/pjrt_c_api_test.cpp compares them with pjrt_c_api.h. Unless said otherwise, pointers that an entry gives live as long as the
-// object that it was asked about, and `size` fields count characters.
+// Our own declarations of the part of the PJRT C API that this engine calls: the layouts are PJRT's, the names follow this project's style.
+// tests/cpp/pjrt_c_api_test.cpp compares them with pjrt_c_api.h. Unless a comment says otherwise, pointers from an entry live as long as
+// the object in its arguments, and `size` fields count characters.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ struct SerializedExecutable;
 struct MemoryLayout; // never given: every layout here is the default one
 struct Extension;
 
-// Opens each struct of arguments. struct_size says up to which field the caller knows the struct.
+// The first member of each struct of arguments. struct_size ends at the last field that the caller knows.
 struct Head {
   size_t struct_size;
   Extension* extensions;
 };
 
-// Size of T up to the end of its last field, without the padding behind it, in which a newer version may have a field.
+// Size of T up to the end of its last field, without padding: a newer version may have a field there.
 template <typename T>
 inline constexpr size_t kStructSize = 0;
 #define XLA_PJRT_STRUCT_SIZE(T, last) \
@@ -116,7 +116,7 @@ struct NamedValue {
     float float_value;
     bool bool_value;
   };
-  size_t value_size; // characters or list entries; 1 for the others
+  size_t value_size; // characters or list entries; else 1
 };
 XLA_PJRT_STRUCT_SIZE(NamedValue, value_size);
 
@@ -136,7 +136,7 @@ struct ClientCreate {
   Head head;
   const NamedValue* options;
   size_t num_options;
-  void* get_callback; // the four of these serve clients of several processes
+  void* get_callback; // these four serve clients of several processes
   void* get_callback_arg;
   void* put_callback;
   void* put_callback_arg;
@@ -180,7 +180,7 @@ XLA_PJRT_STRUCT_SIZE(DeviceGetDescription, description);
 struct DeviceDescriptionId {
   Head head;
   DeviceDescription* description;
-  int id; // out; by which compile options name the device
+  int id; // out; the device's name in compile options
 };
 XLA_PJRT_STRUCT_SIZE(DeviceDescriptionId, id);
 
@@ -200,7 +200,7 @@ struct DeviceDescriptionAttributes {
 };
 XLA_PJRT_STRUCT_SIZE(DeviceDescriptionAttributes, attributes);
 
-// Figures are bytes or counts; all but bytes_in_use are there only if the flag behind them is true.
+// Figures are bytes or counts; all except bytes_in_use are valid only if the flag after them is true.
 struct DeviceMemoryStats {
   Head head;
   Device* device;

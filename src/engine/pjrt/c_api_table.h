@@ -1,4 +1,4 @@
-// The PJRT C API's table of entries, as far as it is used; see c_api.h.
+// The PJRT C API's table of entries that this engine uses; see c_api.h.
 #pragma once
 
 #include "engine/pjrt/c_api.h"
@@ -6,9 +6,9 @@
 
 namespace torch_xla::pjrt::c {
 
-// ---- The table of entries ----
-// X(name, position in the table, struct of arguments, needed). A plugin may leave out those that are not needed.
-// Each takes a pointer to its arguments and returns an error to be destroyed, or null; Error_Destroy and Error_Message return nothing.
+// ---- The table of entries ---- X(name, position in the table, struct of arguments, needed). A plugin may lack entries that are not
+// needed. Each takes a pointer to its arguments and returns an error to be destroyed, or null; Error_Destroy and Error_Message return
+// nothing.
 #define XLA_PJRT_ENTRIES(X)                                                  \
   X(Plugin_Initialize, 3, PluginInitialize, false)                           \
   X(Plugin_Attributes, 4, PluginAttributes, false)                           \

@@ -19,8 +19,8 @@ namespace torch_xla::pjrt {
 namespace {
 
 constexpr char kFormat[] = "mlir";
-// XLA leaves out roundings to 16 bits between the operations of a kernel unless this is off; eager makes them. XLA_FLAGS and the user's
-// options go before.
+// Unless this is off, XLA skips roundings to 16 bits between the operations of a kernel; eager rounds. XLA_FLAGS and the user's options
+// take precedence.
 constexpr char kExcessPrecision[] = "xla_allow_excess_precision";
 
 // ---- A message of protocol buffers: fields, each with its number ----
@@ -40,7 +40,7 @@ std::string field(int number, const std::string& message) {
   return varint(static_cast<uint64_t>(number) << 3 | 2) + varint(message.size()) + message;
 }
 
-// OptionOverrideProto, of what is no list.
+// OptionOverrideProto of a value that is not a list.
 std::string override_of(const NamedValue& value) {
   if (auto text = std::get_if<std::string>(&value)) {
     return field(1, *text);
@@ -73,7 +73,7 @@ struct ValueText {
   }
 };
 
-// While it lives, tells on stderr once if a plugin does not answer: libtpu waits for ever on a machine without a TPU.
+// While it lives, prints to stderr once if a plugin does not answer: libtpu waits for ever on a machine without a TPU.
 class SlowAnswer {
  public:
   static constexpr std::chrono::seconds kPatience{10};
@@ -81,7 +81,7 @@ class SlowAnswer {
   explicit SlowAnswer(const std::string& path) {
     try {
       thread_ = start_thread("xla_slow_answer", [this, path] { watch(path); });
-    } catch (const UserError&) { // no thread to be had: nobody is told
+    } catch (const UserError&) { // no thread can be started: no message then
     }
   }
   ~SlowAnswer() {
@@ -109,7 +109,7 @@ class SlowAnswer {
   std::jthread thread_; // the last member: it is joined first
 };
 
-// The lines of /proc/cpuinfo that tell one kind of processor from another; empty where there is no such file.
+// The lines of /proc/cpuinfo that identify the kind of processor; empty without that file.
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   std::string text;

@@ -1,4 +1,4 @@
-// Client: the plugin's devices, and the handles of what lives on them. A handle owns one object of the plugin and keeps the client.
+// Client: the plugin's devices, and handles of objects on them. A handle owns one object of the plugin and keeps the client alive.
 #pragma once
 
 #include <functional>
@@ -46,7 +46,7 @@ using LoadedExecutableHandle = Handle<c::LoadedExecutable, c::LoadedExecutableDe
 // Immutable after create(); any thread.
 class Client : public std::enable_shared_from_this<Client> {
  public:
-  // Throws UserError where the plugin finds no device or does not take an option.
+  // Throws UserError if the plugin finds no device or does not take an option.
   static ClientRef create(PluginRef plugin, const NamedValues& options = {});
   ~Client();
   Client(const Client&) = delete;
@@ -69,24 +69,24 @@ class Client : public std::enable_shared_from_this<Client> {
   }
   std::string device_kind(int device) const; // "NVIDIA H200"
   NamedValues device_attributes(int device) const; // the plugin's: "compute_capability"
-  // Names all that compiled code depends on beside the program: the options of the compilation but for the user's, the plugin's file and
-  // its versions, the device, the host's processor and the variable XLA_FLAGS.
+  // Names everything besides the program that compiled code depends on: compile options except the user's, the plugin's file and versions,
+  // the device, the host's processor and the variable XLA_FLAGS.
   std::string fingerprint(int device) const;
 
   // `strides` in elements; empty: row-major. The buffer is row-major.
   BufferHandle upload(int device, const Type& type, const Dims& strides, const void* data) const;
   // A buffer of row-major memory that nobody else reads or writes any more: the plugin may use the memory itself. `release` is called once,
-  // on any thread, when it has done with it.
+  // on any thread, after the plugin's last use.
   BufferHandle adopt(int device, const Type& type, void* data, std::function<void()> release) const;
   // Row-major. Waits.
   void download(const BufferHandle& buffer, const Type& type, void* data) const;
-  // CompileOptionsProto: one replica in one partition, on this device, with the user's options, none of which is a list.
+  // CompileOptionsProto: one replica in one partition, on this device, with the user's options, without lists.
   std::string compile_options(int device, const NamedValues& custom = {}) const;
   // A program that runs on the device.
   LoadedExecutableHandle compile(int device, const std::string& mlir, const NamedValues& custom = {}) const;
-  // The bytes of an executable that load() takes, or empty where the plugin has no such function. Throws UserError where it fails.
+  // The bytes of an executable that load() takes, or empty if the plugin has no such function. Throws UserError if it fails.
   std::string serialize(const LoadedExecutableHandle& loaded) const;
-  // For the device that it was compiled for.
+  // Loads an executable for the device of its compile.
   LoadedExecutableHandle load(const std::string& bytes) const;
   ExecutableHandle executable_of(const LoadedExecutableHandle& loaded) const;
   // False where the plugin does not count memory.
@@ -96,14 +96,14 @@ class Client : public std::enable_shared_from_this<Client> {
   explicit Client(PluginRef plugin) : plugin_(std::move(plugin)) {}
   void open(const NamedValues& options);
   c::DeviceDescription* description(int device) const;
-  // `done` comes when the memory is the caller's again.
+  // `done` is ready when the caller may reuse the memory.
   BufferHandle start_upload(
       int device, const Type& type, const Dims& byte_strides, const void* data, c::HostBufferSemantics semantics, c::Event** done) const;
   std::string read_text(const Entry<c::ClientText>& entry) const;
 
   PluginRef plugin_;
   c::Client* client_ = nullptr;
-  std::vector<c::Device*> devices_; // those of this process
+  std::vector<c::Device*> devices_; // of this process
   std::string platform_name_;
   std::string platform_version_;
 };
@@ -116,7 +116,7 @@ Handle<Object, Args, kDestroy>::~Handle() {
   }
 }
 
-// The plugin's number of a dtype. Types that no row computes on and XLA does not have are stored as unsigned integers of their size.
+// The plugin's number of a dtype. Types that XLA lacks and no row computes on are stored as unsigned integers of their size.
 c::BufferType buffer_type(DType dtype);
 
 } // namespace torch_xla::pjrt

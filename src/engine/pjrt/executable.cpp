@@ -74,7 +74,7 @@ void PjrtExecutable::drop_deleted(RunArgs& args) const {
     if (args.donated[i] && signature_.aliases[i] >= 0) {
       auto query = c::make<c::BufferIsDeleted>();
       query.buffer = static_cast<const PjrtBuffer&>(*args.inputs[i]).handle().get();
-      query.is_deleted = true; // where the plugin does not tell
+      query.is_deleted = true; // if the plugin does not answer
       if (client().plugin().has(kBuffer_IsDeleted)) {
         client().plugin().call_quietly(kBuffer_IsDeleted, query);
       }
@@ -104,7 +104,7 @@ void PjrtExecutable::collect_arguments(const RunArgs& args) {
 c::Buffer* PjrtExecutable::scalar_buffer(size_t i, uint64_t bits) {
   Scalar& scalar = scalars_[i];
   if (!scalar.buffer.get() || scalar.bits != bits) {
-    // The low bytes are the number of a narrower type, too.
+    // The low bytes are also the number in a narrower type.
     scalar = {bits, client().upload(count_.device(), {signature_.scalars[i], {}}, {}, &bits)};
   }
   return scalar.buffer.get();

@@ -10,11 +10,11 @@
 
 namespace torch_xla::pjrt {
 
-// For each parameter the output that takes its memory, or -1: of the parameters that are given away, those that an output of their type is
-// computed from, step by step in their type (a weight and its update).
+// For each parameter the output that takes its memory, or -1. A donated parameter goes to an output of its type that is computed from it
+// through values of that type (a weight and its update).
 std::vector<int32_t> choose_aliases(const Graph& graph, const std::vector<bool>& donated);
 
-// What a run needs to know of the graph that was compiled.
+// The facts of the compiled graph that a run needs.
 struct Signature {
   Signature() = default;
   Signature(const Graph& graph, std::vector<int32_t> aliases);
@@ -27,7 +27,7 @@ struct Signature {
 
 class PjrtExecutable final : public Executable {
  public:
-  // A program of the count's device; the count outlives it. Throws UserError where the program's outputs are not the graph's.
+  // A program of the count's device; the count outlives it. Throws UserError if the program's outputs are not the graph's.
   PjrtExecutable(LoadedExecutableHandle loaded, Signature signature, std::string mlir, MemoryCount& count);
   void run(RunArgs& args) override {
     start(args)();
@@ -60,9 +60,9 @@ class PjrtExecutable final : public Executable {
   void read_scratch(const ExecutableHandle& executable);
   void collect_arguments(const RunArgs& args);
   c::Buffer* scalar_buffer(size_t i, uint64_t bits);
-  // Lets go of inputs that a failed start has given away all the same.
+  // Drops inputs that a failed start has donated nevertheless.
   void drop_deleted(RunArgs& args) const;
-  // Fills `results`; the event comes when the device has computed them, null where the plugin gives none.
+  // Fills `results`; the event comes when the device has computed them, null if the plugin gives none.
   c::Event* execute(std::vector<BufferHandle>& results);
 
   LoadedExecutableHandle loaded_;
@@ -74,7 +74,7 @@ class PjrtExecutable final : public Executable {
   std::mutex mutex_; // one start at a time; guards all below
   std::vector<Scalar> scalars_;
   std::vector<c::Buffer*> arguments_;
-  std::vector<int64_t> kept_; // aliased parameters that this run must not give away
+  std::vector<int64_t> kept_; // aliased parameters that this run must not donate
 };
 
 } // namespace torch_xla::pjrt

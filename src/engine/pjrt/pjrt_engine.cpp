@@ -1,4 +1,4 @@
-// The engine: buffers, and programs by way of StableHLO, kept on disk where the plugin can serialize them.
+// The engine: buffers, and programs through StableHLO, kept on disk if the plugin can serialize them.
 #include "engine/pjrt/pjrt_engine.h"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class PjrtEngine final : public Engine {
         std::move(loaded), std::move(signature), options.keep_text ? std::move(mlir) : std::string(), counts_[options.device]);
   }
 
-  // Which parameters are given away decides on the aliases.
+  // The aliases depend on the donated parameters.
   std::string settings(const CompileOptions& options) const override {
     Writer out;
     out(fingerprints_[options.device], client_->compile_options(options.device, options.custom), options.donated);
@@ -141,7 +141,7 @@ class PjrtEngine final : public Engine {
     return client_->compile(device, mlir, custom);
   }
 
-  // Empty where the plugin has no such function. Many have it, and fail.
+  // Empty if the plugin lacks the function. Many have it and fail.
   std::string store(const LoadedExecutableHandle& loaded, const Signature& signature) const {
     try {
       std::string program = client_->serialize(loaded);

@@ -1,4 +1,4 @@
-// Plugin: a shared object with the PJRT C API, loaded and checked; the one place where its entries are called.
+// Plugin: a loaded and checked shared object with the PJRT C API; all calls of its entries are here.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace torch_xla::pjrt {
 
-// An entry of the table: where it stands, what it takes, how the API calls it.
+// An entry of the table: its position, its arguments, its name in the API.
 template <typename Args>
 struct Entry {
   size_t position;
@@ -28,8 +28,8 @@ constexpr int kMinApiMinor = 40;
 // Immutable after load(); any thread.
 class Plugin {
  public:
-  // Opens the file and checks what it offers. Throws UserError that names the file: it is missing, no shared object of this machine, has no
-  // GetPjrtApi, has another version of the API, lacks an entry that is needed. Never unloaded: plugins keep threads.
+  // Opens the file and checks its API. Throws UserError that names the file if it is missing, is no shared object of this machine, has no
+  // GetPjrtApi, has another version of the API, or lacks a needed entry. Never unloaded: plugins keep threads.
   static std::shared_ptr<const Plugin> load(const std::string& path);
 
   const std::string& path() const {
@@ -37,7 +37,7 @@ class Plugin {
   }
   // "0.90"
   std::string version() const;
-  // Empty where the plugin has none.
+  // Empty if the plugin has none.
   const NamedValues& attributes() const {
     return attributes_;
   }
@@ -46,8 +46,8 @@ class Plugin {
   bool has(const Entry<Args>& entry) const {
     return find(entry.position) != nullptr;
   }
-  // Calls the entry. Throws UserError, "<doing>: <the plugin's message>", where it returns an error; NotImplemented where it is null. In a
-  // forked child, which has none of the plugin's threads, nothing is called: call() throws, call_quietly() returns.
+  // Calls the entry. Throws UserError, "<doing>: <the plugin's message>", if it returns an error; NotImplemented if the entry is null. A
+  // forked child has none of the plugin's threads, so nothing is called there: call() throws, call_quietly() returns.
   template <typename Args>
   void call(const Entry<Args>& entry, Args& args, const char* doing) const {
     if (c::Error* error = call_raw(entry, args)) {
@@ -65,7 +65,7 @@ class Plugin {
     }
   }
   void destroy(c::Error* error) const noexcept;
-  // Waits for the event, which may be null, and destroys it. Throws the event's error as call() does.
+  // Waits for the event (may be null) and destroys it. Throws the event's error as call() does.
   void await(c::Event* event, const char* doing) const;
 
  private:
@@ -93,7 +93,7 @@ class Plugin {
   size_t num_entries_ = 0;
   NamedValues attributes_;
 };
-// Copies of a list of the API, and views of a map as one.
+// Copies a list of the API; the inverse gives views of a map as such a list.
 NamedValues read_values(const c::NamedValue* values, size_t num_values);
 std::vector<c::NamedValue> view_values(const NamedValues& values);
 

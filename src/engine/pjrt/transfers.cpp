@@ -16,7 +16,7 @@ Dims byte_strides(const Type& type, const Dims& strides) {
 
 constexpr const char* kUploading = "copying a tensor to the device";
 
-// What a plugin calls when an event has come. The event's own error is that of the buffer, which tells it to its readers.
+// Called by the plugin when an event is ready. The event's error is also the buffer's, and readers of the buffer get it.
 struct Callback {
   PluginRef plugin;
   c::Event* event;
@@ -74,7 +74,7 @@ BufferHandle Client::upload(int device, const Type& type, const Dims& strides, c
 }
 
 BufferHandle Client::adopt(int device, const Type& type, void* data, std::function<void()> release) const {
-  if (!plugin_->has(kEvent_OnReady)) { // waiting for the end of a use without a copy would be for ever
+  if (!plugin_->has(kEvent_OnReady)) { // without a callback the memory could never be released
     BufferHandle copy = upload(device, type, {}, data);
     release();
     return copy;
@@ -118,7 +118,7 @@ c::BufferType buffer_type(DType dtype) {
     case DType::I64:
       return B::kS64;
     case DType::U8:
-    case DType::F8E8M0FNU: // bytes, as plugins of this interface know neither
+    case DType::F8E8M0FNU: // bytes, as plugins with this interface lack both types
     case DType::F4E2M1X2:
       return B::kU8;
     case DType::U16:

@@ -1,4 +1,4 @@
-"""Optimizers that skip a step where a gradient overflowed, decided on the device: nothing is read from it."""
+"""Optimizers that skip a step if a gradient overflowed. The device decides, so nothing is read from it."""
 
 from .adam import Adam
 from .adamw import AdamW

@@ -1,10 +1,10 @@
-"""A step that is taken or not, decided on the device."""
+"""A step that the device takes or skips."""
 
 import torch
 
 
 def _state_tensors(optimizer: torch.optim.Optimizer) -> dict:
-    """The tensors that a step writes, by what they are: the parameters and their state."""
+    """The tensors that a step writes, by role: the parameters and their state."""
     tensors = {id(p): p for group in optimizer.param_groups for p in group["params"]}
     for parameter, state in optimizer.state.items():
         tensors.update({(id(parameter), key): t for key, t in state.items() if isinstance(t, torch.Tensor)})
@@ -19,7 +19,7 @@ class SyncFree:
 
         Args:
             closure: as for the optimizer of that name in torch.optim.
-            found_inf: a tensor of one number; where it is not 0, parameters and state stay as they are.
+            found_inf: a tensor of one number; if it is not 0, parameters and state stay as they are.
         """
         if found_inf is None:
             return super().step(closure)
@@ -35,7 +35,7 @@ class SyncFree:
 
 
 class CountingSyncFree(SyncFree):
-    """Has the optimizer count its steps on the device: which are skipped is known there."""
+    """Makes the optimizer count its steps on the device, as only the device knows the skipped ones."""
 
     def __init__(self, *args, capturable: bool = True, **kwargs):
         super().__init__(*args, capturable=capturable, **kwargs)

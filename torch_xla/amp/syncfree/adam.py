@@ -1,4 +1,4 @@
-"""Adam that skips a step where a gradient overflowed."""
+"""Adam that skips a step if a gradient overflowed."""
 
 import torch
 

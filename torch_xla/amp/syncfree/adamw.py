@@ -1,4 +1,4 @@
-"""AdamW that skips a step where a gradient overflowed."""
+"""AdamW that skips a step if a gradient overflowed."""
 
 import torch
 

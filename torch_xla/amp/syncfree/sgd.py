@@ -1,4 +1,4 @@
-"""SGD that skips a step where a gradient overflowed."""
+"""SGD that skips a step if a gradient overflowed."""
 
 import torch
 

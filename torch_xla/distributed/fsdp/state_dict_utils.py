@@ -13,7 +13,7 @@ WRAPPED = "_fsdp_wrapped_module"  # where FSDP keeps the module, as in the origi
 
 
 def without_wrappers(name: str) -> str:
-    """The name that a parameter, buffer or module has in the model that is not wrapped."""
+    """The name of a parameter, buffer or module in the unwrapped model."""
     return ".".join(part for part in name.split(".") if part != WRAPPED)
 
 
@@ -37,8 +37,8 @@ def consolidate_sharded_state_dicts(state_dict_list: list[dict], shard_metadata:
         state_dict_list: model.state_dict() of each replica, in their order.
         shard_metadata: model.get_shard_metadata() of any of them.
 
-    Returns an OrderedDict for the module that is not wrapped. Buffers are the first replica's, in their own dtype.
-    Raises ValueError if these are not all parts, or no parts of this class.
+    Returns an OrderedDict for the unwrapped module. Buffers are the first replica's, in their own dtype. Raises
+    ValueError if parts are missing, or are not of this class.
     """
     if len(state_dict_list) != shard_metadata["world_size"]:
         raise ValueError(f"got {len(state_dict_list)} state dicts of {shard_metadata['world_size']} replicas")
@@ -67,7 +67,7 @@ def _read_part(path: str) -> dict:
 def consolidate_sharded_model_checkpoints(
     ckpt_prefix: str, ckpt_suffix: str = "*.pth", save_path: str = "", save_model: bool = True
 ) -> tuple[dict[str, torch.Tensor], str | None]:
-    """Joins the files of all replicas, whose paths are `ckpt_prefix` + `ckpt_suffix` (a pattern of glob).
+    """Joins the files of all replicas with the paths `ckpt_prefix` + `ckpt_suffix` (a glob pattern).
 
     Each file is a dict with model.state_dict() under "model" and model.get_shard_metadata() under "shard_metadata".
 
@@ -76,13 +76,13 @@ def consolidate_sharded_model_checkpoints(
         save_model: False writes no file.
 
     Returns the joined state dict and the path of the file (None without one). Raises FileNotFoundError if no file
-    matches, ValueError if they are not one of each replica. Files that were joined before are not taken for parts. The
-    files are read with weights_only, so they may come from anybody.
+    matches, ValueError if they are not one of each replica. Earlier joined files do not count as parts. The files are
+    read with weights_only, so they may come from anybody.
     """
     pattern = ckpt_prefix + ckpt_suffix
     default = ckpt_prefix + "_consolidated.pth"
     joined = save_path or default
-    not_parts = {os.path.abspath(path) for path in (joined, default)}  # the pattern may match what was joined before
+    not_parts = {os.path.abspath(path) for path in (joined, default)}  # the pattern may match an earlier joined file
     paths = [path for path in sorted(glob.glob(pattern)) if os.path.abspath(path) not in not_parts]
     if not paths:
         raise FileNotFoundError(f"no file matches {pattern}")

@@ -1,4 +1,4 @@
-"""Modules with another forward: one that is computed again in backward, linear layers by a function of one's own."""
+"""Modules with another forward: recomputed in backward, or linear layers by the user's function."""
 
 import functools
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from ..spmd.xla_sharding import xla_patched_nn_linear_forward
 
 
 def checkpoint_module(module: torch.nn.Module) -> torch.nn.Module:
-    """Makes the module compute its activations again in backward, which saves their memory. Returns it.
+    """Makes the module recompute its activations in backward, which saves their memory. Returns the module.
 
-    The whole forward() runs twice a step, with what else it does.
+    The whole forward(), with its side effects, runs twice a step.
     """
     forward = module.forward
 
@@ -33,7 +33,7 @@ def apply_xla_patch_to_nn_linear(
 ) -> torch.nn.Module:
     """Makes the module's linear layers give `patched_function(layer, input)`. Returns the module.
 
-    Layers whose forward() is not that of nn.Linear stay as they are.
+    Layers with another forward() than nn.Linear's stay as they are.
     """
     for layer in module.modules():
         if isinstance(layer, torch.nn.Linear) and getattr(layer.forward, "__func__", None) is torch.nn.Linear.forward:

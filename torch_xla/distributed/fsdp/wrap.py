@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 # A policy is asked twice for each module: whether to look at its children (`recurse`), and whether to wrap the module
-# itself. `unwrapped_params` is how many elements its parameters have that are not wrapped yet.
+# itself. `unwrapped_params` is the number of elements of its parameters that are not wrapped yet.
 
 
 def lambda_auto_wrap_policy(
@@ -73,7 +73,7 @@ def recursive_wrap(
         ignored_modules, ignored_params: are neither wrapped nor counted.
         only_wrap_children: leave `module` itself.
 
-    Returns the module, or what wraps it, and how many elements are wrapped.
+    Returns the module or its wrapper, and the number of wrapped elements.
     """
 
     def policy(module: torch.nn.Module, recurse: bool, nonwrapped_numel: int) -> bool:

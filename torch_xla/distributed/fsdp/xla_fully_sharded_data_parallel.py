@@ -34,7 +34,7 @@ def _check_dtypes(**dtypes: torch.dtype | None) -> None:
 
 
 def _check_sharding(groups: list[list[int]], rank: int | None, size: int | None) -> None:
-    """That rank and size are this replica's in its group."""
+    """Checks that rank and size are this replica's in its group."""
     if rank is None or size is None:
         raise ValueError("sharding_groups need sharding_rank and sharding_world_size")
     if sorted(each for group in groups for each in group) != list(range(_runtime.world_size())):
@@ -83,14 +83,14 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
     """Spreads a module's parameters, gradients and optimizer state over the replicas (ZeRO, stage 3).
 
     It calls torch.distributed.fsdp.fully_shard: parameters() are DTensors in parts along dim 0, gathered for forward
-    and backward by one transfer for each wrapped module; gradients are averaged. Wrap inner modules first, or by a
+    and backward with one transfer for each wrapped module; gradients are averaged. Wrap inner modules first, or by a
     policy; make the optimizer of the wrapped model's parameters, and call its step(), not xm.optimizer_step(), which
     averages gradients and takes no DTensors. All replicas call everything here, in the same order.
 
     Args:
         module: with the same parameters on all replicas, on any device; it is changed.
-        reshard_after_forward: gather the parameters again for backward, and not keep them.
-        disable_reshard_on_root: yet keep those of the outermost module.
+        reshard_after_forward: gather the parameters again for backward instead of keeping them.
+        disable_reshard_on_root: but keep those of the outermost module.
         execute_sharding_on_init: run the sharding at once, which frees the whole parameters.
         sync_on_finalization: torch_xla.sync() at the end of each backward of the outermost module.
         compute_dtype: float32, float16 or bfloat16: of gathered parameters, inputs and gradients on the way. Parts and
@@ -103,11 +103,11 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
         auto_wrapper_callable: wraps them, called with a module and these options; by default this class.
         param_init_fn: initializes a module of the device meta; by default its reset_parameters() does, on the CPU.
         flatten_parameters, shard_param_on_dim_0, coalesce_all_gather_ops, reduce_scatter_bucket_size_mb: accepted for
-            the original's sake; parts are always along dim 0, and travel together.
+            the original's sake; parts are always along dim 0, and go in one transfer.
         optimization_barrier_in_forward, optimization_barrier_in_backward, pin_layout_in_collective_ops: accepted too;
             transfers are never merged with computation or each other.
         _shard_size_multiple, _use_xla_patched_linear, _debug_*: accepted too: parts need no padding, a linear layer no
-            other form, and what the debugging options leave out or print does not exist here.
+            other form, and the debugging options have no counterpart here.
 
     Raises RuntimeError for modules that are wrapped or have no forward(), after xr.use_spmd() and in threads of
     DataParallel; ValueError for other dtypes and groups.
@@ -175,7 +175,7 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
         self.world_size = _runtime.world_size() if groups is None else size
 
     def _take(self, module: torch.nn.Module) -> None:
-        """Makes it the wrapped module; what no module within it has wrapped is this one's."""
+        """Makes it the wrapped module, with all parameters that no inner module has wrapped."""
         inner = [each for each in module.modules() if isinstance(each, XlaFullyShardedDataParallel)]
         taken = {tensor for each in inner for tensor in [*each.parameters(), *each.buffers()]}
         self.add_module(WRAPPED, module)
@@ -194,7 +194,7 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
         return self._modules[WRAPPED]
 
     def __getattr__(self, name: str):
-        """What this module does not have is the wrapped one's."""
+        """Attributes that this module lacks are the wrapped module's."""
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -205,7 +205,7 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
         return self.module[key]
 
     def extra_repr(self) -> str:
-        """The options that change what is computed, and where."""
+        """The options that change the computation or its place."""
         return (
             f"world_size={self.world_size}, rank={self.rank}, compute_dtype={self.compute_dtype}, "
             f"buffer_dtype={self.buffer_dtype}, reshard_after_forward={self.reshard_after_forward}, "
@@ -223,7 +223,7 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
 
     @property
     def _is_root(self) -> bool:
-        """Whether no other module of this class has this one. Known from the first forward on; before it True."""
+        """Whether no other module of this class contains this one. Known from the first forward on; True before."""
         return self.module._get_fsdp_state()._is_root is not False
 
     def _sync_after_backward(self, out) -> None:
@@ -232,7 +232,7 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
         def queue(gradient: torch.Tensor) -> None:
             nonlocal is_queued
             if not is_queued:
-                is_queued = True  # behind fully_shard's own, which it queued at the gradient of the same tensor
+                is_queued = True  # after fully_shard's own, queued at the gradient of the same tensor
                 torch.autograd.Variable._execution_engine.queue_callback(_api.sync)
 
         def needs_gradient(value) -> bool:
@@ -242,7 +242,7 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """While it lasts, backward keeps whole gradients; the first backward after it sends their sum."""
+        """Within it backward keeps whole gradients; the first backward after it sends their sum."""
         self._check_is_root("no_sync()")
         before, self._sends_gradients = self._sends_gradients, False
         self.module.set_requires_gradient_sync(False)
@@ -256,7 +256,7 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
         """Divides the sum of the gradients by pre * post; by the number of replicas if both are 1.
 
         Args:
-            recursive: those of the modules within too.
+            recursive: also for inner modules.
         """
         factor = self.world_size if (pre, post) == (1, 1) else pre * post
         for each in self.modules() if recursive else [self]:
@@ -275,7 +275,7 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
 
         Args:
             norm_type: p of the p-norm; may be infinite.
-            groups: numbers of the replicas over which the norm is, as for xm.all_reduce; by default all.
+            groups: numbers of the replicas in the norm, as for xm.all_reduce; by default all.
 
         Returns the norm before, on the device. Raises RuntimeError for a module within another.
         """
@@ -295,11 +295,11 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
         return total
 
     def get_original_names_and_sharded_parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
-        """The parameters with the names that they have in the module that is not wrapped."""
+        """The parameters with their names in the unwrapped module."""
         return [(without_wrappers(name), parameter) for name, parameter in self.named_parameters()]
 
     def get_shard_metadata(self) -> dict:
-        """What consolidate_sharded_state_dicts() needs: to be saved beside state_dict()."""
+        """Metadata for consolidate_sharded_state_dicts(): save it beside state_dict()."""
         modules = {
             name: module
             for name, module in self.named_modules(remove_duplicate=False)
@@ -324,7 +324,7 @@ class XlaFullyShardedDataParallel(torch.nn.Module):
 
 
 def _wrap_children(module: torch.nn.Module, auto_wrap_policy, auto_wrapper_callable, **options) -> None:
-    """Those that the policy names."""
+    """Wraps the submodules that the policy names."""
     if any(isinstance(each, XlaFullyShardedDataParallel) for each in module.modules()):
         raise ValueError("auto_wrap_policy is for modules of which none is wrapped by FSDP already")
     wrapper = auto_wrapper_callable or XlaFullyShardedDataParallel

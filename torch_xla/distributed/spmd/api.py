@@ -1,6 +1,6 @@
-"""What torch.distributed.tensor calls instead of its own code for a mesh of a device named xla.
+"""Functions that torch.distributed.tensor calls for a mesh of a device named xla.
 
-After xr.use_spmd() tensors are marked as sharded; else it is PyTorch's code, over the mesh's process groups.
+After xr.use_spmd() they mark tensors as sharded; otherwise they call PyTorch's code, over the mesh's process groups.
 """
 
 import inspect
@@ -29,7 +29,7 @@ def convert_to_xla_partition_spec(tensor: torch.Tensor, placements: Sequence) ->
     """The axes of the mesh over which each dim of the tensor is cut.
 
     Args:
-        placements: a Shard or Replicate for each axis of the mesh; several of one dim cut it over these axes in turn.
+        placements: a Shard or Replicate for each axis of the mesh; several for one dim cut it over these axes in turn.
 
     Raises ValueError for other placements.
     """
@@ -58,7 +58,7 @@ def _check_has_groups(mesh) -> None:
 def xla_distribute_tensor(tensor, device_mesh, placements=None):
     """torch.distributed.tensor.distribute_tensor(), which leaves a mesh of the device xla to this function.
 
-    Returns a DTensor, or after xr.use_spmd() the XLAShardedTensor of mark_sharding(), whose errors it has. Raises
+    Returns a DTensor, or after xr.use_spmd() the XLAShardedTensor of mark_sharding(), with its errors. Raises
     NotImplementedError for a mesh without process groups.
     """
     from torch.distributed.tensor import distribute_tensor, DTensor
@@ -69,13 +69,13 @@ def xla_distribute_tensor(tensor, device_mesh, placements=None):
     caller = sys._getframe(1)  # PyTorch passes all of its arguments but this one
     source = caller.f_locals["src_data_rank"] if caller.f_code is distribute_tensor.__code__ else 0
     if isinstance(tensor, DTensor) and tensor.device_mesh == device_mesh:
-        device_mesh = tensor.device_mesh  # an equal one would differ while its name does
+        device_mesh = tensor.device_mesh  # an equal mesh compares as different while its name does
     with mesh_of_groups(device_mesh):
         return distribute_tensor(tensor, device_mesh, placements, src_data_rank=source)
 
 
 def _call_with_module(function: Callable, name: str) -> Callable:
-    """The function of (module, what it is given, mesh), whether it wants the module or not."""
+    """The function called with (module, argument, mesh), with or without the module."""
     wanted = len(inspect.signature(function).parameters)
     if wanted not in (2, 3):
         raise ValueError(f"{name} takes {wanted} arguments; expected (module, {name[:-3]}s, device_mesh)")
@@ -100,8 +100,8 @@ def _mark_module(module, device_mesh, partition_fn, input_fn, output_fn):
 def xla_distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None, output_fn=None):
     """torch.distributed.tensor.distribute_module(), which leaves a mesh of the device xla to this function.
 
-    Returns the module, whose parameters and buffers are DTensors then, or after xr.use_spmd() what partition_fn has
-    made of them. Raises NotImplementedError for a mesh without process groups.
+    Returns the module; its parameters and buffers are DTensors, or after xr.use_spmd() the results of partition_fn.
+    Raises NotImplementedError for a mesh without process groups.
     """
     from torch.distributed.tensor import distribute_module
 

@@ -1,4 +1,4 @@
-"""Pictures of how tensors lie on devices, in a terminal (by rich)."""
+"""Pictures of tensors' places on devices, in a terminal (by rich)."""
 
 import math
 import re
@@ -24,7 +24,7 @@ def _grid_of(sharding: str) -> list[list[str]]:
     if match[3]:
         sizes.pop()
     rows, columns = sizes[0], sizes[1] if len(sizes) > 1 else 1
-    behind = len(devices) // (rows * columns)  # of the dims that are not shown, and replicas
+    behind = len(devices) // (rows * columns)  # of hidden dims, and replicas
     tiles = [devices[start : start + behind] for start in range(0, len(devices), behind)]
     names = [str(tile[0] if behind == 1 else tile) for tile in tiles]
     return [names[row * columns : (row + 1) * columns] for row in range(rows)]
@@ -37,9 +37,9 @@ def visualize_sharding(
 
     Args:
         sharding: XLA's text, as XLAShardedTensor.sharding_spec.
-        use_color: a background for each cell, where the terminal has colors.
+        use_color: a background for each cell, if the terminal has colors.
         scale: of the cells' sizes.
-        min_width, max_width: characters of a cell at least, and of the table at most.
+        min_width, max_width: least characters of a cell, most of the table.
 
     Returns the rich.table.Table. Raises ValueError for another text, ImportError without rich.
     """
@@ -69,5 +69,5 @@ def visualize_sharding(
 
 
 def visualize_tensor_sharding(t: torch.Tensor, **kwargs):
-    """visualize_sharding() of how the tensor is marked; one that is not marked lies on all devices."""
+    """visualize_sharding() of the tensor's mark; an unmarked tensor is on all devices."""
     return visualize_sharding(sharding_spec(t), **kwargs)

@@ -1,4 +1,4 @@
-"""Meshes: devices in a grid, over which tensors are spread."""
+"""Meshes: grids of devices for spreading tensors."""
 
 import ast
 import math
@@ -17,7 +17,7 @@ class Mesh:
     """Devices in a grid.
 
     Args:
-        device_ids: numbers of the devices, flat (list or numpy array): each of the run's once.
+        device_ids: numbers of the devices, flat (list or numpy array): each device of the run once.
         mesh_shape: size of each axis of the grid; their product is the number of devices.
         axis_names: a name for each axis, or None.
 
@@ -49,7 +49,7 @@ class Mesh:
 
     @classmethod
     def from_str(cls, mesh_str: str) -> "Mesh | None":
-        """The mesh that str() has written. None for any other text."""
+        """The mesh from a text of str(). None for any other text."""
         try:
             return cls(**ast.literal_eval(mesh_str))
         except (SyntaxError, TypeError, ValueError):
@@ -72,7 +72,7 @@ class Mesh:
         return self.device_ids.reshape(self.mesh_shape)
 
     def get_op_sharding(self, partition_spec: PartitionSpec) -> OpSharding:
-        """How a tensor lies on the devices if its dims are spread by partition_spec.
+        """The sharding of a tensor with its dims spread by partition_spec.
 
         Raises ValueError for an axis that does not exist or occurs twice.
         """
@@ -97,7 +97,7 @@ class Mesh:
 
 
 def _slices() -> list[list[int]]:
-    """The devices' numbers by the slice that their hardware says that they are in ("slice_index"); else all in one."""
+    """The devices' numbers by their hardware's slice ("slice_index"); without it all are in one."""
     by_index: dict[int, list[int]] = {}
     for number, attributes in enumerate(runtime.global_runtime_device_attributes()):
         by_index.setdefault(attributes.get("slice_index", 0), []).append(number)
@@ -105,16 +105,16 @@ def _slices() -> list[list[int]]:
 
 
 class HybridMesh(Mesh):
-    """A mesh over slices: groups of devices with a fast network within each (ICI), a slower one between them (DCN).
+    """A mesh over slices: groups of devices with a fast network within each (ICI) and a slower one between them (DCN).
 
     Args:
         ici_mesh_shape: the axes within a slice; their product is its number of devices.
-        dcn_mesh_shape: the axes between slices, as many; their product is the number of slices. By default all 1.
+        dcn_mesh_shape: the same number of axes between slices; their product is the number of slices. By default all 1.
         axis_names: as for Mesh.
 
-    Each axis of the mesh is one between slices, and within its steps one within them: its size is the product of the
-    two. A slice's devices stand by number. The embedded engine's devices are one slice. Raises ValueError for shapes
-    that do not fit the devices.
+    Each axis of the mesh combines an axis between slices with one within them: its size is the product of the two. A
+    slice's devices are in order of their numbers. The embedded engine's devices are one slice. Raises ValueError for
+    shapes that do not fit the devices.
     """
 
     def __init__(

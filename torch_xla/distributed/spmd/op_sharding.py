@@ -1,4 +1,4 @@
-"""How a tensor lies on devices, in XLA's terms (OpSharding of xla_data.proto)."""
+"""The sharding of a tensor over devices, in XLA's terms (OpSharding of xla_data.proto)."""
 
 import enum
 import math
@@ -12,7 +12,7 @@ PartitionSpec = tuple[int | str | tuple[int | str, ...] | None, ...]
 
 
 class ShardingType(enum.IntEnum):
-    """How a tensor lies on the devices."""
+    """The kind of a sharding."""
 
     REPLICATED = 0
     MAXIMAL = 1
@@ -24,18 +24,18 @@ class ShardingType(enum.IntEnum):
 
 
 class Place(NamedTuple):
-    """What of a tensor a device holds."""
+    """A device's part of a tensor."""
 
     indices: list[slice] | EllipsisType  # of each dim; all of the tensor
-    replica_id: int  # its number among the devices that hold the same
+    replica_id: int  # its number among the devices with the same part
 
 
 class OpSharding:
-    """How a tensor lies on devices: cut into tiles, each on one device or on several.
+    """A sharding: a tensor cut into tiles, each on one device or on several.
 
     Args:
-        tile_assignment: the devices' numbers; a size for each dim of the tensor, into how many tiles it is cut, and at
-            last the number of devices that hold the same tile.
+        tile_assignment: the devices' numbers; for each dim of the tensor the number of its tiles, and last the number
+            of devices that hold the same tile.
     """
 
     def __init__(self, tile_assignment: np.ndarray):
@@ -67,11 +67,11 @@ class OpSharding:
         return self._devices.size
 
     def tile_shape(self, shape: Sequence[int]) -> list[int]:
-        """Sizes of a tile of a tensor of these sizes: of all tiles, the last ones are filled up."""
+        """Sizes of a tile of a tensor with these sizes; the last tiles are padded to it."""
         return [-(-size // tiles) for size, tiles in zip(shape, self.tiles)]
 
     def places(self, shape: Sequence[int]) -> list[Place]:
-        """What each device holds of a tensor of these sizes, without what tiles are filled up with."""
+        """Each device's part of a tensor with these sizes, without padding."""
         if self.type is ShardingType.REPLICATED:
             return [Place(..., device) for device in range(self.device_count())]
         found, sizes = {}, self.tile_shape(shape)

@@ -1,4 +1,4 @@
-"""Tensors that are spread over devices: which ones are, and their shards."""
+"""Tensors spread over devices: their marks and their shards."""
 
 import copy
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ..._storages import StorageDictionary
 from .op_sharding import OpSharding, ShardingType
 
 # ---- Which tensors are marked ----
-_marks = StorageDictionary()  # OpShardings by the view (sizes, strides and offset) that is marked: detach() keeps them
+_marks = StorageDictionary()  # OpShardings by the marked view (sizes, strides and offset): detach() keeps them
 
 
 def _view_of(t: torch.Tensor) -> tuple:
@@ -20,7 +20,7 @@ def _view_of(t: torch.Tensor) -> tuple:
 
 
 def set_sharding(t: torch.Tensor, sharding: OpSharding) -> None:
-    """Marks the tensor, and what else is the same part of the same storage. Other parts keep their marks."""
+    """Marks the tensor, and all tensors over the same part of its storage. Other parts keep their marks."""
     of_storage = _marks.get(t)
     if of_storage is None:
         _marks.set(t, of_storage := {})
@@ -28,12 +28,12 @@ def set_sharding(t: torch.Tensor, sharding: OpSharding) -> None:
 
 
 def find_sharding(t: torch.Tensor) -> OpSharding | None:
-    """How the tensor is marked. None for one that is not."""
+    """The tensor's mark. None without one."""
     return (_marks.get(t) or {}).get(_view_of(t))
 
 
 def sharding_spec(t: torch.Tensor) -> str:
-    """How the tensor is marked, in XLA's words. Empty for one that is not."""
+    """The tensor's mark, in XLA's words. Empty without one."""
     return str(find_sharding(t) or "")
 
 
@@ -43,20 +43,20 @@ def _type_of(t: torch.Tensor) -> ShardingType | None:
 
 
 def remove_sharding(t: torch.Tensor) -> None:
-    """Takes the mark away, if there is one."""
+    """Removes the mark, if there is one."""
     (_marks.get(t) or {}).pop(_view_of(t), None)
 
 
 # ---- Shards ----
 @dataclass
 class XLAShard:
-    """What one device holds of a tensor, as it was when it was asked for.
+    """One device's part of a tensor, at the time of the call.
 
     Attributes:
-        data: a copy on the CPU, filled up with zeros where the tensor's sizes are no multiple of the tiles'.
-        indices: a slice for each dim of the tensor; `...` where it is not cut.
+        data: a copy on the CPU, padded with zeros if the tensor's sizes are no multiple of the tiles'.
+        indices: a slice for each dim of the tensor; `...` if it is not cut.
         shard_device: the device, as "CPU:1".
-        replica_id: its number among the devices that hold the same.
+        replica_id: its number among the devices with the same part.
     """
 
     data: torch.Tensor
@@ -69,7 +69,7 @@ class XLAShard:
 
     @property
     def unpadded_data(self) -> torch.Tensor:
-        """`data` without what it is filled up with."""
+        """`data` without its padding."""
         return self.data[self._part()]
 
     @unpadded_data.setter
@@ -78,7 +78,7 @@ class XLAShard:
 
 
 class XLAShardedTensor(torch.Tensor):
-    """The marked tensor itself, with what can be asked of its shards. Results computed from it are plain tensors.
+    """The marked tensor itself, with methods for its shards. Results computed from it are plain tensors.
 
     detach(), clone() and copies keep the mark. torch_xla.distributed.spmd.mark_sharding() makes them.
     """
@@ -86,7 +86,7 @@ class XLAShardedTensor(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     def detach(self) -> "XLAShardedTensor":
-        """As torch.Tensor.detach(); the mark belongs to the memory, which is the same."""
+        """As torch.Tensor.detach(); the mark belongs to the memory, so it stays."""
         return self.global_tensor.detach().as_subclass(XLAShardedTensor)
 
     def clone(self, *, memory_format=torch.preserve_format) -> "XLAShardedTensor":
@@ -113,17 +113,17 @@ class XLAShardedTensor(torch.Tensor):
 
     @property
     def sharding_spec(self) -> str:
-        """How it lies on the devices, in XLA's words; empty once the mark was taken away."""
+        """Its sharding, in XLA's words; empty once the mark is removed."""
         return sharding_spec(self)
 
     @property
     def sharding_type(self) -> ShardingType | None:
-        """REPLICATED, TILED or PARTIAL. None once the mark was taken away."""
+        """REPLICATED, TILED or PARTIAL. None once the mark is removed."""
         return _type_of(self)
 
     @property
     def local_shards(self) -> list[XLAShard] | None:
-        """What each device holds, by their numbers. None once the mark was taken away. Runs what is pending."""
+        """The devices' parts, by device number. None once the mark is removed. Runs pending operations."""
         sharding = find_sharding(self)
         if sharding is None:
             return None
@@ -137,7 +137,7 @@ class XLAShardedTensor(torch.Tensor):
     def load_local_shards_(self, shards: Sequence[XLAShard]) -> None:
         """Writes the shards of all devices into the tensor, in place.
 
-        Raises RuntimeError for a tensor that is not cut, for another number of shards and for those of other sizes.
+        Raises RuntimeError for a tensor that is not cut, for another number of shards and for shards of other sizes.
         """
         sharding = find_sharding(self)
         if sharding is None or sharding.type is ShardingType.REPLICATED:
@@ -180,7 +180,7 @@ def global_tensor_from_cpu_shards(
 
     Args:
         shards: one for each device, by their numbers.
-        global_shape: without it nothing of the shards is filled up.
+        global_shape: without it the shards have no padding.
 
     Raises RuntimeError for another number of shards, and for shapes that do not fit.
     """
@@ -195,7 +195,7 @@ def global_tensor_from_cpu_shards(
     return whole
 
 
-# What programs that ask the original's library use
+# Names for programs that use the original's library
 _XLAC._get_xla_sharding_spec = sharding_spec
 _XLAC._get_xla_sharding_type = _type_of
 _XLAC._global_tensor_from_cpu_shards = global_tensor_from_cpu_shards

@@ -1,8 +1,8 @@
-"""What marks tensors as spread over a mesh (SPMD).
+"""Marks tensors as spread over a mesh (SPMD).
 
-A marked tensor is one tensor to the program. On the embedded engine all devices of a mesh have one memory and the same
-processors: the tensor stays whole there, a program of it runs once, on all processors, and the mark says which part is
-which device's. Meshes of several devices of a plugin or of several processes are refused.
+The program sees a marked tensor as one tensor. On the embedded engine all devices of a mesh share one memory and the
+same processors: the tensor stays whole, its program runs once on all processors, and the mark assigns parts to devices.
+Meshes of several devices of a plugin or of several processes are refused.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def _check_devices(mesh: Mesh) -> None:
 
 
 def _sharding_of(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> OpSharding:
-    """How the mark says that the tensor lies. The errors of mark_sharding()."""
+    """The sharding for a mark. Raises mark_sharding()'s errors."""
     if t.device.type != "xla":
         raise ValueError(f"only tensors on the device xla can be sharded, and this one is on {t.device}")
     if len(partition_spec) != t.dim():
@@ -46,12 +46,12 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) ->
     Args:
         t: a tensor on the device xla.
         mesh: the devices.
-        partition_spec: for each dim of `t` an axis of the mesh (number or name) over which it is cut, a tuple of axes,
-            or None for a dim that is not cut.
+        partition_spec: for each dim of `t` the axis of the mesh (number or name) that cuts it, a tuple of axes, or None
+            for an uncut dim.
 
-    Returns `t` as an XLAShardedTensor, which has its shards. Raises ValueError for a tensor elsewhere or a spec that
-    does not fit, RuntimeError for a tensor that is cut in another way already, NotImplementedError for a mesh of
-    several devices of a plugin or of several processes.
+    Returns `t` as an XLAShardedTensor with its shards. Raises ValueError for a tensor elsewhere or a spec that does not
+    fit, RuntimeError for a tensor that is already cut in another way, NotImplementedError for a mesh of several devices
+    of a plugin or of several processes.
     """
     sharding, before = _sharding_of(t, mesh, partition_spec), find_sharding(t)
     if before not in (None, sharding) and before.type is not ShardingType.REPLICATED:
@@ -87,7 +87,7 @@ def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: Pa
 
 
 def clear_sharding(t: torch.Tensor) -> torch.Tensor:
-    """Takes mark_sharding() back. Returns the tensor, as a plain one."""
+    """Undoes mark_sharding(). Returns the plain tensor."""
     remove_sharding(t)
     return unwrap_sharded_tensor(t)
 
@@ -113,7 +113,7 @@ def shard_as(a, b) -> tuple:
 
 # ---- Wrappers ----
 def wrap_as_sharded_tensor(t: torch.Tensor, mesh_shape=None, partition_spec=None) -> XLAShardedTensor:
-    """The tensor as an XLAShardedTensor. Its mark says how it lies; the other arguments are the original's."""
+    """The tensor as an XLAShardedTensor. Its mark gives its sharding; the other arguments are the original's."""
     return t if isinstance(t, XLAShardedTensor) else t.as_subclass(XLAShardedTensor)
 
 
@@ -123,7 +123,7 @@ def unwrap_sharded_tensor(t: torch.Tensor) -> torch.Tensor:
 
 
 def wrap_if_sharded(x):
-    """`x` as an XLAShardedTensor if it is a tensor that is cut into shards, and else itself."""
+    """`x` as an XLAShardedTensor if it is a tensor cut into shards, else itself."""
     is_tensor = isinstance(x, torch.Tensor) and x.device.type == "xla" and not isinstance(x, XLAShardedTensor)
     sharding = find_sharding(x) if is_tensor else None
     return x if sharding is None or sharding.type is ShardingType.REPLICATED else wrap_as_sharded_tensor(x)
@@ -131,13 +131,13 @@ def wrap_if_sharded(x):
 
 @dataclass
 class ShardingSpec:
-    """Which axes of the mesh the dims of a tensor are spread over.
+    """The axes of the mesh for the dims of a tensor.
 
     Args:
         mesh, partition_spec: as for mark_sharding().
         minibatch: each process holds its own part of the batch, with a size that is a multiple of its devices.
 
-    Raises ValueError for an axis that does not exist or occurs twice, and RuntimeError, NotImplementedError as
+    Raises ValueError for an axis that does not exist or occurs twice, and RuntimeError or NotImplementedError as
     mark_sharding().
     """
 
@@ -180,7 +180,7 @@ def _check_one_device(mesh: Mesh | None, what: str) -> Mesh:
 def enable_manual_sharding(
     t: torch.Tensor, partition_spec: PartitionSpec, *, mesh: Mesh | None = None
 ) -> XLAShardedTensor:
-    """The part of the tensor that is this device's: over a mesh of one device, all of it.
+    """This device's part of the tensor: over a mesh of one device, all of it.
 
     Raises NotImplementedError for a mesh of several devices, ValueError without a mesh.
     """
@@ -190,7 +190,9 @@ def enable_manual_sharding(
 def disable_manual_sharding(
     t: torch.Tensor, partition_spec: PartitionSpec, full_shape: torch.Size, *, mesh: Mesh | None = None
 ) -> XLAShardedTensor:
-    """The tensor of shape full_shape whose part `t` is: over a mesh of one device, `t`. Errors as before."""
+    """The tensor of shape full_shape with the part `t`: over a mesh of one device, `t`. Errors as
+    enable_manual_sharding().
+    """
     mesh = _check_one_device(mesh, "disable_manual_sharding")
     if tuple(full_shape) != tuple(t.shape):
         raise ValueError(f"full_shape {list(full_shape)} is not that of the tensor, {list(t.shape)}")
@@ -200,7 +202,7 @@ def disable_manual_sharding(
 # ---- Linear layers ----
 # The original computes them by einsum, as its compiler shards products of joined dims badly. Nothing is joined here.
 class XLAPatchedLinear:
-    """A linear layer of a function: XLAPatchedLinear.apply(input, weight, bias)."""
+    """A linear layer as a function: XLAPatchedLinear.apply(input, weight, bias)."""
 
     apply = staticmethod(torch.nn.functional.linear)
 
@@ -215,10 +217,10 @@ def xla_patched_nn_linear_forward(m: torch.nn.Linear, input: torch.Tensor) -> to
 
 
 def apply_xla_patch_to_nn_linear(module: torch.nn.Module, patched_function=None) -> torch.nn.Module:
-    """The module: its linear layers are right as they are."""
+    """Returns the module unchanged: its linear layers need no patch."""
     return module
 
 
 def apply_backward_optimization_barrier(m: torch.nn.Module) -> torch.nn.Module:
-    """The module: it needs no barrier in its backward."""
+    """Returns the module unchanged: it needs no barrier in its backward."""
     return m

@@ -1,1 +1,1 @@
-"""How functions of padded tensors are run: what is known of padded dims, and a rule for each function of PyTorch."""
+"""Runs functions of padded tensors: the facts about padded dims, and a rule for each function of PyTorch."""

@@ -1,4 +1,4 @@
-"""What is known of a dim of a padded tensor: the parts that it is made of, and which of them are padded."""
+"""The extent of a dim of a padded tensor: its parts, and which of them are padded."""
 
 import dataclasses
 import math
@@ -10,14 +10,14 @@ import torch
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """A part of a dim: `size` elements; of a padded one the first `n + offset` exist, n being the label's true size."""
+    """A part of a dim: `size` elements; in a padded part the first `n + offset` exist (n: the label's true size)."""
 
     size: int
     label: str | None = None
     offset: int = 0
 
 
-# The parts of a dim, the outermost first. A dim that nothing is merged into has one.
+# The parts of a dim, the outermost first. A dim without merged dims has one.
 Extent = tuple[Factor, ...]
 
 
@@ -59,7 +59,7 @@ def describe(dims: Sequence[Extent]) -> str:
 
 
 def regroup(dims: Sequence[Extent], sizes: Sequence[int]) -> tuple[Extent, ...] | None:
-    """The extents of dims that a reshape to `sizes` gives; None where it would cut a padded part in pieces."""
+    """The extents of dims after a reshape to `sizes`; None if it would cut a padded part in pieces."""
     left = [factor for extent in dims for factor in extent if factor.label is not None or factor.size != 1]
     result = []
     for size in sizes:
@@ -90,7 +90,7 @@ def _unary(name: str) -> Callable:
 
 def _binary(name: str) -> Callable:
     def refuse(self, other, *_):
-        # A tensor has the last word: with one the true size is computed with.
+        # A tensor decides: with one, arithmetic uses the true size.
         if isinstance(other, torch.Tensor):
             return NotImplemented
         raise self.error(name)
@@ -113,9 +113,9 @@ def _comparison(compare: Callable) -> Callable:
 class PaddedSize(int):
     """The size of a padded dim, as `shape` gives it.
 
-    As a size it is that with the padding. Beside a tensor (`total / size`) it is the true size. Products with ints,
-    sums and differences with ints stay such sizes; what else would be a plain number raises NotImplementedError.
-    `range`, `math.log` and NumPy cannot be kept from taking it as the number with the padding.
+    As a size it includes the padding. With a tensor (`total / size`) it is the true size. Products, sums and
+    differences with ints stay such sizes; other results that would be a plain number raise NotImplementedError.
+    `range`, `math.log` and NumPy use the number with the padding; nothing can prevent that.
     """
 
     def __new__(cls, extent: Extent, run):
@@ -130,7 +130,7 @@ class PaddedSize(int):
         return self.run.true_size(self.extent)
 
     def error(self, what: str) -> NotImplementedError:
-        """Why it cannot be computed with."""
+        """The error of a computation with it."""
         return NotImplementedError(
             f"bucketed: {what} of the size of a dim padded for {labels_of([self.extent])} would give a number that "
             "depends on the padding; compute with it beside a tensor, or pass the number to the function as a tensor"

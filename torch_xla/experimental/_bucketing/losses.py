@@ -1,4 +1,4 @@
-"""Rules of losses: rows that do not exist are ignored, and means are those of what exists."""
+"""Rules of losses: padding rows are ignored, and means are over existing elements."""
 
 from collections.abc import Callable, Sequence
 
@@ -32,7 +32,7 @@ def _classes(
     reduction: str = "mean",
     **kwargs,
 ):
-    """cross_entropy and nll_loss: targets of rows that do not exist are those that are ignored."""
+    """cross_entropy and nll_loss: targets of padding rows become the ignored index."""
     dims, classes = run.dims_of(input), min(1, input.dim() - 1)
     if is_padded(dims[classes]) or size_average is not None or reduce is not None:
         raise run.error(func, "padded classes, or size_average and reduce")
@@ -40,7 +40,7 @@ def _classes(
     if target.is_floating_point():
         run.broadcast(func, [dims, run.dims_of(target)])
         losses = func(input, target, weight, reduction="none", **kwargs)
-        # Probabilities: PyTorch's mean is that of the number of rows, whatever the weights.
+        # Probabilities: PyTorch's mean divides by the number of rows, for any weights.
         return _reduce(run, losses, rows, reduction)
     if run.broadcast(func, [rows, run.dims_of(target)]) != rows or run.dims_of(target) != rows:
         raise run.error(func, f"targets {run.text(target)} that are not padded as the input {run.text(input)}")
@@ -52,7 +52,7 @@ def _classes(
 def _elements(run: Run, func: Callable, input: torch.Tensor, target: torch.Tensor, *args, reduction="mean", **kwargs):
     """Losses of single elements."""
     operands = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
-    # A weight may be a part of the mean, but not of that of binary losses.
+    # A weight may be part of the mean, except for binary losses.
     weighted = kwargs.get("weight") is not None and not func.__name__.startswith("binary")
     if (
         len(operands) < len(args)

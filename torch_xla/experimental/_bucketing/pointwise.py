@@ -1,4 +1,4 @@
-"""Rules of functions that treat each element by itself, and of those that tell something of a tensor."""
+"""Rules of elementwise functions, and of queries about a tensor."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ _OPERATORS = """
 add sub mul truediv div mod floordiv pow and or xor lshift rshift
 """.split()
 
-# Tensors of equal or broadcast dims in, tensors of these dims out. What random ones draw for padding is not used.
+# Tensors of equal or broadcast dims in, tensors of these dims out. Random draws for padding are not used.
 _POINTWISE = """
 abs absolute acos acosh add addcdiv addcmul alpha_dropout angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh
 asin asinh atan atan2 atanh bernoulli bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
@@ -27,13 +27,13 @@ threshold true_divide trunc uniform where xlog1py xlogy zero
 __abs__ __invert__ __neg__ __pos__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__
 """.split()
 
-# Their results have the dims of the first operand, whatever the others tell.
+# Their results have the dims of the first operand.
 _LIKE_FIRST = """
 bfloat16 bool byte cpu data detach double empty_like float full_like half int long ones_like rand_like randint_like
 randn_like short to type type_as zeros_like
 """.split()
 
-# What they tell does not depend on the padding, or is a setting of the tensor.
+# Their results do not depend on the padding, or are settings of the tensor.
 _TELLING = """
 device dtype layout requires_grad requires_grad_ is_leaf grad_fn dim ndim ndimension is_floating_point is_complex
 is_signed is_sparse is_quantized is_nested is_mkldnn is_cuda is_xla is_cpu is_meta is_conj is_neg is_contiguous
@@ -41,14 +41,14 @@ is_inference itemsize element_size get_device retain_grad retains_grad result_ty
 __repr__ __format__ __hash__
 """.split()
 
-# Of PyTorch's Python code; the functions that it calls have rules.
+# Python code of PyTorch; the functions that it calls have rules.
 _BODIES = """
 multi_head_attention_forward normalize
 """.split()
 
 
 def check_write(run: Run, func: Callable, written: torch.Tensor, dims: Sequence[Extent]) -> None:
-    """Refuses to write values of these dims into a tensor that is not padded so, or whose memory others see."""
+    """Refuses to write values of these dims into a tensor with other padding, or with memory that other tensors see."""
     base = written._base
     if run.dims_of(written) != tuple(dims) or (run.is_padded(written) and base is not None and not run.is_padded(base)):
         raise run.error(func, f"writing {describe(dims)} into the memory of a tensor without this padding")
@@ -56,7 +56,7 @@ def check_write(run: Run, func: Callable, written: torch.Tensor, dims: Sequence[
 
 @takes_sizes
 def pointwise(run: Run, func: Callable, *args, **kwargs):
-    """Padding stays where it is. A PaddedSize among the operands is a number: the true size."""
+    """Padding stays in place. A PaddedSize among the operands is a number: the true size."""
     tensors = [leaf for leaf in leaves_of((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     dims = run.broadcast(func, [run.dims_of(t) for t in tensors])
     if is_in_place(func):
@@ -74,7 +74,7 @@ def _like_first(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
 
 
 def telling(run: Run, func: Callable, *args, **kwargs):
-    """As it is."""
+    """Calls the query as it is."""
     return func(*args, **kwargs)
 
 
@@ -110,7 +110,7 @@ def _tuple_of(tensors) -> tuple:
 
 
 def _cut_gradients(run: Run, outputs: tuple, gradients) -> list[torch.Tensor | None]:
-    """The gradients of outputs: those of what exists."""
+    """The gradients of outputs, without padding."""
     given = _tuple_of(gradients) if gradients is not None else (None,) * len(outputs)
     cut = []
     for output, gradient in zip(outputs, given, strict=True):
@@ -119,7 +119,7 @@ def _cut_gradients(run: Run, outputs: tuple, gradients) -> list[torch.Tensor | N
     return cut
 
 
-# The gradient is computed within the mode, for functions that it calls again: those of checkpoints.
+# The gradient is computed within the mode, for functions that it calls again (checkpoints).
 
 
 def _backward(run: Run, func: Callable, tensors, grad_tensors=None, *args, **kwargs):

@@ -1,4 +1,4 @@
-"""Rules of products, attention and convolutions: along a padded dim what does not exist is zero, or not looked at."""
+"""Rules of products, attention and convolutions: along a padded dim the padding is zero, or masked out."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -115,7 +115,7 @@ def _attention(
     is_causal: bool = False,
     **kwargs,
 ):
-    """Keys that do not exist are not looked at."""
+    """Masks out padding keys."""
     q, k, v = map(run.dims_of, (query, key, value))
     if k[-2] != v[-2] or any(is_padded(dims[-1]) for dims in (q, k, v)):
         raise run.error(func, "keys and values that are not padded alike, or padded channels")
@@ -142,7 +142,7 @@ def _attention_mask(run: Run, func: Callable, dims, attn_mask, is_causal: bool, 
 
 
 def _images(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
-    """Each image by itself: only the number of images may be padded."""
+    """Each image separately: only the number of images may be padded."""
     dims = run.dims_of(input)
     operands = [a for a in (*args, *kwargs.values()) if run.is_padded(a)]
     if any(map(is_padded, dims[1:])) or operands:

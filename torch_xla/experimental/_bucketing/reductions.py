@@ -1,4 +1,4 @@
-"""Rules of functions that compute with all elements along a dim: what is padded becomes their neutral element first."""
+"""Rules of functions over all elements along a dim: padding first becomes their neutral element."""
 
 import math
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from .shapes import picked, probe, probed
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which numbers of `dtype` are added up."""
+    """The dtype of sums of `dtype` numbers."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def _neutral(name: str, dtype: torch.dtype) -> float:
-    """What changes no result of this function."""
+    """The neutral element of the function."""
     if name in ("sum", "nansum", "count_nonzero", "any", "mean"):
         return 0
     if name in ("prod", "all"):
@@ -56,7 +56,7 @@ def _extreme(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
 
 
 def _place(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
-    """Results that tell places: right where the places are those without the padding."""
+    """Results that are places: correct if the places do not count padding."""
     dims = run.dims_of(input)
     reduced, left = _reduction(func, dims, *args, **kwargs)
     flat = not args and kwargs.get("dim") is None
@@ -73,7 +73,7 @@ def _mean(run: Run, func: Callable, input: torch.Tensor, *args, **kwargs):
     gone = [dims[i] for i in reduced]
     if not any(map(is_padded, gone)):
         return run.mark(func(input, *args, **kwargs), left)
-    # The mean with zeros for padding, of 16-bit numbers in 32 bits until it is that of fewer.
+    # The mean with zeros for padding; 16-bit numbers stay in 32 bits until the count is corrected.
     dtype = kwargs.pop("dtype", None) or input.dtype
     total = torch.sum(run.filled(input, 0, reduced), *args, **kwargs, dtype=wide(dtype))
     return run.mark((total / run.count(gone, input.device)).to(dtype), left)
@@ -134,7 +134,7 @@ def _softmax(run: Run, func: Callable, input: torch.Tensor, dim: int, *args, **k
         return run.mark(func(input, dim, *args, **kwargs), dims)
     filled = run.filled(input, -math.inf, [dim])
     result = run.mark(func(filled, dim, *args, **kwargs), dims)
-    # Neither log(0) nor minus infinity for what follows.
+    # Neither log(0) nor minus infinity for later operations.
     return run.repeated(result, dim)
 
 
@@ -169,7 +169,7 @@ def _batch_norm(
     momentum=0.1,
     eps=1e-5,
 ):
-    """Statistics of what exists, in training; the running ones are written in place, as PyTorch does it."""
+    """Statistics of existing elements, in training; the running ones are written in place, as in PyTorch."""
     dims = run.dims_of(input)
     if is_padded(dims[1]):
         raise run.error(func, "padded channels")

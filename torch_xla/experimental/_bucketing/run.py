@@ -1,8 +1,8 @@
-"""One call of a bucketed function: which dims are padded, masks of what exists, and the choice of a rule for each call.
+"""One call of a bucketed function: its padded dims, masks of existing elements, and the choice of a rule for each call.
 
 Rules keep to this: padding holds values that true elements have or could have, at first copies of the first element. So
-what treats each element, row or image by itself computes nothing there that is not computed elsewhere too: no new nan,
-no index out of range, and gradients of zero stay zero. Only what mixes elements along a padded dim needs a mask.
+functions of single elements, rows or images compute nothing new there: no new nan, no index out of range, and zero
+gradients stay zero. Only functions that mix elements along a padded dim need a mask.
 """
 
 import functools
@@ -19,19 +19,19 @@ from torch.overrides import resolve_name, TorchFunctionMode
 from ... import _notebooks
 from .extents import describe, Extent, Factor, is_padded, PaddedShape, PaddedSize, plain, size_of
 
-# Of the functions in these modules the last name says what they do.
+# In these modules a function's last name identifies it.
 _MODULES = ("torch", "torch.Tensor", "torch.nn.functional", "torch.special", "torch.functional")
 _LIBRARIES = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)))
 
 
-# They may call functions of the user again, in which there is padding.
+# They may call the user's functions again, with padding inside.
 _GRADIENTS = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
 _signature_of = functools.cache(inspect.signature)
 
 
 @functools.cache
 def key_of(func: Callable) -> str:
-    """The name by which the rule of a function is found: `add` of torch.add, Tensor.add and Tensor.add_."""
+    """The key of a function's rule: `add` for torch.add, Tensor.add and Tensor.add_."""
     name = resolve_name(func)
     if name is None:
         return f"{getattr(func, '__module__', '')}.{getattr(func, '__name__', func)}"
@@ -48,7 +48,7 @@ def is_in_place(func: Callable) -> bool:
 
 
 def leaves_of(value: Any) -> Iterator[Any]:
-    """What stands in nested lists, tuples, dicts and slices."""
+    """The leaves of nested lists, tuples, dicts and slices."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from leaves_of(item)
@@ -61,7 +61,7 @@ def leaves_of(value: Any) -> Iterator[Any]:
 
 
 def with_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """As leaves_of(), with `change` of each leaf in its place."""
+    """The nest with `change(leaf)` in place of each leaf."""
     if isinstance(value, (list, tuple)):
         items = [with_leaves(item, change) for item in value]
         return (
@@ -75,12 +75,12 @@ def with_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def padded_ints(value: Any) -> Any:
-    """`value` with plain ints for sizes: those with the padding."""
+    """`value` with plain ints, which include the padding, for sizes."""
     return with_leaves(value, lambda v: int.__index__(v) if isinstance(v, PaddedSize) else v)
 
 
 def takes_sizes(rule: Callable) -> Callable:
-    """Of a rule: PaddedSize may be among its arguments. For others it is refused."""
+    """Marks a rule that accepts PaddedSize among its arguments; other rules refuse it."""
     rule.takes_sizes = True
     return rule
 
@@ -93,14 +93,14 @@ def _users_line() -> str:
 
 
 def is_marked(tensor: Any) -> bool:
-    """Whether some call has padded it."""
+    """Whether a call has padded it."""
     return hasattr(tensor, "_torch_xla_padded")
 
 
 class Run(TorchFunctionMode):
-    """One call. Within it functions of padded tensors run by `rules`; of one thread, as PyTorch's modes are.
+    """One call. Within it `rules` run functions of padded tensors; it belongs to one thread, as PyTorch's modes do.
 
-    `sizes` has the true size of each label. Rules are called out of the mode: `rule(run, func, *args, **kwargs)`.
+    `sizes` has the true size of each label. Rules are called outside of the mode: `rule(run, func, *args, **kwargs)`.
     """
 
     def __init__(self, rules: Mapping[str, Callable], sizes: Mapping[str, int]):
@@ -110,7 +110,7 @@ class Run(TorchFunctionMode):
         self._masks: dict[tuple, torch.Tensor] = {}
         self._counts: dict[tuple, torch.Tensor] = {}
 
-    # What is known of tensors. It is kept with the tensor, so that one that outlives its call is known to be padded.
+    # Facts about tensors, kept with the tensor, so that a padded tensor that outlives its call is recognized.
 
     def dims_of(self, tensor: torch.Tensor) -> tuple[Extent, ...]:
         """The extents of a tensor's dims. Raises RuntimeError for a padded tensor of an earlier call."""
@@ -124,7 +124,7 @@ class Run(TorchFunctionMode):
         return isinstance(tensor, torch.Tensor) and is_marked(tensor) and bool(self.dims_of(tensor))
 
     def mark(self, tensor: torch.Tensor, dims: Sequence[Extent]) -> torch.Tensor:
-        """The tensor, from here on known to have these dims."""
+        """The tensor, marked with these dims."""
         if tuple(map(size_of, dims)) != tuple(tensor.shape):
             raise RuntimeError(f"bucketed: shape {tuple(tensor.shape)} where {describe(dims)} was expected")
         if any([is_padded(extent) and self.true_size(extent) >= 0 for extent in dims]):
@@ -143,10 +143,10 @@ class Run(TorchFunctionMode):
         dims = self.dims_of(tensor)
         return PaddedShape([PaddedSize(e, self) if is_padded(e) else size_of(e) for e in dims])
 
-    # What exists.
+    # Existing elements.
 
     def true_size(self, extent: Extent) -> int:
-        """The number of elements without the padding. Raises ValueError if more is cut off than there is."""
+        """The number of elements without the padding. Raises ValueError if more is cut off than exists."""
         sizes = [
             factor.size if factor.label is None else self._sizes[factor.label] + factor.offset for factor in extent
         ]
@@ -157,7 +157,7 @@ class Run(TorchFunctionMode):
         return math.prod(sizes)
 
     def _true_label(self, factor: Factor, device: torch.device) -> torch.Tensor:
-        """As true_size(), as a tensor that is no part of the program but given to it."""
+        """true_size() as a tensor, an input of the program."""
         key = (factor.label, device)
         if key not in self._counts:
             self._counts[key] = torch.tensor(self._sizes[factor.label]).to(device)
@@ -165,7 +165,7 @@ class Run(TorchFunctionMode):
         return count + factor.offset if factor.offset else count
 
     def count(self, dims: Sequence[Extent], device: torch.device) -> torch.Tensor | int:
-        """The number of elements of these dims without the padding, of padded ones as a 0-d int64 tensor."""
+        """The number of elements of these dims without the padding; for padded dims a 0-d int64 tensor."""
         factors = [factor for extent in dims for factor in extent]
         known = math.prod(factor.size for factor in factors if factor.label is None)
         counts = [self._true_label(factor, device) for factor in factors if factor.label is not None]
@@ -184,7 +184,7 @@ class Run(TorchFunctionMode):
         return self._masks[key]
 
     def mask(self, dims: Sequence[Extent], device: torch.device) -> torch.Tensor:
-        """Where elements exist: a bool tensor that is broadcast to these dims."""
+        """A bool mask of existing elements, broadcast to these dims."""
         mask = torch.ones((), dtype=torch.bool, device=device)
         for i, extent in enumerate(dims):
             if is_padded(extent):
@@ -206,10 +206,10 @@ class Run(TorchFunctionMode):
         first = tensor.detach().narrow(dim, 0, 1)
         return self.mark(torch.where(self.mask(chosen, tensor.device), tensor, first), dims)
 
-    # How dims meet.
+    # Combining dims.
 
     def same(self, extents: Sequence[Extent]) -> Extent | None:
-        """The extent of a dim that these are broadcast to; None where padding meets something else."""
+        """The extent of a dim that these are broadcast to; None if padding meets another extent."""
         wide = {e for e in extents if e != plain(1)}
         return next(iter(wide), plain(1)) if len(wide) < 2 else None
 
@@ -222,7 +222,7 @@ class Run(TorchFunctionMode):
             extent = self.same(extents)
             if extent is None and any(map(is_padded, extents)):
                 raise self.error(func, f"padded dims that meet others: {' and '.join(map(describe, shapes))}")
-            # What has no padding is PyTorch's to check.
+            # PyTorch checks dims without padding.
             result.append(extent or max(extents, key=size_of))
         return tuple(result)
 
@@ -233,7 +233,7 @@ class Run(TorchFunctionMode):
         return describe(self.dims_of(tensor))
 
     def error(self, func: Callable, what: str | None = None) -> NotImplementedError:
-        """Why a call cannot be made; `what` it was given, else that there is no rule."""
+        """The error of a call that cannot be made: with `what`, else that there is no rule."""
         name = resolve_name(func) or getattr(func, "__name__", str(func))
         return NotImplementedError(
             f"bucketed: {name} has no rule for {what or 'padded dims'}{_users_line()}; write it with functions that "
@@ -272,7 +272,7 @@ class Run(TorchFunctionMode):
         return rule(self, func, *args, **kwargs)
 
     def run_body(self, func: Callable, *args, **kwargs):
-        """Runs a function of PyTorch that is written in Python, with rules for the functions that it calls."""
+        """Runs a Python function of PyTorch, with rules for the functions that it calls."""
         # The check for modes, at the head of these functions, would come back here.
         checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
         names = {**func.__globals__, **dict.fromkeys(checks, lambda *_: False)}

@@ -1,4 +1,4 @@
-"""Rules of functions that make tensors of sizes, move dims, and take parts of tensors or join them."""
+"""Rules of functions that make tensors from sizes, move dims, take parts of tensors or join them."""
 
 import operator
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _MADE = "zeros ones empty full rand randn randint new_zeros new_ones new_empty n
 _RESHAPED = "view reshape flatten unflatten ravel view_as reshape_as".split()
 _MOVED = "transpose permute movedim moveaxis swapaxes swapdims t T mT adjoint squeeze unsqueeze".split()
 
-# Functions that mix along one dim alone: where it stands among the arguments, its name, and its default.
+# Functions that mix along one dim only: its argument's position, name and default.
 _ALONG = {
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split"), (2, "dim", 0)),
     "unbind": (1, "dim", 0),
@@ -22,12 +22,12 @@ _ALONG = {
     "diff": (2, "dim", -1),
     "roll": (2, "dims", None),
 }
-# Element i of the result needs the elements up to i alone.
+# Element i of the result needs only the elements up to i.
 _PREFIXES = "cumsum cumprod cummax cummin logcumsumexp".split()
 
 
 def probe(func: Callable, dims: tuple[Extent, ...], *args, **kwargs) -> list[int | None]:
-    """Which dims those of the result of `func` are: what it does with a tensor that has another size in each dim."""
+    """Maps the dims of `func`'s result to its operand's, by a probe tensor with another size in each dim."""
     sizes = [1 if e == plain(1) else i + 2 for i, e in enumerate(dims)]
     result = func(torch.empty(sizes, device="meta"), *args, **kwargs)
     result = result[0] if isinstance(result, tuple) else result
@@ -115,7 +115,7 @@ def _repeated(run: Run, func: Callable, input: torch.Tensor, *args):
 
 
 def _replaced(run: Run, results, dims: tuple[Extent, ...], dim: int, extent: Extent | None = None):
-    """Marks results that differ from `dims` in one dim, which is gone, of this extent, or without padding."""
+    """Marks results that differ from `dims` in one dim: it is removed, has this extent, or has no padding."""
     for result in leaves_of(results):
         if isinstance(result, torch.Tensor):
             kept = [extent or plain(result.shape[dim])] if result.dim() == len(dims) else []
@@ -158,14 +158,14 @@ def _select(run: Run, func: Callable, input: torch.Tensor, dim: int, index: int)
     if not -true <= index < true:
         raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {true}")
     if index < 0:
-        # Where it lies is a number that the run gives.
+        # Its place is a number of the run.
         place = run.count([dims[dim]], input.device) + index
         return _replaced(run, input.index_select(dim, place.view(1)).squeeze(dim), dims, dim)
     return _replaced(run, input.select(dim, index), dims, dim)
 
 
 def _last(run: Run, func: Callable, input: torch.Tensor, dim: int, number: int):
-    """The last elements that exist."""
+    """The last existing elements."""
     dims = run.dims_of(input)
     if number > run.true_size(dims[dim]):
         raise run.error(func, f"the last {number} of {run.true_size(dims[dim])} elements")
@@ -175,7 +175,7 @@ def _last(run: Run, func: Callable, input: torch.Tensor, dim: int, number: int):
 
 
 def _slice_by_size(run: Run, func: Callable, input: torch.Tensor, dim: int, part: slice):
-    """As long as a padded dim: of what exists there."""
+    """A slice as long as a padded dim, of its existing elements."""
     stop, start = part.stop, part.start or 0
     if not isinstance(stop, PaddedSize) or len(stop.extent) > 1 or type(start) is not int or part.step not in (None, 1):
         raise run.error(func, "sizes of padded dims, but as the end of a part")
@@ -188,7 +188,7 @@ def _slice_by_size(run: Run, func: Callable, input: torch.Tensor, dim: int, part
 
 
 def _end_of(part: slice, extent: Extent) -> int | PaddedSize | None:
-    """The end of a part of a padded dim: below zero if counted from what exists; None for all of it."""
+    """The end of a part of a padded dim: negative if counted from the existing end; None for all of it."""
     stop = part.stop
     if isinstance(stop, PaddedSize) and len(stop.extent) == 1 and stop.extent[0].label == extent[0].label:
         before = stop.extent[0].offset - extent[0].offset
@@ -214,7 +214,7 @@ def _slice(run: Run, func: Callable, input: torch.Tensor, dim: int, part: slice)
         raise run.error(func, "this part of a padded dim")
     if stop is not None and 0 < stop <= run.true_size(extent):
         return _replaced(run, input[(slice(None),) * dim + (slice(start, stop),)], dims, dim)
-    # Up to the end of what exists, or to a place before it.
+    # Up to the existing end, or to a place before it.
     (factor,), lost = extent, max(-(stop or 0), 0)
     size = max(factor.size - start - lost, 0)
     result = input[(slice(None),) * dim + (slice(start, start + size),)]
@@ -227,7 +227,7 @@ def _narrow(run: Run, func: Callable, input: torch.Tensor, dim: int, start: int,
 
 
 def _index_of_tensor(run: Run, func: Callable, input: torch.Tensor, dim: int, index: torch.Tensor):
-    """x[:, index]: the dims of the index in the place of one. It counts from the end of what exists."""
+    """x[:, index]: the dims of the index replace one dim. Negative indices count from the existing end."""
     dims = run.dims_of(input)
     if index.dtype in (torch.bool, torch.uint8):
         raise run.error(func, "masks as an index: the size of the result depends on values")

@@ -1,4 +1,4 @@
-"""Checkpoints that a thread is writing, and what becomes of their errors."""
+"""Checkpoints that a thread is writing, and their errors."""
 
 import collections
 import sys
@@ -19,7 +19,7 @@ def _tell_failures(saves: collections.deque[tuple[int, Future]]) -> None:
 
 
 class PendingSaves:
-    """The saves of a manager that were begun and not waited for, in their order."""
+    """The unfinished saves of a manager, in their order."""
 
     def __init__(self):
         self._saves: collections.deque[tuple[int, Future]] = collections.deque()
@@ -29,12 +29,12 @@ class PendingSaves:
         self._saves.append((step, save))
 
     def wait(self, at_most: int = 0) -> None:
-        """Until no more than so many are pending. Raises the error of the first one that has failed, once."""
+        """Waits until at most this many are pending. Raises the error of the first failed one, once."""
         while len(self._saves) > at_most:
             self._saves.popleft()[1].result()
 
     def check(self) -> None:
-        """Raises the error of one that has failed already; wait() will raise it, too."""
+        """Raises the error of a failed save; wait() will raise it, too."""
         for _, save in self._saves:
             if save.done():
                 save.result()

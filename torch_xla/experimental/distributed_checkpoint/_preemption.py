@@ -1,4 +1,4 @@
-"""Whether this process was asked to end, by the signal SIGTERM."""
+"""Notes SIGTERM, the request to end this process."""
 
 import signal
 import threading
@@ -8,9 +8,9 @@ _is_watching = False
 
 
 def watch() -> None:
-    """SIGTERM is noted from now on, and does not end the process.
+    """From now on SIGTERM is noted and does not end the process.
 
-    Raises RuntimeError on another thread than the main one, where Python takes no signals.
+    Raises RuntimeError outside of the main thread, where Python takes no signals.
     """
     global _is_watching
     if _is_watching:

@@ -1,4 +1,4 @@
-"""The processes of a run, which save and restore together: where one of them fails, all raise."""
+"""The processes of a run, which save and restore together: if one fails, all raise."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -17,9 +17,9 @@ def _describe(error: BaseException) -> str:
 
 
 class Processes:
-    """Those of a group, or this process alone.
+    """The processes of a group, or this process alone.
 
-    They meet in the order in which each of them calls, so that two threads need a group each.
+    Their calls meet in order, so two threads need a group each.
     """
 
     def __init__(self, group: dist.ProcessGroup | None):
@@ -30,7 +30,7 @@ class Processes:
         return self._group is None or dist.get_rank(self._group) == 0
 
     def options(self) -> dict:
-        """Who writes and reads a checkpoint, for torch.distributed.checkpoint."""
+        """The writers and readers of a checkpoint, for torch.distributed.checkpoint."""
         return {"process_group": self._group, "no_dist": self._group is None}
 
     def any(self, value: bool) -> bool:
@@ -42,14 +42,15 @@ class Processes:
         return bool(number)
 
     def do(self, what: str, action: Callable[[], T]) -> T:
-        """What the action returns here, when it is done in all processes. It may be a meeting itself.
+        """The action's result here, after it is done in all processes. It may be a meeting itself.
 
-        Raises what it raises in a process that is alone, else RuntimeError in all: `what`, and the error of each rank.
+        A single process raises the action's error, several processes raise RuntimeError with `what` and the error of
+        each rank.
         """
         return self._share(what, action, lambda result: None)[0]
 
     def do_first(self, what: str, action: Callable[[], T]) -> T:
-        """As do(), but only the first process calls the action; what it returns is passed to all."""
+        """As do(), but only the first process calls the action; all get its result."""
         act = action if self.is_first else lambda: None
         return self._share(what, act, lambda result: result)[1]
 
@@ -59,7 +60,7 @@ class Processes:
         return values
 
     def _share(self, what: str, action: Callable[[], T], passed: Callable[[T], object]) -> tuple:
-        """What the action returns here, and what is passed on of its result in the first process."""
+        """The action's result here, and the shared part of the first process's result."""
         result, failure = None, None
         try:
             result = action()
@@ -81,7 +82,7 @@ class Processes:
         return next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
 
     def _failures(self, error: BaseException | None) -> dict[int, str]:
-        """The error by the rank that has it; one that torch.distributed.checkpoint has shared says whose it is."""
+        """Errors by rank; an error shared by torch.distributed.checkpoint names its rank."""
         if error is None:
             return {}
         if isinstance(error, CheckpointException):
@@ -98,7 +99,7 @@ def make_groups(group: dist.ProcessGroup | None) -> tuple[dist.ProcessGroup | No
     if group is None:
         run = _world.process()
         if run.size == dist.get_world_size() > 1:
-            run.meet("checkpoints", b"")  # which hears of a lost process; gloo waits half an hour for it
+            run.meet("checkpoints", b"")  # the store detects a lost process; gloo waits half an hour
         return dist.new_group(backend="gloo"), dist.new_group(backend="gloo")
     ranks = dist.get_process_group_ranks(group)
     return dist.new_group(ranks, backend="gloo", use_local_synchronization=True), group

@@ -9,7 +9,7 @@ from fsspec.implementations.local import LocalFileSystem
 from ... import _files
 from ._writer import METADATA
 
-_DONE = "finished"  # the file that says that a checkpoint is whole, by a number greater than those that were there
+_DONE = "finished"  # marks a complete checkpoint, with a number greater than all earlier ones
 _STEP = re.compile(r"0|[1-9][0-9]*")
 
 
@@ -18,10 +18,10 @@ def _name_of(path: str) -> str:
 
 
 class StepFolders:
-    """Which steps have a checkpoint. One process at a time may write, any number may read.
+    """The checkpoints by step. One process at a time may write, any number may read.
 
     Args:
-        path: a directory, or a URL that fsspec knows; created where it is missing.
+        path: a directory, or a URL that fsspec knows; created if missing.
     """
 
     def __init__(self, path: str):
@@ -31,7 +31,7 @@ class StepFolders:
         self._files.makedirs(self._root, exist_ok=True)
 
     def path_of(self, step: int) -> str:
-        """Where the step's checkpoint is, or would be."""
+        """The place of the step's checkpoint."""
         return f"{self._path}/{step}"
 
     def _folder(self, step: int) -> str:
@@ -52,31 +52,31 @@ class StepFolders:
             _files.sync_folder(folder)
 
     def find_number(self, step: int) -> int | None:
-        """The place of the step in the order; None: its checkpoint is not whole, or was deleted meanwhile."""
+        """The place of the step in the order; None: its checkpoint is incomplete, or was deleted meanwhile."""
         try:
             return int(self._files.cat_file(self._done(step)))
         except (OSError, ValueError):
             return None
 
     def _numbers(self) -> dict[int, int]:
-        """The places of the steps whose checkpoints are whole."""
+        """The places of steps with complete checkpoints."""
         steps = [int(name) for name in self._names(self._root) if _STEP.fullmatch(name)]
         found = {step: self.find_number(step) for step in steps}
         return {step: number for step, number in found.items() if number is not None}
 
     def steps(self) -> list[int]:
-        """The steps whose checkpoints are whole, in the order in which they were finished."""
+        """The steps with complete checkpoints, in the order of their completion."""
         numbers = self._numbers()
         return sorted(numbers, key=lambda step: (numbers[step], step))
 
     def begin(self, step: int) -> None:
-        """Makes the step's folder. What is in it and no whole checkpoint goes, to make room."""
+        """Makes the step's folder. Deletes incomplete checkpoints in it, to make room."""
         if self.find_number(step) is None:
             self._clear(step)
         self._files.makedirs(self._folder(step), exist_ok=True)
 
     def finish(self, step: int, save_id: str) -> None:
-        """The step's checkpoint is whole: what was saved by this name takes the place of an older one."""
+        """Completes the step's checkpoint: the save with this name replaces an older one."""
         try:
             self._put_in_place(step, save_id)
         except BaseException:
@@ -93,25 +93,25 @@ class StepFolders:
         if self._is_local:
             with _files.replacing(self._done(step)) as file:
                 file.write(number)
-        else:  # an object appears whole
+        else:  # an object appears complete
             self._files.pipe_file(self._done(step), number)
         self._sync(self._root)
 
     def discard(self, step: int, save_id: str) -> None:
-        """Deletes what a save by this name has written, which is not in its place."""
+        """Deletes the files of an uncompleted save with this name."""
         if self.find_number(step) is None:
             self._clear(step)
         else:
             self._remove(step, lambda name: save_id in name or name == f"{METADATA}.tmp")
 
     def _clear(self, step: int) -> None:
-        """Deletes what saves of the step have written: first what would say that it is whole."""
+        """Deletes the files of the step's saves, first the mark of completeness."""
         if self._files.isfile(self._done(step)):
             self._files.rm_file(self._done(step))
         self._delete_files(step)
 
     def _delete_files(self, step: int, but: str = "") -> None:
-        """Deletes the files of the step's saves, but of the one by this name. An empty folder goes as well."""
+        """Deletes the files of the step's saves, except the save with this name. Deletes an empty folder as well."""
 
         def is_one(name: str) -> bool:
             is_data = name.startswith("__") and name.endswith(".distcp")
@@ -129,7 +129,7 @@ class StepFolders:
             self._files.rmdir(self._folder(step))
 
     def delete(self, step: int) -> None:
-        """Deletes the step's checkpoint, which is not whole from the first moment on."""
+        """Deletes the step's checkpoint; from the first moment it counts as incomplete."""
         self._files.rm_file(self._done(step))
         try:
             self._sync(self._folder(step))

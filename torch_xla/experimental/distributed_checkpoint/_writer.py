@@ -1,4 +1,4 @@
-"""Writes the files of a checkpoint beside those of an older one of the same step, which stays whole."""
+"""Writes the files of a checkpoint beside those of an older one of the same step, which stays complete."""
 
 import dataclasses
 import queue
@@ -10,15 +10,15 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-METADATA = ".metadata"  # what names the files of the checkpoint that counts
+METADATA = ".metadata"  # names the files of the valid checkpoint
 
 
 class StepWriter(FsspecWriter):
-    """The names of its files have `save_id`, which the first process has chosen; so has that of the metadata.
+    """Its file names, also of the metadata, have `save_id`, chosen by the first process.
 
     Args:
         path: the folder of the step, a directory or a URL.
-        num_of_threads: how many threads write, a file each.
+        num_of_threads: the number of writing threads, a file each.
     """
 
     def __init__(self, path: str, num_of_threads: int):
@@ -34,7 +34,7 @@ class StepWriter(FsspecWriter):
         return f"{self.path}/{METADATA}.{self.save_id}"
 
     def _write_data(self, planner: SavePlanner, file_queue: queue.Queue) -> Future[list[WriteResult]]:
-        """As in the base, which does not see that one of its threads has failed."""
+        """As in the base class, which misses the failure of one of its threads."""
         results: queue.Queue = queue.Queue()
         errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Saves a run's state every so many steps, at once or beside the steps that follow, and brings it back."""
+"""Saves a run's state at an interval of steps, at once or beside later steps, and restores it."""
 
 import contextlib
 import copy
@@ -27,7 +27,7 @@ def _copy(value: Any) -> Any:
 
 
 def _plain(state_dict: dict) -> dict:
-    """The nest with the states of its modules, optimizers and the like in their places."""
+    """The nest with states in place of its modules, optimizers and the like."""
     return {name: value.state_dict() if isinstance(value, Stateful) else value for name, value in state_dict.items()}
 
 
@@ -42,24 +42,24 @@ class CheckpointManager:
     """Checkpoints of the run in one place, by the numbers of their steps.
 
     A run of several processes calls each method in all of them, after torch.distributed.init_process_group(). If a
-    process fails, all raise RuntimeError, which says on which rank and how.
+    process fails, all raise RuntimeError with its rank and error.
 
-    A step that is saved again keeps its older checkpoint until the new one is whole. An error of save_async() is raised
-    by the next save(), save_async() or restore() that does something, or by join(); by all_steps() as well. One that is
-    left at the end of the process is written to stderr. docs/sharding.md has an example, and the files.
+    A step that is saved again keeps its older checkpoint until the new one is complete. An error of save_async() is
+    raised by the next save(), save_async() or restore() that does something, or by join(); by all_steps() as well. An
+    error left at the end of the process is written to stderr. docs/sharding.md has an example, and the files.
 
     Args:
         path: a directory, or a URL that fsspec knows, which all processes share.
         save_interval: save() and save_async() save the steps that are a multiple of it.
-        max_to_keep: once there are more, those that were finished first are deleted; 0 or less keeps all.
-        max_pending_async: save_async() waits while as many checkpoints are being written.
-        num_of_threads: how many threads of each process write a checkpoint, a file each.
+        max_to_keep: if there are more, the oldest are deleted; 0 or less keeps all.
+        max_pending_async: save_async() waits while this many checkpoints are being written.
+        num_of_threads: writing threads of each process, a file each.
         process_group: for meetings of the processes, with a backend for the CPU; by default a new one of gloo.
-        chkpt_on_preemption: SIGTERM does not end the process: the next step is saved, whatever its number, and
+        chkpt_on_preemption: SIGTERM does not end the process: the next step is saved, with any number, and
             reached_preemption() returns True.
 
-    Raises ValueError for an interval, a max_pending_async or a num_of_threads under 1, RuntimeError on another thread
-    than the main one, unless chkpt_on_preemption is off.
+    Raises ValueError for an interval, a max_pending_async or a num_of_threads under 1, RuntimeError outside of the main
+    thread, unless chkpt_on_preemption is off.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class CheckpointManager:
         return self._processes.any(_preemption.was_asked())
 
     def save(self, step: int, state_dict: dict, force: bool = False) -> bool:
-        """Saves the state if it is time to, or force is set. Returns whether it did.
+        """Saves the state if should_save() or force. Returns whether it did.
 
         Raises ValueError for a step under 0, and the error of a failed save or deletion.
         """
@@ -118,9 +118,9 @@ class CheckpointManager:
         return True
 
     def save_async(self, step: int, state_dict: dict, force: bool = False) -> bool:
-        """As save(), but it comes back once the state is copied to the CPU's memory, and a thread writes it.
+        """As save(), but returns once the state is copied to the CPU's memory, and a thread writes it.
 
-        Raises what copying, or writing an earlier checkpoint, has raised.
+        Raises errors of the copy and of writing an earlier checkpoint.
         """
         step = _number_of(step)
         if not force and not self.should_save(step):
@@ -140,7 +140,7 @@ class CheckpointManager:
         try:
             processes.do(what, lambda: dcp.save(state, **write))
         except BaseException:
-            with contextlib.suppress(OSError):  # what is left does no harm but to take room
+            with contextlib.suppress(OSError):  # the rest only takes space
                 if processes.is_first:
                     self._folders.discard(step, writer.save_id)
             raise
@@ -148,7 +148,7 @@ class CheckpointManager:
         processes.do_first(f"step {step} is saved, but deleting older ones", lambda: self._delete_old(step))
 
     def _delete_old(self, finished: int) -> None:
-        """Keeps the step that was just finished, whatever its place."""
+        """Keeps the step that was just finished, at any place."""
         steps = [step for step in self._folders.steps() if step != finished]
         count = len(steps) + 1 - self._max_to_keep if self._max_to_keep > 0 else 0
         for step in steps[: max(count, 0)]:
@@ -157,8 +157,8 @@ class CheckpointManager:
     def restore(self, step: int, state_dict: dict) -> None:
         """Loads the checkpoint of a step into the tensors of the nest, in place, and into its other values.
 
-        Raises ValueError if there is none, and what torch.distributed.checkpoint.load() raises; then the state may hold
-        a part of the checkpoint.
+        Raises ValueError if there is none, and errors of torch.distributed.checkpoint.load(); after these the state may
+        hold a part of the checkpoint.
         """
         step = _number_of(step)
         self.join()
@@ -191,13 +191,13 @@ class CheckpointManager:
                 state_dict[name] = value
 
     def all_steps(self) -> list[int]:
-        """The steps of the checkpoints that are whole, from the smallest one.
+        """The steps with complete checkpoints, in ascending order.
 
-        Raises what writing a checkpoint has raised, which leaves it to be raised by join().
+        Raises an error of writing a checkpoint; join() raises it again.
         """
         self._pending.check()
         return sorted(self._folders.steps())
 
     def join(self) -> None:
-        """Waits until what save_async() has begun is written. Raises what that has raised."""
+        """Waits until all checkpoints of save_async() are written. Raises their errors."""
         self._pending.wait()

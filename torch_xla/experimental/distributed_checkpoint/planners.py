@@ -1,4 +1,4 @@
-"""What is written and read of each tensor."""
+"""Plans what is written and read of each tensor."""
 
 from torch.distributed.checkpoint import DefaultLoadPlanner, DefaultSavePlanner, LoadPlan
 
@@ -6,8 +6,8 @@ from torch.distributed.checkpoint import DefaultLoadPlanner, DefaultSavePlanner,
 class SPMDSavePlanner(DefaultSavePlanner):
     """For torch.distributed.checkpoint.save() of tensors that torch_xla.distributed.spmd has marked.
 
-    All shards of such a tensor lie in one memory, so it is written as one piece, whatever its mesh; checkpoints of
-    meshes, of DTensors and of plain tensors can be read as each other.
+    All shards of such a tensor lie in one memory, so it is written as one piece, for any mesh; checkpoints of meshes,
+    of DTensors and of plain tensors can be read as each other.
     """
 
     def set_up_planner(self, state_dict: dict, is_coordinator: bool = False, storage_meta=None) -> None:

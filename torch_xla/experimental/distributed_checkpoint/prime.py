@@ -6,10 +6,10 @@ from ...distributed.spmd.xla_sharded_tensor import find_sharding, set_sharding
 
 
 def prime_optimizer(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """Makes the state that the optimizer's first step would make, into which a checkpoint can be loaded.
+    """Makes the state of the optimizer's first step, for loading a checkpoint into it.
 
-    Parameters and their gradients stay as they are; state as large as its parameter is sharded as it. Returns the
-    optimizer. Raises what its step raises without a closure.
+    Parameters and their gradients stay as they are; state of its parameter's size is sharded like the parameter.
+    Returns the optimizer. Raises the errors of its step without a closure.
     """
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     before = [(p.detach().clone(), p.grad) for p in parameters]

@@ -1,4 +1,4 @@
-// Keeps pages that hold code side by side with the same protection, freed ones included: one mapping for the system, not one per kernel.
+// Keeps code pages, freed ones included, side by side with the same protection: one mapping for the system, not one per kernel.
 #include "engine/cpu/codegen/code_memory.h"
 
 #include <sys/mman.h>

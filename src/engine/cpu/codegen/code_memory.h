@@ -1,14 +1,14 @@
-// Memory for the code of kernels: pages of large slabs, so that any number of kernels takes few of the process's mappings.
+// Memory for the code of kernels: pages of large slabs, so that many kernels need few mappings of the process.
 #pragma once
 
 #include <cstddef>
 
 namespace torch_xla::cpu {
 
-// Whole pages, never writable and executable at once. Freed with the object; the slabs stay for the next kernels.
+// Whole pages, never writable and executable at once. The destructor frees them; the slabs stay for the next kernels.
 class CodePages {
  public:
-  // Writable. Throws UserError (OutOfMemory) where the system has no more memory or mappings.
+  // Writable. Throws UserError (OutOfMemory) if the system has no more memory or mappings.
   explicit CodePages(size_t bytes);
   ~CodePages();
   CodePages(const CodePages&) = delete;
@@ -17,7 +17,7 @@ class CodePages {
   char* data() const {
     return data_;
   }
-  // From here on the code can run, and cannot be written. Throws as the constructor.
+  // Makes the code executable and read-only. Throws as the constructor.
   void seal();
 
  private:

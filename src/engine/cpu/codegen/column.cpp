@@ -39,7 +39,7 @@ class ColumnEmitter : public Emitter {
     }
   }
 
-  // Of so many elements together, the last of which may be a part.
+  // Emits vectors for this number of elements; the last vector may be partial.
   void emit_vectors(Value* first, int64_t elements) {
     const int64_t rest = elements % wide_.width;
     const int whole = static_cast<int>(elements / wide_.width);
@@ -59,7 +59,7 @@ class ColumnEmitter : public Emitter {
     }
   }
 
-  // Neighbouring vectors that are computed in one pass over the mid loops, so that memory is read in longer pieces: a divisor of `vectors`.
+  // Number of neighbouring vectors computed in one pass over the mid loops, to read memory in longer pieces: a divisor of `vectors`.
   int vectors_together(int vectors) const {
     const Sweep& sweep = stages_.sweeps[0];
     auto fits = [&](size_t count) {
@@ -78,7 +78,7 @@ class ColumnEmitter : public Emitter {
     });
   }
 
-  // `vectors` neighbouring vectors from inner index `first` on. `mask`, if not null: the lanes of the last one that exist.
+  // `vectors` neighbouring vectors from inner index `first` on. `mask`, if not null: the active lanes of the last one.
   void emit_group(Value* first, int vectors, Value* mask) {
     Accumulators acc{stages_.sweeps[0].reduces, vectors};
     Carried totals =
@@ -114,7 +114,7 @@ class ColumnEmitter : public Emitter {
     return next;
   }
 
-  // Of vector n of so many; the mask is the last one's.
+  // The position of vector n; the mask is for the last one.
   Position position(Value* first, int n, int vectors, Value* mask) {
     return {wide_, ir_.CreateAdd(first, i64(n * wide_.width)), n + 1 < vectors ? nullptr : mask};
   }

@@ -35,8 +35,8 @@ Value* to_float(const Vec& v, DType from, DType to, Value* x) {
   return to == DType::F16 ? round_to_f16(v, x) : round_to_bf16(v, x);
 }
 
-// The instruction's result for numbers out of range is poison in LLVM; frozen it is merely some number, and behind a fence the one that the
-// processor gives: of select(c, -inf, y) the passes would leave y.
+// For numbers out of range LLVM's result is poison. Frozen it is an arbitrary number, and behind a fence the processor's number: without it
+// the passes would reduce select(c, -inf, y) to y.
 Value* truncate(const Vec& v, DType to, Value* x) {
   auto& ir = v.ir;
   bool wide = to == DType::I64;

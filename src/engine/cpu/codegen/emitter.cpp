@@ -42,9 +42,9 @@ void emit_kernel(const KernelSpec& spec, const Isa& isa, llvm::Module& module, c
   }
 }
 
-// Whether processors without AVX-512 take two registers for a vector, which hides what its operations wait for: in functions, in the
-// reductions of short rows, in loops of short bodies. Not where that would be four, as they have 16 in all; for rows that one register
-// holds; for columns, which have neighbouring vectors as it is; where it would take long to compile.
+// Whether processors without AVX-512 take two registers for a vector, which hides latency: in functions, in reductions of short rows, in
+// loops with short bodies. Not if that would be four registers, as there are only 16; not for rows that fit one register; not for columns,
+// which have neighbouring vectors anyway; not if it would take long to compile.
 static bool takes_two_registers(const KernelSpec& spec, const Stages& stages, const Isa& isa) {
   if (isa.avx512) {
     return false; // one register holds a vector
@@ -85,7 +85,7 @@ void Emitter::emit_fixed() {
   emit_stores(stages_.fixed_stores, {one, nullptr, nullptr});
 }
 
-// Null: it is part of the code.
+// Null: the number is part of the code.
 Value* Emitter::find_argument(KernelArgument::Kind kind, int64_t at, int64_t value) const {
   for (size_t i = 0; i < spec_.arguments.size(); ++i) {
     const KernelArgument& argument = spec_.arguments[i];
@@ -210,7 +210,7 @@ Value* Emitter::emit_index(int number, const Position& p) {
   return ir_.CreateAdd(p.v.splat(first), p.v.ramp(step));
 }
 
-// Words of one block come from equal instructions, of which the passes keep one copy.
+// Words of one block come from equal instructions; the passes keep one copy.
 Value* Emitter::emit_random(const Instr& instr, const Position& p) {
   Value* seed = operand(instr.args[0], scalar());
   Value* offset = operand(instr.args[1], scalar());
@@ -269,7 +269,7 @@ Value* Emitter::reduced(int id, Value* accumulator, const Position& p) const {
   return combine(p.v, instr.prim, instr.dtype, accumulator, x);
 }
 
-// The elements of one turn by which an extent decides how a loop is written.
+// The number of elements in one turn, for decisions on the form of a loop.
 static int64_t unit_of(int64_t step) {
   return step == 1 ? 1 : kVectorElements;
 }

@@ -13,11 +13,11 @@ namespace torch_xla::cpu {
 // Adds the function `name` with KernelFn's signature to the module.
 void emit_kernel(const KernelSpec& spec, const Isa& isa, llvm::Module& module, const std::string& name);
 
-// Where in the inner loop values are computed.
+// The current place in the inner loop.
 struct Position {
   const Vec& v;
   Value* index; // of lane 0 in the inner loop; null outside of it
-  Value* mask; // lanes that exist; null: all
+  Value* mask; // active lanes; null: all
 };
 
 // The accumulators of a sweep's reductions, `copies` of each, in one flat list.
@@ -26,16 +26,16 @@ struct Accumulators {
   int copies;
 };
 
-// What the three forms of kernels share. Values of loops that are being emitted are members: they are set on entering a loop and restored
-// on leaving it.
+// The shared base of the emitters of the three kernel forms. Values of the open loops are members: set on entering a loop, restored on
+// leaving it.
 class Emitter {
  public:
   Emitter(const KernelSpec& spec, const Isa& isa, llvm::Function* function);
 
  protected:
-  // Computes what varies with no loop; to be called first.
+  // Computes the values that vary with no loop; call it first.
   void emit_fixed();
-  // The number of a loop's iterations (i64): a constant, or an argument, of which spec_.extent() is the bound.
+  // The number of a loop's iterations (i64): a constant, or an argument with the bound spec_.extent().
   Value* extent(size_t loop) const;
   Value* inner_extent() const {
     return extent(spec_.num_loops() - 1);
@@ -44,7 +44,7 @@ class Emitter {
   void enter_row(Value* row);
   void emit_scalars(int stage);
 
-  // Addresses of all buffers and values of all indices at index 0 of the loops that are not entered yet.
+  // Addresses of all buffers and values of all indices at index 0 of the loops not entered yet.
   struct Origin {
     llvm::SmallVector<Value*, 8> addresses;
     llvm::SmallVector<Value*, 2> indices;
@@ -63,14 +63,13 @@ class Emitter {
   // Whether all vectors of the inner loop are masked, not only the last one: slower, but half the code to compile.
   bool prefers_one_body(const Sweep& sweep) const;
 
-  // Runs body in all mid loops; its argument and result are the carried accumulators.
+  // Emits body within all mid loops; its argument and result are the carried accumulators.
   using CarriedBody = llvm::function_ref<Carried(llvm::ArrayRef<Value*>)>;
   Carried over_mid(const Accumulators& acc, llvm::ArrayRef<Value*> totals, CarriedBody body, size_t d = 0);
-  // A loop from 0 to last whose iterations accumulate; long ones are split for accuracy, see kernel.h.
-  // `most` is the largest that `last` may be.
+  // A loop from 0 to `last` with accumulators; long loops are split for accuracy, see kernel.h. `most` is the largest value of `last`.
   Carried accumulate(const Accumulators& acc, Value* last, int64_t most, int64_t step, llvm::ArrayRef<Value*> totals, LoopBody body);
   Carried neutral_values(const Accumulators& acc) const;
-  // The reduction with one more vector of operands; lanes that do not exist are left out.
+  // The reduction after one more vector of operands, without inactive lanes.
   Value* reduced(int id, Value* accumulator, const Position& p) const;
 
   Vec scalar() const {
@@ -87,7 +86,7 @@ class Emitter {
   mutable llvm::IRBuilder<> ir_;
   const Vec wide_;
   const int64_t inner_; // at most
-  std::vector<Value*> values_; // by instruction, the latest one
+  std::vector<Value*> values_; // by instruction: its latest value
   Value* mid_step_ = nullptr; // linear index of the mid loops
 
  private:
@@ -108,7 +107,7 @@ class Emitter {
   Carried combined(const Accumulators& acc, llvm::ArrayRef<Value*> a, llvm::ArrayRef<Value*> b) const;
 
   Origin origin_;
-  std::vector<Value*> arguments_; // parallel to spec_.arguments: i64, of constants the bits
+  std::vector<Value*> arguments_; // parallel to spec_.arguments: i64; bits for constants
 };
 
 // The forms; each emits the whole function.

@@ -1,4 +1,4 @@
-// e^x by a polynomial of what is left of x beside a multiple of ln 2.
+// e^x by a polynomial of the remainder of x after a multiple of ln 2.
 #include "engine/cpu/codegen/exponential.h"
 
 #include <llvm/IR/IntrinsicsX86.h>
@@ -58,8 +58,8 @@ Value* scale_down(const Vec& v, Value* x, const Reduced& reduced) {
   return ir.CreateFMul(ir.CreateFMul(x, power_of_two(v, part)), power_of_two(v, ir.CreateSub(n, part)));
 }
 
-// What is subnormal is an integer, in whose bits it is: arithmetic whose result is subnormal, or rounded to zero, takes Intel's processors
-// 150 cycles, which masked scores are full of.
+// Subnormal results are made as integers with their bits: arithmetic with a subnormal result, or one rounded to zero, takes Intel's
+// processors 150 cycles, and masked scores are full of these.
 Value* scaled_exp(const Vec& v, const Reduced& x) {
   auto& ir = v.ir;
   constexpr int64_t kUnit = 149; // 2^-149 is the least float

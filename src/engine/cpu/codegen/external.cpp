@@ -84,7 +84,7 @@ Value* call_by_lanes(const Vec& v, const std::string& name, llvm::ArrayRef<Value
   return result;
 }
 
-// In one call for each register that the vectors take.
+// One call for each register of the vectors.
 Value* call_parts(const Vec& v, const External& e, DType t, llvm::ArrayRef<Value*> args) {
   int lanes = t == DType::F32 ? v.isa.lanes() : v.isa.lanes() / 2;
   if (v.width <= lanes) {
@@ -93,7 +93,7 @@ Value* call_parts(const Vec& v, const External& e, DType t, llvm::ArrayRef<Value
   return v.by_parts(lanes, args, [&](const Vec& part, llvm::ArrayRef<Value*> x) { return call(part, sleef_name(e, t, lanes), x); });
 }
 
-// Sleef's fmod gives NaN where a / b overflows. There a is made smaller first, by whole multiples of b.
+// Sleef's fmod gives NaN where a / b overflows. There whole multiples of b are first subtracted from a.
 Value* call_fmod(const Vec& v, const External& e, DType t, Value* a, Value* b) {
   auto& ir = v.ir;
   Value* infinity = v.like(a, __builtin_inf());
@@ -106,7 +106,7 @@ Value* call_fmod(const Vec& v, const External& e, DType t, Value* a, Value* b) {
   return call_parts(v, e, t, {reduced[0], b});
 }
 
-// Sleef's sinh and cosh overflow where e^|x| does, a little before their results.
+// Sleef's sinh and cosh overflow with e^|x|, a little before their results do.
 Value* call_hyperbolic(const Vec& v, const External& e, DType t, Value* x) {
   auto& ir = v.ir;
   Value* root = emit_math(v, Prim::kExp, t, ir.CreateFMul(v.abs(x), v.like(x, 0.5)));

@@ -1,4 +1,4 @@
-// Functions that generated code calls: Sleef's vector functions where PyTorch is in the process, else libm lane by lane.
+// Functions that generated code calls: Sleef's vector functions if PyTorch is in the process, else libm lane by lane.
 #pragma once
 
 #include <string>

@@ -105,8 +105,8 @@ class Sections final : public llvm::RuntimeDyld::MemoryManager {
   throw UserError(ErrorKind::OutOfMemory, "no memory left to compile a kernel");
 }
 
-// Looks first whether there is more than kernels take. An error that passes through LLVM's frames is the last resort: where it leaves one
-// that makes a table, which each does once, the next call waits for that for ever.
+// Checks first that there is more memory than a kernel takes. Throwing through LLVM's frames is the last resort: if it leaves a frame that
+// builds one of LLVM's tables, made once each, the next call waits for that table for ever.
 void check_room() {
   constexpr size_t kBytes = size_t{64} << 20;
   void* room = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -116,7 +116,7 @@ void check_room() {
   munmap(room, kBytes);
 }
 
-// Not of an object of LLVM's that an error in LLVM's code has left half done: Compiler::GiveBack.
+// Leaves an object of LLVM's behind if an exception in LLVM's code has left it incomplete: see Compiler::GiveBack.
 struct DeleteIfWhole {
   template <typename T>
   void operator()(T* object) const {
@@ -137,7 +137,7 @@ void raise(const llvm::DiagnosticInfo* diagnostic, void* /*context*/) {
   }
 }
 
-// The optimized module of a kernel, and the compiler that makes code of it.
+// The optimized module of a kernel, and the compiler for its code.
 struct Compilation {
   std::unique_ptr<Compiler, Compiler::GiveBack> compiler = Compiler::borrow();
   std::unique_ptr<llvm::LLVMContext, DeleteIfWhole> context{new llvm::LLVMContext};

@@ -9,10 +9,10 @@
 
 namespace torch_xla::cpu {
 
-// Owns the code of one object, which may run as long as this lives. Immutable.
+// Owns the code of one object; the code may run while this object lives. Immutable.
 class LinkedCode {
  public:
-  // `name` is a function that the object defines. Throws InternalError for an object that cannot be linked, and as CodePages.
+  // `name` is a function that the object defines. Throws InternalError for an object that cannot be linked, and CodePages' errors.
   LinkedCode(const std::string& object, const std::string& name);
   KernelFn fn() const {
     return fn_;
@@ -27,7 +27,7 @@ class LinkedCode {
   size_t bytes_ = 0;
 };
 
-// The object code of a kernel whose function gets this name.
+// The object code of a kernel; its function gets this name.
 std::string compile_object(const KernelSpec& spec, const std::string& name);
 // LLVM IR and assembly of it.
 KernelListing list_kernel_code(const KernelSpec& spec);

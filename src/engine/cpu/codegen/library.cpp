@@ -1,4 +1,4 @@
-// The one function that libtorch_xla_compiler.so exports, and what it gives.
+// The one function that libtorch_xla_compiler.so exports, and the compiler that it returns.
 #include <memory>
 #include <string_view>
 

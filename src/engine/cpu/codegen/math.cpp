@@ -50,7 +50,7 @@ Value* exponent_near_one(const Vec& v, Value* bits) {
   return v.ir.CreateAShr(v.ir.CreateSub(bits, v.i32(0x3f2aaaab)), v.i32(23));
 }
 
-// `result` where 0 < u < inf; else the logarithm of 0, of a negative number, of inf or NaN. x is what is returned for the last two.
+// `result` where 0 < u < inf; else the logarithm of 0, of a negative number, of inf or NaN. For the last two it returns x.
 Value* with_log_specials(const Vec& v, Value* result, Value* u, Value* x) {
   auto& ir = v.ir;
   Value* special = ir.CreateSelect(ir.CreateFCmpOLT(u, v.f32(0)), v.f32(__builtin_nan("")), x);
@@ -98,8 +98,8 @@ Value* emit_tanh(const Vec& v, Value* x) {
   return v.with_sign(ir.CreateSelect(ir.CreateFCmpOLT(t, v.f32(0.625)), small, large), x);
 }
 
-// With e = e^-|x|, which never overflows, and w = e / (1 + e): 1 - w, or for negative x e - e * w, which is as accurate as e is: what the
-// sum and the quotient have lost counts for little beside it.
+// With e = e^-|x|, which never overflows, and w = e / (1 + e): 1 - w, or for negative x e - e * w, which is as accurate as e: the
+// rounding of the sum and the quotient adds little.
 Value* emit_logistic(const Vec& v, DType dtype, Value* x) {
   auto& ir = v.ir;
   Value* t = ir.CreateFNeg(v.abs(x));
@@ -131,8 +131,8 @@ Value* emit_erf(const Vec& v, Value* x) {
   return v.with_sign(v.fma(ir.CreateFNeg(short_expm1(v, reduced.r)), power, ir.CreateFSub(v.f32(1), power)), x);
 }
 
-// The normal distribution's tail over e^(-t^2 / 2), which falls from 0.5 to 0.4 / t, near the middle of each interval of t: those that the
-// exponent and two more bits of t + 1 tell apart, by the lowest bits of these. Highest power first.
+// The normal distribution's tail over e^(-t^2 / 2), which falls from 0.5 to 0.4 / t, as a polynomial about the middle of each interval of
+// t. The exponent and two more bits of t + 1 give the interval; their lowest bits are its index. Highest power first.
 // clang-format off
 constexpr float kTailCenters[16] = {
     1.216875f, 1.714375f, 2.2225f, 2.745625f, 3.42875f, 4.43875f, 5.43f, 6.42875f, 7.9025f, 9.925f, 11.855f, 13.64125f, 0.1203125f,
@@ -155,8 +155,8 @@ constexpr float kTail[][16] = {
 // clang-format on
 
 // x times the normal distribution's share below x: with t = |x|, max(x, 0) - t * tail(t), where 1 + erf(x / sqrt(2)) has lost most bits for
-// negative x. t^2 is taken exactly; the first coefficient is multiplied last, and by t, so that the sum of the rest is rounded as little
-// beside it.
+// negative x. t^2 is taken exactly; the first coefficient is multiplied last, and by t, so that rounding the
+// other terms has little effect.
 Value* emit_gelu(const Vec& v, Value* x) {
   auto& ir = v.ir;
   if (!v.isa.avx512) { // without tables in registers this takes half as long again

@@ -1,4 +1,4 @@
-// Elementary functions as inline vector code; those that are rare or long are calls (external.h).
+// Elementary functions as inline vector code; rare or long ones are calls (external.h).
 #pragma once
 
 #include "engine/cpu/codegen/vec.h"
@@ -6,7 +6,7 @@
 
 namespace torch_xla::cpu {
 
-// 1.5 * 2^23: adding it to a float below 2^22 rounds that to an integer, which is then in the sum's low bits.
+// 1.5 * 2^23: adding it to a float below 2^22 rounds the float to an integer, in the low bits of the sum.
 constexpr double kRound = 12582912.0;
 
 // Value of a unary floating-point primitive from kExp to kLogistic (see ir/prim.h), in float or double.

@@ -1,5 +1,5 @@
-// Loads and stores: stride 1 is a vector load, -1 a reversed one; short strides are loads of all elements between, of which lanes are
-// taken; others are loads and stores of single elements.
+// Loads and stores: stride 1 is a vector load, -1 a reversed one; short strides load all elements between and pick the lanes; others are
+// loads and stores of single elements.
 #include "engine/cpu/codegen/memory.h"
 
 #include "engine/cpu/codegen/convert.h"
@@ -21,8 +21,8 @@ Value* reverse(const Vec& v, Value* x) {
   return v.ir.CreateShuffleVector(x, lanes);
 }
 
-// Lane 0 is always on, so lanes that are off may read its element: then the 8- and 16-bit types, for which there is no gather instruction,
-// need no branches.
+// Lane 0 is always active, so inactive lanes may read its element: then the 8- and 16-bit types, which have no gather instruction, need no
+// branches.
 Value* gather(const Vec& v, DType t, Value* address, Value* stride, Value* mask) {
   auto& ir = v.ir;
   Value* index = v.ramp(stride);
@@ -39,7 +39,7 @@ Value* load_vector(const Vec& v, DType t, Value* address, Value* mask) {
               : v.ir.CreateAlignedLoad(type, address, alignment(t));
 }
 
-// The elements that exist from the number `first` on, of those between the elements of the lanes that are on: the first ones.
+// Mask of the elements between the active lanes' elements, from number `first` on: the first ones are active.
 Value* mask_between(const Vec& v, Value* mask, int stride, int first) {
   auto& ir = v.ir;
   Value* bits = ir.CreateBitCast(mask, ir.getIntNTy(static_cast<unsigned>(v.width)));
@@ -48,7 +48,7 @@ Value* mask_between(const Vec& v, Value* mask, int stride, int first) {
   return v.first_lanes(ir.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, elements, ir.getInt64(first)));
 }
 
-// Vectors of all elements between the first lane's and the last one's, and of these the lanes. The last vector ends with the last lane's
+// Loads all elements from the first lane's to the last one's as vectors, and picks the lanes. The last vector ends with the last lane's
 // element, as there may be no memory behind it.
 Value* load_between(const Vec& v, DType t, Value* address, int stride, Value* mask) {
   auto& ir = v.ir;

@@ -5,7 +5,7 @@
 
 namespace torch_xla::cpu {
 
-// `address` is that of lane 0; stride (i64) is in elements; mask may be null (all lanes). Lanes that are off hold some value.
+// `address` is lane 0's; stride (i64) is in elements; mask may be null (all lanes). Inactive lanes hold any value.
 Value* emit_load(const Vec& v, DType t, Value* address, Value* stride, Value* mask);
 
 // `from` is the type of x in registers, see pack(). With the constant 0 as stride lane 0 is stored.

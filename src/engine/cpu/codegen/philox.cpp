@@ -14,7 +14,7 @@ namespace torch_xla::cpu {
 
 namespace {
 
-// A word is the lower half of an I64, with anything above it: so products take no conversions.
+// A word is the lower half of an I64 with arbitrary upper bits: so products need no conversions.
 Value* high_word(const Vec& v, Value* x) {
   return v.ir.CreateLShr(x, v.integer(DType::I64, 32));
 }

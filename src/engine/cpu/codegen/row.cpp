@@ -29,7 +29,7 @@ class RowEmitter : public Emitter {
   }
 
  private:
-  // What differs between the rows that a body computes together; of the selected one, Emitter's members hold it.
+  // The state of one of the rows that a body computes together; Emitter's members hold the selected row's.
   struct Row {
     Origin origin;
     std::vector<Value*> values; // by instruction

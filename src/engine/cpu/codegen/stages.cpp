@@ -1,4 +1,5 @@
-// Assigns the instructions of a kernel to stages and sweeps, and decides what is recomputed and what is kept in the row's scratch memory.
+// Assigns the instructions of a kernel to stages and sweeps, and decides which values are recomputed and which are kept in the row's
+// scratch memory.
 #include "engine/cpu/codegen/stages.h"
 
 #include <algorithm>
@@ -73,7 +74,7 @@ class StageFinder {
   bool is_scalar(int i) const {
     return !varies(i, kMid | kInner);
   }
-  // What makes a sweep run.
+  // Whether the instruction makes its sweep run.
   bool is_root(int i) const {
     return reduces(i) || (stores(i) && !is_scalar(i));
   }
@@ -186,7 +187,7 @@ class StageFinder {
     }
   }
 
-  // At most. Of a kernel for rows of any size it may be more than an int64 holds.
+  // An upper bound; for a kernel for rows of any size it may exceed an int64.
   double row_elements() const {
     return std::accumulate(spec_.mid.begin(), spec_.mid.end(), static_cast<double>(spec_.inner), [](double n, int64_t extent) {
       return n * static_cast<double>(extent);

@@ -7,7 +7,7 @@
 
 namespace torch_xla::cpu {
 
-// Which loops a value varies with; a set of bits.
+// The loops that a value varies with, as bits.
 enum Varies : uint8_t { kFixed = 0, kOuter = 1, kMid = 2, kInner = 4 };
 
 // One pass over the mid and inner loops. The lists are in SSA order.
@@ -15,14 +15,14 @@ struct Sweep {
   std::vector<int> mid_values; // computed as scalars once per step of the mid loops
   std::vector<int> values; // computed as vectors
   std::vector<int> reloads; // vectors read from the scratch memory of the row
-  std::vector<int> spills; // of values: also written there
+  std::vector<int> spills; // of values: also written to the scratch memory
   std::vector<int> reduces;
   std::vector<int> mid_stores;
   std::vector<int> stores;
 };
 
-// A kernel has stages 0 to n: the scalars of stage s are computed, then sweep s runs, whose reductions are scalars of stage s + 1.
-// In kColumn the last "sweep" is the computation that follows the mid loops, once per block.
+// A kernel has stages 0 to n: each computes its scalars, then runs its sweep; the reductions of sweep s are scalars of stage s + 1. In
+// kColumn the last "sweep" is the computation after the mid loops, once per block.
 struct Stages {
   std::vector<uint8_t> varies;
   std::vector<int> fixed; // computed at entry: values that vary with nothing

@@ -25,16 +25,16 @@ namespace torch_xla::cpu {
 
 namespace {
 
-// Each pass was chosen by measuring: O2 makes nothing faster and takes ten times as long. instcombine finds nothing that selecting
-// instructions does not, and took as long as all of these.
+// Each pass was chosen by measuring: O2 makes nothing faster and takes ten times as long. instcombine finds nothing that instruction
+// selection misses, and took as long as all of these.
 constexpr const char* kPasses = "function(early-cse,instsimplify,loop-mssa(licm),early-cse)";
 
 // Passes of code generation that are left out, as they took more than half of its time and make no kernel faster
 // (docs/decisions/0018-what-code-generation-leaves-out.md).
 constexpr const char* kOptions[] = {"torch_xla", "-disable-machine-licm", "-disable-lsr", "-disable-post-ra"};
 
-// LLVM ends the process where these return. Its libraries are compiled without exceptions, but with unwind tables: an error passes through
-// their frames, which clean nothing up.
+// LLVM ends the process if these handlers return. Its libraries are compiled without exceptions, but with unwind tables: an error passes
+// through their frames, which clean nothing up.
 void raise_bad_alloc(void* /*data*/, const char* /*reason*/, bool /*writes_crash_report*/) {
   throw std::bad_alloc();
 }

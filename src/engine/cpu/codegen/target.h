@@ -1,4 +1,4 @@
-// The host CPU as LLVM sees it, and turning IR into object code for it.
+// The host CPU as LLVM sees it, and the compiler from IR to object code for it.
 #pragma once
 
 #include <memory>
@@ -20,20 +20,21 @@ struct Host {
 // Found once.
 const Host& host();
 
-// Turns modules into code, the same whatever it has compiled before. Not thread-safe.
+// Turns modules into code, independent of earlier modules. Not thread-safe.
 class Compiler {
  public:
-  // Where an error is in flight the compiler is left behind: LLVM's frames that it has passed through have cleaned nothing up.
+  // Drops the compiler, without a destructor, during an exception: LLVM's frames have cleaned nothing up.
   struct GiveBack {
     void operator()(Compiler* compiler) const;
   };
-  // One that nobody else uses, until the pointer goes. Making one takes as long as compiling a small kernel, so they are kept. Thread-safe.
+  // A compiler for the caller alone, until the pointer's end. Making one takes as long as compiling a small kernel, so they are kept.
+  // Thread-safe.
   static std::unique_ptr<Compiler, GiveBack> borrow();
   ~Compiler();
 
-  // Target and data layout, to be set before code is emitted into the module.
+  // Sets target and data layout; call it before emitting code into the module.
   void prepare(llvm::Module& module) const;
-  // Runs the passes that kernels need, which is few: they are emitted as vectors already.
+  // Runs the few passes that kernels need: their code is already vectorized.
   void optimize(llvm::Module& module);
   std::string emit_object(llvm::Module& module);
   std::string emit_assembly(llvm::Module& module);

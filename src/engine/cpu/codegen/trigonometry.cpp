@@ -1,4 +1,4 @@
-// Our own minimax fits; a result near a binade's end is kept below 1.5 ulp by carrying what its largest term's rounding left.
+// Our own minimax fits; a result near a binade's end is kept below 1.5 ulp by carrying the rounding error of its largest term.
 #include "engine/cpu/codegen/trigonometry.h"
 
 #include "engine/cpu/codegen/external.h"
@@ -22,7 +22,7 @@ struct Quadrant {
   Value* square; // of r
 };
 
-// The first difference is exact, as it has no bits below those of pi's first float and of x. Of the second, `low` has what rounding takes.
+// The first difference is exact, as it has no bits below those of pi's first float and of x. `low` has the rounding error of the second.
 Quadrant find_quadrant(const Vec& v, Value* x) {
   auto& ir = v.ir;
   Value* t = v.abs(x);
@@ -46,7 +46,7 @@ Value* is_odd(const Vec& v, Value* bits) {
   return v.ir.CreateICmpNE(v.ir.CreateAnd(bits, v.i32(1)), v.i32(0));
 }
 
-// The sine in quadrant n of `bits`, as positive x has it.
+// The sine in quadrant n of `bits`, for positive x.
 Value* emit_wave(const Vec& v, const Quadrant& q, Value* bits) {
   auto& ir = v.ir;
   Value* s = v.poly(q.square, {-0.00019508233526721597, 0.00833210814744234, -0.16666653752326965});
@@ -56,7 +56,7 @@ Value* emit_wave(const Vec& v, const Quadrant& q, Value* bits) {
   return with_flipped_sign(v, ir.CreateSelect(is_odd(v, bits), cosine, sine), ir.CreateShl(bits, v.i32(30)));
 }
 
-// The vector's large elements by another library, which knows pi to more places.
+// Large elements of the vector by another library, with more digits of pi.
 Value* with_large(const Vec& v, Prim prim, Value* x, Value* result) {
   auto& ir = v.ir;
   Value* large = ir.CreateFCmpOGT(v.abs(x), v.f32(kLargest));
@@ -90,7 +90,7 @@ Value* sum_angle(const Vec& v, const Angle& a, Value* s, Value* square, Value* p
   return ir.CreateFAdd(sum, v.fma(rest, a.factor, ir.CreateFAdd(low, a.start_lo)));
 }
 
-// The arc sine of s: of `small`, which is t or -t, where t <= 1/2, else of sqrt((1 - t) / 2), by which acos t is twice as large.
+// The arc sine of s: s is `small` (t or -t) for t <= 1/2, else sqrt((1 - t) / 2), where acos t is twice the arc sine.
 Value* sum_arc(const Vec& v, Value* t, Value* small, Value* is_large, const Angle& a) {
   auto& ir = v.ir;
   Value* square = ir.CreateSelect(is_large, v.fma(t, v.f32(-0.5), v.f32(0.5)), ir.CreateFMul(t, t));
@@ -114,7 +114,7 @@ Value* emit_cos(const Vec& v, Value* x) {
   return with_large(v, Prim::kCos, x, emit_wave(v, q, v.ir.CreateAdd(q.bits, v.i32(1))));
 }
 
-// In odd quadrants -1 / tan(r), by one step of Newton's, as the quotient of a rounded tangent has two errors.
+// In odd quadrants -1 / tan(r), by one step of Newton's method, as the quotient of a rounded tangent has two errors.
 Value* emit_tan(const Vec& v, Value* x) {
   auto& ir = v.ir;
   Quadrant q = find_quadrant(v, x);

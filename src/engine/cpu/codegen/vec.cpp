@@ -100,7 +100,7 @@ Value* Vec::fenced(Value* x) const {
   return ir.CreateArithmeticFence(x, x->getType());
 }
 
-// LLVM 19's instcombine looks through fabs where it joins the conditions of two selects, and takes |x| > 0 for x > 0 there.
+// LLVM 19's instcombine looks through fabs when it joins the conditions of two selects, and confuses |x| > 0 with x > 0.
 Value* Vec::abs(Value* x) const {
   return fenced(ir.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x));
 }
@@ -114,7 +114,7 @@ Value* Vec::with_sign(Value* magnitude, Value* sign) const {
   return bits(ir.CreateOr(bits(magnitude, DType::I32), bit), DType::F32);
 }
 
-// The order of the operands is that of minps and maxps, which return the second one if either is NaN.
+// The order of the operands follows minps and maxps: these return the second one if either is NaN.
 Value* Vec::at_most(Value* x, Value* bound) const {
   return ir.CreateSelect(ir.CreateFCmpOLT(bound, x), bound, x);
 }

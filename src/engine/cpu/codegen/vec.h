@@ -15,7 +15,7 @@ using llvm::Value;
 // What code is generated for.
 struct Isa {
   bool avx512 = false;
-  bool sleef = false; // libtorch_cpu.so is in the process, so that its vector functions can be called
+  bool sleef = false; // libtorch_cpu.so is in the process: its vector functions can be called
   int lanes() const {
     return avx512 ? 16 : 8;
   }
@@ -28,7 +28,7 @@ class Vec {
 
   llvm::Type* lane_type(DType t) const;
   llvm::Type* type(DType t) const;
-  // As `lane`, in all lanes.
+  // A vector of that lane type.
   llvm::Type* widen(llvm::Type* lane) const;
   llvm::Type* i32() const {
     return type(DType::I32);
@@ -49,11 +49,11 @@ class Vec {
   Value* first_lanes(Value* count) const;
 
   Value* fma(Value* a, Value* b, Value* c) const;
-  // The same floats, of which LLVM's passes know nothing; costs no instruction.
+  // The same floats, hidden from LLVM's passes; costs no instruction.
   Value* fenced(Value* x) const;
   Value* abs(Value* x) const;
   Value* copysign(Value* magnitude, Value* sign) const;
-  // Floats whose magnitudes have no sign get that of others.
+  // copysign() for magnitudes with a sign bit of 0.
   Value* with_sign(Value* magnitude, Value* sign) const;
   Value* bits(Value* x, DType t) const {
     return ir.CreateBitCast(x, type(t));
@@ -67,7 +67,7 @@ class Vec {
   Value* poly(Value* x, Value* square, std::initializer_list<double> coefficients) const;
   // table[i], where i is the low four bits of a lane's number; with AVX-512.
   Value* look_up(llvm::ArrayRef<float> table, Value* number) const;
-  // What `body` gives for each `part_width` lanes of the arguments, as one vector again.
+  // Calls `body` for each `part_width` lanes of the arguments and joins its results to one vector.
   using PartBody = llvm::function_ref<Value*(const Vec& part, llvm::ArrayRef<Value*> args)>;
   Value* by_parts(int part_width, llvm::ArrayRef<Value*> args, PartBody body) const;
 
@@ -76,7 +76,7 @@ class Vec {
   const int width;
 };
 
-// The constant (ConstantInt, ConstantFP) that x has in all lanes; null if it is none or they differ.
+// The constant (ConstantInt, ConstantFP) that x has in all lanes; null if x is not a constant or its lanes differ.
 template <typename C>
 const C* find_splat(Value* x) {
   auto* constant = llvm::dyn_cast<llvm::Constant>(x);

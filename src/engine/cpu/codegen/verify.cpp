@@ -1,4 +1,4 @@
-// The types that each primitive has code for, and what its operands and indices must be.
+// The types that each primitive has code for, and the rules of its operands and indices.
 #include "engine/cpu/codegen/verify.h"
 
 #include "core/errors.h"

@@ -5,9 +5,9 @@
 
 namespace torch_xla::cpu {
 
-// Throws InternalError with the instruction and the whole kernel's text where an instruction has types, operands or indices that code
-// generation has no code for. What passes, LLVM can select: its own fatal errors end the process, and an exception thrown from its handler
-// would leave this thread's compiler half way through a pass, as LLVM is built without exceptions and cleans nothing up.
+// Throws InternalError, with the instruction and the whole kernel's text, if code generation cannot handle an instruction's types, operands
+// or indices. LLVM can select every kernel that passes. Without the check LLVM's fatal errors would end the process; its error handler
+// cannot throw, as LLVM is built without exceptions and would leave the compiler half way through a pass.
 void verify_kernel(const KernelSpec& spec);
 
 } // namespace torch_xla::cpu

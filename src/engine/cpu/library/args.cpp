@@ -98,7 +98,7 @@ c10::IValue to_ivalue(const Attr& attr, const c10::Type& type) {
   }
 }
 
-// What a schema type is made of: a tensor, a list of tensors, a number or none of these.
+// The form of a schema type: a tensor, a list of tensors, a number or none of these.
 enum class ArgumentForm { kTensor, kTensorList, kOptionalTensorList, kNumber, kOther };
 
 ArgumentForm form_of(const c10::Type& type) {
@@ -240,7 +240,7 @@ int find_generator(const c10::FunctionSchema& schema) {
   return found == arguments.end() ? -1 : static_cast<int>(found - arguments.begin());
 }
 
-// ATen's generator at a place of its own for each seed and offset.
+// ATen's generator, set by seed and offset.
 at::Generator make_generator(const std::vector<at::Tensor>& operands) {
   auto number = [&](size_t from_end) { return static_cast<uint64_t>(*operands[operands.size() - from_end].const_data_ptr<int64_t>()); };
   return at::make_generator<at::CPUGeneratorImpl>(philox::seed_of_draw(number(2), number(1)));

@@ -1,4 +1,4 @@
-// Arguments of ATen calls out of a node's operands and attributes.
+// Builds arguments of ATen calls from a node's operands and attributes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,17 +25,17 @@ inline c10::ScalarType scalar_type(DType dtype) {
 at::Tensor make_alias(DType dtype, const Dims& dims, const Dims& strides);
 void set_address(const at::Tensor& alias, void* data);
 
-// The operand as a tensor; a number as one that promotes others as the number does. Undefined for None.
+// The operand as a tensor; a number becomes a tensor that promotes as the number does. Undefined for None.
 at::Tensor tensor_of(const c10::IValue& operand);
 
-// The stack of a call with a node's attributes and operands: tensors, undefined or None where there is none, and numbers. `takes_numbers`:
-// the numbers among the arguments are operands too.
+// The stack of a call with a node's attributes and operands: tensors (undefined or None if missing) and numbers. `takes_numbers`: the
+// numbers among the arguments are operands too.
 torch::jit::Stack make_stack(
     const c10::FunctionSchema& schema, const Attrs& attrs, const std::vector<c10::IValue>& operands, bool takes_numbers = false);
 
-// The argument that is a generator, or -1.
+// The position of the generator argument, or -1.
 int find_generator(const c10::FunctionSchema& schema);
-// ATen's generator at a place of its own for each seed and offset, which are the last operands.
+// ATen's generator, set by the last operands: seed and offset.
 at::Generator make_generator(const std::vector<at::Tensor>& operands);
 
 } // namespace torch_xla::cpu

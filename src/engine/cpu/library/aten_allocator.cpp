@@ -1,6 +1,5 @@
-// A c10 allocator that asks a pool on threads inside a PoolRedirect and the allocator that was there before on all others. PyTorch reads
-// its pointer to the allocator without a lock, so ours is set when the library is loaded, as PyTorch's own is, not when the device is first
-// used.
+// A c10 allocator that uses a pool on threads inside a PoolRedirect, and the previous allocator on all others. PyTorch reads its pointer to
+// the allocator without a lock, so ours is set when the library is loaded, as PyTorch's own is, not when the device is first used.
 #include "engine/cpu/library/aten_allocator.h"
 
 #include <c10/core/Allocator.h>
@@ -12,7 +11,7 @@ namespace torch_xla::cpu {
 namespace {
 
 thread_local Pool* redirected = nullptr;
-thread_local void* placed = nullptr; // for a tensor of so many bytes
+thread_local void* placed = nullptr; // for a tensor of this size
 thread_local size_t placed_bytes = 0;
 c10::Allocator* before_us = nullptr;
 

@@ -1,4 +1,4 @@
-// Redirects what ATen allocates inside a library call to a device's pool.
+// Redirects ATen's allocations inside a library call to a device's pool.
 #pragma once
 
 #include "engine/cpu/memory/pool.h"

@@ -1,4 +1,4 @@
-// Calls of ATen's CPU kernels through the dispatcher, into planned memory or with adoption of what they allocate.
+// Calls of ATen's CPU kernels through the dispatcher, into planned memory, or with adoption of the results that they allocate.
 #include "engine/cpu/library/call.h"
 
 #include <ATen/Context.h>
@@ -33,12 +33,12 @@ c10::OperatorHandle get_schema(const c10::OperatorName& name) {
   return *handle;
 }
 
-// What computes a node.
+// The chosen way to compute a node.
 struct Choice {
   c10::OperatorHandle op; // ATen's functional or out form
   Substitute substitute;
   OwnKernel own = nullptr; // computes the result in ATen's place
-  CallKernel kernel = nullptr; // likewise, into memory that is there
+  CallKernel kernel = nullptr; // computes it in ATen's place, into given memory
   bool mutates = false; // operand 0 is written: it must be a copy, or the result's memory
   bool writes_part = false; // by ATen's operation in place, on the result's memory
   bool writes_into = false;
@@ -104,7 +104,7 @@ CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may
 }
 
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
-  // A loop's turns take what memory they need.
+  // A loop's turns allocate their own memory.
   return !(node.op->traits & kLoop) && choose(make_call_spec(laid_out, node, may_write_into)).writes_into;
 }
 
@@ -141,7 +141,7 @@ struct LibraryCall::Impl {
   void write_part(torch::jit::Stack& args, std::vector<Undo>* undo) const;
   void take_result(Pool& pool, const c10::IValue& value, const CallSpec::Tensor& result, ResultMemory& memory) const;
   bool is_operand_memory(const at::Tensor& t) const;
-  bool has_kernel() const; // for the operands at hand
+  bool has_kernel() const; // for the present operands
 };
 
 LibraryCall::Impl::Impl(const CallSpec& spec)
@@ -172,7 +172,7 @@ bool LibraryCall::Impl::has_kernel() const {
   return choice.kernel && (!choice.substitute.suits || choice.substitute.suits(operands));
 }
 
-// Where ATen refuses to read the part it will refuse to write it, in its own words, but may have written some of it by then.
+// If ATen refuses to read the part it will also refuse to write it, with its own error, but perhaps after writing some of it.
 void LibraryCall::Impl::write_part(torch::jit::Stack& args, std::vector<Undo>* undo) const {
   const at::Tensor& self = outs[0];
   args[0] = self;
@@ -188,7 +188,7 @@ void LibraryCall::Impl::write_part(torch::jit::Stack& args, std::vector<Undo>* u
   has_kernel() ? choice.kernel(operands, outs) : choice.op.callBoxed(args);
 }
 
-// Where the result has planned memory, oneDNN's operator is to allocate it there.
+// If the result has planned memory, oneDNN's operator must allocate it there.
 void LibraryCall::Impl::compute_packed(torch::jit::Stack& args, const at::Tensor& packed) const {
   std::optional<Placement> placement;
   if (choice.writes_into) {
@@ -217,7 +217,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     write_part(args, undo);
     return;
   }
-  if (has_kernel()) { // which shares its work out itself
+  if (has_kernel()) { // it shares out its work itself
     choice.kernel(operands, outs);
     return;
   }
@@ -232,7 +232,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     args[static_cast<size_t>(generator)] = make_generator(operands);
   }
   choice.op.callBoxed(args);
-  XLA_ASSERT(!choice.kernel, name, " took what does not suit the kernel in its place");
+  XLA_ASSERT(!choice.kernel, name, " got operands that do not suit the kernel in its place");
 }
 
 bool LibraryCall::Impl::is_operand_memory(const at::Tensor& t) const {

@@ -22,11 +22,11 @@ struct ResultMemory {
 // A call as data: what it is prepared from.
 struct CallSpec {
   struct Tensor {
-    Type type; // of DType::Undefined: an operand that is None, a result that there is not
+    Type type; // DType::Undefined: an operand None, a missing result
     Dims strides;
   };
   std::string name; // ATen's: "aten::add.Tensor"
-  std::string out_form; // the overload that writes into given memory; empty where it is not to be called
+  std::string out_form; // the overload that writes into given memory; empty: do not call it
   Attrs attrs;
   std::vector<Tensor> operands;
   std::vector<Tensor> results;
@@ -35,16 +35,16 @@ struct CallSpec {
 
 bool is_row_major(const CallSpec::Tensor& t);
 
-// `may_write_into` false: results are adopted but where no form of ATen's computes them.
+// `may_write_into` false: results are adopted, unless no form of ATen's allocates them.
 CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
 // True when the node's call writes its results into memory of the caller, else its results are adopted. Throws as LibraryCall's
 // constructor.
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
-// Whether the call writes some elements of operand 0, in its memory where the plan gives it to the result, and can take that back.
+// Whether the call writes some elements of operand 0 in place, if the plan gives its memory to the result, and can undo that.
 bool writes_part(const Node& node);
-// Whether several calls of it are faster beside each other, on a thread each, than one after the other on all threads.
+// Whether several such calls run faster beside each other, one thread each, than one after the other on all threads.
 bool prefers_one_thread(const Node& node);
-// What decides on that beside the node: switches of PyTorch's.
+// PyTorch's switches that make_call_spec() and these functions depend on.
 std::string call_settings();
 
 // An operand as the call reads it fastest: oneDNN's own order.
@@ -60,9 +60,9 @@ class LibraryCall {
 
   // As the function above; then ResultMemory::data must be set for each result.
   bool writes_into() const;
-  // Addresses of element 0, parallel to the node's operands; ignored for None. Results are parallel to the node's; undefined ones stay
-  // empty. What ATen allocates comes from the pool. Throws StepError with ATen's message. What takes back a part that is written is added
-  // to `undo`, if that is wanted. `packed`, if not null: the packable operand.
+  // `operands`: addresses of element 0, parallel to the node's operands; ignored for None. `results`: parallel to the node's; undefined
+  // ones stay empty. ATen allocates from the pool. Throws StepError with ATen's message. `undo`, if not null, gets the undo of a partial
+  // write. `packed`, if not null: the packed form of operand packable().
   void run(
       Pool& pool,
       std::span<void* const> operands,
@@ -71,15 +71,15 @@ class LibraryCall {
       const PackedRef& packed = nullptr);
 
   const Work& work() const;
-  // Whether it is computed by share_out().
+  // Whether share_out() computes it.
   bool shares_out() const;
 
-  // The operand that the call computes with faster once it is packed, to the same bits; -1: none.
+  // The operand whose packed form makes the call faster, to the same bits; -1: none.
   int32_t packable() const;
-  // Of the order that it is packed in, and of its own.
+  // Hash of the packed order and of the operand's own.
   const Hash128& packing() const;
   int64_t packed_bytes() const;
-  // Of the operand at this address. Throws StepError as run().
+  // Packs the operand at this address. Throws StepError as run().
   PackedRef pack(void* operand) const;
 
  private:

@@ -20,12 +20,13 @@ int64_t least_number(c10::ScalarType type) {
   return std::numeric_limits<int64_t>::min() >> (64 - 8 * static_cast<int>(c10::elementSize(type)));
 }
 
-// The least of the elements, which ATen finds in a tenth of the time of a division.
+// The least element: ATen finds it in a tenth of a division's time.
 int64_t least_of(const at::Tensor& t) {
   return t.numel() == 0 ? 0 : t.min().item<int64_t>();
 }
 
-// Where `a` is the most negative number of the type that it has in common with `b`; undefined if it is nowhere. `a` becomes of that type.
+// Mask of the places where `a` is the most negative number of its common type with `b`; undefined if there are none. Converts `a` to that
+// type.
 at::Tensor find_least(at::Tensor& a, const at::Tensor& b) {
   const c10::ScalarType type = at::result_type(a, b);
   if (!is_signed_whole(type) || a.layout() != c10::kStrided) {

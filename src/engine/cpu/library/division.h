@@ -5,10 +5,11 @@
 
 namespace torch_xla::cpu {
 
-// The most negative number of a type, divided by -1, ends the process in ATen's kernels. Such a divisor, argument 1, becomes 1: the
-// quotient is what wraps around, that number, and the remainder 0. A number among the arguments that has to change becomes a tensor.
+// ATen's kernels end the process when they divide the most negative number of a type by -1. This changes such a divisor (argument 1) to 1:
+// the quotient wraps around to the dividend, and the remainder is 0. A changed number argument becomes a tensor.
 void wrap_quotients(torch::jit::Stack& arguments);
-// The same of the least common multiple, which divides argument 0 by the greatest common divisor, with a sign: the two change places.
+// The same for the least common multiple, which divides argument 0 by the signed greatest common divisor: exchanges the two arguments
+// there.
 void wrap_multiples(torch::jit::Stack& arguments);
 
 } // namespace torch_xla::cpu

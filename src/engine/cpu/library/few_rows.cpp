@@ -1,4 +1,5 @@
-// The matrix is read once, in the order of memory, while a few rows at once are summed in registers. What it takes is the time to read it.
+// The matrix is read once, in the order of memory, while a few rows at once are summed in registers. Its time is the time of reading the
+// matrix.
 #include "engine/cpu/library/few_rows.h"
 
 #include <c10/util/BFloat16.h>
@@ -19,11 +20,11 @@ namespace torch_xla::cpu {
 #if defined(__x86_64__)
 namespace {
 
-#define XLA_INLINE inline __attribute__((always_inline, target("f16c"))) // into a function of the processor's instructions
+#define XLA_INLINE inline __attribute__((always_inline, target("f16c"))) // into functions with the processor's instructions
 
 constexpr int64_t kRowsAtOnce = 4;
 constexpr int64_t kCachedNumbers = 4096; // 16 KB, half of a first-level cache
-constexpr int64_t kNumbersAhead = 2048; // that are asked for in advance: 8 KB into the second-level cache
+constexpr int64_t kNumbersAhead = 2048; // prefetched: 8 KB into the second-level cache
 
 template <typename T, int64_t kWidth>
 struct VectorOf {
@@ -62,8 +63,8 @@ XLA_INLINE void load(Vector<kWidth>& v, const c10::Half* from) {
   }
 }
 
-// Reads part of the matrix and asks for what will be read there next, which may lie beyond its end. Without it a product of 384 x 1,536
-// takes 1.4 times as long.
+// Reads part of the matrix and prefetches the next part, perhaps beyond the matrix's end. Without it a product of 384 x 1,536 takes 1.4
+// times as long.
 template <int64_t kWidth, typename T>
 XLA_INLINE void load_ahead(Vector<kWidth>& v, const T* from, int64_t next) {
   load<kWidth>(v, from);
@@ -84,7 +85,7 @@ XLA_INLINE float sum(const Vector<kWidth>& v) {
   }
 }
 
-// Each number of out by itself, from two pieces of memory. A single row takes several sums, as an addition waits for the one before.
+// Each number of out on its own, from two pieces of memory. A single row takes several sums, as an addition waits for the one before.
 template <int64_t kWidth, int64_t kRows, typename T>
 XLA_INLINE void add_dots(const RowProduct& p, const T* b_begin, int64_t begin, int64_t end) {
   constexpr int64_t kSums = kRowsAtOnce / kRows;
@@ -165,7 +166,7 @@ XLA_INLINE void add_some(const RowProduct& p, const T* b, int64_t begin, int64_t
   p.b_is_transposed ? add_dots<kWidth, kRows>(p, b, begin, end) : add_rows<kWidth, kRows>(p, b, begin, end);
 }
 
-// The columns of [begin, end), as many at a time as let the next rows find the matrix, or the sums, in the first-level cache.
+// The columns of [begin, end), in blocks that let the next rows find the matrix, or the sums, in the first-level cache.
 template <int64_t kWidth, typename T>
 XLA_INLINE void add_columns(const RowProduct& p, const T* b, int64_t begin, int64_t end) {
   const int64_t cached = kCachedNumbers / std::max<int64_t>(1, p.b_is_transposed ? p.inner : p.rows);

@@ -14,7 +14,7 @@ bool is_matrix(const Type& type) {
   return type.dims.size() == 2;
 }
 
-// Whether has_few_rows() holds whatever the strides.
+// Whether has_few_rows() holds for any strides.
 bool has_few_rows_in_any_order(const Graph& graph, const Node& call) {
   const size_t n = call.operands.size();
   if (!(call.op->traits & kSumsProducts) || n < 2 || n > 3 || !is_plain_sum(n, call.attrs) || !can_multiply_rows()) {

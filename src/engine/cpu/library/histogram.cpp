@@ -29,7 +29,7 @@ struct Bins {
   T high;
 };
 
-// Of equal ones the extrema, and where those are equal, too, one below and above.
+// The bounds; for equal ones the extrema, and for equal extrema one below and above.
 template <typename T>
 Bins<T> find_bins(const Attrs& attrs, const at::Tensor& self) {
   Bins<T> bins{std::get<int64_t>(attrs[0]), static_cast<T>(attr_double(attrs[1], 0)), static_cast<T>(attr_double(attrs[2], 0))};
@@ -45,7 +45,7 @@ Bins<T> find_bins(const Attrs& attrs, const at::Tensor& self) {
   return bins;
 }
 
-// counts[bins.count] is of what lies outside. Without a branch, which would be taken at random.
+// counts[bins.count] counts the elements outside. Without a branch, as it would be unpredictable.
 template <typename Place, typename Element, typename T>
 void count(const Element* from, int64_t n, const Bins<T>& bins, int64_t* counts) {
   const auto number = static_cast<T>(bins.count);
@@ -62,7 +62,7 @@ void count(const Element* from, int64_t n, const Bins<T>& bins, int64_t* counts)
   for (int64_t begin = 0; begin < n; begin += kBlock) {
     const auto size = static_cast<size_t>(std::min(kBlock, n - begin));
     if (size == kBlock) {
-      for (size_t i = 0; i < kBlock; ++i) { // as many as the compiler knows of: in vectors
+      for (size_t i = 0; i < kBlock; ++i) { // a constant number, so that the compiler uses vectors
         find(i, from[begin + static_cast<int64_t>(i)]);
       }
     } else {

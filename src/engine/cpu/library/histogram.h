@@ -10,7 +10,7 @@
 
 namespace torch_xla::cpu {
 
-// aten::histc, see OwnKernel. Attributes: bins, low, high; equal ones mean the operand's own. The result is of the operand's type.
+// aten::histc, see OwnKernel. Attributes: bins, low, high; equal bounds mean the operand's range. The result has the operand's type.
 at::Tensor histogram(const Attrs& attrs, const std::vector<c10::IValue>& operands);
 
 } // namespace torch_xla::cpu

@@ -1,4 +1,4 @@
-// What computes a node, found once for each row, and its run.
+// Finds once for each row how to compute it, and runs nodes.
 #include "engine/cpu/library/interpreter.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -28,7 +28,7 @@ namespace torch_xla::cpu {
 
 struct NodeForm {
   std::optional<c10::OperatorHandle> op; // ATen's
-  OwnKernel own = nullptr; // of a row that ATen does not know
+  OwnKernel own = nullptr; // for a row without a kernel of ATen's
   CallKernel (*choose)(const CallSpec& call) = nullptr; // as Substitute's; of one result
   void (*prepare)(torch::jit::Stack& arguments) = nullptr; // as Substitute's
   bool dense = false; // operands must be row-major
@@ -40,7 +40,7 @@ namespace {
 
 using Values = std::vector<c10::IValue>;
 
-// The device draws other numbers than the CPU's generator. Of rows that the recorder fills by its own only the library calls have their
+// Not draws: the device's numbers differ from the CPU generator's. Of rows recorded by kernels of their own only library calls have
 // arguments in the order of ATen's schema.
 bool is_call_of_aten(const Op& row) {
   const bool is_row = row.kind == OpKind::kPointwise || row.kind == OpKind::kComposite || row.kind == OpKind::kLibrary;
@@ -71,10 +71,10 @@ NodeForm find_form(const Op& row) {
   }
   const auto& arguments = op->schema().arguments();
   form.op = op;
-  form.choose = substitute.suits || substitute.prepare ? nullptr : substitute.choose; // what looks at values first is left to ATen's
+  form.choose = substitute.suits || substitute.prepare ? nullptr : substitute.choose; // calls that check values first go to ATen's kernel
   form.prepare = substitute.prepare;
   form.takes_numbers = row.kind == OpKind::kPointwise;
-  form.dense = row.kind == OpKind::kComposite || (row.traits & (kDenseOperands | kDenseRows)); // group norms take all for row-major
+  form.dense = row.kind == OpKind::kComposite || (row.traits & (kDenseOperands | kDenseRows)); // group norms assume row-major operands
   form.mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
   return form;
 }
@@ -94,7 +94,7 @@ c10::IValue number(DType dtype, uint64_t bits) {
   return dtype == DType::Bool ? c10::IValue(bits != 0) : c10::IValue(static_cast<int64_t>(bits));
 }
 
-// Whether nothing is computed but where a value lies.
+// Whether the node computes only the place of a value.
 bool is_in_memory(const Node& node) {
   return node.op->kind == OpKind::kView || node.op->kind == OpKind::kViewUpdate;
 }
@@ -141,7 +141,7 @@ at::Tensor InterpreterRun::tensor(ValueId v) const {
   return tensor_of(values_[v]);
 }
 
-// The value in memory of the strides that a view is told against.
+// The value in memory with the view's base strides.
 at::Tensor InterpreterRun::laid_out(ValueId v, const Attrs& attrs) const {
   at::Tensor t = tensor(v);
   const Dims& base = std::get<Dims>(attrs[kViewBaseStrides]);
@@ -194,7 +194,7 @@ int64_t InterpreterRun::num_elements_of(const Node& node) const {
   return elements;
 }
 
-// By the kernel that is faster than ATen's for these operands, if there is one.
+// Calls the kernel that is faster than ATen's for these operands, if there is one.
 bool InterpreterRun::call_chosen(const Node& node, const NodeForm& form, const Values& operands, bool is_widened) {
   CallSpec spec;
   spec.attrs = node.attrs;
@@ -304,7 +304,7 @@ std::vector<ResultMemory> InterpreterRun::take_outputs() {
   return outputs;
 }
 
-// Where it is no part of what another value lies in, it is given away as it is.
+// Takes the memory as it is, if no other value lies in it.
 ResultMemory InterpreterRun::take(at::Tensor t, const Dims& strides) {
   const bool is_alone = t.use_count() == 1 && t.storage().use_count() == 1;
   const bool ordered = strides.empty() ? t.is_contiguous() : t.strides() == ref(strides);

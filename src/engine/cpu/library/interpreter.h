@@ -1,5 +1,5 @@
-// Runs the nodes of a trace one by one with ATen's kernels, like eager PyTorch: no passes, no plan, and code only for nodes that ATen does
-// not know.
+// Runs the nodes of a trace one by one with ATen's kernels, like eager PyTorch: no passes, no plan, and code only for nodes without a
+// kernel of ATen's.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -18,13 +18,13 @@ namespace torch_xla::cpu {
 
 struct NodeForm; // how a node is computed
 
-// Whether each node has a kernel of ATen's that computes what its row does, or a program of its own.
+// Whether each node has an ATen kernel with its row's values, or a program of its own.
 bool can_interpret(const Graph& trace);
 
-// A trace that can be interpreted, which outlives it. Immutable.
+// A trace that can be interpreted; the trace outlives this object. Immutable.
 class Interpreter {
  public:
-  // Compiles the programs of `live` nodes, or throws what compiling does.
+  // Compiles the programs of `live` nodes; throws compile errors.
   Interpreter(const Graph& trace, const std::vector<bool>& live, int device);
 
   // As Executable's: true if a row or a node's program checks values.
@@ -39,23 +39,21 @@ class Interpreter {
   const int device_;
   std::vector<const NodeForm*> forms_; // by node
   std::vector<bool> widened_; // by node: see widens_products()
-  std::vector<std::shared_ptr<Executable>> programs_; // by node; null where ATen computes it
+  std::vector<std::shared_ptr<Executable>> programs_; // by node; null: ATen computes it
   bool checks_values_ = false;
 };
 
 // One run, on one thread. While it lives, ATen calls of the thread belong to the run.
 class InterpreterRun {
  public:
-  // `numbers` are parallel to Graph::scalars: double or int64 bits. What is allocated comes from the pool. `threads`: as
-  // RunOptions::threads.
+  // `numbers` are parallel to Graph::scalars: double or int64 bits. All memory comes from the pool. `threads`: as RunOptions::threads.
   InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool, int threads);
-  // Memory of parameter i, in its strides; it is only read.
+  // Sets the memory of parameter i, in its strides; the run only reads it.
   void set_parameter(size_t i, void* data);
-  // Nodes run in their order, when all parameters are set; those that no output needs may be left out. Throws StepError with ATen's
-  // message.
+  // Computes one node. Call it in the order of nodes, after all parameters are set; nodes that no output needs may be left out. Throws
+  // StepError with ATen's message.
   void compute(size_t node);
-  // Own memory of each output, in the order that the trace asks for; empty for outputs that are parameters. Called once, after the last
-  // node.
+  // The memory of each output, in the trace's output strides; empty for outputs that are parameters. Call it once, after the last node.
   std::vector<ResultMemory> take_outputs();
 
  private:
@@ -73,7 +71,7 @@ class InterpreterRun {
   const Interpreter& interpreter_;
   const Graph& trace_;
   const int threads_;
-  std::vector<c10::IValue> values_; // by value: tensors, and the numbers as such
+  std::vector<c10::IValue> values_; // by value: tensors and numbers
   const c10::InferenceMode inference_;
   const Untold untold_;
   const PoolRedirect redirect_;

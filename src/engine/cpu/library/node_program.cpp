@@ -12,7 +12,7 @@
 namespace torch_xla::cpu {
 namespace {
 
-// So many programs are remembered; then all are forgotten.
+// Most programs kept; one more clears the others.
 constexpr size_t kMostPrograms = 1024;
 
 bool is_result(const Graph& trace, ValueId v) {
@@ -52,7 +52,7 @@ EngineBufferRef buffer_over(const at::Tensor& t, const Type& type, int device) {
   return cpu_engine().adopt(device, type, {}, t.data_ptr(), [t] {});
 }
 
-// What the program returns as it came is the operand's: its memory is not the buffer's to give away.
+// A result that is an operand keeps the operand's memory: the buffer does not own it.
 at::Tensor tensor_over(const EngineBufferRef& buffer, const std::vector<at::Tensor>& operands) {
   const Type& type = buffer->type();
   for (const at::Tensor& t : operands) {

@@ -1,4 +1,4 @@
-// A node of a trace as a compiled program of its own: where the nodes run one by one and ATen has no kernel for this one.
+// Compiles a single node of an interpreted trace to a program: for nodes without a kernel of ATen's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,14 +11,14 @@
 
 namespace torch_xla::cpu {
 
-// Whether the row means the same apart from the rest of its trace.
+// Whether the row can run apart from the rest of its trace.
 bool has_program(const Op& row);
 
-// One for all nodes of the row with the same attributes and types of operands. Throws what compiling does. Any thread.
+// The program that serves all nodes of the row with the same attributes and operand types. Throws compile errors. Any thread.
 std::shared_ptr<Executable> find_or_compile_node(const Graph& trace, const Node& node, int device);
 
-// The results, undefined where the node gives none. `operands` are the node's: tensors in any order, and numbers as such; `threads` as
-// RunOptions::threads. It is not cancelled. Throws StepError.
+// Runs the program; missing results are undefined. `operands` are the node's: tensors in any memory order, and numbers; `threads` as
+// RunOptions::threads. Cannot be cancelled. Throws StepError.
 std::vector<at::Tensor> run_node(
     Executable& program, const Graph& trace, const Node& node, const std::vector<c10::IValue>& operands, int device, int threads);
 

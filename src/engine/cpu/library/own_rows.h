@@ -1,4 +1,4 @@
-// Rows that ATen does not know, where the nodes of a trace are computed one by one, and those that are faster by a function of our own.
+// Functions of our own for rows of an interpreted trace: rows without a kernel of ATen's, and rows that are faster this way.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ namespace torch_xla::cpu {
 // Operands are tensors and numbers.
 using OwnKernel = at::Tensor (*)(const Attrs& attrs, const std::vector<c10::IValue>& operands);
 
-// Null for rows that ATen knows.
+// Null for rows that ATen computes.
 OwnKernel find_own_kernel(const Op& row);
 
 } // namespace torch_xla::cpu

@@ -1,4 +1,4 @@
-// By the operators that torch.compile's frozen graphs call, which take oneDNN's own tensors.
+// Uses the operators of torch.compile's frozen graphs, which take oneDNN's own tensors.
 #include "engine/cpu/library/packed.h"
 
 #include <ATen/Context.h>
@@ -35,7 +35,7 @@ int32_t last_operand(size_t num_operands) {
   return static_cast<int32_t>(num_operands) - 1;
 }
 
-// ATen gives 16 bit products of more than a few numbers to oneDNN itself.
+// ATen itself gives 16-bit products, except tiny ones, to oneDNN.
 bool is_product_by_onednn(const CallSpec& call) {
   const bool is_bf16 = call.operands.back().type.dtype == DType::BF16;
   return is_bf16 ? can_multiply_by_onednn() && at::globalContext().userEnabledMkldnn()
@@ -51,7 +51,7 @@ bool fits_matrix(const CallSpec& call, const torch::jit::Stack& /*arguments*/) {
       is_row_major(call.results[0]) && is_product_by_onednn(call);
 }
 
-// The arguments of aten::mm, or of aten::addmm, which has a bias before them and two factors behind.
+// The arguments of aten::mm, or of aten::addmm with a bias before them and two factors after.
 struct Product {
   const bool sums;
   const OptionalTensor bias;
@@ -64,7 +64,7 @@ struct Product {
         b(arguments[sums ? 2 : 1].toTensor()) {}
 };
 
-// For any number of rows: oneDNN takes the same order for all but one.
+// For any number of rows: oneDNN uses the same order for all numbers except one.
 at::Tensor pack_matrix(const torch::jit::Stack& arguments) {
   constexpr int64_t kRows = 64;
   static const auto reorder = find<at::Tensor(const at::Tensor&, std::optional<int64_t>)>("mkldnn::_reorder_linear_weight");
@@ -131,7 +131,7 @@ bool is_channels_last(const at::Tensor& t) {
   return t.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
 }
 
-// Where the input is row-major, neither is faster.
+// With a row-major input packing gains nothing.
 bool fits_weight(const CallSpec& call, const torch::jit::Stack& arguments) {
   const Convolution c(arguments);
   if (call.operands[1].type.nbytes() < kLeastKeptBytes || c.input.dim() != 4 || c.input.numel() == 0 || !is_channels_last(c.input)) {
@@ -141,7 +141,7 @@ bool fits_weight(const CallSpec& call, const torch::jit::Stack& arguments) {
   return backend == at::native::ConvBackend::Mkldnn || (backend == at::native::ConvBackend::Slow2d && !is_channels_last(c.weight));
 }
 
-// For ATen's own kernel in channels-last order, which it copies it to otherwise.
+// For ATen's own kernel in channels-last order: otherwise each call copies the weight to it.
 at::Tensor pack_weight(const torch::jit::Stack& arguments) {
   static const auto reorder =
       find<at::Tensor(const at::Tensor&, c10::IntArrayRef, c10::IntArrayRef, c10::IntArrayRef, int64_t, at::OptionalIntArrayRef)>(

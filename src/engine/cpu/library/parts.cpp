@@ -1,4 +1,4 @@
-// Copies of what is to be written over. Indices are copied too: their memory may be used again before the undoing.
+// Copies elements before they are overwritten. Indices are copied too: their memory may be reused before the undo.
 #include "engine/cpu/library/parts.h"
 
 #include <ATen/ops/gather.h>

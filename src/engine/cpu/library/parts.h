@@ -1,4 +1,4 @@
-// Operations that write some elements of a tensor, in its own memory: what they write over can be taken back.
+// Undo for operations that write some elements of a tensor in place.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +8,11 @@
 
 namespace torch_xla::cpu {
 
-// Takes back what a step has written over memory that the run may have to restore. Called before the memory is let go.
+// Restores memory that a step has overwritten. Called before the run releases the memory.
 using Undo = std::function<void()>;
 
-// For a call in place with these arguments, the first of which is the tensor that it will write. Throws what ATen does for indices that do
-// not fit.
+// Saves the elements that a call in place with these arguments will write; the first argument is the tensor. Throws ATen's error for
+// indices that do not fit.
 Undo save_selected(const torch::jit::Stack& arguments); // dim, index: as index_select reads
 Undo save_scattered(const torch::jit::Stack& arguments); // dim, index: as gather reads
 Undo save_indexed(const torch::jit::Stack& arguments); // indices: as index reads

@@ -1,4 +1,4 @@
-// Products by other kernels than the row's. MKL gives processors of other makers than Intel its slower kernels (docs/decisions/0008).
+// Products by other kernels than the row's. On processors that are not Intel's, MKL uses its slower kernels (docs/decisions/0008).
 #include "engine/cpu/library/products.h"
 
 #include <ATen/Context.h>
@@ -36,7 +36,7 @@ bool is_foreign_processor() {
 #endif
 }
 
-// Whether the elements of a dim lie in pieces that are long enough for add_row_product().
+// Whether the elements of a dim lie in pieces long enough for add_row_product().
 bool has_long_pieces(int64_t extent, int64_t stride) {
   return stride == 1 && extent >= kShortestPiece;
 }
@@ -47,24 +47,24 @@ bool is_one(const Attr& attr) {
   return (integer && *integer == 1) || (number && *number == 1);
 }
 
-// Numbers of a product's operands up to which one thread reads them as fast as two: more do not stay in its cache beside each other.
+// Most numbers of a product's operands that one thread reads as fast as two: more do not fit its cache together.
 int64_t max_short_numbers() {
   constexpr int64_t kShare = 4;
   return host().second_cache_bytes / kShare / static_cast<int64_t>(item_size(DType::F32));
 }
 
-// The part of an extent that oneDNN gets: of the extents between two powers of two it sees kShapesPerOctave.
+// The part of an extent for oneDNN: it sees only kShapesPerOctave extents between two powers of two.
 int64_t whole_part(int64_t extent) {
   const int64_t unit = std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(extent))) / kShapesPerOctave);
   return extent / unit * unit;
 }
 
-// Of a, the dim that is cut there: the one of the batch, whose pieces have no gaps in memory.
+// The dim of `a` to cut: the batch's, as its pieces have no gaps in memory.
 int64_t cut_dim(int64_t row_stride, int64_t column_stride) {
   return row_stride >= column_stride ? 0 : 1;
 }
 
-// What add_row_product() reads, where it is of use.
+// Whether add_row_product() can read the matrix, and gains.
 bool is_readable_matrix(const CallSpec::Tensor& t) {
   const Dims& dims = t.type.dims;
   static const bool is_foreign = is_foreign_processor();
@@ -76,7 +76,7 @@ bool is_readable_matrix(const at::Tensor& t) {
   return is_readable_matrix({{DType::F32, {t.size(0), t.size(1)}}, {t.stride(0), t.stride(1)}});
 }
 
-// A matrix in memory; a vector is each row of one, a number all of it.
+// A matrix in memory; a vector repeats for each row, a number for all elements.
 struct Matrix {
   int64_t rows, columns;
 
@@ -94,7 +94,7 @@ struct Matrix {
   int64_t row_stride_, column_stride_;
 };
 
-// The sum over a row of one and a column of the other, in four parts, which do not wait for each other.
+// The sum over a row of one and a column of the other, in four independent parts.
 float multiply_row(const Matrix& a, int64_t row, const Matrix& b, int64_t column) {
   std::array<float, 4> sums{};
   int64_t k = 0;
@@ -278,7 +278,7 @@ void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<a
 
 namespace {
 
-// The rows, or the numbers of each sum, behind those that oneDNN was given.
+// Multiplies the rows, or the numbers of each sum, after oneDNN's part.
 void multiply_rest(const std::vector<at::Tensor>& operands, const at::Tensor& out, int64_t dim, int64_t from) {
   const at::Tensor& whole = operands[operands.size() - 2];
   const at::Tensor a = whole.slice(dim, from);

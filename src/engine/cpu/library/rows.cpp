@@ -1,5 +1,5 @@
-// A row is copied by memcpy, or added by a loop over its numbers. Threads share the rows that are taken; of those that are written each
-// has other columns, or, where these are few, other rows of the result, so that each number is one thread's, in the order of the index.
+// A row is copied by memcpy, or added by a loop over its numbers. Threads share the rows to take. To write, each thread has its own
+// columns, or its own rows of the result if columns are few: so only one thread writes a number, in the order of the index.
 #include "engine/cpu/library/rows.h"
 
 #include <c10/util/BFloat16.h>
@@ -26,7 +26,7 @@ bool has_rows(const CallSpec::Tensor& t) {
   return t.type.numel() > 0 && is_row_major(t);
 }
 
-// Of operands: the first behind self that is no None.
+// The first operand after self that is not None.
 template <typename IsNone, typename Operands>
 size_t find_index(const Operands& operands, IsNone is_none) {
   size_t at = 1;
@@ -52,7 +52,7 @@ bool are_within(const at::Tensor& index, int64_t least, int64_t n) {
   return index.scalar_type() == at::kLong ? check(index.const_data_ptr<int64_t>()) : check(index.const_data_ptr<int32_t>());
 }
 
-// What was expanded.
+// The index before its expansion.
 at::Tensor row_index(at::Tensor expanded) {
   while (expanded.dim() > 1) {
     expanded = expanded.select(1, 0);
@@ -60,7 +60,7 @@ at::Tensor row_index(at::Tensor expanded) {
   return expanded;
 }
 
-// Self as `outer` times `rows` rows, of which `index` names `num_named`.
+// Self as `outer` times `rows` rows; `index` names `num_named` of them.
 struct Rows {
   int64_t outer = 1;
   int64_t rows = 0;
@@ -86,7 +86,7 @@ Rows rows_of(const std::vector<at::Tensor>& operands) {
   return Rows(operands[0], static_cast<int64_t>(at) - 1, operands[at]);
 }
 
-// Calls write(place in the result, place in what is written, number of columns), places in numbers, for each named row or a part of it.
+// Calls write(place in the result, place in the source, number of columns) for each named row or a part of it; places count numbers.
 template <typename Write>
 void for_each_named(const Rows& rows, const Write& write) {
   const bool shares_columns = rows.columns >= kColumnsToShare;
@@ -211,7 +211,7 @@ void take_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Te
   const int64_t taken = rows.outer * rows.num_named;
   const int64_t grain = std::max<int64_t>(1, kMovedPerThread / rows.columns);
   share_out(taken, grain, taken * rows.columns / kMovedPerThread, [&](int64_t begin, int64_t end) {
-    switch (bytes) { // a size that is known is one move
+    switch (bytes) { // a constant size is one move
       case sizeof(float):
         return copy(begin, end, std::integral_constant<size_t, sizeof(float)>());
       case sizeof(double):

@@ -1,4 +1,4 @@
-// A block of columns at a time keeps what it has come to, as wide as ATen keeps it. Threads share the blocks.
+// A block of columns at a time keeps its running results, in ATen's accumulation type. Threads share the blocks.
 #include "engine/cpu/library/scans.h"
 
 #include <ATen/AccumulateType.h>
@@ -20,7 +20,7 @@ constexpr int64_t kBlockColumns = 64;
 constexpr int64_t kFewestColumns = 8; // below, ATen's chain of sums in one row is as fast
 constexpr size_t kMaxDim = 3;
 
-// Of one block: `rows` rows of `columns` numbers, which lie `stride` apart.
+// Scans one block: `rows` rows of `columns` numbers, `stride` apart.
 template <typename T, typename Operation>
 void scan_block(T* __restrict to, const T* __restrict from, int64_t rows, int64_t columns, int64_t stride) {
   using Kept = at::acc_type<T, /*is_cuda=*/false>;

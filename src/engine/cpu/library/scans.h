@@ -1,11 +1,11 @@
-// Running sums and products along a dim that is not the last: ATen follows each column through memory, here the rows are read in order.
+// Running sums and products along a dim that is not the last: ATen walks each column through memory; these read the rows in order.
 #pragma once
 
 #include "engine/cpu/library/substitutes.h"
 
 namespace torch_xla::cpu {
 
-// Of cumsum and cumprod, attributes dim and dtype: a kernel, or null where ATen's is as good. Values are ATen's to the bit.
+// The kernel for a cumsum or cumprod (attributes dim and dtype), or null if ATen's is as fast. Values are ATen's to the bit.
 CallKernel choose_running_sum(const CallSpec& call);
 CallKernel choose_running_product(const CallSpec& call);
 Work work_of_scan(CallKernel kernel, const CallSpec& call);

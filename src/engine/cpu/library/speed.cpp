@@ -21,7 +21,7 @@ constexpr int64_t kNumbers = int64_t{1} << 19; // to copy: 2 MB
 
 template <typename Body>
 double best_ns(Body body) {
-  body(); // finds nothing in the caches
+  body(); // the first call finds nothing in the caches
   int64_t best = INT64_MAX;
   for (int i = 0; i < kTries; ++i) {
     const int64_t start = metrics::now_ns();

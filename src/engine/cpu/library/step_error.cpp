@@ -1,4 +1,4 @@
-// c10's error classes, each with the one that it becomes in Python.
+// c10's error classes, each with its class in Python.
 #include "engine/cpu/library/step_error.h"
 
 #include <c10/util/Exception.h>

@@ -6,8 +6,7 @@
 
 namespace torch_xla::cpu {
 
-// Throws the error in flight, which ATen raised in a kernel of the row, as StepError of the class that it has in Python; InternalError as
-// it is.
+// Rethrows the current exception, raised by ATen in a kernel of the row, as StepError with its class in Python; InternalError as it is.
 [[noreturn]] void rethrow_as_step_error(const std::string& row, int32_t location);
 
 } // namespace torch_xla::cpu

@@ -1,5 +1,5 @@
-// The table of the rows that another kernel computes in place of ATen's, that are checked before ATen's kernel runs, that write into their
-// operand's memory, or run on one thread.
+// The table of rows with another kernel than ATen's, with checks before ATen's kernel, with writes into their operand's memory, or for one
+// thread.
 #include "engine/cpu/library/substitutes.h"
 
 #include <ATen/ops/aminmax.h>
@@ -34,13 +34,13 @@ CallKernel choose_vector(const CallSpec& call) {
   return has_vector(call) ? multiply_vector : nullptr;
 }
 
-// Whether oneDNN's product, and what is left beside it, has the same values on any number of threads.
+// Whether oneDNN's product and its remainder have the same values on any number of threads.
 bool is_same_by_onednn(const CallSpec& call) {
   const bool is_rest_cut = is_whole_for_onednn(call) || call.results[0].type.dims[1] > kPartUnit;
   return is_rest_cut && has_uncut_sums(call.operands.back().type.dims[0]);
 }
 
-// Of a kernel that the functions above choose. What we do not cut, MKL does, and oneDNN what is long.
+// The work of a kernel chosen by the functions above. MKL cuts products that we do not cut; oneDNN cuts long sums.
 Work work_of_product(CallKernel kernel, const CallSpec& call) {
   if (kernel == multiply_small) {
     return 0;
@@ -85,7 +85,7 @@ CallKernel choose_copied(const CallSpec& call) {
   return is_along_rows(call) && writes_rows(call) ? write_rows : nullptr;
 }
 
-// ATen's add in float32 what is stored in 16 bits.
+// ATen's kernels add 16-bit numbers in float32.
 bool adds_as_stored(const CallSpec& call) {
   return item_size(call.results[0].type.dtype) >= item_size(DType::F32);
 }
@@ -98,13 +98,13 @@ CallKernel choose_scattered(const CallSpec& call) {
   return is_along_rows(call) && adds_as_stored(call) && adds_expanded_rows(call) ? add_expanded_rows : nullptr;
 }
 
-// With no row that is left out, and no row divided by how often it is named.
+// For calls without padding index and without scaling by frequency.
 CallKernel choose_embedding_backward(const CallSpec& call) {
   const bool is_plain = std::get<int64_t>(call.attrs[1]) < 0 && !std::get<bool>(call.attrs[2]);
   return is_plain && adds_embedding_rows(call) ? add_embedding_rows : nullptr;
 }
 
-// ATen's backward passes over indices out of range, as its forward refuses them; here the forward need not have run.
+// ATen's backward ignores indices out of range, as its forward refuses them; here the forward may not have run.
 void check_embedding_indices(torch::jit::Stack& arguments) {
   const at::Tensor& indices = arguments[1].toTensor();
   if (indices.numel() == 0) {
@@ -114,14 +114,13 @@ void check_embedding_indices(torch::jit::Stack& arguments) {
   TORCH_CHECK_INDEX(low.item().toLong() >= 0 && high.item().toLong() < arguments[2].toInt(), "index out of range in self");
 }
 
-// LAPACK reads foreign memory for others. In the words of ATen's linalg.eig.
+// LAPACK reads foreign memory for matrices that are not finite. With the error of ATen's linalg.eig.
 void check_finite(torch::jit::Stack& arguments) {
   const bool finite = arguments[0].toTensor().isfinite().all().item<bool>();
   TORCH_CHECK(finite, "torch.linalg.eigvals: input tensor should not contain infs or NaNs.");
 }
 
-// ATen's fast kernels for sums see that bags do not follow each other only on some numbers of threads, and leave memory as it was on
-// others.
+// ATen's fast kernels for sums detect bags out of order only with some numbers of threads, and leave results unset with others.
 void check_bags(torch::jit::Stack& arguments) {
   constexpr int64_t kMax = 2;
   const at::Tensor& starts = arguments[2].toTensor();
@@ -132,8 +131,8 @@ void check_bags(torch::jit::Stack& arguments) {
   }
 }
 
-// The gradient of a weight of 1 x 1 that leaves out pixels: oneDNN's kernel without AVX-512 reads and writes beyond channels-last images of
-// fewer channels than a vector has numbers, or never ends. ATen reads images so where they or the weight are in that order.
+// The gradient of a weight of 1 x 1 that leaves out pixels: without AVX-512, oneDNN's kernel accesses memory beyond channels-last images
+// with fewer channels than a vector has numbers, or never ends. ATen uses channels-last if the images or the weight have that order.
 void order_misread_images(torch::jit::Stack& arguments) {
   constexpr int64_t kChannels = 8;
   const at::Tensor input = arguments[1].toTensor();
@@ -162,8 +161,8 @@ bool has_short_steps(const CallSpec& call) {
 }
 
 // Operands: query, key, value of [N, H, L or S, E]. Flash attention computes each block of queries by itself, with the same values on any
-// number of threads but for a single block (MKL shares out its products), long heads (MKL cuts their sums) and float16 (whose products
-// are packed by the number of threads). Those of the gradient depend on it whatever the sizes: it has no row below.
+// number of threads, except for a single block (MKL shares out its products), long heads (MKL cuts their sums) and float16 (products are
+// packed by the number of threads). The gradient's values always depend on it, so it has no row below.
 Work work_of_attention(const CallSpec& call) {
   const Type& query = call.operands[0].type;
   const int64_t queries = query.dims[2];
@@ -175,12 +174,12 @@ Work work_of_attention(const CallSpec& call) {
   return 2 * query.numel() * call.operands[1].type.dims[2] / kProductsPerThread;
 }
 
-// Copies, and sums of rows that each thread does for other columns or rows of the result.
+// Copies, and sums of rows with columns or rows of the result divided among threads.
 Work work_of_moves(const CallSpec& call) {
   return std::max(call.operands[0].type.numel(), call.results[0].type.numel()) / kMovedPerThread;
 }
 
-// As they share it out.
+// As these kernels share it out.
 Work work_of_rows(CallKernel kernel, const CallSpec& call) {
   return (kernel == take_rows                ? call.results[0]
               : kernel == add_embedding_rows ? call.operands[0]
@@ -189,7 +188,7 @@ Work work_of_rows(CallKernel kernel, const CallSpec& call) {
       kMovedPerThread;
 }
 
-// The sum of a mean, or of a sum, is one thread's in ATen.
+// ATen sums a mean or sum reduction on one thread.
 Work work_of_losses(const CallSpec& call) {
   return call.operands[0].type.numel() / kMovedPerThread;
 }

@@ -7,8 +7,8 @@
 
 namespace torch_xla::cpu {
 
-// While it lives, the calls of its thread are no ranges of torch.profiler. A run may go on on the thread of a user, whose profile has the
-// operation from its recording and the step from the observer: it would be counted once more.
+// While it lives, the calls of its thread are no ranges of torch.profiler. A run may use a user's thread; the user's profile already has
+// the operation from its recording and the step from the observer, and would count the call a third time.
 class Untold {
  public:
   Untold() {

@@ -1,4 +1,4 @@
-// Buffers of the CPU engine: a shared block of memory and where the value lies in it.
+// Buffers of the CPU engine: a shared block of memory and the value's place in it.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace torch_xla::cpu {
 
-// Memory of a pool, or of somebody else with one release at the end of its last user.
+// Memory of a pool, or foreign memory that is released once, after its last use.
 class Block {
  public:
   Block(Pool& pool, size_t bytes) : data_(pool.allocate(bytes)), pool_(&pool) {}
@@ -31,7 +31,7 @@ class Block {
  private:
   void* data_;
   Pool* pool_ = nullptr;
-  std::function<void()> release_; // where there is no pool
+  std::function<void()> release_; // for foreign memory
 };
 using BlockRef = std::shared_ptr<Block>;
 
@@ -48,15 +48,15 @@ class CpuBuffer final : public EngineBuffer {
   const BlockRef& block() const {
     return block_;
   }
-  // No other buffer of the process has it, or had it before.
+  // Unique: no other block of the process has or had it.
   uint64_t number() const {
     return number_;
   }
-  // Whether it holds the same for as long as it lives: somebody else's memory may be written by them.
+  // Whether its contents never change: the owner of foreign memory may write it.
   bool is_constant() const {
     return block_->is_of_pool();
   }
-  // What is made of it; for the runs of its device, one at a time.
+  // Results kept for its contents; used by the runs of its device, one at a time.
   KeptResults& kept_results() {
     return kept_results_;
   }

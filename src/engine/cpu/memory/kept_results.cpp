@@ -1,4 +1,4 @@
-// Kept results, few of each value, and their bytes of all values.
+// Kept results, few for each value, and the bytes of all of them.
 #include "engine/cpu/memory/kept_results.h"
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 namespace torch_xla::cpu {
 namespace {
 
-// Of one value: a weight is read in few ways, but where images of many sizes are.
+// Most results of one value: a weight is read in few ways, except with images of many sizes.
 constexpr size_t kMostOfValue = 4;
 
 std::atomic<int64_t> bytes_kept{0}; // of all values
 
 } // namespace
 
-// Bytes that are kept for as long as this lives.
+// Counts kept bytes while it lives.
 class KeptResults::Count {
  public:
   explicit Count(int64_t bytes) : bytes_(bytes) {

@@ -1,4 +1,4 @@
-// Keeps results computed from values that do not change: a weight that each run would cast or pack is cast and packed once.
+// Keeps results computed from values that do not change: a weight is cast and packed once, not in each run.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@ namespace torch_xla::cpu {
 // The kept results of one value, freed with the value. Not thread-safe.
 class KeptResults {
  public:
-  // Whether so many bytes may be added: one value keeps few results, and all together at most a part of the machine's memory.
+  // Whether a result of this size may be added: one value keeps few results, and all values together at most a part of the machine's
+  // memory.
   bool has_room(int64_t bytes) const;
-  // The result that add() got, or null. `key` covers how the result is computed, from which values, and its type.
+  // The result given to add(), or null. `key` covers how the result is computed, from which values, and its type.
   template <typename T>
   std::shared_ptr<T> find(const Hash128& key) const {
     return std::static_pointer_cast<T>(find_any(key));
   }
-  // Keeps a result of so many bytes, which nobody writes any more.
+  // Keeps a result of that size; it must not be written any more.
   void add(const Hash128& key, std::shared_ptr<void> result, int64_t bytes);
 
  private:

@@ -11,15 +11,15 @@
 namespace torch_xla::cpu {
 namespace {
 
-constexpr size_t kChunk = size_t{2} << 20; // what the system is asked for is a multiple of it
+constexpr size_t kChunk = size_t{2} << 20; // requests to the system are multiples of it
 constexpr size_t kReserve = size_t{128} << 20; // addresses at a time
-constexpr size_t kWorthAsking = size_t{64} << 20; // from here on the system's free memory is looked up: 50 us
+constexpr size_t kWorthAsking = size_t{64} << 20; // least request for which the system's free memory is read: 50 us
 
 constexpr size_t whole_chunks(size_t bytes) {
   return (bytes + kChunk - 1) / kChunk * kChunk;
 }
 
-// Addresses at a multiple of kPage, without memory; null where the system refuses.
+// Addresses at a multiple of kPage, without memory; null if the system refuses.
 char* map_addresses(size_t bytes) {
   void* range = mmap(nullptr, bytes + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (range == MAP_FAILED) {
@@ -49,7 +49,7 @@ void PageMap::set(char* data, size_t bytes, uint16_t number) {
   }
 }
 
-// Of two threads that make the same leaf, the first one's is taken.
+// If two threads make the same leaf, the first one's stays.
 PageMap::Leaf& PageMap::get_leaf(size_t index) {
   Leaf* leaf = leaves_[index].load(std::memory_order_acquire);
   if (!leaf) {
@@ -61,7 +61,7 @@ PageMap::Leaf& PageMap::get_leaf(size_t index) {
   return *leaf;
 }
 
-// Zeros of the program's image: pages that no leaf is in are never touched.
+// In the program's zero-initialized image: pages without a leaf are never touched.
 constinit static PageMap the_map;
 
 PageMap& page_map() {
@@ -118,7 +118,7 @@ size_t PageHeap::free_before(char* end) const {
   return data + bytes == end ? bytes : 0;
 }
 
-// At least so many addresses; what was left of the last ones is given up.
+// Reserves at least this many addresses; drops the rest of the last ones.
 bool PageHeap::reserve(size_t bytes) {
   size_t size = std::max(bytes, kReserve);
   char* data = map_addresses(size);

@@ -12,8 +12,8 @@ namespace torch_xla::cpu {
 
 constexpr size_t kPage = size_t{64} << 10;
 
-// A number for each page of the process's addresses, 0 at first. Any thread; the owner of a page writes its number before it gives the
-// address out.
+// A number for each page of the process's address space, 0 at first. Any thread; the owner of a page writes its number before it passes the
+// address on.
 class PageMap {
  public:
   uint16_t get(const void* data) const {
@@ -35,24 +35,24 @@ class PageMap {
 
   std::atomic<Leaf*> leaves_[kLeaves] = {};
 };
-// The map of the process. Callers of PageHeap number their pages; pages that went back to the system have 0.
+// The map of the process. Callers of PageHeap number their pages; pages returned to the system have 0.
 PageMap& page_map(); // never destroyed
 
 // The caller holds a lock. Sizes are in bytes, whole pages.
 class PageHeap {
  public:
-  // The smallest free run that is large enough, or its part; null if there is none.
+  // Takes (part of) the smallest free run that is large enough; null if there is none.
   char* take(size_t bytes);
   bool has_run(size_t bytes) const {
     return by_size_.lower_bound({bytes, nullptr}) != by_size_.end();
   }
   void put(char* data, size_t bytes);
-  // Extends the last free run to at least `bytes` with pages from the system. False if the system refuses, or would have to end a process.
+  // Extends the last free run to at least `bytes` with pages from the system. False if the system refuses, or would have to kill a process.
   bool grow(size_t bytes);
   // Gives free runs back to the system, the largest first, until `bytes` are given or none is left.
   void give_back(size_t bytes);
 
-  // Bytes that the system has given.
+  // Bytes held from the system.
   size_t mapped() const {
     return mapped_.load(std::memory_order_relaxed);
   }

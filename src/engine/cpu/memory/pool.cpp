@@ -15,7 +15,7 @@ namespace torch_xla::cpu {
 namespace {
 
 constexpr size_t kShared = kPage; // from here on a block may come from a larger class
-constexpr size_t kSlack = size_t{64} << 20; // that the pool may hold beyond a quarter of what was in use
+constexpr size_t kSlack = size_t{64} << 20; // memory that the pool may hold beyond 5/4 of its highest use
 
 // Classes 0 to 7 are the multiples of 64 up to 512; then each power of two has eight steps.
 constexpr int class_of(size_t size) {
@@ -89,7 +89,7 @@ char* Pool::take_small(int index) {
   return data ? data : refill(index);
 }
 
-// A free block of the class, or, of a size where memory counts, of one of the next larger classes: up to half as much again.
+// A free block of the class; for sizes from kShared on also of the next larger classes, up to half as much again.
 char* Pool::take_free(int index) {
   int last = class_size(index) >= kShared ? std::min(index + 4, kSmallClasses - 1) : index;
   for (int i = index; i <= last; ++i) {
@@ -125,7 +125,7 @@ char* Pool::take_large(int index) {
   return index < kClasses ? take_pages(class_size(index), index) : nullptr;
 }
 
-// Pages for the class; null where the system has no more. The caller holds heap_mutex_.
+// Pages for the class; null if the system has no more. The caller holds heap_mutex_.
 char* Pool::take_pages(size_t bytes, int index) {
   char* data = heap_.take(bytes);
   if (!data && find_room(bytes)) {
@@ -137,8 +137,8 @@ char* Pool::take_pages(size_t bytes, int index) {
   return data;
 }
 
-// Makes a free run of that size; false where the system has no more. The first touch of fresh pages costs more than looking for free ones
-// in all slabs. The caller holds heap_mutex_.
+// Makes a free run of that size; false if the system has no more. The first touch of fresh pages costs more than a search for free pages in
+// all slabs. The caller holds heap_mutex_.
 bool Pool::find_room(size_t bytes) {
   collect_slabs();
   if (heap_.has_run(bytes)) {
@@ -216,7 +216,7 @@ void Pool::report(const void* data, int64_t bytes) const {
   }
 }
 
-// The bound of the pool is about the most that was ever in use, so that is kept.
+// The pool's bound depends on the highest use ever, so that number is kept.
 void Pool::reset_peaks() {
   process::check();
   std::lock_guard<std::mutex> lock(heap_mutex_);

@@ -12,26 +12,26 @@
 
 namespace torch_xla::cpu {
 
-// Blocks are of size classes and 64-byte aligned. A small block that is freed waits for the next one of its class. A large one is joined
-// with the free pages beside it at once, and the next one is cut from where it fits best: programs keep tens of large blocks of as many
-// sizes, so that memory kept by size would lie idle. What the pool holds stays below 5/4 of the most that was ever in use, and 64 MB:
-// beyond that, free memory goes back to the system before more is asked for.
+// Blocks are of size classes and 64-byte aligned. A freed small block waits for the next request of its class. A freed large block is
+// joined with the free pages beside it at once, and the next one is cut from the run that fits best: programs keep tens of large blocks,
+// all of different sizes, so memory kept by size would lie idle. The pool holds at most 5/4 of its highest use, plus 64 MB: above that,
+// free memory goes back to the system before the pool asks for more.
 //
 // Thread-safe: one short lock per small class, taken inside heap_mutex_. In a forked child release() does nothing and
 // allocate() throws, as another thread may have held a lock then.
 class Pool {
  public:
   static Pool& get(int device); // one for each device, never destroyed
-  // The pool that the block is of; null for other memory.
+  // The pool of the block; null for other memory.
   static Pool* find(const void* data);
 
   explicit Pool(int device); // for get()
-  // Throws UserError when memory is out and in a forked child.
+  // Throws UserError if memory is out, and in a forked child.
   void* allocate(size_t size);
   void release(void* data); // a block of this pool, or null
-  // Gives all free memory back to the system, but that of slabs with a block in use.
+  // Gives all free memory back to the system, except slabs with a block in use.
   void empty_cache();
-  // What is held now is the peak.
+  // Sets the peaks to the present values.
   void reset_peaks();
 
   int64_t bytes_used() const {
@@ -52,10 +52,10 @@ class Pool {
   struct SmallClass {
     std::mutex mutex;
     std::vector<char*> free; // the last one freed is the first one taken; guarded by mutex
-    std::vector<char*> slabs; // that its blocks are cut from; guarded by mutex
+    std::vector<char*> slabs; // memory of its blocks; guarded by mutex
   };
   static constexpr int kClasses = 8 * 40;
-  static constexpr int kSmallClasses = 8 * 11; // up to 512 KB; the sizes of those above are whole pages
+  static constexpr int kSmallClasses = 8 * 11; // up to 512 KB; larger sizes are whole pages
 
   char* take_small(int index);
   char* take_large(int index);
@@ -72,11 +72,11 @@ class Pool {
   }
 
   const int device_;
-  std::mutex heap_mutex_; // guards heap_, but its counts, and highest_
-  PageHeap heap_; // the number of a taken page is that of the pool and its blocks' class, and one
+  std::mutex heap_mutex_; // guards heap_, except its counts, and highest_
+  PageHeap heap_; // the number of a taken page: pool and class of its blocks, plus one
   std::array<SmallClass, kSmallClasses> classes_;
   PeakCount bytes_;
-  int64_t highest_ = 0; // of its peaks before reset_peaks(); guarded by heap_mutex_
+  int64_t highest_ = 0; // the highest peak before reset_peaks(); guarded by heap_mutex_
 };
 
 } // namespace torch_xla::cpu

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 
-// The number in a file that holds nothing else; kUnknown where there is none ("max").
+// The number in a file with one number; kUnknown for other texts ("max").
 int64_t read_number(const std::string& path) {
   std::ifstream file(path);
   int64_t number = 0;

@@ -12,7 +12,8 @@
 namespace torch_xla::cpu {
 namespace {
 
-// What the thread runs from here on: a transfer's processors belong to the steps beside it. Within a parallel region it holds to its end.
+// Makes the thread run on one thread from now on: a transfer's processors belong to the steps beside it. Within a parallel region this
+// holds until its end.
 void use_one_thread() {
   at::get_num_threads(); // ATen makes its own setting in a thread's first call
   omp_set_num_threads(1);
@@ -60,7 +61,7 @@ void CpuExecutable::run_library(int32_t index, const RunArgs& run) {
   take_results(index);
 }
 
-// On a thread of a run, or of transfers: what it takes to call is prepared, and its results are left in call_args_.
+// Runs on a run's thread or the transfers' thread: the arguments are ready, and results go to call_args_.
 void CpuExecutable::run_call(const StepRef& step, const RunOptions& options) {
   use_one_thread();
   const StepLine line(line_of(step, options));
@@ -72,7 +73,7 @@ void CpuExecutable::run_call(const StepRef& step, const RunOptions& options) {
   calls_[step.index]->run(pool_, args.operands, args.results);
 }
 
-// As many at a time as there are threads, on one each; those left over one by one, on all threads.
+// Rounds of one call per thread; the remaining calls one by one, each on all threads.
 void CpuExecutable::run_beside(int32_t begin, int32_t end, RunArgs& args) {
   int32_t threads = at::get_num_threads();
   int32_t rest = threads > 1 ? end - (end - begin) % threads : begin;
@@ -97,7 +98,7 @@ void CpuExecutable::run_beside(int32_t begin, int32_t end, RunArgs& args) {
   }
 }
 
-// The run ends after the transfer, so that what the call refers to lives.
+// The run ends after the transfer, so the call's references stay valid.
 void CpuExecutable::start_transfer(const StepRef& step, const RunOptions& options) {
   prepare_call(step.index);
   call_args_[step.index].transfer = Transfers::get(device_).start([this, &step, options, caller = memory_log::caller(device_)] {
@@ -106,7 +107,7 @@ void CpuExecutable::start_transfer(const StepRef& step, const RunOptions& option
   });
 }
 
-// Of a run that has failed: the transfer under way uses its memory, and others may have brought results.
+// After a failed run: the current transfer uses its memory, and earlier ones may have left results.
 void CpuExecutable::abandon_calls() {
   Transfers::get(device_).finish();
   for (CallArgs& args : call_args_) {

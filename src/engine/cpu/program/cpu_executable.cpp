@@ -24,7 +24,7 @@ observer::Phase phase_of(StepKind kind) {
   }
 }
 
-// Of a program that has not run yet. A loop may take any number of turns.
+// A guess for a program that has not run yet. A loop may take any number of turns.
 bool looks_short(const Plan& plan, const std::vector<Loop>& loops, const std::vector<Work>& steps) {
   int64_t work = 0;
   for (const Work& of_step : steps) {
@@ -64,7 +64,7 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
   }
 }
 
-// A call's results lie where the plan has room for them, or the call brings their memory.
+// A call's results lie in planned memory, or the call allocates it.
 void CpuExecutable::prepare_calls() {
   calls_.resize(plan_.calls.size());
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
@@ -77,7 +77,7 @@ void CpuExecutable::prepare_calls() {
     const LibraryCall& call = calls_.at(ref.index).emplace(step.call);
     for (int32_t result : step.results) {
       const Memory* memory = result < 0 ? nullptr : &plan_.memory.memories.at(result);
-      // Later calls may write into what one has brought.
+      // Later calls may write into memory that an earlier call allocated.
       bool brought = memory && memory->home == Memory::Home::kAdopted && memory->first >= static_cast<int32_t>(s);
       XLA_ASSERT(!memory || brought != call.writes_into(), step.call.name, " was planned otherwise");
     }
@@ -158,7 +158,7 @@ void CpuExecutable::start_run(RunArgs& args) {
       const EngineBufferRef& input = args.inputs[memory.parameter];
       XLA_ASSERT(input->device() == device_, "a program of xla:", device_, " got a value of xla:", input->device());
       base_[m] = static_cast<char*>(input->host_pointer());
-      // A program that returns its input as it is gives two values one engine buffer.
+      // A program that returns an input unchanged gives two values one engine buffer.
       donatable_[memory.parameter] = args.donated[memory.parameter] && input.use_count() == 1 && input->sole_owner();
     } else if (memory.home == Memory::Home::kArena) {
       base_[m] = arena + memory.offset;
@@ -166,7 +166,7 @@ void CpuExecutable::start_run(RunArgs& args) {
   }
 }
 
-// Where there is no room the error names the operation and the line of the step that wants it.
+// If memory is out, the error names the operation and the line of the step that needs it.
 BlockRef CpuExecutable::take_block(int64_t bytes, int32_t step) {
   try {
     return std::make_shared<Block>(pool_, static_cast<size_t>(bytes));
@@ -195,7 +195,7 @@ void CpuExecutable::take_memory(int32_t step, RunArgs& args) {
   }
 }
 
-// What a failed run must restore is written behind all that can fail, or by updates that are saved.
+// Memory that a failed run must restore is written after all steps that can fail, or by updates with an undo.
 void CpuExecutable::take_donor(int32_t step, int32_t m, RunArgs& args) {
   const Memory& memory = plan_.memory.memories[m];
   saves_[m] = false;
@@ -215,7 +215,7 @@ void CpuExecutable::take_donor(int32_t step, int32_t m, RunArgs& args) {
   }
 }
 
-// All memory that is still to be taken is taken before the first write that cannot be undone.
+// Takes all remaining memory before the first write that cannot be undone.
 void CpuExecutable::commit(int32_t step, RunArgs& args) {
   if (committed_) {
     return;

@@ -17,7 +17,7 @@ namespace torch_xla::cpu {
 
 class CpuExecutable final : public Executable {
  public:
-  // `kernels` and `loops` are the plan's, in their order. Throws InternalError where ATen's calls are not as planned.
+  // `kernels` and `loops` are the plan's, in their order. Throws InternalError if ATen's calls are not as planned.
   CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector<Loop> loops, int device, std::string text = {});
   void run(RunArgs& args) override;
   bool leaves_processor() const override;
@@ -77,35 +77,35 @@ class CpuExecutable final : public Executable {
 
   const int device_;
   Pool& pool_; // the device's
-  Plan plan_; // of the calls, what is not in calls_
+  Plan plan_; // without the parts of calls that calls_ has
   std::vector<Kernel> kernels_; // parallel to plan_.kernels
-  std::vector<std::optional<LibraryCall>> calls_; // parallel to plan_.calls; none where the step is a loop
+  std::vector<std::optional<LibraryCall>> calls_; // parallel to plan_.calls; none for loops
   std::vector<Loop> loops_;
   std::vector<Work> work_; // parallel to plan_.steps
-  std::vector<int64_t> stretch_; // likewise: the work from there to the next step that has none, or to the end, where there is none
-  Work work_of_all_; // of all steps; none where one has none
+  std::vector<int64_t> stretch_; // parallel to plan_.steps: the work from there to the next step without Work, or to the end
+  Work work_of_all_; // of all steps; none if a step has none
   std::string text_; // empty unless asked for
 
   std::mutex mutex_; // one run at a time; guards all below
   std::vector<char*> base_; // by memory
   const uint64_t* numbers_ = nullptr; // the run's scalars
-  std::vector<BlockRef> blocks_; // by memory: what the run owns
-  std::vector<CpuBufferRef> kept_; // by memory: what lies there as a buffer, where it is kept
-  std::vector<Hash128> last_results_; // by kernel whose results can be kept: the key of the last run's
-  std::vector<Hash128> last_packs_; // by call whose operand can be packed: likewise
+  std::vector<BlockRef> blocks_; // by memory: the run's own block
+  std::vector<CpuBufferRef> kept_; // by memory: the kept buffer there, if any
+  std::vector<Hash128> last_results_; // by kernel with kept results: the key of the last run's results
+  std::vector<Hash128> last_packs_; // by call with a packed operand: the key of the last run's
   std::vector<bool> donatable_; // by parameter
-  bool committed_ = false; // memory of RunArgs::restored is being written: from here on the run does not fail
-  std::vector<Undo> undo_; // of what has been written over in such memory before that, the last one last
-  std::vector<bool> saves_; // by memory: what is written over is saved
+  bool committed_ = false; // memory of RunArgs::restored is overwritten: from now on the run cannot fail
+  std::vector<Undo> undo_; // undo of earlier writes to such memory, in order
+  std::vector<bool> saves_; // by memory: whether overwritten elements are saved
   BlockRef arena_;
-  int num_alone_ = 0; // runs that were run_alone()
+  int num_alone_ = 0; // runs by run_alone()
   int64_t alone_ns_ = std::numeric_limits<int64_t>::max(); // the shortest of them
-  std::vector<void*> pointers_; // arguments of the kernel that runs
+  std::vector<void*> pointers_; // arguments of the running kernel
   std::vector<uint64_t> scalars_;
   struct CallArgs {
     std::vector<void*> operands;
     std::vector<ResultMemory> results;
-    uint64_t transfer = 0; // of Transfers, where it runs as one
+    uint64_t transfer = 0; // its number in Transfers, if it runs there
   };
   std::vector<CallArgs> call_args_; // parallel to plan_.calls
 };

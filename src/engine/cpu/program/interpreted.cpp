@@ -22,7 +22,7 @@ int64_t nbytes(const Graph& trace, ValueId value) {
   return is_none ? 0 : trace.type(value).nbytes();
 }
 
-// Its results, or of what kernels compute, as sums, its largest operand. What views give is their operands'.
+// Bytes of its results, or for kernels such as sums of its largest operand. Results of views belong to their operands.
 int64_t bytes_computed(const Graph& trace, const Node& node) {
   int64_t bytes = 0;
   for (int32_t i = 0; i < (node.op->kind == OpKind::kView ? 0 : node.num_results); ++i) {
@@ -41,7 +41,7 @@ int64_t bytes_computed(const Graph& trace) {
       trace.nodes.begin(), trace.nodes.end(), int64_t{0}, [&](int64_t sum, const Node& node) { return sum + bytes_computed(trace, node); });
 }
 
-// Of a program that has not run yet.
+// A guess for a program that has not run yet.
 bool looks_short(const Graph& trace) {
   if (trace.nodes.size() > kShortInterpretedNodes) {
     return false;

@@ -7,8 +7,8 @@
 
 namespace torch_xla::cpu {
 
-// The program of the trace, or null if the trace should be compiled: its values are so large that fusion pays, or a node has a meaning only
-// within the whole program.
+// The program of the trace, or null if the trace should be compiled: its values are so large that fusion pays, or a node cannot run apart
+// from the program.
 std::shared_ptr<Executable> interpret(const Graph& trace, const CompileOptions& options);
 
 } // namespace torch_xla::cpu

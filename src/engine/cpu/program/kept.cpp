@@ -1,4 +1,5 @@
-// What a program keeps for its next runs: weights in another dtype or order. What the last run read too is made once more and then kept.
+// Results that a program keeps for later runs: weights in another dtype or order. A result is kept when two runs in a row read the same
+// operand.
 #include <algorithm>
 #include <utility>
 
@@ -13,7 +14,7 @@ void add_taken() {
   taken.add();
 }
 
-// Null where it fails, as for want of memory: the call computes as well without, and the run may be past the step up to which it may fail.
+// Null if it fails, as for lack of memory: the call works without it too, and the run may be past the last step that may fail.
 PackedRef try_pack(const LibraryCall& call, void* operand) {
   try {
     return call.pack(operand);
@@ -24,7 +25,7 @@ PackedRef try_pack(const LibraryCall& call, void* operand) {
 
 } // namespace
 
-// The buffer that lies in the memory, if it holds the same for as long as it lives: an input, or what was kept of one.
+// The buffer in the memory, if its contents never change: an input, or a result kept of one.
 CpuBuffer* CpuExecutable::constant_in(int32_t memory, const RunArgs& args) const {
   const Memory& m = plan_.memory.memories[memory];
   if (m.home != Memory::Home::kParameter) {
@@ -34,7 +35,7 @@ CpuBuffer* CpuExecutable::constant_in(int32_t memory, const RunArgs& args) const
   return input.is_constant() ? &input : nullptr;
 }
 
-// Of what the kernel does, and of the very buffers that it reads.
+// Key of the kernel's code and of the buffers that it reads.
 Hash128 CpuExecutable::key_of_results(const KernelStep& step, const RunArgs& args) const {
   Hash128 key = step.code;
   key.add(static_cast<uint64_t>(step.units));
@@ -94,7 +95,7 @@ void CpuExecutable::run_keeping(int32_t index, const RunArgs& args) {
   }
 }
 
-// The operand of the call that can be packed, if it is so or was the same in the last run; else null.
+// The packed form of the call's operand, if it exists or if the operand was the same in the last run; else null.
 PackedRef CpuExecutable::find_packed(int32_t index, const RunArgs& args) {
   const LibraryCall& call = *calls_[index];
   if (call.packable() < 0) {

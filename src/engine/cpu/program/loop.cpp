@@ -129,7 +129,7 @@ class Loop::Turns {
     }
   }
 
-  // The buffer's block, or a copy where somebody else has it too.
+  // The buffer's block, or a copy if the block has another owner.
   BlockRef own_block(EngineBufferRef buffer) {
     if (buffer.use_count() == 1 && buffer->sole_owner()) {
       return block_of(buffer);

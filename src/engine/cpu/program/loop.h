@@ -12,14 +12,14 @@
 
 namespace torch_xla::cpu {
 
-// Compiles the body once; each turn is a run of it. What is carried stays in the body's own buffers, which later turns write in place.
-// Not thread-safe.
+// Compiles the body once; each turn is a run of it. Carried values stay in the body's own buffers, which later turns write in place. Not
+// thread-safe.
 class Loop {
  public:
-  // The options are those of the program that the node is part of.
+  // The options are those of the node's program.
   Loop(const Node& node, const CompileOptions& options);
   // Addresses of element 0 of row-major operands, parallel to the node's. Gives each result, row-major, a block of its own. Throws
-  // StepError as a library call does; cancelled runs end between the steps of the body.
+  // StepError as a library call does; a cancelled run ends between steps of the body.
   void run(Pool& pool, std::span<void* const> operands, std::span<ResultMemory> results, const RunOptions& options);
 
  private:

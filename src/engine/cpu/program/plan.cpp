@@ -68,7 +68,7 @@ class Planner {
     plan_.steps.push_back({kind, static_cast<int32_t>(index), std::move(name), location});
   }
 
-  // For people: the kinds of primitives that it is made of, in their order.
+  // For people: the kernel's kinds of primitives, in order.
   std::string kernel_name(const Step& step) const {
     std::vector<const char*> prims;
     for (ValueId v : step.body) {
@@ -195,12 +195,12 @@ std::vector<Kernel> make_kernels(size_t count, const std::function<Kernel(size_t
   };
   {
     std::vector<std::jthread> helpers;
-    static const size_t processors = std::thread::hardware_concurrency(); // which asks the system each time
+    static const size_t processors = std::thread::hardware_concurrency(); // hardware_concurrency() asks the system each time
     try {
       for (size_t i = 1; i < std::min(processors, count); ++i) {
         helpers.push_back(start_thread("xla_compiler", [&work] { work(nullptr); }));
       }
-    } catch (const UserError&) { // no more threads to be had: those that are there do all
+    } catch (const UserError&) { // no more threads can be started: the present ones do all
     }
     work(poll);
   }
@@ -212,7 +212,7 @@ std::vector<Kernel> make_kernels(size_t count, const std::function<Kernel(size_t
 
 std::vector<CompiledKernel> compile_kernels(const Schedule& schedule, const std::function<void()>& poll) {
   std::vector<CompiledKernel> kernels;
-  std::vector<const KernelSpec*> specs; // of those that code is made for
+  std::vector<const KernelSpec*> specs; // specs of kernels to compile
   std::vector<size_t> numbers; // their positions
   for (size_t s = 0; s < schedule.steps.size(); ++s) {
     if (schedule.steps[s].kind != StepKind::kKernel) {
@@ -228,7 +228,7 @@ std::vector<CompiledKernel> compile_kernels(const Schedule& schedule, const std:
     }
   }
   std::vector<ChosenKernel> chosen = choose_arguments(specs);
-  std::vector<size_t> missing; // no threads are started for those that are there
+  std::vector<size_t> missing; // only these need threads
   for (size_t i = 0; i < chosen.size(); ++i) {
     if (env::debug_level() >= 4) {
       print_listing(chosen[i].spec);

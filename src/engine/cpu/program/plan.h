@@ -1,4 +1,4 @@
-// A program as data: what planning decides and runs go by, without code, tensors or memory. Executables are made of it, files hold it.
+// A program as data: the result of planning, without code, tensors or memory. Executables are built from it, and files store it.
 #pragma once
 
 #include <functional>
@@ -12,22 +12,22 @@
 
 namespace torch_xla::cpu {
 
-// Where a step's operand is at run time.
+// The place of a step's operand at run time.
 struct MemoryRef {
   int32_t memory = -1;
   int64_t byte_offset = 0;
   int32_t moved_by = -1; // position among the run's scalars: the number of a moving view
-  int32_t moved_bytes = 0; // for each one of that number
+  int32_t moved_bytes = 0; // multiplied by that number
 };
 
 struct KernelStep {
-  Hash128 code; // by which the kernel is found
-  KernelNumbers numbers; // of its structure
+  Hash128 code; // the key of the kernel
+  KernelNumbers numbers; // of the kernel's structure
   std::vector<MemoryRef> buffers;
   std::vector<int32_t> scalars; // positions among the run's scalars
-  std::vector<uint64_t> arguments; // of the code, behind the scalars
+  std::vector<uint64_t> arguments; // of the code, after the scalars
   int64_t units = 0;
-  int64_t grain = 0; // units that are worth a thread
+  int64_t grain = 0; // units worth a thread
   bool keeps = false; // its results are Memory::kept
 };
 
@@ -36,10 +36,10 @@ struct LibraryStep {
   int32_t loop = -1; // position among the program's loops
   std::vector<MemoryRef> operands;
   std::vector<int32_t> results; // memories; -1: undefined
-  int64_t meeting_bytes = -1; // of a collective: of its operands
+  int64_t meeting_bytes = -1; // collective: bytes of its operands
 };
 
-// result = base with the elements of a view replaced. Where base and result share memory, nothing else is copied.
+// result = base with the elements of a view replaced. If base and result share memory, nothing else is copied.
 struct UpdateStep {
   DType dtype = DType::F32;
   MemoryRef base;
@@ -52,12 +52,12 @@ struct UpdateStep {
   Dims view_strides;
 };
 
-// A value that the run gives out.
+// An output of the run.
 struct Output {
   Type type;
   Dims strides;
   int32_t memory = 0;
-  bool is_input = false; // the parameter that lies there, as it is
+  bool is_input = false; // the parameter itself
 };
 
 // One step.
@@ -70,7 +70,7 @@ struct StepRef {
 };
 
 struct Plan {
-  MemoryPlan memory; // without memory_of: the graph itself is not kept, as it is larger than all that the runs need of it
+  MemoryPlan memory; // without memory_of: the graph is not kept, as it is larger than all that runs need
   std::vector<StepRef> steps;
   std::vector<KernelStep> kernels;
   std::vector<LibraryStep> calls;
@@ -80,21 +80,21 @@ struct Plan {
   bool checks_values = false; // one of the calls does
 };
 
-// A kernel of a schedule: its code, and what is to be given to it.
+// A kernel of a schedule: its code and its arguments.
 struct CompiledKernel {
   Kernel code;
   ChosenKernel chosen;
 };
 
-// `kernels`: those of the schedule, in their order.
+// `kernels`: the schedule's, in their order.
 Plan make_plan(const Schedule& schedule, const std::vector<CompiledKernel>& kernels);
 
-// Kernels by their position, several threads at a time; the first error ends it. `poll` is called before each on this thread; may be empty.
+// Makes kernels by position on several threads; the first error ends it. This thread calls `poll` before each of its kernels; may be empty.
 std::vector<Kernel> make_kernels(size_t count, const std::function<Kernel(size_t)>& make, const std::function<void()>& poll);
 // The schedule's kernels, compiled.
 std::vector<CompiledKernel> compile_kernels(const Schedule& schedule, const std::function<void()>& poll);
 
-// The plan for a file, and back: InternalError where the bytes are no plan of this build's.
+// The plan as bytes for a file, and back: InternalError if the bytes are no plan of this build.
 std::string write_plan(const Plan& plan);
 Plan read_plan(std::string_view bytes);
 

@@ -1,4 +1,4 @@
-// The steps of a run one after the other, on the team or, while the program's own thread records, without one of its threads.
+// The steps of a run one after the other, on the team or, while the program's own thread records, on all threads of the team but one.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -29,7 +29,7 @@ Work CpuExecutable::work_of(const StepRef& step) const {
   }
 }
 
-// The team comes back late from its sleep, as it finds a recorder on its processor: not for a few steps between two that need it.
+// A sleeping thread comes back late, as a recorder has its processor: it is not worth waking it for a few steps between two sleeps.
 void CpuExecutable::find_stretches() {
   constexpr int64_t kEndless = std::numeric_limits<int64_t>::max() / 2;
   work_.resize(plan_.steps.size());
@@ -58,7 +58,7 @@ StepWork CpuExecutable::step_work(int32_t step) const {
   return {work_[step], ref.kind == StepKind::kKernel || (is_call && calls_[ref.index]->shares_out())};
 }
 
-// What the whole program takes one thread: by its work, until that has been seen.
+// Time of the whole program on one thread: estimated from its work until it has been measured.
 int64_t CpuExecutable::time_alone() const {
   constexpr int kEnoughRuns = 8; // the first ones find nothing in the caches
   const auto by_work_ns = static_cast<int64_t>(static_cast<double>(*work_of_all_) * unit_ns());
@@ -90,7 +90,7 @@ void CpuExecutable::run_steps(RunArgs& args) {
   }
 }
 
-// The step, with those beside it. Returns the one behind.
+// Runs the step and those beside it. Returns the next step.
 int32_t CpuExecutable::run_next(int32_t begin, RunArgs& args) {
   const int32_t end = begin + 1 + plan_.steps[begin].beside;
   check_cancelled(args.options);

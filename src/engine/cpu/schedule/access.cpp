@@ -33,7 +33,7 @@ void add_in_place(const BuiltKernel& kernel, StepAccess& access) {
   }
 }
 
-// No number of the run says where they lie.
+// Whether it reads parameters only, at fixed places (no number of the run moves them).
 bool reads_parameters_only(const Graph& graph, const BuiltKernel& kernel) {
   return std::all_of(kernel.operands.begin(), kernel.operands.end(), [&graph](const KernelOperand& operand) {
     return operand.moved_by < 0 && (operand.written || graph.values[operand.root].kind == ValueKind::kParameter);
@@ -62,7 +62,7 @@ StepAccess kernel_access(const LaidOutGraph& laid_out, const BuiltKernel& kernel
   return access;
 }
 
-// A barrier leaves what lies as its result is to lie where it is, and a call that writes a part all but that.
+// A barrier leaves operands in place if their order is the result's; a call that writes a part leaves the other elements.
 void add_handed_on(const LaidOutGraph& laid_out, const Node& node, StepAccess& access) {
   for (int32_t i = 0; i < (writes_part(node) ? 1 : node.num_results); ++i) {
     ValueId from = node.operands[i], to = node.result(i);
@@ -74,14 +74,14 @@ void add_handed_on(const LaidOutGraph& laid_out, const Node& node, StepAccess& a
   }
 }
 
-// In the order of its elements, from the beginning of its memory on.
+// Whether its elements lie row by row from the start of its memory.
 bool lies_row_major(const LaidOutGraph& laid_out, ValueId v) {
   const Dims& dims = laid_out.graph.type(v).dims;
   const Place& place = laid_out.places[v];
   return place.offset == 0 && place.moved_by < 0 && same_strides(dims, place.strides, contiguous_strides(dims));
 }
 
-// A call that writes into planned memory can still fail, where it checks what its operands hold.
+// A call that writes into planned memory can still fail if it checks its operands' values.
 StepAccess call_access(const LaidOutGraph& laid_out, const Node& node, bool fusion) {
   StepAccess access;
   for (ValueId v : node.operands) {

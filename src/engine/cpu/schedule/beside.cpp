@@ -68,8 +68,8 @@ class Gathering {
 
   const Graph& graph_;
   const std::vector<Place>& places_;
-  std::vector<bool> awaited_; // by root: what gives it stands behind all of gathered_
-  std::vector<Step> calls_; // that run beside each other, behind all of gathered_
+  std::vector<bool> awaited_; // by root: its producer comes after all of gathered_
+  std::vector<Step> calls_; // calls beside each other, after all of gathered_
   std::vector<Step> gathered_;
 };
 

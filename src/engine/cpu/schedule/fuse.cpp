@@ -1,4 +1,4 @@
-// The backward half of fusion: from the outputs on, groups learn what they must store and become steps.
+// The backward half of fusion: starting at the outputs, groups get their lists of stored values and become steps.
 #include "engine/cpu/schedule/fuse.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace torch_xla::cpu {
 namespace {
 
-// Backwards, so that a group is met when all that read it have said what they load. What it computes for itself alone it does not store.
+// Walks backwards, so that all readers of a group have listed their loads before it. A group does not store values that only it reads.
 class StepWriter {
  public:
   StepWriter(const LaidOutGraph& laid_out, const Recompute& recompute, const Groups& groups, bool enabled)
@@ -42,7 +42,7 @@ class StepWriter {
     }
   }
 
-  // A call whose results nobody needs is left out, with what only it reads; a collective is needed by other replicas.
+  // A call without used results is left out, with the values that only it reads; collectives stay, as other replicas need them.
   void emit_call(const Group& group, std::vector<Step>& steps) {
     const Node& node = graph_.nodes[group.node];
     bool used = std::any_of(group.values.begin(), group.values.end(), [&](ValueId v) { return needed_[v]; });
@@ -58,7 +58,7 @@ class StepWriter {
     steps.push_back(std::move(step));
   }
 
-  // One kernel, except where the reduction that joined values of two shapes has turned out to be of no use: then one for each shape.
+  // One kernel, except if the reduction that joined values of two shapes has no use: then one for each shape.
   void emit_kernels(const Group& group, int index, std::vector<Step>& steps) {
     std::vector<ValueId> stores;
     for (ValueId v : group.values) {
@@ -87,13 +87,13 @@ class StepWriter {
     }
   }
 
-  // Instead of read from the memory that its own group would store it to.
+  // Whether the step recomputes the value instead of loading it from its group.
   bool is_computed_again(ValueId v, const Step& step) const {
     return graph_.find_producer(v) &&
         (enabled_ ? recompute_.is_cheap_in(v, num_elements(step.domain), differs_in_vectors(v, step)) : recompute_.is_free(v));
   }
 
-  // Whether the value differs between neighbours of the step's innermost loop. In a row kernel what is small is taken for one of its rows'.
+  // Whether the value differs between neighbours of the step's innermost loop. In a row kernel a small value counts as a value of the row.
   bool differs_in_vectors(ValueId v, const Step& step) const {
     if (step.form == KernelForm::kColumn) {
       return graph_.type(v).numel() > 1; // of columns
@@ -101,7 +101,7 @@ class StepWriter {
     return step.form == KernelForm::kPointwise && extent_along(innermost(step.stores.front()), v) > 1;
   }
 
-  // The dim whose neighbours lie side by side, counted from the last one on.
+  // The dim with adjacent elements in memory, counted from the last dim.
   size_t innermost(ValueId v) const {
     const Dims& dims = graph_.type(v).dims;
     for (size_t d = 0; d < dims.size(); ++d) {
@@ -121,7 +121,7 @@ class StepWriter {
     return graph_.find_producer(v)->op->prim;
   }
 
-  // The stores and all that they depend on, back to what is loaded: other groups must store that.
+  // The stores and everything that they depend on, back to loads; other groups must store the loaded values.
   Step make_step(const Group& group, int index, const std::vector<ValueId>& stores) {
     Step step;
     step.domain = group.domain;
@@ -130,7 +130,7 @@ class StepWriter {
     step.stores = stores;
     std::priority_queue<ValueId> open(stores.begin(), stores.end());
     while (!open.empty()) {
-      ValueId v = open.top(); // operands have smaller ids: what was put in several times comes out in one go
+      ValueId v = open.top(); // operands have smaller ids: duplicates come out one after the other
       open.pop();
       if (!step.body.empty() && step.body.back() == v) {
         continue;

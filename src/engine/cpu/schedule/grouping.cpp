@@ -1,4 +1,4 @@
-// How nodes choose their groups: in the order of the graph, each by what its operands' groups compute.
+// Nodes choose their groups in the order of the graph, by the groups of their operands.
 #include "engine/cpu/schedule/grouping.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class Grouping {
   }
 
  private:
-  // What a library call or an update gives lies in memory: the groups after it can read it. A view is an address, no work.
+  // Results of library calls and updates lie in memory: later groups can read them. A view is an address, not work.
   void place_node(int32_t index) {
     const Node& node = graph_.nodes[index];
     if (node.op->kind == OpKind::kView) {
@@ -52,7 +52,7 @@ class Grouping {
     enter(node, group);
   }
 
-  // The first group in which memory of v can be read: behind the one that stores it, or behind that of the value it is a view of.
+  // The first group that can read v from memory: after the group that stores v, or its root if v is a view.
   int after(ValueId v) const {
     return groups_.of_value[v] >= 0 ? groups_.of_value[v] + 1 : ready_[v];
   }
@@ -102,8 +102,8 @@ class Grouping {
     }
   }
 
-  // Where a node's operands are in two groups over one domain, the later one moves into the earlier one if its own operands permit. Two
-  // branches of which each has a group of its own (the two halves of a gated layer) would else be two kernels, and a third that joins them.
+  // If a node's operands are in two groups over one domain, the later group moves into the earlier one if its own operands permit.
+  // Otherwise two branches (the two halves of a gated layer) would be two kernels, and a third would join them.
   void merge_operand_groups(const Node& node) {
     for (bool again = true; again;) {
       again = false;
@@ -128,7 +128,7 @@ class Grouping {
     }
   }
 
-  // Kernels over one domain, of no more values than one may have.
+  // Whether two groups have one domain, and together few enough values for a kernel.
   static bool fit_together(const Group& a, const Group& b) {
     const bool kernels = a.kind == StepKind::kKernel && b.kind == StepKind::kKernel;
     return kernels && a.domain == b.domain && a.values.size() + b.values.size() <= kMaxValues;
@@ -147,8 +147,8 @@ class Grouping {
     return (!into.reduced || apart) && (!rows.reduced || !expensive || row_fits(rows));
   }
 
-  // Whether the earlier group `from` can move into the later one instead: nobody has read it, and what runs between the two is short, as
-  // the sums that the later one waits for, so that what `from` reads need not live much longer.
+  // Whether the earlier group `from` can move into the later one instead: no node has read it, and the groups between are short (sums for
+  // the later group), so the operands of `from` need not live much longer.
   bool can_wait(const Group& from, int from_index, const Group& into, int into_index) const {
     if (!fit_together(into, from) || into.reduced || from.reduced) {
       return false;
@@ -214,14 +214,15 @@ class Grouping {
     return reduces_columns(graph_.type(x).dims, places_[x].strides, std::get<Dims>(node.attrs[0]));
   }
 
-  // Of the group itself: results of other groups' reductions are loaded as any value.
+  // Whether the node reads a reduction of this group: results of other groups' reductions are loaded like any value.
   bool uses_reduction(const Node& node, int group) const {
     return std::any_of(
         node.operands.begin(), node.operands.end(), [&](ValueId v) { return groups_.of_value[v] == group && after_reduce_[v]; });
   }
 
-  // The highest group among the operands', which saves a store and a load; else one that reads a large operand too, which saves a load.
-  // Both at or after the last operand's group. The latest readers are tried: earlier ones mostly run before all operands exist.
+  // Prefers the highest group of an operand, which saves a store and a load; else a group that reads the same large operand, which saves a
+  // load. Both must be at or after the last operand's group. The latest readers are tried: earlier ones mostly run before all operands
+  // exist.
   int choose_group(const Node& node) const {
     if (!enabled_ || node.operands.empty()) {
       return -1;
@@ -253,7 +254,7 @@ class Grouping {
         node.operands.begin(), node.operands.end(), [&](ValueId v) { return groups_.of_value[v] == group && !recompute_.is_free(v); });
   }
 
-  // A group that was merged into another is not to be filled again.
+  // A group that was merged into another stays empty.
   bool can_join(const Group& group, int index, const Node& node) const {
     if (group.kind != StepKind::kKernel || group.values.empty() || group.values.size() >= kMaxValues) {
       return false;
@@ -275,8 +276,8 @@ class Grouping {
     return true;
   }
 
-  // Over the domain's elements, or, in a group that reduces, over its results: a mean is divided by its count where the sum is. A value of
-  // fewer elements would be computed again for each row or column that it is broadcast to.
+  // Whether the node runs over the domain's elements or, in a group with a reduction, over its results: a mean divides in the kernel of its
+  // sum. A value with fewer elements would be recomputed for each row or column of its broadcast.
   bool can_join_pointwise(const Group& group, int index, const Node& node) const {
     Dims dims = strip_leading_ones(graph_.type(node.result()).dims);
     if (dims.size() > group.domain.size()) {
@@ -290,12 +291,12 @@ class Grouping {
     return group.reduced && dims == row_dims(group.domain, group.reduced) && (after || !group.column);
   }
 
-  // Expensive element values from before a reduction that are used after it are kept in scratch memory, a row at a time.
+  // Expensive element values that are used before and after a reduction are kept in scratch memory, a row at a time.
   static bool row_is_held(const Group& group, bool after) {
     return !after || !group.expensive || row_fits(group);
   }
 
-  // One value of the row, in float32. Where several are kept the code generator finds how many fit.
+  // Whether one value of the row fits, in float32. If several are kept, the code generator decides how many fit.
   static bool row_fits(const Group& group) {
     int64_t row = num_elements(group.domain) / std::max<int64_t>(num_elements(row_dims(group.domain, group.reduced)), 1);
     return row * static_cast<int64_t>(item_size(DType::F32)) <= kRowScratchBytes;

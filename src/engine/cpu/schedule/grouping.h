@@ -1,4 +1,4 @@
-// The forward half of fusion: each node joins a group of nodes that one kernel computes, or gets one of its own.
+// The forward half of fusion: each node joins a group, computed by one kernel, or gets its own.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace torch_xla::cpu {
 
-// The step that a group of nodes becomes: a fused kernel, a call of ATen's, a copy into a part of memory. Ordering splits a call that runs
-// beside others into two steps.
+// The kind of step of a group: a fused kernel, a call of ATen's, a copy into a part of memory. Ordering splits a call that runs beside
+// others into two steps.
 enum class StepKind : uint8_t { kKernel, kLibrary, kUpdate, kStart, kWait };
 
 struct Group {
@@ -18,18 +18,18 @@ struct Group {
   int32_t node = -1; // kLibrary, kUpdate
   Dims domain;
   uint32_t reduced = 0; // as Step::reduced
-  bool column = false; // the reductions leave the dimension that is innermost in memory
-  bool expensive = false; // has element values that are worth spilling
+  bool column = false; // the reductions keep the innermost dimension in memory
+  bool expensive = false; // has element values worth spilling
   int earliest = 0; // the first position at which all operands from outside exist
   std::vector<ValueId> values;
 };
 
 struct Groups {
-  std::vector<Group> list; // in the order in which they run; one without values has been merged into another
+  std::vector<Group> list; // in the order of their runs; a group without values was merged into another
   std::vector<int> of_value; // -1: parameters, scalars and views
 };
 
-// Extents without the leading ones, and the same at a given rank.
+// Extents without leading 1s, and the same padded to a rank.
 Dims strip_leading_ones(const Dims& dims);
 Dims align_dims(const Dims& dims, size_t rank);
 // The domain with the reduced extents as 1: the dims of the reductions' results.

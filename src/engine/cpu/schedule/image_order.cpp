@@ -1,4 +1,4 @@
-// Counts what would gain from channels-last images, and what would have to copy them.
+// Counts the convolutions that gain from channels-last images, and the copies that these need.
 #include "engine/cpu/schedule/image_order.h"
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 namespace torch_xla::cpu {
 namespace {
 
-// Of a convolution: it has the result's gradient before the input.
+// Whether it is a convolution's gradient: the result's gradient comes before the input.
 bool is_gradient(const Op& op) {
   return op.order_of > 0;
 }
 
-// A view of row-major images for which those in channels-last order would have to be copied: of groups of channels, say.
+// A view of images that needs row-major order, and a copy of channels-last images: of groups of channels, say.
 bool needs_row_major(const Graph& graph, const Node& node) {
   if (node.op->kind != OpKind::kView) {
     return false;
@@ -25,7 +25,7 @@ bool needs_row_major(const Graph& graph, const Node& node) {
   return view.base_dims.size() == 4 && !rebase_view(view, channels_last_strides(view.base_dims));
 }
 
-// Whether another program gives or takes it, in the order of its tensor.
+// Whether another program writes or reads it, in the order of its tensor.
 bool is_shared(const Graph& graph, ValueId v) {
   return graph.values[v].kind == ValueKind::kParameter || std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end();
 }
@@ -58,7 +58,7 @@ std::optional<ImageConvolution> ImageConvolution::find(const Graph& graph, const
 ImageOrders::ImageOrders(const Graph& graph) {
   int64_t convolutions = 0;
   int64_t copies = 0;
-  int64_t batches = 0; // images that come in; of inference the smallest, as they have few channels
+  int64_t batches = 0; // input images; for inference the smallest, as they have few channels
   for (const Node& node : graph.nodes) {
     if (auto convolution = ImageConvolution::find(graph, node)) {
       ++convolutions;
@@ -71,7 +71,7 @@ ImageOrders::ImageOrders(const Graph& graph) {
     return;
   }
   copies += std::count_if(graph.nodes.begin(), graph.nodes.end(), [&graph](const Node& node) { return needs_row_major(graph, node); });
-  any_ = 2 * convolutions > 3 * (copies - (gradients_ ? 0 : batches)); // a copy takes more than what a convolution gains
+  any_ = 2 * convolutions > 3 * (copies - (gradients_ ? 0 : batches)); // a copy costs more than a convolution gains
 }
 
 ImageOrder ImageOrders::find(const ImageConvolution& convolution, int64_t weight_elements) const {

@@ -9,17 +9,17 @@ namespace torch_xla::cpu {
 
 enum class ImageOrder : uint8_t { kAsGiven, kRowMajor, kChannelsLast };
 
-// The operands of a convolution of images, float32 or bfloat16, that is not transposed, or of the gradient of one.
+// Operands of a float32 or bfloat16 image convolution that is not transposed, or of its gradient.
 struct ImageConvolution {
   static std::optional<ImageConvolution> find(const Graph& graph, const Node& node);
 
-  size_t weight; // the operand behind the images
+  size_t weight; // number of the operand after the images
   int64_t image_elements; // of the convolution's input and result
 };
 
-// The order of images that a program's convolutions read, and so write. Channels-last images are at least as fast, except in training with
-// weights that are large beside them (kWeightShare). Orders stay as they are if most images would have to be copied: for views of groups of
-// channels, or because they come from other programs or go to them.
+// The order in which a program's convolutions read and write images. Channels-last images are at least as fast, except in training with
+// weights that are large beside them (kWeightShare). Orders stay as they are if most images would need a copy: views of groups of channels,
+// or images that other programs write or read.
 class ImageOrders {
  public:
   explicit ImageOrders(const Graph& graph);

@@ -77,7 +77,7 @@ class KernelBuilder {
     return found == at_.rend() ? -1 : found->second;
   }
 
-  // What the step does not compute is loaded where it is first used, which is as late as SSA order lets it be.
+  // Values from outside the step are loaded at their first use, as late as SSA order permits.
   int32_t operand(ValueId v) {
     int32_t index = find(v);
     if (index < 0) {
@@ -115,7 +115,7 @@ class KernelBuilder {
     return loads_.back().index = emit(std::move(instr));
   }
 
-  // The offset is no part of the spec: kernels that differ in it alone are compiled once.
+  // The offset is not part of the spec: kernels that differ only in offsets are compiled once.
   int32_t add_buffer(ValueId v, DomainAccess access, bool written) {
     const Place& place = places_[v];
     DType dtype = dtype_of(v);
@@ -162,7 +162,7 @@ class KernelBuilder {
     }
   }
 
-  // Attributes hold what the user wrote; the immediate is in the terms of the kernel's type.
+  // Attributes hold the user's number; the immediate has the kernel's type.
   int32_t emit_constant(const Attr& attr, DType dtype) {
     Instr instr;
     instr.prim = Prim::kConstant;
@@ -199,7 +199,7 @@ class KernelBuilder {
     return convert(emit(std::move(instr)), dtype);
   }
 
-  // The counter is the element's number in its tensor, whatever the loops: a program draws the same bits with fusion and without.
+  // The counter is the element's number in its tensor, for any loops: a program draws the same bits with fusion and without.
   int32_t emit_random(const Node& node, DType dtype) {
     Instr instr;
     instr.prim = Prim::kRandomBits;
@@ -244,7 +244,7 @@ class KernelBuilder {
     const auto& buffers = kernel_.spec.buffers;
     for (size_t i = 0; i < kernel_.spec.body.size(); ++i) {
       const Instr& store = kernel_.spec.body[i];
-      // What an earlier sweep writes may be read again by a later one.
+      // A later sweep may read elements that an earlier sweep has written.
       if (store.prim != Prim::kStore || (kernel_.spec.form == KernelForm::kRow && sweeps[i] != last)) {
         continue;
       }

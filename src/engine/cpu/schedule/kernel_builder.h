@@ -1,4 +1,4 @@
-// Turns a fused step into the code generator's KernelSpec and says which memory its buffers are.
+// Turns a fused step into the code generator's KernelSpec and the places of its buffers.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace torch_xla::cpu {
 
-// Where KernelSpec::buffers[i] is: offsets are no part of the code, so that slices of one shape share it.
+// The place of KernelSpec::buffers[i]: offsets are not part of the code, so slices of one shape share it.
 struct KernelOperand {
-  ValueId value = kNoValue; // one that lies there
+  ValueId value = kNoValue; // a value at that place
   ValueId root = kNoValue;
   int64_t byte_offset = 0;
   int32_t moved_by = -1; // Place::moved_by
@@ -23,15 +23,14 @@ struct BuiltKernel {
   KernelSpec spec;
   std::vector<KernelOperand> operands; // parallel to spec.buffers
   std::vector<int32_t> scalars; // parallel to spec.scalars: position among Graph::scalars
-  // Pairs {loaded, stored} of buffers with one address function, where each element is read for the last time before it is written.
+  // Pairs {loaded, stored} of buffers with the same address function; each element is read for the last time before it is written.
   std::vector<std::pair<int32_t, int32_t>> in_place;
   int64_t grain = 0; // units that are worth a thread
 };
 
 BuiltKernel build_kernel(const LaidOutGraph& laid_out, const Step& step);
 
-// By instruction of a kernel: the number of reductions that it waits for, one after the other. In a row kernel that is the sweep over the
-// row in which it is computed.
+// For each instruction of a kernel: the length of the chain of reductions that it needs. In a row kernel that is its sweep over the row.
 std::vector<int> find_sweeps(const std::vector<Instr>& body);
 
 } // namespace torch_xla::cpu

@@ -59,7 +59,7 @@ class LayoutStage : private PlacedGraph {
     reorder_inputs();
   }
 
-  // Parameters and scalars keep the order of their lists, which may differ from that of their ids: runs give them by position.
+  // Parameters and scalars keep the order of their lists, which may differ from the order of their ids: runs pass them by position.
   void reorder_inputs() {
     for (size_t i = 0; i < in_.parameters.size(); ++i) {
       graph_.parameters[i] = map_[in_.parameters[i]];
@@ -72,7 +72,7 @@ class LayoutStage : private PlacedGraph {
     }
   }
 
-  // An output is stored in the order that is asked for, another value in the first dense order that a view sees it in.
+  // An output is stored in its requested order, any other value in the first dense order that a view needs.
   void find_wanted_orders() {
     for (size_t i = 0; i < in_.outputs.size(); ++i) {
       ValueId v = in_.outputs[i];
@@ -120,14 +120,14 @@ class LayoutStage : private PlacedGraph {
     }
   }
 
-  // Of a view, with its number as the new graph has it.
+  // The geometry of a view, with its number in the new graph.
   ViewGeometry geometry(const Node& node) const {
     ViewGeometry view = view_geometry(in_, node);
     view.moved_by = view.moved_by == kNoValue ? kNoValue : map_[view.moved_by];
     return view;
   }
 
-  // A result that only kernels read may lie in any order; that of its operands lets both sides walk memory forwards.
+  // A result that only kernels read may have any order; its operands' order lets both sides walk memory forwards.
   void add_pointwise(const Node& node, InlineVec<ValueId, 4> operands) {
     ValueId old = node.result();
     const Type& type = in_.type(old);
@@ -152,7 +152,7 @@ class LayoutStage : private PlacedGraph {
     return append(*node.op, std::move(operands), node.attrs, {whole.dtype, cut.pieces}, std::move(strides));
   }
 
-  // An operand, which may be broadcast, of a node whose result has the dims `whole`.
+  // An operand, perhaps broadcast, of a node with result dims `whole`.
   ValueId in_pieces(ValueId old, const Dims& whole, const ReductionCut& cut) {
     const Dims& dims = in_.type(old).dims;
     if (cut_[old] != kNoValue && dims == whole && graph_.type(cut_[old]).dims == cut.pieces) {
@@ -170,7 +170,7 @@ class LayoutStage : private PlacedGraph {
     return counts ? iota_in_pieces(*node, std::move(pieces), cut) : reshape(in_memory(map_[old]), pieces);
   }
 
-  // What all rows have in common, once for each of those that lie beside each other: only so their loop and that of the columns are one.
+  // A value common to all rows, repeated for each adjacent row: only then the loops over rows and columns are one.
   ValueId for_each_row(ValueId old, const ReductionCut& cut) {
     ValueId& rows = rows_[old];
     if (rows == kNoValue || graph_.type(rows).dims != cut.row_dims()) {
@@ -179,8 +179,8 @@ class LayoutStage : private PlacedGraph {
     return rows;
   }
 
-  // Counted again, as a view would have it stored: along the first dim in the order of memory. Which of the rows beside each other an
-  // element is in comes from a table, for the same reason. (Floats are rounded once, so they are not put together.)
+  // Counted again along the first dim in the order of memory, as a view would force a store. For the same reason a table gives the number
+  // of the adjacent row of an element. (Floats are rounded once, so they are not summed from parts.)
   ValueId iota_in_pieces(const Node& node, Dims pieces, const ReductionCut& cut) {
     const auto& [dtype, whole] = in_.type(node.result());
     const size_t parts = pieces.size() - whole.size() + 1; // of the first dim
@@ -198,7 +198,7 @@ class LayoutStage : private PlacedGraph {
     return combine(Prim::kAdd, combine(Prim::kMul, groups, integer(num_elements(beside), dtype)), table);
   }
 
-  // Over extents of 1 nothing is reduced, which a kernel without reductions shows to the stages after this one.
+  // A reduction over extents of 1 becomes an identity, so that later stages see a kernel without reductions.
   ValueId add_reduce(const Node& node, ValueId x) {
     Dims over;
     const Type type = in_.type(node.operands[0]);
@@ -238,7 +238,7 @@ class LayoutStage : private PlacedGraph {
     return reshape(reduce(node, reduce(node, pieces, {1}), rest), in_.type(node.result()).dims);
   }
 
-  // The base is a whole memory, which the update may then be written into.
+  // The base is a whole memory, so that the update can be in place.
   ValueId add_update(const Node& node, ValueId base, ValueId update) {
     ViewGeometry view = geometry(node);
     const Type type = graph_.type(base);
@@ -282,7 +282,7 @@ class LayoutStage : private PlacedGraph {
     }
   }
 
-  // A weight in channels-last order has ATen read images so.
+  // With a channels-last weight ATen reads images in that order.
   void order_images(const ImageConvolution& convolution, InlineVec<ValueId, 4>& operands) {
     const ValueId weight = operands[convolution.weight];
     const Type& type = graph_.type(weight);
@@ -297,8 +297,8 @@ class LayoutStage : private PlacedGraph {
     }
   }
 
-  // A copy where the kernel would misread the memory. Others get strides as they are: ATen's products take transposed operands, and most
-  // calls make a row-major copy themselves where they need one.
+  // A copy if the kernel would misread the memory. Other operands keep their strides: ATen's products take transposed operands, and most
+  // calls make a row-major copy themselves if they need one.
   ValueId as_read(const Op& op, ValueId v) {
     const Dims& dims = graph_.type(v).dims;
     Dims row_major = contiguous_strides(dims);
@@ -308,7 +308,7 @@ class LayoutStage : private PlacedGraph {
     return misread ? copy_as(v, row_major) : v;
   }
 
-  // Of operand 0, row-major images of many channels.
+  // Whether the call gains from channels-last memory of operand 0: row-major images of many channels.
   bool gains_from_channels_last(const Node& node, const InlineVec<ValueId, 4>& operands) const {
     if (!(node.op->traits & kFasterChannelsLast)) {
       return false;
@@ -318,7 +318,7 @@ class LayoutStage : private PlacedGraph {
     return dims.size() == 4 && dims[1] >= kPooledChannels && same_strides(dims, places_[x].strides, contiguous_strides(dims));
   }
 
-  // In the order `strides`. A view that covers the whole of such memory shares it; others get their own, so that no small slice keeps a
+  // v in the order `strides`. A view that covers the whole of such memory shares it; others get their own, so that no small slice keeps a
   // large buffer alive.
   ValueId output_value(ValueId v, const Dims& strides) {
     const Place& place = places_[v];

@@ -42,7 +42,7 @@ Dims predict_library_strides(const Graph& graph, const Node& node, int32_t i, co
       bool any = std::any_of(node.operands.begin(), node.operands.end(), is_channels_last_of_rank);
       return any ? channels_last_strides(dims) : contiguous_strides(dims);
     }
-    default: // out forms write row-major memory as they are given it; of the rare other results a copy is made
+    default: // out forms write the given row-major memory; other results are rare and copied
       return contiguous_strides(dims);
   }
 }

@@ -16,7 +16,7 @@ struct Loop {
 };
 using Loops = std::vector<Loop>;
 
-// Positive: a belongs outside b. The largest access that tells decides, as its cache lines cost most.
+// Positive: a belongs outside b. The largest access with a preference decides, as its cache lines cost most.
 int compare_loops(const Loop& a, const Loop& b, const std::vector<int>& by_size) {
   for (int i : by_size) {
     int64_t sa = a.strides[i];
@@ -112,7 +112,7 @@ Loop split_blocks(Loop& loop, int64_t tile) {
   return blocks;
 }
 
-// A transposing access: its unit stride is in an outer loop. Tiles make each line of its memory be read while it is in the cache.
+// A transposing access: its unit stride is in an outer loop. With tiles each line of its memory is read while it is in the cache.
 void tile_transposes(Loops& outer, Loop& inner, const std::vector<DomainAccess>& accesses) {
   for (size_t i = 0; i < accesses.size(); ++i) {
     if (accesses[i].elements < kLargeTranspose || inner.strides[i] <= 1) {
@@ -141,7 +141,7 @@ void append_loops(Loops& all, const Loops& loops, Dims& extents) {
 
 } // namespace
 
-// Kept dims outside, reduced ones inside: a row kernel vectorizes over what it reduces, a column kernel over its results.
+// Kept dims outside, reduced ones inside: a row kernel vectorizes over the reduced elements, a column kernel over its results.
 std::vector<Dims> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses) {
   std::vector<int> by_size(accesses.size());
   std::iota(by_size.begin(), by_size.end(), 0);
@@ -166,7 +166,7 @@ std::vector<Dims> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t redu
   }
   Loop inner = take_last(spec.form == KernelForm::kRow ? over : kept, accesses.size());
   if (spec.form == KernelForm::kPointwise) {
-    if (!is_copy(spec)) { // which has blocks of its own
+    if (!is_copy(spec)) { // copies have blocks of their own
       tile_transposes(kept, inner, accesses);
     }
     split_long_inner(kept, inner);

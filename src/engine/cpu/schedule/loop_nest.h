@@ -1,4 +1,4 @@
-// Orders and merges the dimensions of a kernel's domain and gives accesses in terms of the loops.
+// Orders and merges the dimensions of a kernel's domain into loops, and gives strides of accesses by loop.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,14 @@
 
 namespace torch_xla::cpu {
 
-// Strides on the domain's dimensions; 0 where the value does not move.
+// Strides on the domain's dimensions; 0 for broadcast dimensions.
 struct DomainAccess {
   Dims strides;
-  int64_t elements = 0; // addressed in all: large ones decide on the order
+  int64_t elements = 0; // addressed elements: large accesses decide the order
   bool stored = false; // decides before a load of the same size: scattered stores cost more than gathers
 };
 
-// Sets outer, mid and inner of the spec, whose form and body are there; returns the strides by loop, parallel to `accesses`.
+// Sets outer, mid and inner of a spec with form and body; returns the strides by loop, parallel to `accesses`.
 std::vector<Dims> nest_loops(KernelSpec& spec, const Dims& domain, uint32_t reduced, const std::vector<DomainAccess>& accesses);
 
 } // namespace torch_xla::cpu

@@ -79,7 +79,7 @@ class MemoryPlanner {
     plan_.memories.push_back(std::move(memory));
   }
 
-  // In the order of the steps, so that a value that takes over memory finds it planned.
+  // In the order of the steps, so that memory is planned before a value takes it over.
   void add_writes(int32_t step) {
     const StepAccess& access = steps_[step];
     std::vector<ValueId> taken_over; // each value's memory serves one result only
@@ -101,7 +101,7 @@ class MemoryPlanner {
     }
   }
 
-  // To read it takes no longer than to make it anew.
+  // Reading it takes no longer than making it again.
   bool is_kept(const StepAccess& access) const {
     auto add = [this](int64_t bytes, ValueId v) { return bytes + bytes_of(v); };
     const int64_t read = std::accumulate(access.reads.begin(), access.reads.end(), int64_t{0}, add);
@@ -109,13 +109,13 @@ class MemoryPlanner {
         std::accumulate(access.writes.begin(), access.writes.end(), int64_t{0}, add) <= read;
   }
 
-  // Nobody reads it afterwards, or while the step runs beside others.
+  // Whether no step reads it afterwards, or beside this step.
   bool dies_at(int32_t step, ValueId v) const {
     return last_read_[v] == step && in_use_until_[v] <= steps_[step].until && !is_output_[v];
   }
 
-  // Lets v live on in the memory of a value that the step reads for the last time: memory that is in the cache already, and one block less.
-  // Memory of the caller is not the program's to take, but at run time it may be given (donors).
+  // Puts v into the memory of a value that the step reads for the last time: that memory is in the cache, and it saves a block. The
+  // caller's memory is not the program's, but a run may get it (donors).
   bool take_over(int32_t step, ValueId v, std::vector<ValueId>& taken_over) {
     for (const auto& [from, to] : steps_[step].in_place) {
       bool own = graph_.values[from].kind == ValueKind::kResult;
@@ -133,8 +133,8 @@ class MemoryPlanner {
         std::find(taken_over.begin(), taken_over.end(), from) == taken_over.end();
   }
 
-  // Parameters that die here and that v may be written over. A run takes the first that is donated and that no other result has taken. Each
-  // result begins with another one: an optimizer's step writes several results over as many parameters.
+  // Parameters that die here and that v may overwrite. A run takes the first one that is donated and not taken yet. Each result begins with
+  // another one: an optimizer's step writes several results over as many parameters.
   std::vector<int32_t> find_donors(int32_t step, ValueId v, const std::vector<ValueId>& taken_over) const {
     std::vector<int32_t> donors;
     for (const auto& [from, to] : steps_[step].in_place) {
@@ -150,13 +150,13 @@ class MemoryPlanner {
     return donors;
   }
 
-  // A run takes all memory of the steps behind the last one that can fail at once: they would be in use together.
+  // A run takes all memory of the steps after the last fallible one at once: all of it would be in use together.
   bool has_own_block(const Memory& memory) const {
     return memory.bytes >= kOwnBlockBytes && memory.donors.empty() && memory.first <= plan_.last_fallible;
   }
 
-  // What lives beyond the run gets a block of its own: it would keep the whole arena alive. So do large temporaries, whose memory serves
-  // outputs and what calls allocate once they are dead.
+  // Values that outlive the run get blocks of their own: they would keep the whole arena alive. So do large temporaries: their memory later
+  // serves outputs and allocations of calls.
   void finish() {
     plan_.taken.resize(steps_.size());
     plan_.released.resize(steps_.size());
@@ -175,7 +175,7 @@ class MemoryPlanner {
     }
   }
 
-  // Each, from the largest on, at the lowest offset that is free while it lives: small ones fill the gaps that large ones leave.
+  // Places each value, the largest first, at the lowest offset that is free while it lives: small ones fill the gaps that large ones leave.
   void place_in_arena() {
     std::vector<int32_t> order;
     for (size_t m = 0; m < plan_.memories.size(); ++m) {
@@ -199,7 +199,7 @@ class MemoryPlanner {
     return (std::max<int64_t>(bytes, 1) + kAlign - 1) / kAlign * kAlign;
   }
 
-  // `placed` is in the order of offsets, so that one walk finds the first gap; those that live at other times leave it free.
+  // `placed` is in the order of offsets, so that one walk finds the first gap; memories that live at other times do not count.
   static int64_t find_gap(const Memory& memory, const std::vector<const Memory*>& placed) {
     int64_t offset = 0;
     for (const Memory* other : placed) {

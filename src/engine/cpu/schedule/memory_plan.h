@@ -1,4 +1,4 @@
-// Memory plan: which values share memory, where temporaries lie in the arena, when memory is taken and given back.
+// Memory plan: shared memory of values, places of temporaries in the arena, and when memory is taken and released.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,28 @@ struct Memory {
     kParameter, // of the caller
     kArena, // one block for all small temporaries of a run
     kBlock, // a block of its own: part of an output, or a large temporary
-    kAdopted, // what a library call allocated
+    kAdopted, // allocated by a library call
   };
   Home home = Home::kArena;
   int64_t bytes = 0;
   int64_t offset = 0; // kArena
   int32_t parameter = -1; // kParameter: position
-  int32_t first = 0; // steps between which it holds a value
+  int32_t first = 0; // it holds a value from step `first` to `last`
   int32_t last = 0;
   bool is_output = false;
-  // kBlock, kArena: memories of parameters that this one may take over at run time: the first that is donated and that nothing else has
-  // taken.
+  // kBlock, kArena: parameters' memories that it may take over at run time: the first one that is donated and not taken yet.
   std::vector<int32_t> donors;
-  bool kept = false; // kBlock: a parameter in another dtype or order, which later runs over the same one take as it is
-  bool undoable = false; // up to last_fallible only steps write it that can be taken back
+  bool kept = false; // kBlock: a parameter in another dtype or order, reused by later runs with the same parameter
+  bool undoable = false; // all writes up to last_fallible can be undone
 };
 
 struct MemoryPlan {
   std::vector<Memory> memories;
-  std::vector<int32_t> memory_of; // by value: index into memories; -1 where nothing is stored
+  std::vector<int32_t> memory_of; // by value: index into memories; -1: not stored
   std::vector<std::vector<int32_t>> taken; // by step: kBlock memories to allocate before it, and those with donors
-  std::vector<std::vector<int32_t>> released; // by step: memories to let go after it
+  std::vector<std::vector<int32_t>> released; // by step: memories to release after it
   int64_t arena_bytes = 0;
-  int32_t last_fallible = -1; // step; behind it the run cannot fail once it has its memory
+  int32_t last_fallible = -1; // the last step that can fail, once the run has its memory
 };
 
 MemoryPlan plan_memory(const LaidOutGraph& laid_out, const std::vector<StepAccess>& steps);

@@ -1,4 +1,4 @@
-// Which steps move for the sake of collectives, and where these are waited for.
+// Moves steps for the sake of collectives, and places the waits for these.
 #include "engine/cpu/schedule/order.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class Ordering {
     return step.kind == StepKind::kLibrary && (graph_.nodes[step.node].op->traits & kCollective);
   }
 
-  // ---- Who needs whom ----
+  // ---- Dependencies ----
 
   void find_reads() {
     reads_.resize(steps_.size());
@@ -70,8 +70,7 @@ class Ordering {
     }
   }
 
-  // Not where it would take memory early that is needed late: results that are larger than what they are made of, or that stand beside a
-  // parameter, which lives on.
+  // Not if it takes memory early that is needed late: results that are larger than their operands, or that coexist with a parameter.
   bool may_move(const Node& node) const {
     int64_t bytes = 0;
     for (ValueId v : node.operands) {
@@ -86,8 +85,8 @@ class Ordering {
     return bytes >= 0;
   }
 
-  // By step: the first collective that needs it, in their order; their number where none does. One that may move needs what it depends on,
-  // another all that is in front of it.
+  // By step: the first collective, in order, that needs it; the number of collectives if none does. A movable collective needs its
+  // dependencies, any other all steps before it.
   std::vector<size_t> find_needed() const {
     std::vector<size_t> needed(steps_.size(), num_collectives_);
     size_t collective = num_collectives_;
@@ -107,8 +106,8 @@ class Ordering {
     return needed;
   }
 
-  // What the first collective needs and itself, then what the second one needs besides, and so on. All else stays behind the collectives
-  // that it stood behind.
+  // The steps that the first collective needs and the collective itself, then the further steps of the second one, and so on. Other steps
+  // stay behind the collectives that preceded them.
   std::vector<size_t> new_order() const {
     std::vector<size_t> place = find_needed();
     size_t before = 0; // collectives
@@ -146,7 +145,7 @@ class Ordering {
     }
   }
 
-  // For the first `count` that were started.
+  // Waits for the first `count` started collectives.
   void wait_for(size_t count) {
     if (count > num_waited_ && count == started_.size() && ordered_.back().kind == StepKind::kStart) {
       ordered_.pop_back(); // nothing runs beside it
@@ -168,7 +167,7 @@ class Ordering {
   std::vector<Step> started_; // collectives, in their order
   size_t num_waited_ = 0; // of these
   size_t num_collectives_ = 0; // of all steps
-  std::vector<size_t> number_; // by value: how many were started when the one was that gives it; 0: no collective's
+  std::vector<size_t> number_; // by value: position of its collective in started_, from 1; 0: no collective's
 };
 
 } // namespace

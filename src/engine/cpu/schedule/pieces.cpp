@@ -1,4 +1,4 @@
-// One backward walk: who reads a value is known before the value's own node comes.
+// One backward walk: all readers of a value come before its own node.
 #include "engine/cpu/schedule/pieces.h"
 
 #include <optional>
@@ -13,7 +13,7 @@ bool is_reduction(const Node& node) {
   return node.op->kind == OpKind::kPrim && is_reduce(node.op->prim);
 }
 
-// Its elements depend on their place in its dims: it is counted for each cut that reads it.
+// Its elements depend on their place in its dims: each cut computes its own.
 bool is_iota(const Node& node) {
   return node.op->kind == OpKind::kPrim && node.op->prim == Prim::kIota;
 }
@@ -70,7 +70,7 @@ void ValuesInPieces::use_operand(const Graph& graph, const Node& reader, ValueId
   }
 }
 
-// Memory orders are not known yet: what is computed mostly lies in the order of its dims.
+// Memory orders are not known yet: computed values mostly have the order of their dims.
 int32_t ValuesInPieces::find_cut_of(const Graph& graph, const Node& reduction) {
   const Dims& dims = graph.type(reduction.operands[0]).dims;
   const Dims& over = std::get<Dims>(reduction.attrs[0]);
@@ -78,7 +78,7 @@ int32_t ValuesInPieces::find_cut_of(const Graph& graph, const Node& reduction) {
     return -1;
   }
   ReductionCut cut = cut_reduction(dims, contiguous_strides(dims), over);
-  if (cut.pieces.size() <= dims.size()) { // none, or of a dim that is all there is
+  if (cut.pieces.size() <= dims.size()) { // no cut, or of the only dim
     return -1;
   }
   for (size_t i = 0; i < cuts_.size(); ++i) {
@@ -90,7 +90,7 @@ int32_t ValuesInPieces::find_cut_of(const Graph& graph, const Node& reduction) {
   return static_cast<int32_t>(cuts_.size()) - 1;
 }
 
-// Read in the pieces of a cut, or as a whole. Where two cuts differ the whole is cut twice.
+// Notes a read in the pieces of a cut, or of the whole. If two cuts differ, the whole is cut twice.
 void ValuesInPieces::use(ValueId v, int32_t cut) {
   Use& own = uses_[v];
   if (cut < 0 || (own.cut >= 0 && own.cut != cut)) {

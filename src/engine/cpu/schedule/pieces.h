@@ -1,4 +1,4 @@
-// Which values a program computes in the pieces that a sum of much to little takes them in.
+// Finds values that a program computes in pieces, for large sums with few results.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace torch_xla::cpu {
 
-// Pointwise results that reductions in pieces (ReductionCut) of a first dim read, directly or through other such values: a kernel then
-// computes and sums them, where a view of what is computed would have it stored. What others read too is computed twice if that is cheap;
-// else it is stored, and either the pieces are a view of the whole or, in one dim, the whole is one of the pieces.
+// Pointwise results that reductions in pieces (ReductionCut) of a first dim read, directly or through other such values. Computed in
+// pieces, one kernel computes and sums them; a view of the whole value would force a store. If other nodes read the value too, a cheap one
+// is computed twice; else it is stored, and the pieces are a view of the whole or, in one dim, the whole is a view of the pieces.
 class ValuesInPieces {
  public:
   explicit ValuesInPieces(const Graph& graph);
 
-  // How v is cut, or null.
+  // The cut of v, or null.
   const ReductionCut* find_cut(ValueId v) const {
     return uses_[v].cut < 0 ? nullptr : &cuts_[static_cast<size_t>(uses_[v].cut)];
   }
-  // Whether it is computed as a whole, and whether that is a view of its pieces. Neither where nobody reads it so.
+  // Whether it is computed as a whole, and whether the whole is a view of its pieces. Both false if no node reads the whole.
   bool is_whole(ValueId v) const {
     return uses_[v].is_whole && !uses_[v].is_view;
   }
@@ -31,7 +31,7 @@ class ValuesInPieces {
  private:
   struct Use {
     int32_t cut = -1; // into cuts_
-    bool is_whole = false; // somebody reads it so
+    bool is_whole = false; // a node reads the whole
     bool is_view = false;
   };
 

@@ -47,7 +47,7 @@ void run_memory_plan(Schedule& s, const Graph& /*graph*/) {
   s.plan = plan_memory(s.laid_out, s.accesses);
 }
 
-// In their order: each decides on what is left open by those before it, and takes nothing back.
+// In order: each stage decides what the earlier ones left open, and changes none of their decisions.
 struct Stage {
   const char* name; // for observers and in the verifiers' errors
   void (*run)(Schedule& schedule, const Graph& graph);

@@ -12,20 +12,20 @@
 
 namespace torch_xla::cpu {
 
-// What each stage adds, in their order. Value ids are those of laid_out.graph.
+// The results of the stages, in their order. Value ids are those of laid_out.graph.
 struct Schedule {
-  bool fusion = true; // as make_schedule got it
+  bool fusion = true; // make_schedule's argument
   LaidOutGraph laid_out;
-  Recompute recompute; // asked by grouping and fusing
+  Recompute recompute; // for grouping and fusing
   Groups groups;
-  std::vector<Step> steps; // in the order in which they run
-  std::vector<BuiltKernel> kernels; // parallel to steps; empty for those that are no kernel
-  std::vector<StepAccess> accesses; // parallel to steps; what the memory plan is made from
+  std::vector<Step> steps; // in the order of the run
+  std::vector<BuiltKernel> kernels; // parallel to steps; empty for other steps than kernels
+  std::vector<StepAccess> accesses; // parallel to steps; for the memory plan
   MemoryPlan plan;
 };
 
-// Runs the stages, with the rules of verify.h after each where env::verify() says so. `fusion` false: each primitive is a kernel of its
-// own, and library calls allocate their results. The device is for the events.
+// Runs the stages, with the rules of verify.h after each if env::verify(). `fusion` false: each primitive is a kernel of its own, and
+// library calls allocate their results. The device is for the events.
 Schedule make_schedule(const Graph& graph, int device, bool fusion);
 
 // Memories and steps as text, for dumps.

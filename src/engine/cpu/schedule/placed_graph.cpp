@@ -22,7 +22,7 @@ ValueId PlacedGraph::in_order(ValueId v, const Dims& strides) {
   return same_strides(graph_.type(v).dims, places_[v].strides, strides) ? v : copy_as(v, strides);
 }
 
-// A view of what is computed has it stored.
+// A view of a computed value forces a store.
 ValueId PlacedGraph::stored(ValueId v, const Dims& dims) {
   return reshape(append(prim_op(Prim::kConvert), {v}, {}, {graph_.type(v).dtype, dims}, contiguous_strides(dims)), dims);
 }

@@ -47,12 +47,12 @@ Recompute::Item Recompute::make_pointwise(const Graph& graph, const Node& node) 
     const Item& from = items_[operand];
     // A number made from indices is no constant: it costs its operations for each element.
     item.free = item.free && from.free && !is_iota(graph, operand);
-    // What is small is read from the first-level cache or computed outside the inner loop.
+    // Small values are read from the first-level cache or computed outside the inner loop.
     const bool small = from.elements * kSmallShare <= elements;
     item.loads += from.free || small ? 0 : from.loads;
     item.cost += small ? 0 : from.cost;
   }
-  // A long chain of such numbers would be computed again, all of it, by each kernel that it is cut into.
+  // Each kernel that a long chain of such numbers is cut into would recompute all of it.
   item.free = item.free && (type.dims.empty() || item.cost <= kCheap);
   item.cost = std::min(item.cost, kManyOperations);
   item.loads = std::min(item.loads, kManyOperations);

@@ -1,4 +1,4 @@
-// What it would cost to compute a value once more in another kernel instead of storing and loading it.
+// The cost of recomputing a value in another kernel instead of storing and loading it.
 #pragma once
 
 #include <vector>
@@ -12,18 +12,18 @@ class Recompute {
   Recompute() = default; // of no graph
   explicit Recompute(const Graph& graph);
 
-  // An index, or by few operations, or as a single number, made of constants and scalars only: never worth storing for other kernels.
+  // Never worth storing for other kernels: an index, or a single number or few operations on constants and scalars only.
   bool is_free(ValueId v) const {
     return items_[v].free;
   }
-  // Worth computing again in a kernel over `elements` elements. `in_vectors`: it differs between those of a vector, so that the kernel
+  // Worth recomputing in a kernel over `elements` elements. `in_vectors`: the value differs between the elements of a vector, so the kernel
   // computes it for each element, however small it is.
   bool is_cheap_in(ValueId v, int64_t elements, bool in_vectors) const;
 
  private:
   struct Item {
     bool free = false;
-    bool pointwise = false; // may be computed again at all
+    bool pointwise = false; // may be recomputed at all
     int cost = 0; // of the tree over stored values
     int loads = 0;
     int64_t elements = 0;

@@ -47,14 +47,14 @@ int64_t find_divisor(int64_t extent, int64_t from, int64_t to) {
   return 0;
 }
 
-// Rows of so many columns that fill vectors together.
+// Number of adjacent rows with this many columns that fill vectors together.
 int64_t find_rows(int64_t extent, int64_t columns) {
   const int64_t enough = (kColumnBlock + columns - 1) / columns;
   const int64_t rows = find_divisor(extent, enough, 2 * enough);
   return rows ? rows : find_divisor(extent, enough, 1);
 }
 
-// Of a dim of this extent; `columns` are the extents behind it.
+// The cut of a first dim with this extent; `columns` are the extents after it.
 ReductionCut cut_in_pieces(int64_t extent, const Dims& columns) {
   const int64_t rows = columns.empty() ? 1 : find_rows(extent, num_elements(columns));
   const int64_t pieces = find_divisor(extent / rows, std::clamp<int64_t>(extent / rows / kShortestColumn, 1, kPieces), kFewestRows);

@@ -1,4 +1,4 @@
-// What the verifiers of a schedule share: the place under test, which the errors name.
+// Shared by the verifiers of a schedule: the place under test, for errors.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ class Verifier {
       throw InternalError(str("schedule, ", stage_, where_, ": ", what...));
     }
   }
-  // The part of the schedule that is checked from here on: ", step 3".
+  // Sets the part of the schedule under test: ", step 3".
   template <typename... Args>
   void enter(const Args&... where) {
     where_ = str(", ", where...);

@@ -9,7 +9,7 @@
 namespace torch_xla::cpu {
 namespace {
 
-// Pairs in place are left to the memory plan's verifier: it checks those that are used, against the kernels.
+// The memory plan's verifier checks the in-place pairs in use, against the kernels.
 class AccessVerifier : private Verifier {
  public:
   AccessVerifier(const Schedule& schedule, const char* stage) : Verifier(stage, schedule) {}
@@ -40,7 +40,7 @@ class AccessVerifier : private Verifier {
   }
 
  private:
-  // A kernel writes into memory that is there, and nothing of what it reads makes it fail.
+  // A kernel writes into planned memory, and no value that it reads makes it fail.
   void check_kernel(const Step& step, const StepAccess& access) {
     for (ValueId v : step.body) {
       for (ValueId operand : graph_.find_producer(v)->operands) {

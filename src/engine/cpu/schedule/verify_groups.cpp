@@ -1,4 +1,4 @@
-// The rules of groups and of the steps that become of them: domains, reductions, and what exists before it is read.
+// The rules of groups and their steps: domains, reductions, and values that exist before they are read.
 #include <algorithm>
 #include <deque>
 
@@ -19,7 +19,7 @@ uint32_t reduced_mask(const Graph& graph, const Node& node, size_t rank) {
   return mask;
 }
 
-// What a primitive loops over.
+// The dims that a primitive loops over.
 const Dims& loop_dims(const Graph& graph, const Node& node) {
   return graph.type(is_reduce(node.op->prim) ? node.operands[0] : node.result()).dims;
 }
@@ -76,7 +76,7 @@ class GroupVerifier : private Verifier {
     }
   }
 
-  // What a kernel does not compute itself is in memory before it runs.
+  // Values that a kernel does not compute are in memory before it runs.
   void check_operand(int g, ValueId v) const {
     if (v == kNoValue || groups_.of_value[v] == g || s_.recompute.is_free(v)) {
       return;
@@ -95,7 +95,7 @@ class GroupVerifier : private Verifier {
     if (is_reduce(node.op->prim)) {
       check(element && reduced_mask(graph_, node, dims.size()) == group.reduced, "reduces other dims than group ", g);
     }
-    // A column's result is known only after the sweep that element values are computed in.
+    // A column's result is known only after the sweep of the element values.
     bool after = uses_reduction(node, g);
     check(!(group.column && element && after), "uses a reduction of group ", g, " in the sweep that computes it");
     after_reduce_[node.result()] = after || is_reduce(node.op->prim);
@@ -169,7 +169,7 @@ class StepVerifier : private Verifier {
     }
   }
 
-  // In the order of the graph they run, and are waited for.
+  // Collectives run, and are waited for, in the order of the graph.
   void check_collective(const Step& step) {
     if (step.kind == StepKind::kWait) {
       check(!started_.empty() && started_.front() == step.node, "does not wait for the call that was started first");

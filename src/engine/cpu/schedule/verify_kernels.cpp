@@ -9,9 +9,9 @@
 namespace torch_xla::cpu {
 namespace {
 
-// The addresses that the iterations of some loops meet together, one of each operand, in a form that is the same however the loops are
-// ordered, merged and split. A loop of n iterations with the strides s meets 0, s, ..., (n-1)s, which as powers of x is the series
-// (1 - x^(ns)) / (1 - x^s); several loops meet the product of theirs, in which equal factors above and below the line cancel out.
+// The set of addresses (one of each operand) that some loops visit together, in a form that does not depend on the order, merging and
+// splitting of the loops. A loop of n iterations with the strides s visits 0, s, ..., (n-1)s; as powers of x that is the series (1 -
+// x^(ns)) / (1 - x^s). Several loops visit the product of their series, where equal factors of numerator and denominator cancel.
 struct Addresses {
   using Factors = std::vector<std::vector<int64_t>>; // exponents by operand; sorted
   Factors above;
@@ -48,7 +48,7 @@ struct Nest {
   std::vector<Dims> strides;
 };
 
-// Whether the first `count` buffers and indices meet the same elements in both, reduced ones for one result together.
+// Whether the first `count` buffers and indices visit the same elements in both, with the elements of one result reduced together.
 bool meet_the_same(const Nest& a, const Nest& b, size_t count) {
   auto addresses = [count](const Nest& nest, bool reduced) {
     std::vector<bool> chosen = nest.reduced;
@@ -124,7 +124,7 @@ class KernelVerifier : private Verifier {
     check(operand.moved_by == places_[v].moved_by, "%", v, " is moved by another number");
   }
 
-  // The loops meet the elements that belong together, as the domain has them.
+  // The loops pair the same elements as the domain.
   void check_walk(const Step& step, const BuiltKernel& kernel) const {
     Nest loops{loops_, reduced_loops(kernel.spec), {}};
     Nest domain{step.domain, {}, {}};
@@ -148,7 +148,7 @@ class KernelVerifier : private Verifier {
     check(false, "index ", count - 1 - kernel.operands.size(), " does not count its value's elements");
   }
 
-  // By loop: the kernel reduces over it.
+  // By loop: whether the kernel reduces over it.
   std::vector<bool> reduced_loops(const KernelSpec& spec) const {
     std::vector<bool> reduced(loops_.size());
     for (size_t i = spec.outer.size(); i < loops_.size(); ++i) {
@@ -157,7 +157,7 @@ class KernelVerifier : private Verifier {
     return reduced;
   }
 
-  // 0 where the value does not move.
+  // 0 for broadcast dims.
   static Dims on_domain(const Step& step, const Dims& dims, const Dims& strides) {
     Dims result(step.domain.size(), 0);
     for (size_t d = 0; d < dims.size(); ++d) {
@@ -168,7 +168,7 @@ class KernelVerifier : private Verifier {
     return result;
   }
 
-  // What the body's nodes count: elements in row-major order, or the index along one dim.
+  // Indices of the body's nodes: elements in row-major order, or the index along one dim.
   void add_indices(const Step& step, const KernelSpec& spec, Nest& loops, Nest& domain) const {
     size_t found = 0;
     for (ValueId v : step.body) {
@@ -252,7 +252,7 @@ class KernelVerifier : private Verifier {
     }
   }
 
-  // By buffer: it is stored when nothing is loaded any more.
+  // By buffer: whether it is stored after the last load.
   static std::vector<bool> find_last_stores(const KernelSpec& spec) {
     std::vector<int> sweeps = find_sweeps(spec.body);
     int end = sweeps.empty() ? 0 : *std::max_element(sweeps.begin(), sweeps.end());

@@ -1,4 +1,4 @@
-// The rules of a layout: every value lies in its root, where the nodes say and the kernels of library calls can read it.
+// The rules of a layout: every value lies in its root, at its node's place, in an order that kernels of library calls can read.
 #include <algorithm>
 
 #include "engine/cpu/schedule/verifier.h"
@@ -77,7 +77,7 @@ class LayoutVerifier : private Verifier {
     const Place& place = places_[node.result()];
     check_in_memory(node.operands[0]);
     check(place.root == base.root, "lies in %", place.root, ", its operand in %", base.root);
-    check(same_strides(view.base_dims, view.base_strides, base.strides), "is meant on other strides than its operand's");
+    check(same_strides(view.base_dims, view.base_strides, base.strides), "has other base strides than its operand");
     bool there = place.offset == base.offset + view.offset && same_strides(view.dims, view.strides, place.strides);
     check(there, "does not lie where its node says");
     bool moves = view.moved_by != kNoValue;
@@ -92,8 +92,8 @@ class LayoutVerifier : private Verifier {
     check_in_memory(base);
     check_in_memory(node.operands[1]);
     check(root(base) == base, "updates %", base, ", which is a part of %", root(base));
-    check(same_strides(view.base_dims, view.base_strides, places_[base].strides), "is meant on other strides than its operand's");
-    check(same_strides(view.base_dims, places_[node.result()].strides, places_[base].strides), "has other strides than what it updates");
+    check(same_strides(view.base_dims, view.base_strides, places_[base].strides), "has other base strides than its operand");
+    check(same_strides(view.base_dims, places_[node.result()].strides, places_[base].strides), "has other strides than its base");
   }
 
   void check_call(const Node& node) const {
@@ -117,7 +117,7 @@ class LayoutVerifier : private Verifier {
     enter("output %", v);
     check_in_memory(whole);
     bool ordered = places_[v].offset == 0 && places_[v].moved_by < 0 && same_strides(graph_.type(v).dims, places_[v].strides, strides);
-    check(ordered, "does not lie in the order that is asked for");
+    check(ordered, "does not lie in the requested order");
     check(graph_.type(v).numel() == span(whole), "is a part of %", whole);
   }
 };

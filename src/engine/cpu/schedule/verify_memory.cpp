@@ -1,4 +1,4 @@
-// The rules of a memory plan, found by going through the steps with what each memory holds.
+// The rules of a memory plan, checked by a walk over the steps with the contents of each memory.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -76,7 +76,7 @@ class MemoryVerifier : private Verifier {
     }
   }
 
-  // A call that was started and not waited for uses its memory by itself.
+  // A started call uses its memory until its wait.
   void check_free(ValueId v, int32_t step) const {
     int32_t m = plan_.memory_of[v];
     check(m < 0 || last_use_[m] < step, "writes %", v, " to memory ", m, ", which is in use to step ", m < 0 ? -1 : last_use_[m]);
@@ -87,7 +87,7 @@ class MemoryVerifier : private Verifier {
     last_use_[m] = std::max(last_use_[m], s_.accesses[step].until);
   }
 
-  // Taken from the step itself, not from the list that the plan was made from.
+  // Found from the step itself, not from the accesses that the plan was made from.
   void find_reads(const Step& step, const BuiltKernel& kernel) {
     reads_.clear();
     in_place_.clear();
@@ -140,7 +140,7 @@ class MemoryVerifier : private Verifier {
     use(m, step);
   }
 
-  // By the step itself; who reads the old value afterwards finds another one there.
+  // Whether the step may write `to` over `from`. Later readers of `from` fail their own check, as they find another value.
   bool may_replace(ValueId from, ValueId to, int32_t step) const {
     auto found = reads_.find(from);
     int reads = found == reads_.end() ? 0 : found->second;
@@ -152,7 +152,7 @@ class MemoryVerifier : private Verifier {
         auto pairs = in_place_.find({from, to});
         return pairs != in_place_.end() && pairs->second == reads;
       }
-      case StepKind::kUpdate: // the source is not in what is written over
+      case StepKind::kUpdate: // the source does not overlap the overwritten memory
         return reads == 1 && from == root(graph_.nodes[s_.steps[step].node].operands[0]);
       case StepKind::kLibrary:
       case StepKind::kStart:
@@ -164,7 +164,7 @@ class MemoryVerifier : private Verifier {
     return false;
   }
 
-  // By a barrier, or a call that writes a part of operand 0: the same elements at the same addresses.
+  // Whether a barrier, or a call that writes a part of operand 0, keeps the elements at their addresses.
   bool is_handed_on(const Node& node, ValueId from, ValueId to) const {
     int32_t i = to - node.first_result;
     bool hands_on = (node.op->traits & kBarrier) || (writes_part(node) && i == 0);
@@ -212,14 +212,14 @@ class MemoryVerifier : private Verifier {
       auto m = static_cast<int32_t>(i);
       enter("memory ", m);
       bool adopts = !is_parameter(m) && s_.accesses[memory(m).first].adopts;
-      check(adopts == (memory(m).home == Memory::Home::kAdopted), "its home is not that of its first step's results");
+      check(adopts == (memory(m).home == Memory::Home::kAdopted), "its home does not fit its first step's results");
       check(last_use_[m] <= memory(m).last, "is used at step ", last_use_[m], ", but lives to step ", memory(m).last);
       std::set<int32_t> donors(memory(m).donors.begin(), memory(m).donors.end());
       check(donors.size() == memory(m).donors.size(), "names a donor twice");
     }
   }
 
-  // Blocks of outputs, and what may be a donor's.
+  // Blocks of outputs, and memories that a donor may provide.
   void check_taken() {
     check_once(plan_.taken, "taken", [&](int32_t m) {
       bool taken = memory(m).home == Memory::Home::kBlock || !memory(m).donors.empty();
@@ -227,7 +227,7 @@ class MemoryVerifier : private Verifier {
     });
   }
 
-  // All that the run owns but for the arena, and inputs: at their last use, neither before nor never.
+  // The run's own memories, except the arena, and inputs are released exactly once, at their last use.
   void check_released() {
     check_once(plan_.released, "released", [&](int32_t m) {
       bool owned = memory(m).home != Memory::Home::kArena || !memory(m).donors.empty();
@@ -253,7 +253,7 @@ class MemoryVerifier : private Verifier {
     }
   }
 
-  // In the order in which they begin to live, beside those that live then, by offset.
+  // In the order of their starts, each against the live ones, by offset.
   void check_arena() {
     std::vector<int32_t> order;
     for (size_t m = 0; m < plan_.memories.size(); ++m) {
@@ -285,7 +285,7 @@ class MemoryVerifier : private Verifier {
     check(fits_before, "overlaps memory ", fits_before ? -1 : std::prev(next)->second, ", which lives at the same time");
   }
 
-  // ---- What a failed run gives back ----
+  // ---- Restored memory of a failed run ----
 
   bool can_be_undone(const Step& step) const {
     return step.kind == StepKind::kUpdate || (step.kind == StepKind::kLibrary && writes_part(graph_.nodes[step.node]));
@@ -301,20 +301,20 @@ class MemoryVerifier : private Verifier {
       enter("step ", i);
       for (ValueId v : s_.accesses[i].writes) {
         bool undone = can_be_undone(s_.steps[i]) || !memory(plan_.memory_of[v]).undoable;
-        check(undone, "writes %", v, ", which cannot be taken back, to memory ", plan_.memory_of[v]);
+        check(undone, "writes %", v, ", which cannot be undone, to memory ", plan_.memory_of[v]);
       }
     }
   }
 
   const MemoryPlan& plan_;
-  std::vector<ValueId> holds_; // by memory: the value that lies there now
-  std::vector<int32_t> last_write_; // by memory: the step that wrote what it holds; -1 for the caller
+  std::vector<ValueId> holds_; // by memory: its present value
+  std::vector<int32_t> last_write_; // by memory: the step that wrote its value; -1: the caller
   std::vector<int32_t> complete_; // by memory: the end of that step
   std::vector<int32_t> last_use_; // by memory: the end of the last step so far that reads or writes it
   // Of the step under test: how often it reads each root, and how many of these reads are at the addresses of a store.
   std::map<ValueId, int> reads_;
   std::map<std::pair<ValueId, ValueId>, int> in_place_;
-  std::vector<ValueId> parameter_memory_; // by memory: the parameter that lies there when the run begins
+  std::vector<ValueId> parameter_memory_; // by memory: the parameter there at the start of the run
 };
 
 } // namespace

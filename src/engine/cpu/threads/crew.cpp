@@ -1,4 +1,4 @@
-// Rounds of work, which helpers enter while they are open, and ranges that are taken in turn.
+// Rounds of work: helpers enter an open round and take ranges in turn.
 #include "engine/cpu/threads/crew.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace torch_xla::cpu {
 namespace {
 
-// A helper that finds no work for so long sleeps.
+// A helper without work for this long sleeps.
 constexpr int64_t kSpinNs = 100'000;
 
 } // namespace
@@ -32,7 +32,7 @@ void Crew::take_ranges() {
   }
 }
 
-// Who says that it is inside before it sees that the round is open is waited for by who closes it.
+// A helper announces itself before it checks that the round is open, so the leader that closes the round waits for it.
 void Crew::help() {
   while (!ends_) {
     const uint32_t round = round_.load(std::memory_order_acquire);

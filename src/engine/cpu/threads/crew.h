@@ -1,4 +1,4 @@
-// The threads of a team that share out work inside of one parallel region, so that others of the team may sleep meanwhile.
+// The threads of a team that share work inside one parallel region while other threads of the team sleep.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace torch_xla::cpu {
 
-// One thread leads it, any number of helpers come when they have a processor: nobody waits for one that is late.
+// One thread leads; helpers join when they get a processor, and nobody waits for a late one.
 class Crew {
  public:
   using Body = std::function<void(int64_t begin, int64_t end)>;
@@ -19,10 +19,10 @@ class Crew {
 
   // A helper's part, until end().
   void help();
-  // The leader's. Cuts [0, n) in ranges of at least `grain`, one for each thread at most, and returns when body has been called for all of
-  // them. What it throws is thrown on, once.
+  // Called by the leader. Cuts [0, n) into ranges of at least `grain`, at most one for each thread, and returns after body has run for all
+  // of them. Rethrows the first exception of body.
   void share(int64_t n, int64_t grain, const Body& body);
-  // How many helpers there may be; the leader's, none at first.
+  // Sets the largest number of helpers, 0 at first. Called by the leader.
   void set_helpers(int num_helpers) {
     num_helpers_ = num_helpers;
   }
@@ -36,7 +36,7 @@ class Crew {
   void wait_for_round(uint32_t seen) const;
 
   int num_helpers_ = 0; // the leader's
-  // Of the round; written while it is closed and nobody is in it.
+  // The round's arguments; written while the round is closed and no helper is inside.
   const Body* body_ = nullptr;
   int64_t n_ = 0;
   int64_t range_ = 1;
@@ -44,7 +44,7 @@ class Crew {
   std::atomic<bool> is_open_{false};
   std::atomic<int> num_inside_{0}; // helpers that may call body_
   std::atomic<bool> ends_{false};
-  std::atomic<uint32_t> round_{0}; // rises when one opens
+  std::atomic<uint32_t> round_{0}; // rises when a round opens
   std::mutex mutex_; // a leaf
   std::exception_ptr error_; // guarded by mutex_
 };

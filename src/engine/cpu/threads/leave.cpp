@@ -1,4 +1,4 @@
-// Puts the last thread of a team to sleep by a parallel region in which it does nothing else (docs/decisions/0028).
+// Puts the last thread of a team to sleep by a parallel region where it only sleeps (docs/decisions/0028).
 #include "engine/cpu/threads/leave.h"
 
 #include <omp.h>
@@ -17,11 +17,11 @@
 namespace torch_xla::cpu {
 namespace {
 
-// For about so long libgomp's threads spin for the next region at most: 300,000 pauses. Behind a region of run_beside_recorder() as well,
-// but that is no reason for the next one: a program that has no other ones is rid of the thread after that time.
+// Longest spin of libgomp's threads for the next region: 300,000 pauses. They also spin after a region of run_beside_recorder(), but that
+// does not count for the next decision: in a program without other regions the thread sleeps after that time.
 constexpr int64_t kSpinNs = 20'000'000;
 
-// A thread that says that it goes to sleep does so within this, or has no processor.
+// Longest wait for a thread to announce its sleep: a later one has no processor.
 constexpr int64_t kUntilItSaysSoNs = 20'000;
 constexpr int64_t kUntilItSleepsNs = 10'000;
 
@@ -29,7 +29,7 @@ thread_local host_activity::Watch watch;
 thread_local Crew* crew = nullptr;
 thread_local int64_t last_team_ns = 0;
 
-// Else there is one for a recorder.
+// Otherwise a processor is left for a recorder.
 bool has_all_processors() {
   const int threads = omp_get_max_threads();
   return threads > 1 && threads >= host().processors;
@@ -58,7 +58,7 @@ void run_with(Crew& own, const std::function<bool()>& step) {
   }
 }
 
-// Of run_beside_recorder(), the calling thread's part.
+// The calling thread's part of run_beside_recorder().
 void tell_and_run(Crew& own, const std::function<void()>& tell, const std::function<bool()>& step) {
   if (tell) {
     tell();

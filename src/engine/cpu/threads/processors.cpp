@@ -1,4 +1,4 @@
-// Reads the file of Linux that tells of processors, and compares two readings.
+// Reads /proc/stat and compares two readings.
 #include "engine/cpu/threads/processors.h"
 
 #include <sched.h>
@@ -80,7 +80,7 @@ std::optional<double> ForeignLoad::look() {
   if (now.times.told - before->times.told < all / 2) {
     return std::nullopt; // a sandbox that shows zeros
   }
-  // Not out of the busy times: the kernel takes samples of those, while idle ones are exact.
+  // Not from the busy times: the kernel samples those, while idle times are exact.
   double busy = all - (now.times.idle - before->times.idle);
   return std::max(0.0, busy - (now.own - before->own)) / elapsed;
 }

@@ -1,4 +1,4 @@
-// How busy other processes keep the processors that this process may use.
+// Measures how busy other processes keep the processors of this process.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +8,28 @@
 
 namespace torch_xla::cpu {
 
-// The numbers of the processors that this process may run on, by its affinity; none where the system does not say. Any thread.
+// The numbers of the processors that this process may run on, by its affinity; empty if the system does not say. Any thread.
 std::vector<int> allowed_processors();
 
-// The time that processors have been idle and that the system has told in all since it started, in seconds.
+// Idle and total time of processors since the system started, in seconds.
 struct ProcessorTimes {
   double idle = 0;
   double told = 0;
 };
 
-// Of these processors, out of a text like /proc/stat's. See proc(5).
+// Times of these processors, from a text like /proc/stat's. See proc(5).
 ProcessorTimes read_times(const std::string& text, const std::vector<int>& processors, double ticks_per_second);
 
-// How many processors others keep busy out of those that this process may run on. Not thread-safe.
+// The number of this process's processors that other processes keep busy. Not thread-safe.
 class ForeignLoad {
  public:
-  // The mean since the last look. Nothing at the first look, or where the system does not tell its times.
+  // The mean since the last call. Nothing at the first call, or if the system gives no times.
   std::optional<double> look();
 
  private:
   struct Look {
     int64_t at_ns = 0;
-    double own = 0; // seconds that this process has computed
+    double own = 0; // processor time of this process in seconds
     ProcessorTimes times;
   };
   std::optional<Look> last_;

@@ -1,4 +1,4 @@
-// Sets libgomp's numbers for a run, and has its threads sleep while the processors are wanted elsewhere.
+// Sets libgomp's numbers of threads for a run, and makes its threads sleep while other processes want the processors.
 #include "engine/cpu/threads/team.h"
 
 #include <ATen/Parallel.h>
@@ -18,8 +18,8 @@
 #include "engine/cpu/host.h"
 #include "engine/cpu/threads/processors.h"
 
-// MKL's: the calling thread's own number, 0 for that of the process; returns the one before. PyTorch's builds for other processors have
-// none.
+// MKL's function: sets the calling thread's own number (0: the process's) and returns the old one. PyTorch's builds for other processors
+// lack it.
 extern "C" int MKL_Set_Num_Threads_Local(int threads) __attribute__((weak));
 
 namespace torch_xla::cpu {
@@ -29,17 +29,17 @@ int set_mkl_threads(int threads) {
   return MKL_Set_Num_Threads_Local ? MKL_Set_Num_Threads_Local(threads) : 0;
 }
 
-// Between two looks. Times of processors are told in steps of 10 ms.
+// Between two measurements. The system counts processor times in steps of 10 ms.
 constexpr int64_t kLookNs = 200'000'000;
 
-// Between two runs. Others may have had the processors then since no run wanted them: that they were busy is looked at again after a
-// moment.
+// A pause between two runs. Other processes may have had the processors only because no run wanted them, so a busy result is measured again
+// after a moment.
 constexpr int64_t kIdleNs = kLookNs / 4;
 constexpr int64_t kSecondLookNs = kLookNs / 2;
 
-// How many processors others must keep busy before teams sleep, and from where on they spin again. On two quiet processors an MLP's
-// training step takes 1.4 times as long with sleeps, ResNet-18's 1.06 times; beside one busy process it takes 18 and 20 times as long
-// without.
+// The number of processors that others must keep busy before teams sleep, and below which they spin again. On two quiet processors an MLP's
+// training step takes 1.4 times as long with sleep, ResNet-18's 1.06 times; beside one busy process they take 18 and 20 times as long
+// without it.
 constexpr double kBusy = 0.4;
 constexpr double kQuiet = 0.2;
 
@@ -47,7 +47,7 @@ constexpr double kQuiet = 0.2;
 // are processors. So a team that does nothing makes all others sleep: its threads are asleep themselves.
 class IdleTeam {
  public:
-  // Of so many threads. Throws UserError where the system has no thread left.
+  // A team of this size. Throws UserError if the system has no thread left.
   explicit IdleTeam(int threads) {
     start_thread("xla_idle_team", [state = state_, threads] { stay(state, threads); }).detach();
     std::unique_lock<std::mutex> lock(state_->mutex);
@@ -74,7 +74,7 @@ class IdleTeam {
   static void stay(const std::shared_ptr<State>& state, int threads) {
 #pragma omp parallel num_threads(threads)
     {
-      state->size.fetch_add(1); // the compiler drops a region that does nothing
+      state->size.fetch_add(1); // else the compiler drops the empty region
     }
     std::unique_lock<std::mutex> lock(state->mutex);
     state->is_there = true;
@@ -90,10 +90,10 @@ class IdleTeam {
 
 // One for the process; never destroyed.
 struct Waiting {
-  std::mutex mutex; // whoever looks
+  std::mutex mutex; // held during a measurement
   ForeignLoad load;
   std::unique_ptr<IdleTeam> idle_team;
-  bool looks_again = false; // what the last look told is not sure
+  bool looks_again = false; // the last result must be confirmed
   std::atomic<int64_t> next_look_ns{0};
   std::atomic<int64_t> last_run_ns{0};
   std::atomic<bool> was_idle{false}; // since the last look
@@ -115,7 +115,7 @@ void set_sleep(Waiting& w, bool sleep, int threads, double others) {
   if (sleep) {
     static metrics::Counter counter("BusyProcessors");
     counter.add();
-    // One thread too many with the team of the run; a run with fewer threads than processors leaves the others to be filled.
+    // One thread more than processors, together with the run's team; a run with fewer threads than processors needs a larger idle team.
     w.idle_team = std::make_unique<IdleTeam>(std::max(2, omp_get_num_procs() - threads + 2));
   } else {
     w.idle_team.reset();
@@ -139,7 +139,7 @@ void look_sometimes(int threads) {
     return;
   }
   std::optional<double> others = w.load.look();
-  const int spare = std::max(0, host().processors - threads); // where others are in nobody's way
+  const int spare = std::max(0, host().processors - threads); // processors that others may use without loss
   const bool busy = others && *others - spare > (w.sleeps ? kQuiet : kBusy);
   w.looks_again = w.was_idle.exchange(false) && busy && !w.looks_again;
   w.next_look_ns = now + (w.looks_again ? kSecondLookNs : kLookNs);
@@ -148,7 +148,7 @@ void look_sometimes(int threads) {
   }
   try {
     set_sleep(w, busy, threads, others.value_or(0));
-  } catch (const UserError&) { // no thread left to be had: the run does not need it
+  } catch (const UserError&) { // no thread can be started: the run works without it
   }
 }
 

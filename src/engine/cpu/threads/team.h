@@ -1,4 +1,4 @@
-// The team of threads that a run computes with: how many they are, and how they wait for each other.
+// A run's team of threads: its size, and how its threads wait for each other.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -9,21 +9,21 @@
 
 namespace torch_xla::cpu {
 
-// Gives the calling thread a team of `threads` threads (0: ATen's choice) for the parallel regions that it opens, but no more than there
-// are processors that the process may use (host.h).
+// Gives the calling thread a team of `threads` threads (0: ATen's choice) for its parallel regions, at most one thread for each processor
+// that the process may use (host.h).
 //
-// While other processes keep these processors busy, all teams of the process wait by sleep, not by spinning: a thread that spins for one
-// that another process has pushed aside keeps a processor from it. That is looked at a few times a second, by whoever comes first. Values
-// do not depend on it. Any thread.
+// While other processes keep these processors busy, all teams of the process sleep while they wait instead of spinning: a spinning thread
+// would keep a processor from the preempted thread that it waits for. The load is measured a few times a second, by the first caller.
+// Values do not depend on it. Any thread.
 void use_team(int threads);
 
-// Ends the calling thread's team, which begins anew with its next parallel region. libgomp's threads wait for work by spinning only while
-// all teams of the process together are no more than the processors; beyond that each parallel region puts its threads to sleep and wakes
-// them: those of a run where eager work has left a team on another thread, and those of eager work where the last run has left one.
+// Ends the calling thread's team; its next parallel region starts a new one. libgomp's threads spin for work only while all teams of the
+// process together have no more threads than there are processors. With more, each parallel region wakes its threads and puts them to
+// sleep: so a team left by eager work would slow runs on another thread, and a team left by a run would slow eager work.
 void end_team();
 
-// While one lives, unless it is not wanted, the parallel regions of the calling thread have one thread, and MKL, which
-// torch.set_num_threads() has told a number of its own, takes one.
+// While one lives (if wanted), the calling thread's parallel regions and MKL use one thread. MKL has a number of its own, set by
+// torch.set_num_threads().
 class OneThread {
  public:
   explicit OneThread(bool is_wanted = true);
@@ -32,25 +32,24 @@ class OneThread {
   OneThread& operator=(const OneThread&) = delete;
 
  private:
-  // Before; 0: it was not wanted.
+  // The numbers before; 0: not wanted.
   int threads_ = 0;
   int mkl_threads_ = 0;
 };
 
-// Whether others leave a run's team fewer processors than it has threads. Any thread.
+// Whether other processes leave a run's team fewer processors than it has threads. Any thread.
 bool is_short_of_processors();
 
-// Whether one thread of `threads` does a step that has work for `worth` of them by itself, as others have the processors: it loses less so
-// than a thread that is pushed aside would be waited for.
+// Whether, while other processes hold the processors, one thread of `threads` should run a step with work for `worth` threads alone: that
+// costs less than the wait for a preempted thread.
 bool is_worth_no_wait(int64_t worth, int threads);
 
-// Whether the calling thread does a step by itself: all that ATen would share out while one of its team sleeps for a recorder, and what is
-// worth no wait.
+// Whether the calling thread runs a step alone: always while a thread of its team sleeps for a recorder, else if is_worth_no_wait().
 bool takes_one_thread(int64_t worth);
 
-// Shares out [0, n) in ranges of at least `grain` among the calling thread's team, or the threads of it that do not sleep for a recorder.
-// They call body(begin, end) for each; where it takes one thread, for [0, n), and parallel regions of that have one thread. Values must not
-// depend on where ranges end.
+// Shares out [0, n) in ranges of at least `grain` among the threads of the calling thread's team that do not sleep for a recorder, and
+// calls body(begin, end) for each range. If takes_one_thread(), calls body(0, n) once, and its parallel regions have one thread. Values
+// must not depend on the ends of ranges.
 template <typename Body>
 void share_out(int64_t n, int64_t grain, int64_t worth, const Body& body) {
   if (Crew* crew = current_crew(); crew && crew->has_helpers()) {
@@ -65,13 +64,13 @@ void share_out(int64_t n, int64_t grain, int64_t worth, const Body& body) {
   at::parallel_for(0, n, grain, body);
 }
 
-// Begins to look, so that the first run knows already how busy others have kept the processors since. Any thread.
+// Begins to measure the load of other processes, so that the first run knows it. Any thread.
 void watch_processors();
 
 // Whether teams sleep while they wait now.
 bool teams_sleep();
 
-// As use_team() decides it, for a number of processors that others keep busy; for tests.
+// Sets for tests what use_team() decides: whether teams sleep, and how many processors other processes keep busy.
 void let_teams_sleep(bool sleep, int threads, double others = 0);
 
 } // namespace torch_xla::cpu
