@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that includes and imports point one way, that few files see torch and LLVM, and that each file opens in words.
+"""Checks that includes and imports point one way, that few files see torch, LLVM and single engines, and that each file opens in words.
 
 A function of another folder is included, never declared again: such a declaration would be an include that nobody sees.
 
@@ -21,6 +21,9 @@ ORDER = [
     *"trace program recording aten kernels replay".split(),
     *"device distributed cpp python".split(),
 ]
+
+# An engine is seen through engine/engine.h: what stands above engine/ includes no header of one.
+ENGINES = re.compile(r"engine/\w+/")
 
 # Who may include headers of ATen, c10 and torch; LLVM; Python and pybind11.
 TORCH_FOLDERS = ORDER[ORDER.index("trace") :]
@@ -86,6 +89,8 @@ def include_problem(name: str, header: str) -> str | None:
     other = layer(header)
     if own is not None and other is not None and other > own:
         return f"{header}: {ORDER[own]} may not include {ORDER[other]}"
+    if own is not None and own > ORDER.index("engine") and ENGINES.match(header):
+        return f"{header}: only engine/ knows its engines, all else asks engine/engine.h"
     return None
 
 

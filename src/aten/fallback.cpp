@@ -12,7 +12,7 @@
 #include "core/env.h"
 #include "core/metrics.h"
 #include "core/observer.h"
-#include "engine/cpu/library/substitutes.h"
+#include "engine/engine.h"
 #include "ir/strides.h"
 #include "ops/registry.h"
 #include "recording/copy.h"
@@ -109,12 +109,10 @@ class FallbackCall {
   // As every call of ATen's kernels. Gives the overload for the arguments, of which a number may be a tensor now.
   c10::OperatorHandle prepare() {
     const Op* row = find_row(op_);
-    const auto prepare = row ? cpu::find_substitute(row->of_tensors ? row->of_tensors : row->name).prepare : nullptr;
-    if (!prepare) {
+    torch::jit::Stack arguments(stack_->begin() + static_cast<std::ptrdiff_t>(base_), stack_->end());
+    if (!row || !prepare_call(row->of_tensors ? row->of_tensors : row->name, arguments)) {
       return op_;
     }
-    torch::jit::Stack arguments(stack_->begin() + static_cast<std::ptrdiff_t>(base_), stack_->end());
-    prepare(arguments);
     bool by_tensors = row->of_tensors && arguments[0].isTensor() && arguments[1].isTensor();
     std::move(arguments.begin(), arguments.end(), stack_->begin() + static_cast<std::ptrdiff_t>(base_));
     return by_tensors ? overload_of_tensors(*row, op_) : op_;

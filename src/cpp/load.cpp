@@ -12,7 +12,7 @@
 #include "device/device.h"
 #include "distributed/collectives.h"
 #include "distributed/functional.h"
-#include "engine/cpu/threads/team.h"
+#include "engine/engine.h"
 #include "runtime/executor.h"
 
 namespace torch_xla {
@@ -57,7 +57,7 @@ bool register_at_load() noexcept {
 void register_all() {
   static const std::exception_ptr error = []() -> std::exception_ptr {
     try {
-      cpu::watch_processors();
+      watch_processors();
       register_collectives();
       register_functional_collectives();
       register_device();

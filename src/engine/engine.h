@@ -17,6 +17,10 @@
 #include "core/precision.h"
 #include "ir/graph.h"
 
+namespace c10 {
+struct IValue;
+}
+
 namespace torch_xla {
 
 // Memory of one value on one of the engine's devices. Immutable by contract once a run has filled it, except by donation.
@@ -194,6 +198,10 @@ class Engine {
   // Whether every library call can be a step of a program. If not, only calls with an expansion or a writer can, and values are of native
   // types.
   virtual bool runs_library_calls() const = 0;
+  // Whether a layer of an LSTM of this type is fast as one call, and has the values of ATen's own layer.
+  virtual bool runs_lstm_layers(DType dtype) const {
+    return dtype == DType::F32;
+  }
   // Whether a program of a known structure with other sizes mostly needs no new code: then compiling it is as fast as restoring it.
   virtual bool reuses_code() const {
     return false;
@@ -208,6 +216,10 @@ class Engine {
   }
   // Whether outputs have Graph::output_strides. If not, the engine ignores them.
   virtual bool orders_outputs() const {
+    return false;
+  }
+  // Whether a value may be spread over the devices of the process.
+  virtual bool spreads_values() const {
     return false;
   }
   // Whether CompileOptions::custom may have options.
@@ -241,6 +253,11 @@ class Engine {
 Engine& engine();
 // The embedded CPU engine; never destroyed.
 Engine& cpu_engine();
+// Begins to look how busy other processes keep the processors, so that the first run knows. Called when the library is loaded.
+void watch_processors();
+// For a call of ATen's CPU kernel of the row, by whichever engine: raises ATen's error for arguments that the kernel takes without a look, and
+// changes those that it misreads. False where there is nothing to do.
+bool prepare_call(std::string_view row, std::vector<c10::IValue>& arguments);
 // As engine().num_devices(), without making the embedded engine for the answer.
 int num_devices();
 // As num_devices(), without opening a plugin: 1 if a plugin has yet to be opened, 0 if the environment is not understood.

@@ -18,7 +18,6 @@
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 
-#include "engine/cpu/library/products.h"
 #include "engine/engine.h"
 #include "kernels/register.h"
 #include "ops/rnn.h"
@@ -117,9 +116,7 @@ c10::ScalarType type_of_products(const at::Tensor& input) {
 
 // Where ATen's own layers are oneDNN's, so that the values are those of eager.
 bool can_run_by_onednn(const at::Tensor& input) {
-  c10::ScalarType type = type_of_products(input);
-  bool has_kernel = type == at::kFloat || (type == at::kBFloat16 && engine().runs_library_calls() && cpu::can_multiply_by_onednn());
-  return has_kernel && at::globalContext().userEnabledMkldnn();
+  return engine().runs_lstm_layers(to_dtype(type_of_products(input))) && at::globalContext().userEnabledMkldnn();
 }
 
 constexpr int64_t kLstmMode = 2; // oneDNN's number of the cell kind

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
+import check_includes
 import check_names
 import check_sizes
 import check_words
@@ -78,6 +79,22 @@ def test_functions_that_are_too_long(code):
 )
 def test_what_is_no_long_function(code):
     assert all(last - first < check_sizes.FUNCTION_LINES for first, last in check_sizes.cpp_functions(code))
+
+
+@pytest.mark.parametrize(
+    ("file", "header", "is_allowed"),
+    [
+        ("src/tensor/rnn.cpp", "engine/cpu/library/products.h", False),
+        ("src/cpp/load.cpp", "engine/cpu/threads/team.h", False),
+        ("src/runtime/queue.cpp", "engine/pjrt/client.h", False),
+        ("src/runtime/queue.cpp", "engine/engine.h", True),
+        ("src/engine/choose.cpp", "engine/pjrt/pjrt_engine.h", True),
+        ("tests/cpp/host_test.cpp", "engine/cpu/host.h", True),
+        ("src/engine/engine.h", "runtime/executor.h", False),
+    ],
+)
+def test_who_may_include_a_header(file, header, is_allowed):
+    assert (check_includes.include_problem(file, header) is None) == is_allowed
 
 
 def test_words_that_make_readers_stumble():

@@ -7,6 +7,7 @@
 #include "core/env.h"
 #include "engine/cpu/host.h"
 #include "engine/cpu/library/half_products.h"
+#include "engine/cpu/library/products.h"
 #include "engine/cpu/program/cpu_executable.h"
 #include "engine/cpu/program/interpreted.h"
 #include "engine/cpu/threads/team.h"
@@ -50,11 +51,17 @@ class CpuEngine final : public Engine {
   bool runs_library_calls() const override {
     return true;
   }
+  bool runs_lstm_layers(DType dtype) const override {
+    return dtype == DType::F32 || (dtype == DType::BF16 && can_multiply_by_onednn());
+  }
 
   bool orders_outputs() const override {
     return true;
   }
   bool moves_views() const override {
+    return true;
+  }
+  bool spreads_values() const override {
     return true;
   }
   bool reuses_code() const override {
@@ -178,6 +185,10 @@ class CpuEngine final : public Engine {
 Engine& cpu_engine() {
   static auto* engine = new cpu::CpuEngine;
   return *engine;
+}
+
+void watch_processors() {
+  cpu::watch_processors();
 }
 
 } // namespace torch_xla

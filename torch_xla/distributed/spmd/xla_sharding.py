@@ -20,7 +20,7 @@ from .xla_sharded_tensor import find_sharding, remove_sharding, set_sharding, XL
 def _check_devices(mesh: Mesh) -> None:
     if mesh.size() == 1:
         return
-    if runtime.process_count() > 1 or _XLAC._xla_chosen_device() not in ("", "CPU"):
+    if runtime.process_count() > 1 or not _XLAC._xla_spreads_values():
         raise NotImplementedError(
             f"a mesh of {mesh.size()} devices is possible on the devices of one process of the embedded engine "
             "(PJRT_DEVICE=CPU, CPU_NUM_DEVICES); plugins and several processes need collectives that the compiler "

@@ -14,8 +14,10 @@
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/library/rows.h"
 #include "engine/cpu/library/scans.h"
+#include "engine/engine.h"
 
-namespace torch_xla::cpu {
+namespace torch_xla {
+namespace cpu {
 namespace {
 
 CallKernel choose_product(const CallSpec& call) {
@@ -280,4 +282,14 @@ Substitute find_substitute(std::string_view row) {
   return found == std::end(kSubstitutes) ? Substitute() : *found;
 }
 
-} // namespace torch_xla::cpu
+} // namespace cpu
+
+bool prepare_call(std::string_view row, torch::jit::Stack& arguments) {
+  const auto prepare = cpu::find_substitute(row).prepare;
+  if (prepare) {
+    prepare(arguments);
+  }
+  return prepare != nullptr;
+}
+
+} // namespace torch_xla
