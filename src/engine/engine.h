@@ -181,6 +181,11 @@ class Engine {
   virtual std::shared_ptr<Executable> interpret(const CompileOptions& /*options*/) {
     return nullptr;
   }
+  // A program that runs a trace of any size node by node, in the order of recording: of several nodes that fail for what their operands hold
+  // the first one throws. Where programs of this engine check values (Executable::checks_values()); else null.
+  virtual std::shared_ptr<Executable> run_in_order(const Graph& /*trace*/, int /*device*/) {
+    return nullptr;
+  }
   // The trace as compile() takes it: primitives, views and the library calls that this engine runs as one step. The device is for the
   // events.
   virtual Graph lower(const Graph& trace, int device) const = 0;

@@ -11,7 +11,6 @@
 #include "core/metrics.h"
 #include "core/observer.h"
 #include "program/analysis.h"
-#include "program/compile_settings.h"
 #include "program/donation.h"
 #include "program/pending_graph.h"
 #include "program/program.h"
@@ -139,7 +138,6 @@ uint64_t enqueue(Trace& trace, const FoundProgram& found, const ValueBits& alive
   run.waits_for_others = trace.has_collectives();
   if (may_be_repeated) {
     run.recorded = trace.take_recorded(found.program.outputs, found.program.output_strides);
-    run.recorded->precision = read_compile_settings().precision;
   }
   ++trace.num_runs;
   return hand_over(trace.device(), std::move(run));

@@ -1,7 +1,6 @@
-// The part of a trace before a failed operation, compiled and run as a program of its own.
+// The part of a trace before a failed operation, run once more, operation by operation.
 #include "runtime/recovery.h"
 
-#include <algorithm>
 #include <map>
 
 #include "core/errors.h"
@@ -22,24 +21,11 @@ int32_t failed_node(const std::exception_ptr& error) {
   }
 }
 
-// The graph of the first `nodes` nodes, without outputs. Values are numbered in the order of recording.
-Graph cut(const Graph& graph, int32_t nodes) {
-  const ValueId end = graph.nodes[static_cast<size_t>(nodes)].first_result;
-  auto count = [end](const std::vector<ValueId>& values) { return std::lower_bound(values.begin(), values.end(), end) - values.begin(); };
-  Graph part;
-  part.nodes.assign(graph.nodes.begin(), graph.nodes.begin() + nodes);
-  part.values.assign(graph.values.begin(), graph.values.begin() + end);
-  part.parameters.assign(graph.parameters.begin(), graph.parameters.begin() + count(graph.parameters));
-  part.parameter_strides.assign(graph.parameter_strides.begin(), graph.parameter_strides.begin() + std::ssize(part.parameters));
-  part.scalars.assign(graph.scalars.begin(), graph.scalars.begin() + count(graph.scalars));
-  return part;
-}
-
-// Computes the wanted values of a trace up to a node.
+// What is wanted of a run up to a node. Values are numbered in the order of recording.
 class Recovery {
  public:
   Recovery(Run& run, const std::vector<uint64_t>& scalars, int32_t node)
-      : run_(run), recorded_(*run.recorded), scalars_(scalars), part_(cut(recorded_.graph, node)) {
+      : run_(run), recorded_(*run.recorded), scalars_(scalars), end_(recorded_.graph.nodes[static_cast<size_t>(node)].first_result) {
     for (size_t i = 0; i < run.outputs.size(); ++i) {
       if (run.outputs[i] && is_known(recorded_.graph.outputs[i])) {
         want(recorded_.graph.outputs[i], recorded_.graph.strides_of_output(i));
@@ -57,20 +43,17 @@ class Recovery {
 
   // Throws the error of a run.
   void compute() {
-    if (part_.outputs.empty()) {
-      return;
-    }
-    CompileOptions options;
-    options.device = run_.device;
-    options.precision = recorded_.precision;
+    Graph part = recorded_.graph;
+    part.outputs = wanted_;
+    part.output_strides = orders_;
     RunArgs args;
-    for (size_t i = 0; i < part_.parameters.size(); ++i) {
-      args.inputs.push_back(run_.inputs[i]->get());
+    for (const BufferRef& input : run_.inputs) {
+      args.inputs.push_back(input->get());
     }
     args.donated.resize(args.inputs.size());
-    args.scalars.assign(scalars_.begin(), scalars_.begin() + std::ssize(part_.scalars));
+    args.scalars = scalars_;
     args.options = run_.options;
-    engine().compile_trace(part_, options)->run(args);
+    engine().run_in_order(part, run_.device)->run(args);
     outputs_ = std::move(args.outputs);
   }
 
@@ -92,13 +75,13 @@ class Recovery {
 
  private:
   bool is_known(ValueId v) const {
-    return v < static_cast<ValueId>(part_.values.size());
+    return v < end_;
   }
   // Asks for v, in its strides as an output of the run if it is one.
   void want(ValueId v, const Dims& strides) {
-    if (position_.emplace(v, part_.outputs.size()).second) {
-      part_.outputs.push_back(v);
-      part_.output_strides.push_back(strides);
+    if (position_.emplace(v, wanted_.size()).second) {
+      wanted_.push_back(v);
+      orders_.push_back(strides);
     }
   }
   const EngineBufferRef& computed(ValueId v) const {
@@ -108,8 +91,10 @@ class Recovery {
   Run& run_;
   const Recorded& recorded_;
   const std::vector<uint64_t>& scalars_;
-  Graph part_;
-  std::map<ValueId, size_t> position_; // among the part's outputs
+  const ValueId end_; // the first value that is not there when the node fails
+  std::vector<ValueId> wanted_;
+  std::vector<Dims> orders_; // parallel to wanted_
+  std::map<ValueId, size_t> position_; // in wanted_
   std::map<Previous*, const Recorded::Overwritten*> last_writes_;
   std::vector<EngineBufferRef> outputs_;
 };

@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "core/precision.h"
 #include "ir/graph.h"
 #include "runtime/buffer.h"
 
@@ -29,7 +28,6 @@ struct Recorded {
 
   Graph graph; // Node::location is the node's own number; outputs are the program's
   std::vector<Overwritten> overwritten; // in the order of the writes
-  Precision precision;
   std::atomic<bool> in_use{false};
 };
 
@@ -42,10 +40,10 @@ struct EndUse {
 };
 using RecordedRef = std::unique_ptr<Recorded, EndUse>;
 
-// For a failed run that holds its inputs and `recorded` again. `error`, a StepError, names the failed operation. Computes the operations
-// recorded before it, gives their values to the run's outputs, which become ready and leave the run, and to the entries of `overwritten`.
-// Returns the error of the first operation in the order of recording that fails, as programs may run in another order. Returns other errors
-// as they are. Device thread only.
+// For a run that has failed and holds its inputs and `recorded` again. Computes what was recorded before the operation that `error`, a
+// StepError, names, and gives it to the run's outputs, which are then ready and none of the run's any more, and to what `overwritten`
+// names. Returns the error of the first operation, in the order of recording, that fails: programs need not run in that order. Other errors
+// are returned as they are. Compiles nothing. Device thread only.
 std::exception_ptr recover(Run& run, const std::vector<uint64_t>& scalars, std::exception_ptr error);
 
 } // namespace torch_xla

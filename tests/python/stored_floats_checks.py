@@ -323,3 +323,16 @@ def test_loops_compute_on_float32():
     assert carry.dtype == torch.float32
     assert carry.tolist() == [1.125] * 3  # which 1 + 2^-9 in bfloat16 never reaches
     assert torch.equal(sums.cpu(), (1 + steps.cumsum(0)).bfloat16().float())
+
+
+def test_what_came_before_an_error_has_happened():
+    x, index = torch.ones(3, device="xla"), torch.tensor([9], device="xla")
+    torch_xla.sync(wait=True)
+    x.add_(2.0**-12)  # less than the narrower type tells from one
+    y = x.double() * 3
+    bad = x[index]
+    x.mul_(2)
+    with pytest.raises(IndexError):
+        bad.cpu()
+    assert x.tolist() == [1.0] * 3
+    assert y.tolist() == [3.0] * 3

@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import torch_xla
+import torch_xla.core.xla_model as xm
+from torch_xla.experimental.fori_loop import while_loop
 
 pytestmark = pytest.mark.checks_values
 
@@ -301,6 +303,47 @@ def test_tensors_made_before_the_error_have_their_values_then(device):
     assert noise.equal(kept * 2)
     with pytest.raises(IndexError):  # in eager it was never made
         late.cpu()
+
+
+def test_nothing_is_compiled_for_what_came_before_an_error(device):
+    x, index = torch.arange(6.0).to(device), _index(9, device)
+    torch_xla.sync(wait=True)
+    torch_xla._XLAC._start_events()
+    x.mul_(2).add_(1)
+    early = torch.tanh(x).softmax(0)
+    x.sub_(x[index])
+    with pytest.raises(IndexError):
+        x.cpu()
+    passes = [event["name"] for event in torch_xla._XLAC._stop_events() if event["phase"] == "pass"]
+    assert passes.count("lower") == 1, "of the program that failed"
+    expected = torch.arange(6.0) * 2 + 1
+    assert torch.equal(x.cpu(), expected) and torch.equal(early.cpu(), torch.tanh(expected).softmax(0))
+
+
+def _turn(x):
+    return while_loop(lambda i, x: i > 0, lambda i, x: (i - 1, x * 2), (torch.tensor(3, device=x.device), x))[1]
+
+
+def _barrier(x):
+    y = x + 1
+    xm.optimization_barrier_([y])
+    return y * 2
+
+
+@pytest.mark.parametrize(
+    ("work", "value"),
+    [(_turn, 8.0), (_barrier, 4.0), (lambda x: F.dropout(x, 0.0) + torch.rand_like(x) * 0, 1.0)],
+    ids=["loop", "barrier", "random numbers"],
+)
+def test_what_small_programs_do_not_run_as_recorded_comes_before_an_error_too(device, work, value):
+    x, y = torch.ones(3, device=device), torch.zeros(3, device=device)
+    torch_xla.sync(wait=True)
+    y.copy_(work(x))
+    bad = x[_index(9, device)]
+    y.add_(1)
+    with pytest.raises(IndexError):
+        bad.cpu()
+    assert y.tolist() == [value] * 3
 
 
 def write_and_fail(device, seed: int) -> list[torch.Tensor | None]:

@@ -44,6 +44,11 @@ class CpuEngine final : public Engine {
     return program;
   }
 
+  std::shared_ptr<Executable> run_in_order(const Graph& trace, int device) override {
+    const FloatStorage storage = env::float_storage();
+    return cpu::run_in_order(storage == FloatStorage::kFull ? trace : narrow(trace, storage, multiplies_bf16_fast()), device);
+  }
+
   Graph lower(const Graph& trace, int device) const override {
     return run_passes(trace, device, {.widens = widens_products, .narrow_products = multiplies_bf16_fast()});
   }

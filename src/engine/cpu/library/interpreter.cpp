@@ -94,7 +94,19 @@ c10::IValue number(DType dtype, uint64_t bits) {
   return dtype == DType::Bool ? c10::IValue(bits != 0) : c10::IValue(static_cast<int64_t>(bits));
 }
 
-// Whether the node computes only the place of a value.
+template <typename Visit>
+void for_each_value(const Node& node, Visit visit) {
+  for (ValueId v : node.operands) {
+    if (v != kNoValue) {
+      visit(v);
+    }
+  }
+  for (int32_t i = 0; i < node.num_results; ++i) {
+    visit(node.result(i));
+  }
+}
+
+// Whether nothing is computed but where a value lies.
 bool is_in_memory(const Node& node) {
   return node.op->kind == OpKind::kView || node.op->kind == OpKind::kViewUpdate;
 }
@@ -106,7 +118,7 @@ bool can_interpret(const Graph& trace) {
 }
 
 Interpreter::Interpreter(const Graph& trace, const std::vector<bool>& live, int device)
-    : trace_(trace), device_(device), programs_(trace.nodes.size()) {
+    : trace_(trace), device_(device), programs_(trace.nodes.size()), last_uses_(trace.values.size(), -1) {
   forms_.reserve(trace.nodes.size());
   widened_.reserve(trace.nodes.size());
   for (size_t i = 0; i < trace.nodes.size(); ++i) {
@@ -116,8 +128,15 @@ Interpreter::Interpreter(const Graph& trace, const std::vector<bool>& live, int 
     if (live[i] && !is_in_memory(node) && !forms_[i]->op && !forms_[i]->own) {
       programs_[i] = find_or_compile_node(trace, node, device);
     }
-    const bool checks = (node.op->traits & kChecksValues) || (programs_[i] && programs_[i]->checks_values());
-    checks_values_ = checks_values_ || (live[i] && checks);
+    if (live[i]) {
+      checks_values_ = checks_values_ || (node.op->traits & kChecksValues) || (programs_[i] && programs_[i]->checks_values());
+      for_each_value(node, [&](ValueId v) { last_uses_[v] = static_cast<int32_t>(i); });
+    }
+  }
+  for (const std::vector<ValueId>* kept : {&trace.parameters, &trace.outputs}) {
+    for (ValueId v : *kept) {
+      last_uses_[v] = -1;
+    }
   }
 }
 
@@ -254,16 +273,34 @@ void InterpreterRun::call(size_t index) {
   }
 }
 
-void InterpreterRun::run_program(size_t i) {
+void InterpreterRun::run_program(size_t i, Executable& program) {
   const Node& node = trace_.nodes[i];
   Values operands;
   for (ValueId v : node.operands) {
     operands.push_back(v == kNoValue ? c10::IValue() : values_[v]);
   }
-  std::vector<at::Tensor> results = run_node(*interpreter_.programs_[i], trace_, node, operands, interpreter_.device_, threads_);
+  std::vector<at::Tensor> results = run_node(program, trace_, node, operands, interpreter_.device_, threads_);
   for (int32_t r = 0; r < node.num_results; ++r) {
     set_result(node, r, std::move(results[static_cast<size_t>(r)]));
   }
+}
+
+// ATen's CPU kernels do not take all types that the device does.
+void InterpreterRun::call_or_compile(size_t i) {
+  try {
+    call(i);
+  } catch (const c10::NotImplementedError&) {
+    run_program(i, *find_or_compile_node(trace_, trace_.nodes[i], interpreter_.device_));
+  }
+}
+
+// What no later node takes. Its views keep its memory.
+void InterpreterRun::release(size_t i) {
+  for_each_value(trace_.nodes[i], [&](ValueId v) {
+    if (interpreter_.last_uses_[v] == static_cast<int32_t>(i)) {
+      values_[v] = {};
+    }
+  });
 }
 
 void InterpreterRun::compute(size_t i) {
@@ -277,25 +314,15 @@ void InterpreterRun::compute(size_t i) {
         update_view(node);
         break;
       default:
-        interpreter_.programs_[i] ? run_program(i) : call(i);
+        interpreter_.programs_[i] ? run_program(i, *interpreter_.programs_[i]) : call_or_compile(i);
     }
   } catch (...) {
     rethrow_as_step_error(node.op->name, node.location);
   }
+  release(i);
 }
 
 std::vector<ResultMemory> InterpreterRun::take_outputs() {
-  std::vector<bool> kept(values_.size());
-  for (const std::vector<ValueId>* list : {&trace_.parameters, &trace_.outputs}) {
-    for (ValueId v : *list) {
-      kept[v] = true;
-    }
-  }
-  for (size_t v = 0; v < values_.size(); ++v) {
-    if (!kept[v]) {
-      values_[v] = {};
-    }
-  }
   std::vector<ResultMemory> outputs;
   for (size_t i = 0; i < trace_.outputs.size(); ++i) {
     ValueId v = trace_.outputs[i];

@@ -18,13 +18,13 @@ namespace torch_xla::cpu {
 
 struct NodeForm; // how a node is computed
 
-// Whether each node has an ATen kernel with its row's values, or a program of its own.
+// Whether no node asks for one program: a row that meets other replicas, runs a loop, orders the others or is another library's.
 bool can_interpret(const Graph& trace);
 
-// A trace that can be interpreted; the trace outlives this object. Immutable.
+// A trace that outlives it. Immutable.
 class Interpreter {
  public:
-  // Compiles the programs of `live` nodes; throws compile errors.
+  // Compiles programs of the `live` nodes that ATen has no kernel for, or throws what compiling does.
   Interpreter(const Graph& trace, const std::vector<bool>& live, int device);
 
   // As Executable's: true if a row or a node's program checks values.
@@ -39,7 +39,8 @@ class Interpreter {
   const int device_;
   std::vector<const NodeForm*> forms_; // by node
   std::vector<bool> widened_; // by node: see widens_products()
-  std::vector<std::shared_ptr<Executable>> programs_; // by node; null: ATen computes it
+  std::vector<std::shared_ptr<Executable>> programs_; // by node; null where ATen computes it
+  std::vector<int32_t> last_uses_; // by value: the last live node that takes or gives it; -1 where the value is kept to the end
   bool checks_values_ = false;
 };
 
@@ -50,8 +51,7 @@ class InterpreterRun {
   InterpreterRun(const Interpreter& interpreter, std::span<const uint64_t> numbers, Pool& pool, int threads);
   // Sets the memory of parameter i, in its strides; the run only reads it.
   void set_parameter(size_t i, void* data);
-  // Computes one node. Call it in the order of nodes, after all parameters are set; nodes that no output needs may be left out. Throws
-  // StepError with ATen's message.
+  // Live nodes run in their order, when all parameters are set. Throws StepError with ATen's message.
   void compute(size_t node);
   // The memory of each output, in the trace's output strides; empty for outputs that are parameters. Call it once, after the last node.
   std::vector<ResultMemory> take_outputs();
@@ -64,7 +64,9 @@ class InterpreterRun {
   int64_t num_elements_of(const Node& node) const;
   bool call_chosen(const Node& node, const NodeForm& form, const std::vector<c10::IValue>& operands, bool is_widened);
   void call(size_t node);
-  void run_program(size_t node);
+  void run_program(size_t node, Executable& program);
+  void call_or_compile(size_t node);
+  void release(size_t node);
   void set_result(const Node& node, int32_t i, at::Tensor result);
   static ResultMemory take(at::Tensor t, const Dims& strides);
 

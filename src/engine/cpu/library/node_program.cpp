@@ -7,7 +7,9 @@
 
 #include "core/remembered.h"
 #include "engine/cpu/library/args.h"
+#include "engine/cpu/library/half_products.h"
 #include "ir/structure.h"
+#include "passes/passes.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -79,7 +81,7 @@ std::shared_ptr<Executable> find_or_compile_node(const Graph& trace, const Node&
   }
   CompileOptions options;
   options.device = device;
-  std::shared_ptr<Executable> program = cpu_engine().compile_trace(graph, options);
+  std::shared_ptr<Executable> program = cpu_engine().compile(run_passes_on_body(graph, device, {.widens = widens_products}), options);
   known->add(key, program);
   return program;
 }

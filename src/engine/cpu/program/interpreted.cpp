@@ -2,7 +2,6 @@
 #include "engine/cpu/program/interpreted.h"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 
 #include "core/env.h"
@@ -55,22 +54,25 @@ bool looks_short(const Graph& trace) {
 
 class InterpretedProgram final : public Executable {
  public:
-  InterpretedProgram(const Graph& trace, int device)
-      : trace_(trace), live_(find_live_nodes(trace_)), interpreter_(trace_, live_, device), device_(device), pool_(Pool::get(device)) {
-    if (looks_short(trace)) {
+  InterpretedProgram(Graph trace, int device)
+      : trace_(std::move(trace)), live_(find_live_nodes(trace_)), interpreter_(trace_, live_, device), device_(device), pool_(Pool::get(device)) {
+    if (looks_short(trace_)) {
       usual_run_ns = 0;
     }
   }
 
   void run(RunArgs& args) override {
-    try {
-      interpret(args);
-    } catch (const StepError& error) { // its inputs are as they were
-      if (error.kind() != ErrorKind::NotImplemented) {
-        throw;
-      }
-      compiled().run(args);
+    use_team(args.options.threads);
+    InterpreterRun run(interpreter_, args.scalars, pool_, args.options.threads);
+    for (size_t i = 0; i < args.inputs.size(); ++i) {
+      run.set_parameter(i, args.inputs[i]->host_pointer());
     }
+    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
+      if (live_[i]) {
+        run_node(run, i, args.options);
+      }
+    }
+    collect_outputs(run.take_outputs(), args);
   }
 
   int64_t scratch_bytes() const override {
@@ -90,30 +92,6 @@ class InterpretedProgram final : public Executable {
   }
 
  private:
-  void interpret(RunArgs& args) const {
-    use_team(args.options.threads);
-    InterpreterRun run(interpreter_, args.scalars, pool_, args.options.threads);
-    for (size_t i = 0; i < args.inputs.size(); ++i) {
-      run.set_parameter(i, args.inputs[i]->host_pointer());
-    }
-    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
-      if (live_[i]) {
-        run_node(run, i, args.options);
-      }
-    }
-    collect_outputs(run.take_outputs(), args);
-  }
-
-  // ATen's CPU kernels do not take all types that the device does.
-  Executable& compiled() {
-    std::call_once(once_, [this] {
-      CompileOptions options;
-      options.device = device_;
-      compiled_ = cpu_engine().compile_trace(trace_, options);
-    });
-    return *compiled_;
-  }
-
   void run_node(InterpreterRun& run, size_t i, const RunOptions& options) const {
     const Node& node = trace_.nodes[i];
     XLA_CHECK(!options.is_cancelled(), kCancelled);
@@ -147,18 +125,20 @@ class InterpretedProgram final : public Executable {
   const Interpreter interpreter_;
   const int device_;
   Pool& pool_;
-  std::once_flag once_;
-  std::shared_ptr<Executable> compiled_; // null until it is needed
 };
 
 } // namespace
+
+std::shared_ptr<Executable> run_in_order(Graph trace, int device) {
+  return std::make_shared<InterpretedProgram>(std::move(trace), device);
+}
 
 std::shared_ptr<Executable> interpret(const Graph& trace, const CompileOptions& options) {
   const bool is_plain = env::float_storage() == FloatStorage::kFull;
   const int64_t mean_bytes = options.often_interpreted ? kOftenInterpretedBytes : kInterpretedBytes;
   const bool is_small = bytes_computed(trace) <= mean_bytes * static_cast<int64_t>(trace.nodes.size());
   const bool is_fit = is_plain && is_small && can_interpret(trace);
-  return is_fit ? std::make_shared<InterpretedProgram>(trace, options.device) : nullptr;
+  return is_fit ? run_in_order(trace, options.device) : nullptr;
 }
 
 } // namespace torch_xla::cpu
