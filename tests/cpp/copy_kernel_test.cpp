@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "spec_builder.h"
 
@@ -26,18 +27,23 @@ KernelSpec make_spec(const Case& c, DType dtype) {
 }
 
 // The positions of all elements, in the order of the loops.
-std::vector<int64_t> find_elements(const KernelSpec& spec, const Dims& strides) {
-  std::vector<int64_t> elements{0};
-  for (size_t loop = 0; loop < spec.num_loops(); ++loop) {
-    std::vector<int64_t> all;
-    for (int64_t base : elements) {
-      for (int64_t i = 0; i < spec.extent(loop); ++i) {
-        all.push_back(base + i * strides[loop]);
+std::vector<size_t> find_elements(const Dims& extents, const Dims& strides) {
+  std::vector<size_t> elements{0};
+  for (size_t loop = 0; loop < extents.size(); ++loop) {
+    std::vector<size_t> all;
+    for (size_t base : elements) {
+      for (int64_t i = 0; i < extents[loop]; ++i) {
+        all.push_back(base + static_cast<size_t>(i * strides[loop]));
       }
     }
     elements = std::move(all);
   }
   return elements;
+}
+
+// Behind the last of the positions.
+size_t end_of(const std::vector<size_t>& elements) {
+  return elements.empty() ? 0 : 1 + *std::max_element(elements.begin(), elements.end());
 }
 
 // In `parts` calls, as threads share the units.
@@ -46,17 +52,18 @@ void check(const Case& c, DType dtype, int64_t parts) {
   KernelSpec spec = make_spec(c, dtype);
   ASSERT_TRUE(is_copy(spec));
   const size_t item = item_size(dtype);
-  std::vector<int64_t> reads = find_elements(spec, c.from);
-  std::vector<int64_t> writes = find_elements(spec, c.to);
-  std::vector<uint8_t> from(item * static_cast<size_t>(1 + *std::max_element(reads.begin(), reads.end())));
+  Dims extents = c.outer;
+  extents.push_back(c.inner);
+  const std::vector<size_t> reads = find_elements(extents, c.from);
+  const std::vector<size_t> writes = find_elements(extents, c.to);
+  std::vector<uint8_t> from(item * end_of(reads));
   for (size_t i = 0; i < from.size(); ++i) {
     from[i] = static_cast<uint8_t>(i * 37 + i / 256);
   }
-  const size_t end = item * static_cast<size_t>(1 + *std::max_element(writes.begin(), writes.end()));
-  std::vector<uint8_t> expected(end + 64, 0xEE); // what lies behind and between stays as it is
+  std::vector<uint8_t> expected(item * end_of(writes) + 64, 0xEE); // what lies behind and between stays as it is
   std::vector<uint8_t> to = expected;
   for (size_t i = 0; i < reads.size(); ++i) {
-    std::memcpy(&expected[item * static_cast<size_t>(writes[i])], &from[item * static_cast<size_t>(reads[i])], item);
+    std::memcpy(&expected[item * writes[i]], &from[item * reads[i]], item);
   }
   std::vector<uint64_t> arguments = copy_arguments(spec);
   void* buffers[] = {from.data(), to.data()};
@@ -88,6 +95,41 @@ TEST(CopyKernelTest, CopiesEachElement) {
         check(c, dtype, parts);
       }
     }
+  }
+}
+
+// What is known when it runs: any order of dims on either side, and more than one thread's work.
+TEST(CopyKernelTest, CopiesByStridesAlone) {
+  struct {
+    const char* title;
+    Dims dims;
+    Dims from;
+    Dims to;
+  } cases[] = {
+      {"a number", {}, {}, {}},
+      {"nothing", {3, 0}, {1, 3}, {1, 3}},
+      {"dims of one element", {1, 5, 1}, {0, 1, 99}, {7, 1, 0}},
+      {"one in both memories", {4, 5, 6}, {30, 6, 1}, {30, 6, 1}},
+      {"permuted", {4, 5, 6}, {1, 4, 20}, {30, 1, 5}},
+      {"one for all", {3, 50}, {0, 1}, {50, 1}},
+      {"a slice of a larger memory", {2, 3, 70}, {2000, 100, 1}, {210, 70, 1}},
+      {"a few long rows", {2, 131072}, {131072, 1}, {131080, 1}},
+      {"many rows", {3000, 40}, {40, 1}, {41, 1}},
+      {"a large transpose", {300, 500}, {1, 300}, {500, 1}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.title);
+    const std::vector<size_t> reads = find_elements(c.dims, c.from);
+    const std::vector<size_t> writes = find_elements(c.dims, c.to);
+    std::vector<float> source(end_of(reads));
+    std::iota(source.begin(), source.end(), 1.0F);
+    std::vector<float> expected(end_of(writes) + 1); // the last one stays as it is
+    std::vector<float> result = expected;
+    for (size_t i = 0; i < reads.size(); ++i) {
+      expected[writes[i]] = source[reads[i]];
+    }
+    copy_strided(DType::F32, c.dims, result.data(), c.to, source.data(), c.from);
+    EXPECT_EQ(result, expected);
   }
 }
 

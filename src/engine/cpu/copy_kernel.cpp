@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "core/errors.h"
+#include "engine/cpu/cost.h"
+#include "engine/cpu/threads/team.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -234,32 +236,18 @@ Kernel find_copy(Holds holds) {
   return found == std::end(kCopies) ? Kernel() : Kernel(found->hash(), found->run, nullptr, 0, /*is_new=*/false);
 }
 
-} // namespace
-
-bool is_copy(const KernelSpec& spec) {
-  return spec.body.size() == 2 && spec.body[0].prim == Prim::kLoad && spec.body[1].prim == Prim::kStore;
+KernelFn get_copy(size_t bytes) {
+  auto found = std::find_if(std::begin(kCopies), std::end(kCopies), [bytes](const Copy& copy) { return copy.bytes == bytes; });
+  XLA_ASSERT(found != std::end(kCopies), "a copy of elements of ", bytes, " bytes");
+  return found->run;
 }
 
-Kernel copy_kernel(const KernelSpec& spec) {
-  const size_t bytes = item_size(spec.buffers[0].dtype);
-  Kernel kernel = find_copy([bytes](const Copy& copy) { return copy.bytes == bytes; });
-  XLA_ASSERT(kernel.fn(), "a copy of elements of ", bytes, " bytes");
-  return kernel;
-}
-
-// If neighbours in the source belong to an outer loop, that loop becomes the last: then a plane has lines of both sides.
-std::vector<uint64_t> copy_arguments(const KernelSpec& spec) {
-  const Dims& from = spec.buffers[static_cast<size_t>(spec.body[0].index)].strides;
-  const Dims& to = spec.buffers[static_cast<size_t>(spec.body[1].index)].strides;
-  std::vector<Loop> loops;
-  for (size_t d = 0; d < spec.outer.size(); ++d) {
-    loops.push_back({spec.outer[d], from[d], to[d]});
+// Where neighbours in the memory that is read are those of another outer loop, that one is the last: a plane has both sides' lines.
+std::vector<uint64_t> arguments_of(std::vector<Loop> loops) {
+  auto next = std::find_if(loops.begin(), loops.end() - 1, [](const Loop& loop) { return loop.from == 1; });
+  if (next != loops.end() - 1) {
+    std::rotate(next, next + 1, loops.end() - 1);
   }
-  auto next = std::find_if(loops.begin(), loops.end(), [](const Loop& loop) { return loop.from == 1; });
-  if (next != loops.end()) {
-    std::rotate(next, next + 1, loops.end());
-  }
-  loops.push_back({spec.inner, from.back(), to.back()});
   std::vector<uint64_t> arguments{loops.size()};
   for (const Loop& loop : loops) {
     for (int64_t number : {loop.extent, loop.from, loop.to}) {
@@ -269,8 +257,86 @@ std::vector<uint64_t> copy_arguments(const KernelSpec& spec) {
   return arguments;
 }
 
+// Slowest first in the memory that is written; those that are one in both memories are one.
+std::vector<Loop> loops_of(const Dims& dims, const Dims& from, const Dims& to) {
+  std::vector<Loop> sorted;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] != 1) {
+      sorted.push_back({dims[d], from[d], to[d]});
+    }
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Loop& a, const Loop& b) { return a.to > b.to; });
+  std::vector<Loop> loops;
+  for (const Loop& loop : sorted) {
+    if (!loops.empty() && loops.back().from == loop.from * loop.extent && loops.back().to == loop.to * loop.extent) {
+      loops.back() = {loops.back().extent * loop.extent, loop.from, loop.to};
+    } else {
+      loops.push_back(loop);
+    }
+  }
+  if (loops.empty()) {
+    loops.push_back({1, 1, 1});
+  }
+  return loops;
+}
+
+// Units of run_copy(). A few long outer iterations cannot be shared out evenly: the inner loop is halved until there are enough.
+int64_t make_units(std::vector<Loop>& loops) {
+  int64_t units = 1;
+  for (size_t i = 0; i + 1 < loops.size(); ++i) {
+    units *= loops[i].extent;
+  }
+  if (loops.size() == 1) {
+    return loops[0].extent;
+  }
+  for (Loop inner = loops.back(); units < kFewUnits && inner.extent >= kLongInner && inner.extent % 2 == 0; inner = loops.back()) {
+    inner.extent /= 2;
+    loops.back() = {2, inner.from * inner.extent, inner.to * inner.extent};
+    loops.push_back(inner);
+    units *= 2;
+  }
+  return units;
+}
+
+} // namespace
+
+bool is_copy(const KernelSpec& spec) {
+  return spec.body.size() == 2 && spec.body[0].prim == Prim::kLoad && spec.body[1].prim == Prim::kStore;
+}
+
+Kernel copy_kernel(const KernelSpec& spec) {
+  const KernelFn run = get_copy(item_size(spec.buffers[0].dtype));
+  return find_copy([run](const Copy& copy) { return copy.run == run; });
+}
+
+std::vector<uint64_t> copy_arguments(const KernelSpec& spec) {
+  const Dims& from = spec.buffers[static_cast<size_t>(spec.body[0].index)].strides;
+  const Dims& to = spec.buffers[static_cast<size_t>(spec.body[1].index)].strides;
+  std::vector<Loop> loops;
+  for (size_t d = 0; d < spec.outer.size(); ++d) {
+    loops.push_back({spec.outer[d], from[d], to[d]});
+  }
+  loops.push_back({spec.inner, from.back(), to.back()});
+  return arguments_of(std::move(loops));
+}
+
 Kernel find_copy_kernel(const Hash128& hash) {
   return find_copy([&](const Copy& copy) { return copy.hash() == hash; });
+}
+
+void copy_strided(DType dtype, const Dims& dims, void* to, const Dims& to_strides, const void* from, const Dims& from_strides) {
+  const int64_t elements = num_elements(dims);
+  if (elements == 0) {
+    return;
+  }
+  const KernelFn copy = get_copy(item_size(dtype));
+  std::vector<Loop> loops = loops_of(dims, from_strides, to_strides);
+  const int64_t units = make_units(loops);
+  const std::vector<uint64_t> arguments = arguments_of(std::move(loops));
+  void* const buffers[] = {const_cast<void*>(from), to};
+  auto copy_units = [&](int64_t begin, int64_t end) { copy(buffers, arguments.data(), begin, end); };
+  const int64_t worth = elements / kMovedPerThread;
+  worth == 0 ? copy_units(0, units) : share_out(units, std::max<int64_t>(1, units / worth), worth, copy_units);
 }
 
 } // namespace torch_xla::cpu

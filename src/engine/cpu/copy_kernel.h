@@ -1,4 +1,4 @@
-// Kernels that only copy: one built-in function for each element size serves all of them, so no code is generated.
+// Copies: those that are a program's kernels, and all others. One function for each size of an element serves them, so no code is made.
 #pragma once
 
 #include <vector>
@@ -14,5 +14,8 @@ Kernel copy_kernel(const KernelSpec& spec);
 std::vector<uint64_t> copy_arguments(const KernelSpec& spec);
 // The copy with this hash; nothing if the hash belongs to another kernel.
 Kernel find_copy_kernel(const Hash128& hash);
+
+// The same of what is known when it runs, shared out among the team. The two places do not overlap.
+void copy_strided(DType dtype, const Dims& dims, void* to, const Dims& to_strides, const void* from, const Dims& from_strides);
 
 } // namespace torch_xla::cpu

@@ -281,7 +281,4 @@ constexpr int64_t kLeastKeptBytes = 16 * 1024;
 // Such results take at most 1/kKeptPart of the machine's memory.
 constexpr int64_t kKeptPart = 8;
 
-// Most bytes copied by memcpy: ATen's copy takes about a microsecond to begin.
-constexpr size_t kSmallCopyBytes = 32 * 1024;
-
 } // namespace torch_xla::cpu

@@ -7,11 +7,10 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "core/errors.h"
-#include "engine/cpu/cost.h"
+#include "engine/cpu/copy_kernel.h"
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/aten_allocator.h"
 #include "engine/cpu/library/own_rows.h"
@@ -327,20 +326,6 @@ PackedRef LibraryCall::pack(void* operand) const {
   } catch (...) {
     rethrow_as_step_error(impl_->name, impl_->location);
   }
-}
-
-void copy_strided(DType dtype, const Dims& dims, void* to, const Dims& to_strides, const void* from, const Dims& from_strides) {
-  const size_t bytes = static_cast<size_t>(num_elements(dims)) * item_size(dtype);
-  if (bytes <= kSmallCopyBytes && same_strides(dims, to_strides, from_strides) && is_dense(dims, to_strides)) {
-    std::memmove(to, from, bytes);
-    return;
-  }
-  c10::InferenceMode inference;
-  at::Tensor target = make_alias(dtype, dims, to_strides);
-  at::Tensor source = make_alias(dtype, dims, from_strides);
-  set_address(target, to);
-  set_address(source, const_cast<void*>(from));
-  target.copy_(source);
 }
 
 } // namespace torch_xla::cpu

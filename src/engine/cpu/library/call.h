@@ -87,7 +87,4 @@ class LibraryCall {
   std::unique_ptr<Impl> impl_;
 };
 
-// Strided copy of equal element types by ATen.
-void copy_strided(DType dtype, const Dims& dims, void* to, const Dims& to_strides, const void* from, const Dims& from_strides);
-
 } // namespace torch_xla::cpu

@@ -6,6 +6,7 @@
 #include "core/errors.h"
 #include "core/observer.h"
 #include "core/step_line.h"
+#include "engine/cpu/copy_kernel.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/step_error.h"
 #include "engine/cpu/threads/team.h"
@@ -279,7 +280,6 @@ void CpuExecutable::run_kernel(const Kernel& kernel, const KernelStep& step, con
 
 void CpuExecutable::run_update(int32_t number) {
   const UpdateStep& step = plan_.updates[plan_.steps[number].index];
-  const OneThread one_thread(is_beside_recorder());
   char* base = address(step.base);
   char* result = address(step.result);
   if (base != result) {

@@ -55,7 +55,7 @@ bool CpuExecutable::is_alone() const {
 StepWork CpuExecutable::step_work(int32_t step) const {
   const StepRef& ref = plan_.steps[step];
   const bool is_call = ref.kind == StepKind::kLibrary && calls_[ref.index];
-  return {work_[step], ref.kind == StepKind::kKernel || (is_call && calls_[ref.index]->shares_out())};
+  return {work_[step], ref.kind == StepKind::kKernel || ref.kind == StepKind::kUpdate || (is_call && calls_[ref.index]->shares_out())};
 }
 
 // Time of the whole program on one thread: estimated from its work until it has been measured.
