@@ -1,14 +1,17 @@
-// Running a compiled program: taking memory, the three kinds of step, outputs.
+// Running a compiled program: the three kinds of step, library calls beside other steps, outputs.
 #include "engine/cpu/program/cpu_executable.h"
 
-#include <algorithm>
+#include <ATen/Parallel.h>
+#include <omp.h>
+
+#include <atomic>
 
 #include "core/errors.h"
+#include "core/memory_log.h"
 #include "core/observer.h"
 #include "core/step_line.h"
 #include "engine/cpu/copy_kernel.h"
 #include "engine/cpu/cost.h"
-#include "engine/cpu/library/step_error.h"
 #include "engine/cpu/threads/team.h"
 
 namespace torch_xla::cpu {
@@ -25,17 +28,42 @@ observer::Phase phase_of(StepKind kind) {
   }
 }
 
-// A guess for a program that has not run yet. A loop may take any number of turns.
-bool looks_short(const Plan& plan, const std::vector<Loop>& loops, const std::vector<Work>& steps) {
-  int64_t work = 0;
-  for (const Work& of_step : steps) {
-    work += of_step.value_or(0);
-  }
+// Of a program that has not run yet. A loop may take any number of turns.
+bool looks_short(const Plan& plan, int64_t work) {
   int64_t bytes = 0;
   for (const Memory& memory : plan.memory.memories) {
     bytes += memory.bytes;
   }
-  return loops.empty() && bytes <= kSmallProgramBytes && work <= kSmallProgramWork;
+  const bool loops = std::any_of(plan.calls.begin(), plan.calls.end(), [](const LibraryStep& call) { return call.loop >= 0; });
+  return !loops && bytes <= kSmallProgramBytes && work <= kSmallProgramWork;
+}
+
+// What the thread runs from here on: a transfer's processors belong to the steps beside it. Within a parallel region it holds to its end.
+void use_one_thread() {
+  at::get_num_threads(); // ATen makes its own setting in a thread's first call
+  omp_set_num_threads(1);
+}
+
+// A call's results lie where the plan has room for them, or the call brings their memory.
+std::vector<std::optional<LibraryCall>> prepare_calls(Plan& plan) {
+  std::vector<std::optional<LibraryCall>> calls(plan.calls.size());
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const StepRef& ref = plan.steps[s];
+    const bool is_call = ref.kind == StepKind::kLibrary || ref.kind == StepKind::kStart;
+    if (!is_call || plan.calls.at(ref.index).loop >= 0) {
+      continue;
+    }
+    LibraryStep& step = plan.calls[ref.index];
+    const LibraryCall& call = calls.at(ref.index).emplace(step.call);
+    for (int32_t result : step.results) {
+      const Memory* memory = result < 0 ? nullptr : &plan.memory.memories.at(result);
+      // Later calls may write into what one has brought.
+      bool brought = memory && memory->home == Memory::Home::kAdopted && memory->first >= static_cast<int32_t>(s);
+      XLA_ASSERT(!memory || brought != call.writes_into(), step.call.name, " was planned otherwise");
+    }
+    step.call = {};
+  }
+  return calls;
 }
 
 } // namespace
@@ -45,44 +73,18 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
       pool_(Pool::get(device)),
       plan_(std::move(plan)),
       kernels_(std::move(kernels)),
+      calls_(prepare_calls(plan_)),
       loops_(std::move(loops)),
-      text_(std::move(text)) {
-  prepare_calls();
+      text_(std::move(text)),
+      pace_(plan_, calls_),
+      memory_(plan_, device),
+      kept_(plan_, memory_, device),
+      call_args_(plan_.calls.size()) {
   for (KernelStep& step : plan_.kernels) {
     step.numbers = {}; // of use on disk only
   }
-  base_.resize(plan_.memory.memories.size());
-  blocks_.resize(plan_.memory.memories.size());
-  saves_.resize(plan_.memory.memories.size());
-  donatable_.resize(plan_.num_parameters);
-  call_args_.resize(plan_.calls.size());
-  kept_.resize(plan_.memory.memories.size());
-  last_results_.resize(plan_.kernels.size());
-  last_packs_.resize(plan_.calls.size());
-  find_stretches();
-  if (looks_short(plan_, loops_, work_)) {
+  if (looks_short(plan_, pace_.known_work())) {
     usual_run_ns = 0;
-  }
-}
-
-// A call's results lie in planned memory, or the call allocates it.
-void CpuExecutable::prepare_calls() {
-  calls_.resize(plan_.calls.size());
-  for (size_t s = 0; s < plan_.steps.size(); ++s) {
-    const StepRef& ref = plan_.steps[s];
-    bool calls = ref.kind == StepKind::kLibrary || ref.kind == StepKind::kStart;
-    if (!calls || plan_.calls.at(ref.index).loop >= 0) {
-      continue;
-    }
-    LibraryStep& step = plan_.calls[ref.index];
-    const LibraryCall& call = calls_.at(ref.index).emplace(step.call);
-    for (int32_t result : step.results) {
-      const Memory* memory = result < 0 ? nullptr : &plan_.memory.memories.at(result);
-      // Later calls may write into memory that an earlier call allocated.
-      bool brought = memory && memory->home == Memory::Home::kAdopted && memory->first >= static_cast<int32_t>(s);
-      XLA_ASSERT(!memory || brought != call.writes_into(), step.call.name, " was planned otherwise");
-    }
-    step.call = {};
   }
 }
 
@@ -92,18 +94,34 @@ void CpuExecutable::run(RunArgs& args) {
   struct Ending {
     CpuExecutable& executable;
     ~Ending() {
-      executable.end_run();
+      executable.memory_.end();
+      executable.kept_.end();
     }
   } ending{*this};
-  start_run(args);
+  memory_.start(args);
   try {
-    run_steps(args);
+    pace_.run(std::exchange(args.options.tell, {}), [&](int32_t step) { return run_next(step, args); });
   } catch (...) {
     abandon_calls();
-    restore_inputs(args);
+    memory_.restore(args);
     throw;
   }
   collect_outputs(args);
+}
+
+// The step, with those beside it. Returns the one behind.
+int32_t CpuExecutable::run_next(int32_t begin, RunArgs& args) {
+  const int32_t end = begin + 1 + plan_.steps[begin].beside;
+  check_cancelled(args.options);
+  memory_.commit_writes(begin, args);
+  for (int32_t step = begin; step < end; ++step) {
+    memory_.take(step, args);
+  }
+  end - begin > 1 ? run_beside(begin, end, args) : run_step(begin, args);
+  for (int32_t step = begin; step < end; ++step) {
+    memory_.release(step, args);
+  }
+  return end;
 }
 
 int64_t CpuExecutable::line_of(const StepRef& step, const RunOptions& options) {
@@ -112,7 +130,7 @@ int64_t CpuExecutable::line_of(const StepRef& step, const RunOptions& options) {
 }
 
 void CpuExecutable::check_cancelled(const RunOptions& options) const {
-  XLA_CHECK(committed_ || !options.is_cancelled(), kCancelled);
+  XLA_CHECK(memory_.is_committed() || !options.is_cancelled(), kCancelled);
 }
 
 void CpuExecutable::run_step(int32_t number, RunArgs& args) {
@@ -127,7 +145,7 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
   span.set_node(step.location);
   switch (step.kind) {
     case StepKind::kKernel:
-      plan_.kernels[step.index].keeps ? run_keeping(step.index, args) : run_kernel(kernels_[step.index], plan_.kernels[step.index], args);
+      plan_.kernels[step.index].keeps ? kept_.run(step.index, args, [&] { run_kernel(step.index, args); }) : run_kernel(step.index, args);
       break;
     case StepKind::kLibrary:
       span.set_bytes(plan_.calls[step.index].meeting_bytes);
@@ -145,124 +163,15 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
   }
 }
 
-void CpuExecutable::start_run(RunArgs& args) {
-  XLA_ASSERT(args.inputs.size() == donatable_.size(), "inputs of a run");
-  args.restored.resize(args.inputs.size());
-  numbers_ = args.scalars.data();
-  if (plan_.memory.arena_bytes) {
-    arena_ = take_block(plan_.memory.arena_bytes, largest_in_arena());
-  }
-  char* arena = arena_ ? static_cast<char*>(arena_->data()) : nullptr;
-  for (size_t m = 0; m < plan_.memory.memories.size(); ++m) {
-    const Memory& memory = plan_.memory.memories[m];
-    if (memory.home == Memory::Home::kParameter) {
-      const EngineBufferRef& input = args.inputs[memory.parameter];
-      XLA_ASSERT(input->device() == device_, "a program of xla:", device_, " got a value of xla:", input->device());
-      base_[m] = static_cast<char*>(input->host_pointer());
-      // A program that returns an input unchanged gives two values one engine buffer.
-      donatable_[memory.parameter] = args.donated[memory.parameter] && input.use_count() == 1 && input->sole_owner();
-    } else if (memory.home == Memory::Home::kArena) {
-      base_[m] = arena + memory.offset;
-    }
-  }
-}
-
-// If memory is out, the error names the operation and the line of the step that needs it.
-BlockRef CpuExecutable::take_block(int64_t bytes, int32_t step) {
-  try {
-    return std::make_shared<Block>(pool_, static_cast<size_t>(bytes));
-  } catch (...) {
-    rethrow_as_step_error(plan_.steps[step].name, plan_.steps[step].location);
-  }
-}
-
-// The step that writes the largest value there.
-int32_t CpuExecutable::largest_in_arena() const {
-  auto bytes_in_arena = [](const Memory& memory) { return memory.home == Memory::Home::kArena ? memory.bytes : -1; };
-  return std::ranges::max_element(plan_.memory.memories, {}, bytes_in_arena)->first;
-}
-
-void CpuExecutable::take_memory(int32_t step, RunArgs& args) {
-  for (int32_t m : plan_.memory.taken[step]) {
-    if (!blocks_[m]) { // else commit() has taken it
-      take_donor(step, m, args);
-    }
-    if (!blocks_[m] && plan_.memory.memories[m].home == Memory::Home::kBlock) {
-      blocks_[m] = take_block(plan_.memory.memories[m].bytes, step);
-    }
-    if (blocks_[m]) {
-      base_[m] = static_cast<char*>(blocks_[m]->data());
-    }
-  }
-}
-
-// Memory that a failed run must restore is written after all steps that can fail, or by updates with an undo.
-void CpuExecutable::take_donor(int32_t step, int32_t m, RunArgs& args) {
-  const Memory& memory = plan_.memory.memories[m];
-  saves_[m] = false;
-  for (int32_t donor : memory.donors) {
-    int32_t parameter = plan_.memory.memories[donor].parameter;
-    bool restored = args.restored[parameter];
-    if (!donatable_[parameter] || (restored && step <= plan_.memory.last_fallible && !memory.undoable)) {
-      continue;
-    }
-    donatable_[parameter] = false;
-    blocks_[m] = cpu_buffer(args.inputs[parameter]).block();
-    saves_[m] = restored && step <= plan_.memory.last_fallible;
-    if (restored && step > plan_.memory.last_fallible) {
-      commit(step, args);
-    }
-    return;
-  }
-}
-
-// Takes all remaining memory before the first write that cannot be undone.
-void CpuExecutable::commit(int32_t step, RunArgs& args) {
-  if (committed_) {
-    return;
-  }
-  committed_ = true;
-  try {
-    for (int32_t later = step; later < static_cast<int32_t>(plan_.steps.size()); ++later) {
-      take_memory(later, args);
-    }
-  } catch (...) {
-    committed_ = false; // nothing is written yet
-    throw;
-  }
-}
-
-void CpuExecutable::restore_inputs(RunArgs& args) {
-  for (; !committed_ && !undo_.empty(); undo_.pop_back()) {
-    undo_.back()();
-  }
-  for (size_t i = 0; committed_ && i < args.inputs.size(); ++i) {
-    if (!donatable_[i]) {
-      args.inputs[i].reset();
-    }
-  }
-}
-
-void CpuExecutable::release_memory(int32_t step, RunArgs& args) {
-  for (int32_t m : plan_.memory.released[step]) {
-    int32_t parameter = plan_.memory.memories[m].parameter;
-    if (plan_.memory.memories[m].home == Memory::Home::kParameter) {
-      if (!args.restored[parameter] || committed_) {
-        args.inputs[parameter].reset();
-      }
-    } else {
-      blocks_[m].reset();
-    }
-  }
-}
-
-void CpuExecutable::run_kernel(const Kernel& kernel, const KernelStep& step, const RunArgs& args) {
+void CpuExecutable::run_kernel(int32_t index, const RunArgs& args) {
+  const Kernel& kernel = kernels_[index];
+  const KernelStep& step = plan_.kernels[index];
   if (step.units == 0) {
     return;
   }
   pointers_.resize(step.buffers.size());
   for (size_t i = 0; i < step.buffers.size(); ++i) {
-    pointers_[i] = address(step.buffers[i]);
+    pointers_[i] = memory_.address(step.buffers[i]);
   }
   scalars_.resize(step.scalars.size());
   for (size_t i = 0; i < step.scalars.size(); ++i) {
@@ -280,31 +189,116 @@ void CpuExecutable::run_kernel(const Kernel& kernel, const KernelStep& step, con
 
 void CpuExecutable::run_update(int32_t number) {
   const UpdateStep& step = plan_.updates[plan_.steps[number].index];
-  char* base = address(step.base);
-  char* result = address(step.result);
+  char* base = memory_.address(step.base);
+  char* result = memory_.address(step.result);
   if (base != result) {
     copy_strided(step.dtype, {step.elements}, result, {1}, base, {1});
-  } else if (saves_[step.result.memory] && !committed_) {
-    save_view(number);
+  } else if (std::vector<Undo>* undo = memory_.undo_of(step.result.memory)) {
+    save_view(number, *undo);
   }
-  copy_strided(step.dtype, step.dims, address(step.view), step.view_strides, address(step.update), step.update_strides);
+  copy_strided(step.dtype, step.dims, memory_.address(step.view), step.view_strides, memory_.address(step.update), step.update_strides);
 }
 
-void CpuExecutable::save_view(int32_t number) {
+void CpuExecutable::save_view(int32_t number, std::vector<Undo>& undo) {
   const UpdateStep& step = plan_.updates[plan_.steps[number].index];
-  BlockRef block = take_block(num_elements(step.dims) * static_cast<int64_t>(item_size(step.dtype)), number);
+  BlockRef block = memory_.take_block(num_elements(step.dims) * static_cast<int64_t>(item_size(step.dtype)), number);
   Dims packed = contiguous_strides(step.dims);
-  char* view = address(step.view);
+  char* view = memory_.address(step.view);
   copy_strided(step.dtype, step.dims, block->data(), packed, view, step.view_strides);
-  undo_.push_back([&step, block, packed, view] { copy_strided(step.dtype, step.dims, view, step.view_strides, block->data(), packed); });
+  undo.push_back([&step, block, packed, view] { copy_strided(step.dtype, step.dims, view, step.view_strides, block->data(), packed); });
 }
 
-int64_t CpuExecutable::code_bytes() const {
-  int64_t bytes = 0;
-  for (const Kernel& kernel : kernels_) {
-    bytes += static_cast<int64_t>(kernel.bytes());
+void CpuExecutable::prepare_call(int32_t index) {
+  const LibraryStep& step = plan_.calls[index];
+  CallArgs& args = call_args_[index];
+  args.operands.resize(step.operands.size());
+  for (size_t i = 0; i < step.operands.size(); ++i) {
+    args.operands[i] = step.operands[i].memory < 0 ? nullptr : memory_.address(step.operands[i]);
   }
-  return bytes;
+  args.results.clear();
+  args.results.resize(step.results.size());
+  bool adopts = !calls_[index] || !calls_[index]->writes_into(); // as loops do
+  for (size_t i = 0; i < step.results.size() && !adopts; ++i) {
+    args.results[i].data = memory_.base(step.results[i]);
+  }
+}
+
+void CpuExecutable::take_results(int32_t index) {
+  const LibraryStep& step = plan_.calls[index];
+  bool adopts = !calls_[index] || !calls_[index]->writes_into();
+  for (size_t i = 0; i < step.results.size() && adopts; ++i) {
+    if (step.results[i] >= 0) {
+      memory_.set_block(step.results[i], std::move(call_args_[index].results[i].block));
+    }
+  }
+}
+
+void CpuExecutable::run_library(int32_t index, const RunArgs& run) {
+  prepare_call(index);
+  CallArgs& args = call_args_[index];
+  int32_t loop = plan_.calls[index].loop;
+  const int32_t result = plan_.calls[index].results.empty() ? -1 : plan_.calls[index].results[0];
+  if (loop < 0) {
+    std::vector<Undo>* undo = result < 0 ? nullptr : memory_.undo_of(result);
+    calls_[index]->run(pool_, args.operands, args.results, undo, kept_.find_packed(index, *calls_[index], run));
+  } else {
+    loops_[loop].run(pool_, args.operands, args.results, run.options);
+  }
+  take_results(index);
+}
+
+// On a thread of a run, or of transfers: what it takes to call is prepared, and its results are left in call_args_.
+void CpuExecutable::run_call(const StepRef& step, const RunOptions& options) {
+  use_one_thread();
+  const StepLine line(line_of(step, options));
+  observer::Span span(observer::Phase::kLibrary, device_, step.name, StepLine::current());
+  span.set_run(options.number);
+  span.set_node(step.location);
+  span.set_bytes(plan_.calls[step.index].meeting_bytes);
+  CallArgs& args = call_args_[step.index];
+  calls_[step.index]->run(pool_, args.operands, args.results);
+}
+
+// As many at a time as there are threads, on one each; those left over one by one, on all threads.
+void CpuExecutable::run_beside(int32_t begin, int32_t end, RunArgs& args) {
+  int32_t threads = at::get_num_threads();
+  int32_t rest = threads > 1 ? end - (end - begin) % threads : begin;
+  for (int32_t s = begin; s < rest; ++s) {
+    prepare_call(plan_.steps[s].index);
+  }
+  std::atomic<int32_t> next{begin};
+  auto run_some = [&, caller = memory_log::caller(device_)](int64_t, int64_t) {
+    memory_log::CallerScope scope(caller);
+    for (int32_t s = next++; s < rest; s = next++) {
+      check_cancelled(args.options);
+      run_call(plan_.steps[s], args.options);
+    }
+  };
+  at::parallel_for(0, rest > begin ? threads : 0, 1, run_some);
+  for (int32_t s = begin; s < rest; ++s) {
+    take_results(plan_.steps[s].index);
+  }
+  for (int32_t s = rest; s < end; ++s) {
+    check_cancelled(args.options);
+    run_step(s, args);
+  }
+}
+
+// The run ends after the transfer, so that what the call refers to lives.
+void CpuExecutable::start_transfer(const StepRef& step, const RunOptions& options) {
+  prepare_call(step.index);
+  call_args_[step.index].transfer = Transfers::get(device_).start([this, &step, options, caller = memory_log::caller(device_)] {
+    memory_log::CallerScope scope(caller);
+    run_call(step, options);
+  });
+}
+
+// Of a run that has failed: the transfer under way uses its memory, and others may have brought results.
+void CpuExecutable::abandon_calls() {
+  Transfers::get(device_).finish();
+  for (CallArgs& args : call_args_) {
+    args.results.clear();
+  }
 }
 
 void CpuExecutable::collect_outputs(RunArgs& args) {
@@ -316,20 +310,26 @@ void CpuExecutable::collect_outputs(RunArgs& args) {
       continue;
     }
     bool of_input = memory.home == Memory::Home::kParameter;
-    BlockRef block = of_input ? cpu_buffer(args.inputs[memory.parameter]).block() : blocks_[output.memory];
+    BlockRef block = of_input ? cpu_buffer(args.inputs[memory.parameter]).block() : memory_.block(output.memory);
     args.outputs.push_back(std::make_shared<CpuBuffer>(output.type, output.strides, device_, std::move(block)));
   }
   args.inputs.clear();
 }
 
-void CpuExecutable::end_run() {
-  for (BlockRef& block : blocks_) {
-    block.reset();
+bool CpuExecutable::leaves_processor() const {
+  return pace_.leaves_processor();
+}
+
+bool CpuExecutable::is_alone() const {
+  return pace_.is_alone();
+}
+
+int64_t CpuExecutable::code_bytes() const {
+  int64_t bytes = 0;
+  for (const Kernel& kernel : kernels_) {
+    bytes += static_cast<int64_t>(kernel.bytes());
   }
-  kept_.assign(kept_.size(), nullptr);
-  arena_.reset();
-  undo_.clear();
-  committed_ = false;
+  return bytes;
 }
 
 } // namespace torch_xla::cpu

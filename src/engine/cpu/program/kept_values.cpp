@@ -1,10 +1,10 @@
-// Results that a program keeps for later runs: weights in another dtype or order. A result is kept when two runs in a row read the same
-// operand.
+// Keys of what is made, by the buffers that it is made of. What the last run read too is made once more and then kept.
+#include "engine/cpu/program/kept_values.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "core/metrics.h"
-#include "engine/cpu/program/cpu_executable.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -25,8 +25,16 @@ PackedRef try_pack(const LibraryCall& call, void* operand) {
 
 } // namespace
 
-// The buffer in the memory, if its contents never change: an input, or a result kept of one.
-CpuBuffer* CpuExecutable::constant_in(int32_t memory, const RunArgs& args) const {
+KeptValues::KeptValues(const Plan& plan, RunMemory& memory, int device)
+    : plan_(plan),
+      memory_(memory),
+      device_(device),
+      kept_(plan.memory.memories.size()),
+      last_results_(plan.kernels.size()),
+      last_packs_(plan.calls.size()) {}
+
+// The buffer that lies in the memory, if it holds the same for as long as it lives: an input, or what was kept of one.
+CpuBuffer* KeptValues::constant_in(int32_t memory, const RunArgs& args) const {
   const Memory& m = plan_.memory.memories[memory];
   if (m.home != Memory::Home::kParameter) {
     return kept_[memory].get();
@@ -35,8 +43,8 @@ CpuBuffer* CpuExecutable::constant_in(int32_t memory, const RunArgs& args) const
   return input.is_constant() ? &input : nullptr;
 }
 
-// Key of the kernel's code and of the buffers that it reads.
-Hash128 CpuExecutable::key_of_results(const KernelStep& step, const RunArgs& args) const {
+// Of what the kernel does, and of the very buffers that it reads.
+Hash128 KeptValues::key_of_results(const KernelStep& step, const RunArgs& args) const {
   Hash128 key = step.code;
   key.add(static_cast<uint64_t>(step.units));
   std::for_each(step.arguments.begin(), step.arguments.end(), [&key](uint64_t argument) { key.add(argument); });
@@ -48,13 +56,13 @@ Hash128 CpuExecutable::key_of_results(const KernelStep& step, const RunArgs& arg
   return key;
 }
 
-void CpuExecutable::keep_results(const KernelStep& step, const Hash128& key, CpuBuffer& owner) {
+void KeptValues::keep_results(const KernelStep& step, const Hash128& key, CpuBuffer& owner) {
   auto results = std::make_shared<std::vector<CpuBufferRef>>();
   int64_t bytes = 0;
   for (const MemoryRef& ref : step.buffers) {
     const Memory& memory = plan_.memory.memories[ref.memory];
     if (memory.kept) {
-      kept_[ref.memory] = std::make_shared<CpuBuffer>(Type{DType::U8, {memory.bytes}}, Dims{1}, device_, blocks_[ref.memory]);
+      kept_[ref.memory] = std::make_shared<CpuBuffer>(Type{DType::U8, {memory.bytes}}, Dims{1}, device_, memory_.block(ref.memory));
       results->push_back(kept_[ref.memory]);
       bytes += memory.bytes;
     }
@@ -64,19 +72,18 @@ void CpuExecutable::keep_results(const KernelStep& step, const Hash128& key, Cpu
   }
 }
 
-void CpuExecutable::take_kept(const KernelStep& step, const std::vector<CpuBufferRef>& results) {
+void KeptValues::take(const KernelStep& step, const std::vector<CpuBufferRef>& results) {
   auto next = results.begin();
   for (const MemoryRef& ref : step.buffers) {
     if (plan_.memory.memories[ref.memory].kept) {
       kept_[ref.memory] = *next++;
-      blocks_[ref.memory] = kept_[ref.memory]->block();
-      base_[ref.memory] = static_cast<char*>(blocks_[ref.memory]->data());
+      memory_.set_block(ref.memory, kept_[ref.memory]->block());
     }
   }
   add_taken();
 }
 
-void CpuExecutable::run_keeping(int32_t index, const RunArgs& args) {
+void KeptValues::run(int32_t index, const RunArgs& args, const std::function<void()>& compute) {
   const KernelStep& step = plan_.kernels[index];
   CpuBuffer* owner = nullptr; // the last that it reads; null if one of them may change
   for (const MemoryRef& ref : step.buffers) {
@@ -86,18 +93,16 @@ void CpuExecutable::run_keeping(int32_t index, const RunArgs& args) {
   }
   const Hash128 key = key_of_results(step, args);
   if (auto results = owner ? owner->kept_results().find<std::vector<CpuBufferRef>>(key) : nullptr) {
-    take_kept(step, *results);
+    take(step, *results);
     return;
   }
-  run_kernel(kernels_[index], step, args);
+  compute();
   if (std::exchange(last_results_[index], key) == key && owner) {
     keep_results(step, key, *owner);
   }
 }
 
-// The packed form of the call's operand, if it exists or if the operand was the same in the last run; else null.
-PackedRef CpuExecutable::find_packed(int32_t index, const RunArgs& args) {
-  const LibraryCall& call = *calls_[index];
+PackedRef KeptValues::find_packed(int32_t index, const LibraryCall& call, const RunArgs& args) {
   if (call.packable() < 0) {
     return nullptr;
   }
@@ -113,12 +118,16 @@ PackedRef CpuExecutable::find_packed(int32_t index, const RunArgs& args) {
   if (packed) {
     add_taken();
   } else if (std::exchange(last_packs_[index], key) == key && owner->kept_results().has_room(call.packed_bytes())) {
-    packed = try_pack(call, address(ref));
+    packed = try_pack(call, memory_.address(ref));
     if (packed) {
       owner->kept_results().add(key, packed, call.packed_bytes());
     }
   }
   return packed;
+}
+
+void KeptValues::end() {
+  kept_.assign(kept_.size(), nullptr);
 }
 
 } // namespace torch_xla::cpu

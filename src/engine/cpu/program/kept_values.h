@@ -1,0 +1,36 @@
+// What a program keeps for its next runs: weights in another dtype or order (docs/decisions/0025-what-stays-the-same-is-kept.md).
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "engine/cpu/program/run_memory.h"
+
+namespace torch_xla::cpu {
+
+// For one run at a time.
+class KeptValues {
+ public:
+  // The plan and the memory outlive it.
+  KeptValues(const Plan& plan, RunMemory& memory, int device);
+  // The results of the kernel, by compute() where they are not kept.
+  void run(int32_t kernel, const RunArgs& args, const std::function<void()>& compute);
+  // The operand of the call that can be packed, if it is so or was the same in the last run; else null.
+  PackedRef find_packed(int32_t index, const LibraryCall& call, const RunArgs& args);
+  void end();
+
+ private:
+  CpuBuffer* constant_in(int32_t memory, const RunArgs& args) const;
+  Hash128 key_of_results(const KernelStep& step, const RunArgs& args) const;
+  void keep_results(const KernelStep& step, const Hash128& key, CpuBuffer& owner);
+  void take(const KernelStep& step, const std::vector<CpuBufferRef>& results);
+
+  const Plan& plan_;
+  RunMemory& memory_;
+  const int device_;
+  std::vector<CpuBufferRef> kept_; // by memory: what lies there as a buffer, where it is kept
+  std::vector<Hash128> last_results_; // by kernel whose results can be kept: the key of the last run's
+  std::vector<Hash128> last_packs_; // by call whose operand can be packed: the key of the last run's
+};
+
+} // namespace torch_xla::cpu
