@@ -17,12 +17,6 @@ class MarkProgram final : public Executable {
   void run(RunArgs& /*args*/) override {
     mark_->reached_ns = metrics::now_ns();
   }
-  int64_t scratch_bytes() const override {
-    return 0;
-  }
-  std::string text() const override {
-    return "event";
-  }
 
  private:
   std::shared_ptr<EventMark> mark_;

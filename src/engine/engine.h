@@ -118,7 +118,9 @@ class Executable {
     return false;
   }
   // Bytes of scratch memory that a run needs besides inputs and outputs.
-  virtual int64_t scratch_bytes() const = 0;
+  virtual int64_t scratch_bytes() const {
+    return 0;
+  }
   // Bytes of machine code; -1 where it is not known.
   virtual int64_t code_bytes() const {
     return -1;
@@ -132,7 +134,9 @@ class Executable {
     return false;
   }
   // The steps in their order, for dumps; empty without CompileOptions::keep_text.
-  virtual std::string text() const = 0;
+  virtual std::string text() const {
+    return {};
+  }
 
   // Expected time of a run: an estimate before the first run, then the measured time. The executor recognizes short programs by it.
   std::atomic<int64_t> usual_run_ns{INT64_MAX};

@@ -15,12 +15,6 @@ class FunctionProgram : public Executable {
   void run(RunArgs& args) override {
     body_(args);
   }
-  int64_t scratch_bytes() const override {
-    return 0;
-  }
-  std::string text() const override {
-    return "function";
-  }
   bool is_alone() const override {
     return finds_no_processor;
   }

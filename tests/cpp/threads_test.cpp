@@ -75,12 +75,6 @@ class Increment final : public Executable {
     int value = args.inputs.empty() ? 0 : static_cast<Number&>(*args.inputs[0]).value;
     args.outputs = {std::make_shared<Number>(value + 1)};
   }
-  int64_t scratch_bytes() const override {
-    return 0;
-  }
-  std::string text() const override {
-    return "increment";
-  }
 };
 
 void count_by_runs(int /*thread*/) {
@@ -114,12 +108,6 @@ class Counted final : public Executable {
  public:
   void run(RunArgs& args) override {
     args.outputs = {std::make_shared<Number>(++count)};
-  }
-  int64_t scratch_bytes() const override {
-    return 0;
-  }
-  std::string text() const override {
-    return "counted";
   }
   std::atomic<int> count{0};
 };

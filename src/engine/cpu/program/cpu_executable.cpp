@@ -4,14 +4,15 @@
 #include <ATen/Parallel.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "core/errors.h"
 #include "core/memory_log.h"
-#include "core/observer.h"
-#include "core/step_line.h"
 #include "engine/cpu/copy_kernel.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/program/step_span.h"
 #include "engine/cpu/threads/team.h"
 
 namespace torch_xla::cpu {
@@ -124,11 +125,6 @@ int32_t CpuExecutable::run_next(int32_t begin, RunArgs& args) {
   return end;
 }
 
-int64_t CpuExecutable::line_of(const StepRef& step, const RunOptions& options) {
-  auto node = static_cast<size_t>(step.location);
-  return node < options.lines.size() ? options.lines[node] : -1;
-}
-
 void CpuExecutable::check_cancelled(const RunOptions& options) const {
   XLA_CHECK(memory_.is_committed() || !options.is_cancelled(), kCancelled);
 }
@@ -139,10 +135,7 @@ void CpuExecutable::run_step(int32_t number, RunArgs& args) {
     start_transfer(step, args.options);
     return;
   }
-  const StepLine line(line_of(step, args.options));
-  observer::Span span(phase_of(step.kind), device_, step.name, StepLine::current());
-  span.set_run(args.options.number);
-  span.set_node(step.location);
+  StepSpan span(phase_of(step.kind), device_, step.name, step.location, args.options);
   switch (step.kind) {
     case StepKind::kKernel:
       plan_.kernels[step.index].keeps ? kept_.run(step.index, args, [&] { run_kernel(step.index, args); }) : run_kernel(step.index, args);
@@ -250,10 +243,7 @@ void CpuExecutable::run_library(int32_t index, const RunArgs& run) {
 // On a thread of a run, or of transfers: what it takes to call is prepared, and its results are left in call_args_.
 void CpuExecutable::run_call(const StepRef& step, const RunOptions& options) {
   use_one_thread();
-  const StepLine line(line_of(step, options));
-  observer::Span span(observer::Phase::kLibrary, device_, step.name, StepLine::current());
-  span.set_run(options.number);
-  span.set_node(step.location);
+  StepSpan span(observer::Phase::kLibrary, device_, step.name, step.location, options);
   span.set_bytes(plan_.calls[step.index].meeting_bytes);
   CallArgs& args = call_args_[step.index];
   calls_[step.index]->run(pool_, args.operands, args.results);
@@ -314,14 +304,6 @@ void CpuExecutable::collect_outputs(RunArgs& args) {
     args.outputs.push_back(std::make_shared<CpuBuffer>(output.type, output.strides, device_, std::move(block)));
   }
   args.inputs.clear();
-}
-
-bool CpuExecutable::leaves_processor() const {
-  return pace_.leaves_processor();
-}
-
-bool CpuExecutable::is_alone() const {
-  return pace_.is_alone();
 }
 
 int64_t CpuExecutable::code_bytes() const {

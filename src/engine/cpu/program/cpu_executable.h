@@ -21,8 +21,12 @@ class CpuExecutable final : public Executable {
   // `kernels` and `loops` are the plan's, in their order. Throws InternalError if ATen's calls are not as planned.
   CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector<Loop> loops, int device, std::string text = {});
   void run(RunArgs& args) override;
-  bool leaves_processor() const override;
-  bool is_alone() const override;
+  bool leaves_processor() const override {
+    return pace_.leaves_processor();
+  }
+  bool is_alone() const override {
+    return pace_.is_alone();
+  }
   int64_t scratch_bytes() const override {
     return plan_.memory.arena_bytes;
   }
@@ -35,7 +39,6 @@ class CpuExecutable final : public Executable {
   }
 
  private:
-  static int64_t line_of(const StepRef& step, const RunOptions& options);
   void check_cancelled(const RunOptions& options) const;
   int32_t run_next(int32_t begin, RunArgs& args);
   void run_step(int32_t number, RunArgs& args);

@@ -6,10 +6,9 @@
 
 #include "core/env.h"
 #include "core/errors.h"
-#include "core/observer.h"
-#include "core/step_line.h"
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/interpreter.h"
+#include "engine/cpu/program/step_span.h"
 #include "engine/cpu/threads/team.h"
 #include "ir/type.h"
 
@@ -75,9 +74,6 @@ class InterpretedProgram final : public Executable {
     collect_outputs(run.take_outputs(), args);
   }
 
-  int64_t scratch_bytes() const override {
-    return 0;
-  }
   int64_t code_bytes() const override {
     return 0;
   }
@@ -87,24 +83,13 @@ class InterpretedProgram final : public Executable {
   bool is_interpreted() const override {
     return true;
   }
-  std::string text() const override {
-    return "";
-  }
 
  private:
   void run_node(InterpreterRun& run, size_t i, const RunOptions& options) const {
     const Node& node = trace_.nodes[i];
     XLA_CHECK(!options.is_cancelled(), kCancelled);
-    const StepLine line(line_of(node, options));
-    observer::Span span(observer::Phase::kLibrary, device_, node.op->name, StepLine::current());
-    span.set_run(options.number);
-    span.set_node(node.location);
+    const StepSpan span(observer::Phase::kLibrary, device_, node.op->name, node.location, options);
     run.compute(i);
-  }
-
-  static int64_t line_of(const Node& node, const RunOptions& options) {
-    const auto line = static_cast<size_t>(node.location);
-    return line < options.lines.size() ? options.lines[line] : -1;
   }
 
   void collect_outputs(std::vector<ResultMemory> outputs, RunArgs& args) const {
