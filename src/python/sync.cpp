@@ -13,7 +13,7 @@ namespace {
 unsigned long main_thread = 0;
 
 // Only Python's main thread handles signals; other threads need not take the GIL for it.
-void check_interrupt() {
+void run_handlers() {
   if (PyThread_get_thread_ident() != main_thread || !Py_IsInitialized()) {
     return;
   }
@@ -93,8 +93,8 @@ void finish(bool cancel) {
 
 void init_sync(py::module_& m) {
   main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
-  set_interrupt_check(&check_interrupt);
-  interrupt::set_hooks({&is_interrupted, &release_gil, &take_gil});
+  static const interrupt::Hooks hooks{&run_handlers, &is_interrupted, &release_gil, &take_gil};
+  interrupt::set_hooks(&hooks);
   py::enum_<SyncCause>(m, "SyncCause")
       .value("USER", SyncCause::kUser)
       .value("OPTIMIZER", SyncCause::kOptimizer)

@@ -8,17 +8,12 @@
 namespace torch_xla {
 namespace {
 
-std::atomic<void (*)()> interrupt_check{nullptr};
 std::atomic<bool> some_are_lost{false};
 
 } // namespace
 
 bool has_lost_values() {
   return some_are_lost.load(std::memory_order_relaxed);
-}
-
-void set_interrupt_check(void (*check)()) {
-  interrupt_check = check;
 }
 
 namespace wait {
@@ -48,19 +43,6 @@ void notify() {
     std::lock_guard<std::mutex> lock(mutex()); // a thread that has just found its value missing is now waiting
   }
   changed().notify_all();
-}
-
-void poll_interrupt() {
-  auto check = interrupt_check.load();
-  if (!check) {
-    return;
-  }
-  try {
-    check();
-  } catch (...) {
-    cancel_runs();
-    throw;
-  }
 }
 
 } // namespace wait

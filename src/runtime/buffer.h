@@ -31,7 +31,7 @@ class Buffer {
   State state() const {
     return state_.load(std::memory_order_acquire);
   }
-  // Blocks until ready. Throws the run's error if it failed; the error then counts as raised. Polls for signals (see set_interrupt_check),
+  // Blocks until ready. Throws the run's error if it failed; the error then counts as raised. Polls for signals (interrupt::hear()),
   // which may take the GIL: not under the recording lock.
   const EngineBufferRef& wait();
   // As wait(), without polling.
@@ -146,8 +146,4 @@ struct Previous {
   Dims strides;
 };
 using PreviousRef = std::shared_ptr<Previous>;
-
-// Called about every 50 ms by threads that wait; throws to end the wait (KeyboardInterrupt). Set once by the Python layer.
-void set_interrupt_check(void (*check)());
-
 } // namespace torch_xla

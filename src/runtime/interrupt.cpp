@@ -25,8 +25,8 @@ bool is_due() {
 
 } // namespace
 
-void set_hooks(const Hooks& given) {
-  hooks = new Hooks(given);
+void set_hooks(const Hooks* given) {
+  hooks = given;
 }
 
 void poll() {
@@ -53,7 +53,16 @@ Scope::~Scope() {
 }
 
 void hear() {
-  wait::poll_interrupt();
+  const Hooks* h = hooks;
+  if (!h) {
+    return;
+  }
+  try {
+    h->hear();
+  } catch (...) {
+    wait::cancel_runs();
+    throw;
+  }
 }
 
 } // namespace torch_xla::interrupt

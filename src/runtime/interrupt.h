@@ -6,15 +6,18 @@
 
 namespace torch_xla::interrupt {
 
-// Set once by the Python layer.
+// Python's part.
 struct Hooks {
+  // Runs Python's signal handlers and throws what they throw (KeyboardInterrupt). Takes the GIL.
+  void (*hear)();
   // True on the thread that handles signals while Ctrl-C waits to be handled. Takes the GIL, and runs no Python code.
   bool (*is_pending)();
   // Releases the GIL if this thread holds it; its result is the argument of take_gil().
   void* (*release_gil)();
   void (*take_gil)(void* released);
 };
-void set_hooks(const Hooks& hooks);
+// Never destroyed; null: none. Set once by the Python layer.
+void set_hooks(const Hooks* hooks);
 
 // Ends work under the recording lock; retry() does it again.
 class Interrupted : public std::exception {
@@ -51,7 +54,8 @@ class Scope {
   bool outer_;
 };
 
-// Runs Python's signal handlers; throws what they throw.
+// Runs Python's signal handlers; throws what they throw, and then cancels the runs that are queued. Called about every 50 ms by threads that
+// wait.
 void hear();
 
 // Runs the body, which takes the recording lock, until it is not interrupted. The caller holds no lock.

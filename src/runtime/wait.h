@@ -10,6 +10,7 @@
 
 #include "core/host_activity.h"
 #include "core/process.h"
+#include "runtime/interrupt.h"
 
 namespace torch_xla::wait {
 
@@ -21,8 +22,6 @@ void notify(); // after set_ready() or set_failed() of a buffer that a thread ma
 void cancel_runs(); // all that are queued or running
 bool is_news(const std::exception_ptr& error); // of a run, and not raised yet
 void set_told(const std::exception_ptr& error); // it is being raised, so drain() does not
-// Calls the check of set_interrupt_check(). If it throws, cancels the queued runs first.
-void poll_interrupt();
 
 // Blocks until done() is true; done() is called with mutex() held. `needs_results`: the thread needs a run's results to go on.
 template <typename Done>
@@ -41,7 +40,7 @@ void until(Done done, bool needs_results = true) {
   };
   while (!wait_a_while()) {
     lock.unlock();
-    poll_interrupt();
+    interrupt::hear();
     lock.lock();
   }
 }

@@ -9,6 +9,7 @@
 #include "core/errors.h"
 #include "function_program.h"
 #include "runtime/executor.h"
+#include "runtime/interrupt.h"
 #include "runtime/wait.h"
 
 namespace torch_xla {
@@ -447,11 +448,17 @@ TEST(Executor, ErrorsOfTheDeviceFailTheOutputs) {
 TEST(Executor, WaitsPollForSignals) {
   static std::atomic<int> polls;
   polls = 0;
-  set_interrupt_check([] {
-    if (++polls == 2) {
-      throw UserError(ErrorKind::Runtime, "interrupted");
-    }
-  });
+  static constexpr interrupt::Hooks hooks{
+      .hear =
+          [] {
+            if (++polls == 2) {
+              throw UserError(ErrorKind::Runtime, "interrupted");
+            }
+          },
+      .is_pending = [] { return false; },
+      .release_gil = []() -> void* { return nullptr; },
+      .take_gil = [](void*) {}};
+  interrupt::set_hooks(&hooks);
   std::atomic<bool> go{false};
   BufferRef output = enqueue({}, [&](RunArgs& args) {
     while (!go) {
@@ -460,7 +467,7 @@ TEST(Executor, WaitsPollForSignals) {
     fill(args);
   });
   EXPECT_THROW(output->wait(), UserError);
-  set_interrupt_check(nullptr);
+  interrupt::set_hooks(nullptr);
   go = true;
   EXPECT_NO_THROW(output->wait());
 }
