@@ -51,23 +51,15 @@ void write_sort(Call& c) {
   c.set(1, sorted.indices);
 }
 
-// Attributes k, dim, largest, sorted.
-void write_topk(Call& c) {
+// Attributes k, dim: the first k, by attribute largest, or the k-th alone.
+template <bool IsTop>
+void write_ranked(Call& c) {
   Hlo x = vector_of(c[0]);
   size_t dim = c.get_dim(1, x.rank());
-  Sorted sorted = sort_with_indices(x, dim, c.get_bool(2, true));
-  c.set(0, slice_dim(sorted.values, dim, 0, c.get_int(0)));
-  c.set(1, slice_dim(sorted.indices, dim, 0, c.get_int(0)));
-}
-
-// Attributes k, dim, keepdim.
-void write_kthvalue(Call& c) {
-  Hlo x = vector_of(c[0]);
-  size_t dim = c.get_dim(1, x.rank());
-  Sorted sorted = sort_with_indices(x, dim, false);
   int64_t k = c.get_int(0);
-  c.set(0, slice_dim(sorted.values, dim, k - 1, k));
-  c.set(1, slice_dim(sorted.indices, dim, k - 1, k));
+  Sorted sorted = sort_with_indices(x, dim, IsTop && c.get_bool(2, true));
+  c.set(0, slice_dim(sorted.values, dim, IsTop ? 0 : k - 1, k));
+  c.set(1, slice_dim(sorted.indices, dim, IsTop ? 0 : k - 1, k));
 }
 
 // ---- Medians: the lower of the middle ones ----
@@ -183,10 +175,10 @@ constexpr Writer kWriters[] = {
     {"aten::median", write_median<false>},
     {"aten::nanmedian", write_median<true>},
     {"aten::mode", write_mode},
-    {"aten::kthvalue", write_kthvalue},
+    {"aten::kthvalue", write_ranked<false>},
     {"aten::sort", write_sort<0>},
     {"aten::sort.stable", write_sort<1>},
-    {"aten::topk", write_topk},
+    {"aten::topk", write_ranked<true>},
     {"aten::cummax", write_running_extremum<true>},
     {"aten::cummin", write_running_extremum<false>},
     {"aten::cumsum", write_scan<false>},

@@ -77,32 +77,17 @@ Hlo number_attr(const Call& c, size_t i, DType dtype, Text& text) {
   return text.constant_int(is_float(dtype) ? whole : wrap_to(dtype, whole), {dtype, {}});
 }
 
-void write_scatter_src(Call& c) {
+// Attributes dim, a number where no operand is written, and the name of a reduction, if there is one.
+void write_scatter(Call& c) {
   Target target = point_target(c);
-  c.set(0, target.put(target.self, updates_of(c, target), combine_replace()));
-}
-
-void write_scatter_value(Call& c) {
-  Target target = point_target(c);
-  c.set(0, target.put(target.self, number_attr(c, 1, target.self.dtype(), c.text()), combine_replace()));
+  Hlo updates = c.size() > 2 ? updates_of(c, target) : number_attr(c, 1, target.self.dtype(), c.text());
+  const auto* name = std::get_if<std::string>(&c.attr(c.num_attrs() - 1));
+  c.set(0, target.put(target.self, updates, name ? find_reduction(*name).combine() : combine_replace()));
 }
 
 void write_scatter_add(Call& c) {
   Target target = point_target(c);
   c.set(0, target.put(target.self, updates_of(c, target), combine_by("add")));
-}
-
-// The reduction's name is attribute 1, or 2 after a value.
-void write_scatter_value_reduce(Call& c) {
-  Target target = point_target(c);
-  const Reduction& r = find_reduction(std::get<std::string>(c.attr(2)));
-  c.set(0, target.put(target.self, number_attr(c, 1, target.self.dtype(), c.text()), r.combine()));
-}
-
-void write_scatter_reduce(Call& c) {
-  Target target = point_target(c);
-  const Reduction& r = find_reduction(std::get<std::string>(c.attr(1)));
-  c.set(0, target.put(target.self, updates_of(c, target), r.combine()));
 }
 
 // Rounded down for integers, as ATen's.
@@ -298,10 +283,10 @@ void write_index_put(Call& c) {
 }
 
 constexpr Writer kWriters[] = {
-    {"aten::scatter.src", write_scatter_src},
-    {"aten::scatter.value", write_scatter_value},
-    {"aten::scatter.reduce", write_scatter_reduce},
-    {"aten::scatter.value_reduce", write_scatter_value_reduce},
+    {"aten::scatter.src", write_scatter},
+    {"aten::scatter.value", write_scatter},
+    {"aten::scatter.reduce", write_scatter},
+    {"aten::scatter.value_reduce", write_scatter},
     {"aten::scatter_add", write_scatter_add},
     {"aten::scatter_reduce.two", write_scatter_reduce_two},
     {"aten::index_add", write_index_add},
