@@ -204,7 +204,7 @@ class BoxedRow final : public c10::OperatorKernel {
 
   // The program's default dtype is unknown to the trace.
   bool is_lifted(const BoxedCall& call) const {
-    return (row_.op->traits & kLiftedByNumber) && c10::isIntegralType(call.tensors[0].scalar_type(), true) &&
+    return promotes(row_.op->rule) && c10::isIntegralType(call.tensors[0].scalar_type(), true) &&
         std::holds_alternative<double>(call.attrs[0]);
   }
 
@@ -257,8 +257,7 @@ class BoxedRow final : public c10::OperatorKernel {
     auto is_mask = [](const at::Tensor& t) { return t.defined() && t.scalar_type() == c10::ScalarType::Bool; };
     const at::Tensor& last = operands.back();
     bool masked = last.defined() && last.numel() == 1 && std::any_of(operands.begin(), operands.end() - 1, is_mask);
-    bool fills = row_.op->layout == ResultLayout::kOfOperand && !(row_.op->traits & kHostArgument);
-    bool has_number = masked || (fills && last.defined() && last.dim() == 0);
+    bool has_number = masked || ((row_.op->traits & kFills) && last.defined() && last.dim() == 0);
     for (const at::Tensor& t : has_number ? operands.first(operands.size() - 1) : operands) {
       bool is_itself = masked && is_mask(t) && is_xla_tensor(t) && at::get_overlap_status(written, t) == at::MemOverlapStatus::Full;
       if (is_xla_tensor(t) && !is_itself) {

@@ -135,8 +135,7 @@ bool refuses_complex(const Op& op, const BoxedCall& call) {
 
 CallRow::CallRow(const RowOverload& row) : row_(row), functional_(get_operator(row.op->name)) {
   const Op& own = get_op(row.op->name);
-  const bool is_pointwise = own.kind == OpKind::kPointwise && own.rule != TypeRule::kSelf && own.rule != TypeRule::kTail;
-  promotes_ = is_pointwise || (own.traits & kLiftedByNumber) ? &own : nullptr;
+  promotes_ = promotes(own.rule) ? &own : nullptr;
   for (const c10::Argument& argument : row.handle->schema().arguments()) {
     roles_.push_back(role_of(argument, *row.op));
   }

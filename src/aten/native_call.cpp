@@ -44,7 +44,7 @@ bool argument_fits(const PointwiseArg& arg, DType type, bool wraps) {
 }
 
 bool refuses_numbers(const Op& op, std::span<const PointwiseArg> args, DType type) {
-  bool fills = op.traits & kMask; // with its last argument, be it a number or a tensor
+  const bool fills = op.traits & kFills; // with its last argument, be it a number or a tensor
   return std::any_of(args.begin(), args.end(), [&](const PointwiseArg& arg) {
     return (arg.scalar || (fills && &arg == &args.back())) && !argument_fits(arg, type, fills);
   });
@@ -65,15 +65,10 @@ bool refuses_operands(const Op& op, std::span<const PointwiseArg> args) {
   if (args.size() > 1 && std::all_of(args.begin() + 1, args.end(), missing)) {
     return true;
   }
-  if ((op.traits & kNonNegative) && args[1].scalar && !(args[1].scalar->toDouble() >= 0 && std::isfinite(args[1].scalar->toDouble()))) {
-    return true;
+  if (op.rule == TypeRule::kTail) {
+    return first != DType::Bool;
   }
-  if (!(op.traits & kMask)) {
-    return false;
-  }
-  bool where = op.rule == TypeRule::kTail;
-  bool many_values = !where && args[2].tensor && args[2].tensor->dim() > 0;
-  return many_values || type_of(args[where ? 0 : 1]) != DType::Bool;
+  return (op.traits & kFills) && ((args[2].tensor && args[2].tensor->dim() > 0) || type_of(args[1]) != DType::Bool);
 }
 
 // Whether ATen refuses a call with arguments of these types.
@@ -86,8 +81,7 @@ bool is_refused(const Op& op, std::span<const PointwiseArg> args) {
   if ((op.traits & kNumbersFit) && refuses_numbers(op, args, type)) {
     return true;
   }
-  bool wrong_type = op.traits & (integral ? kFloatOnly : kNoFloat) || ((op.traits & kNoBool) && type == DType::Bool) ||
-      ((op.traits & kNoUnsigned) && type == DType::U8);
+  bool wrong_type = op.traits & (integral ? kFloatOnly : kNoFloat) || ((op.traits & kNoBool) && type == DType::Bool);
   return wrong_type || refuses_operands(op, args);
 }
 
@@ -125,7 +119,7 @@ bool is_native_call(const Op& op, std::span<const PointwiseArg> args) {
   if ((op.traits & kUnitAlpha) && refuses_alpha(op, args)) {
     return false;
   }
-  return !(op.traits & kRefuses) || !is_refused(op, args);
+  return !((op.traits & kRefuses) || op.rule == TypeRule::kTail) || !is_refused(op, args);
 }
 
 bool is_native_out(const Op& op, std::span<const PointwiseArg> args, const at::Tensor& out) {

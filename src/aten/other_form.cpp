@@ -12,7 +12,7 @@ namespace {
 // Where it is no product, root or quotient: the exponent is a number of the program, so that another one needs no other program.
 std::optional<OtherForm> find_power(const Op& row, const BoxedCall& call) {
   const DType dtype = to_dtype(call.tensors[0].scalar_type());
-  if (!(row.traits & kLiftedByNumber) || is_reduced_float(dtype)) { // which ATen refuses for exponents that do not fit
+  if (!promotes(row.rule) || is_reduced_float(dtype)) { // which ATen refuses for exponents that do not fit
     return std::nullopt;
   }
   static const Op& power = get_op("aten::pow.Tensor_Tensor");
@@ -38,9 +38,8 @@ std::optional<int64_t> find_only_index(const BoxedCall& call) {
 
 // x[mask] = number, which index_put computes: as ATen's kernel does, by masked_fill, whose result is row-major.
 std::optional<OtherForm> find_masked_write(const Op& row, Convention convention, const BoxedCall& call) {
-  constexpr uint32_t kByIndices = kReadsWhileWriting | kHostArgument;
   const bool* accumulates = call.attrs.size() < 2 ? nullptr : std::get_if<bool>(&call.attrs[1]); // behind the number of indices
-  if ((row.traits & kByIndices) != kByIndices || !accumulates || *accumulates) {
+  if (row.written != Written::kIndexed || !accumulates || *accumulates) {
     return std::nullopt;
   }
   const at::Tensor& self = call.tensors.front();
@@ -67,8 +66,9 @@ std::vector<PointwiseArg> OtherForm::args() const {
 }
 
 std::optional<OtherForm> find_other_form(const Op& row, Convention convention, const BoxedCall& call) {
-  if (!(row.traits & (kLiftedByNumber | kHostArgument)) || call.tensors.empty() || !call.tensors[0].defined() ||
-      call.tensors[0].numel() == 0 || (convention == Convention::kInplace && overlaps_itself(call.tensors[0]))) {
+  if (row.kind == OpKind::kPointwise || !(promotes(row.rule) || row.written == Written::kIndexed) || call.tensors.empty() ||
+      !call.tensors[0].defined() || call.tensors[0].numel() == 0 ||
+      (convention == Convention::kInplace && overlaps_itself(call.tensors[0]))) {
     return std::nullopt;
   }
   std::optional<OtherForm> power = find_power(row, call);

@@ -145,7 +145,7 @@ PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args
   }
   result.type.dims = broadcast_dims(args);
   result.type.dtype = result_dtype(op, args);
-  if (!(op.traits & kRowMajorResult)) {
+  if (op.layout != ResultLayout::kRowMajor) {
     const Operands operands{common_dtype(op, args), op.rule == TypeRule::kTail ? size_t{1} : 0, wraps_numbers(op, args)};
     result.strides = iterator_strides(result.type.dims, args, operands);
   }
@@ -172,7 +172,7 @@ void record_inplace(const Op& op, const at::Tensor& self, std::span<const Pointw
   PointwiseResult result = infer_pointwise(op, args);
   check_dims(result, self);
   check_cast(result, self);
-  check_writable(self, op.traits & kMask ? args.first(2) : args); // what masked_fill_ writes is a number to ATen
+  check_writable(self, op.traits & kFills ? args.first(2) : args); // what masked_fill_ writes is a number to ATen
   Recording recording(device_of_call(args));
   recording.write_converted(self, record_node(recording, op, result, args, std::move(attrs)));
 }

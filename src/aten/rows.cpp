@@ -97,7 +97,7 @@ RowOverload serve_overload(const Op& op, Convention convention, const c10::Opera
 
 void register_overload(const RowLibraries& libraries, const Op& op, Convention convention, const c10::OperatorHandle& handle) {
   RowOverload overload = serve_overload(op, convention, handle);
-  if (op.kind != OpKind::kPointwise || !register_typed(libraries, overload)) {
+  if (op.kind != OpKind::kPointwise || op.takes || !register_typed(libraries, overload)) {
     register_boxed(libraries.kernels, overload);
   }
 }

@@ -22,11 +22,10 @@ std::vector<Computation::Draw> find_draws(const Graph& graph) {
     if (node.op->traits & kRandom) {
       XLA_CHECK(n >= 2, "a random node without a seed of its own");
       add_draw(graph, node.operands[n - 2], node.operands[n - 1], draws);
-    } else if (node.op->traits & kLoop) {
-      const Computation& body = body_of(node.attrs.empty() ? Attr() : node.attrs[kLoopBody]);
-      XLA_CHECK(n >= body.graph.scalars.size(), "the operands of a loop are not its body's");
-      size_t first = n - body.graph.scalars.size();
-      for (const Computation::Draw& draw : body.draws) {
+    } else if (const Computation* body = find_body(node)) {
+      XLA_CHECK(n >= body->graph.scalars.size(), "the operands of a loop are not its body's");
+      size_t first = n - body->graph.scalars.size();
+      for (const Computation::Draw& draw : body->draws) {
         add_draw(graph, node.operands[first + draw.seed], node.operands[first + draw.offset], draws);
       }
     }
@@ -38,6 +37,11 @@ const Computation& body_of(const Attr& attr) {
   const auto* body = std::get_if<ComputationRef>(&attr);
   XLA_CHECK(body, "a loop without a body");
   return **body;
+}
+
+const Computation* find_body(const Node& node) {
+  const auto* body = node.attrs.empty() ? nullptr : std::get_if<ComputationRef>(&node.attrs[kLoopBody]);
+  return body ? body->get() : nullptr;
 }
 
 ComputationRef make_computation(Graph graph) {

@@ -28,15 +28,21 @@ enum class OpKind : uint8_t {
 
 // A pointwise row's result type, from its operands (at::result_type's categories), and the type in which its body computes.
 enum class TypeRule : uint8_t {
+  kNone, // by the row's own shape rule, or ATen's
   kPromote, // result_type of all operands; computes in it
   kPromoteFloat, // as kPromote, integers become the default float type
   kCompare, // computes in result_type, gives Bool
   kSelf, // the first operand's type; computes in it
-  kTail, // result_type of the operands after the first (where); the first stays as it is
+  kTail, // result_type of the operands after the first, a mask, which ATen refuses of another type than Bool (where)
   kBool, // operands as they are, gives Bool (logical_and, isnan)
 };
 constexpr bool gives_bool(TypeRule rule) {
   return rule == TypeRule::kCompare || rule == TypeRule::kBool;
+}
+
+// Whether ATen brings all operands, numbers too, to one type.
+constexpr bool promotes(TypeRule rule) {
+  return rule == TypeRule::kPromote || rule == TypeRule::kPromoteFloat || gives_bool(rule);
 }
 
 // The order in which a result lies in memory. Channels-last stands for results of four and five dims only.
@@ -56,6 +62,28 @@ enum class ResultLayout : uint8_t {
   kSpectrum, // as ATen's CPU kernels of Fourier transforms write it
 };
 
+// How the kernel of a library call reads its operands.
+enum OperandOrder : uint8_t {
+  kByStrides,
+  kDenseOperands, // as row-major memory, whatever their strides say
+  kDenseRows, // with 1 as the stride of the last dim
+  kFasterChannelsLast, // by their strides; channels-last images faster, as it is vectorized over channels only
+};
+
+// The elements that result i does not have from operand i. The others may stay in the operand's memory.
+enum class Written : uint8_t {
+  kAll,
+  kNone, // result i is operand i, once all operands are computed: no pass moves or merges anything across the node
+  // Result 0 is operand 0 but for what these read with the arguments after it: index_select, gather, index, take.
+  kSelected,
+  kGathered,
+  kIndexed,
+  kTaken,
+};
+constexpr bool is_part(Written written) {
+  return written != Written::kAll && written != Written::kNone;
+}
+
 enum OpTrait : uint32_t {
   kNoTraits = 0,
   kRandom = 1u << 0, // draws from a generator; operands end with seed and offset
@@ -68,32 +96,21 @@ enum OpTrait : uint32_t {
   kNoBool = 1u << 7, // ATen refuses results of type Bool
   kDivides = 1u << 8, // ATen raises for an integer divided by zero
   kSameDtype = 1u << 9, // ATen refuses tensors of different dtypes (of a call by ATen's shape rule: the first and the last)
-  kMask = 1u << 10, // ATen refuses a mask of another type than Bool: operand 0 by the rule kTail, else operand 1
-  kNonNegative = 1u << 11, // ATen refuses a number that is negative or not finite (softshrink)
-  kDenseOperands = 1u << 12, // a library call: its kernel reads operands as row-major memory and ignores their strides
-  kDenseRows = 1u << 13, // a library call: its kernel assumes a stride of 1 in its operands' last dim
-  kNumbersFit = 1u << 14, // ATen refuses a number that the result's type cannot hold (masked_fill, clamp)
-  kLiftedByNumber = 1u << 15, // a floating number among the attributes makes the default float type of an integer operand 0 (pow)
-  kChecksValues = 1u << 16, // a library call that raises for some values of its operands: an index out of range
-  kReadsWhileWriting = 1u << 17, // ATen's kernel reads operands after it began to write: overlapping memory is refused
-  kFasterChannelsLast = 1u << 18, // a library call: its kernel is vectorized over channels only
-  kRowMajorResult = 1u << 19, // a pointwise row: a new result is contiguous for any order of operands (masked_fill)
-  kComplex = 1u << 20, // ATen's kernel takes complex numbers too: such calls are library calls, for any kind of row
-  kNoUnsigned = 1u << 21, // ATen refuses negative numbers with an unsigned type; the row leaves such calls to ATen
-  kCollective = 1u << 22, // the replicas of a run meet in it: it runs in the order of the trace, even without a use of its results
-  kOtherLibrary = 1u << 23, // an operation of a library other than ATen: its kernel is made at its first call
-  kMovesElements = 1u << 24, // its results are elements of operands, numbers of the call, or indices
-  kSumsProducts = 1u << 25, // sums of products of operands of one type; engines that compute on 16-bit floats round each sum once
-  kLoop = 1u << 26, // runs a computation in turns (ir/computation.h)
-  kBarrier = 1u << 27, // result i is operand i, after all operands are computed: no pass moves or merges nodes across it
-  kZeros = 1u << 28, // each element of its result is zero
-  kAdds = 1u << 29, // adds its two operands
-  kHasProducts = 1u << 30, // a library call that multiplies matrices inside and may round each product
-  kToldAtCall = 1u << 31, // with kChecksValues: programs catch its error, so the call waits and raises it at once (svd)
+  kFills = 1u << 10, // what it writes, its last operand, is one number to ATen (masked_fill, whose operand 1 is a mask of Bool, index_fill)
+  kNumbersFit = 1u << 11, // ATen refuses a number that the result's type cannot hold (masked_fill, clamp)
+  kChecksValues = 1u << 12, // a library call that raises for some values of its operands: an index out of range
+  kReadsWhileWriting = 1u << 13, // ATen's kernel reads operands after it began to write: memory in common is refused
+  kComplex = 1u << 14, // ATen's kernel computes on complex numbers too: calls with them are library calls, whatever the row is
+  kCollective = 1u << 15, // the replicas of a run meet in it: it runs in the order of the trace, even if nobody wants its results
+  kOtherLibrary = 1u << 16, // an operation of another library than ATen: its kernel is made at its first call
+  kMovesElements = 1u << 17, // each number among its results is an element of an operand, or a number of the call; the others are indices
+  kSumsProducts = 1u << 18, // sums of products of operands of one type, which engines that compute on 16-bit floats round once
+  kHasProducts = 1u << 19, // a library call that takes products of matrices on its way, each of which it may round
+  kToldAtCall = 1u << 20, // with kChecksValues: programs catch its error and take another way, so the call waits and raises it (svd)
   // Traits that describe calls of ATen's kernel, for any kind of row.
-  kOfCalls = kRandom | kDenseOperands | kDenseRows | kChecksValues | kToldAtCall | kReadsWhileWriting | kHostArgument,
+  kOfCalls = kRandom | kChecksValues | kToldAtCall | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.
-  kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kNoUnsigned | kDivides | kSameDtype | kMask | kNonNegative | kNumbersFit,
+  kRefuses = kNoBoolOperand | kFloatOnly | kNoFloat | kNoBool | kDivides | kSameDtype | kFills | kNumbersFit,
 };
 
 // Sets of element types, for Op::dtypes.
@@ -121,8 +138,8 @@ constexpr DTypeSet set_of(DType t) {
 struct Op {
   const char* name = nullptr; // "aten::add.Tensor"; primitives have StableHLO's name
   OpKind kind = OpKind::kPrim;
-  TypeRule rule = TypeRule::kPromote;
-  Prim prim = Prim::kNone;
+  TypeRule rule = TypeRule::kNone;
+  Prim prim = Prim::kNone; // of a row: the primitive that it is on operands of one type; kConstant: zero
   Ex (*body)(const BodyArgs& args) = nullptr; // kPointwise
   // kComposite, kLibrary: result types; throws UserError for bad arguments. Null (kLibrary): types and strides by ATen's shape rule, its
   // Meta kernel.
@@ -131,7 +148,7 @@ struct Op {
   // kLibrary: whether the expansion is faster than ATen's CPU kernel for a call. Null: for none.
   bool (*expands)(const InferContext& context) = nullptr;
 
-  ResultLayout layout = ResultLayout::kRowMajor; // kComposite, kLibrary: the layout of eager's results
+  ResultLayout layout = ResultLayout::kRowMajor; // of eager's results
   int order_of = 0; // of ResultLayout::kOfOperand, kFormatOfOperand and kConvolution
   // kLibrary: the order in which ATen's CPU kernel returns its result, if that is not `layout`. A wrong value costs a copy.
   std::optional<ResultLayout> kernel_layout = std::nullopt;
@@ -140,6 +157,8 @@ struct Op {
   // most.
   uint32_t dtypes = 0;
 
+  OperandOrder reads = kByStrides; // kLibrary
+  Written written = Written::kAll; // kLibrary
   uint32_t traits = kNoTraits; // of OpTrait
   // Whether ATen accepts a call's numbers (parameters of the program) and attributes; otherwise it raises. Null: all are accepted.
   bool (*takes)(std::span<const double> numbers, const Attrs& attrs) = nullptr;

@@ -22,6 +22,11 @@ bool names_gelu(std::span<const double>, const Attrs& attrs) {
   return attr_is(attrs[0], "none") || attr_is(attrs[0], "tanh");
 }
 
+// softshrink's lambda.
+bool has_width(std::span<const double> numbers, const Attrs&) {
+  return numbers[0] >= 0 && std::isfinite(numbers[0]);
+}
+
 bool is_tanh(const BodyArgs& a) {
   return attr_is(a.attr(0), "tanh");
 }
@@ -201,17 +206,13 @@ constinit const Op kRows[] = {
     ACTIVATION("gelu", gelu(a), .takes = names_gelu),
     ACTIVATION("hardswish", a[0] * relu6(a[0] + 3.0) / 6.0),
     ACTIVATION("hardsigmoid", relu6(a[0] + 3.0) / 6.0),
-    POINTWISE("hardtanh", kSelf, kNoBool | kNoUnsigned | kNumbersFit, min(max(a[0], a[1]), a[2])),
+    CLAMP("hardtanh", min(max(a[0], a[1]), a[2])),
     ACTIVATION("leaky_relu", select(a[0] > 0.0, a[0], a[0] * a[1])),
     ACTIVATION("elu", elu(a[0], a[1], a[2], a[3])),
     ACTIVATION("softplus", softplus(a[0], a[1], a[2])),
     CLAMP("threshold", select(a[0] <= a[1], a[2], a[0])),
     ACTIVATION("hardshrink", select((a[0] >= -a.rounded(1)) & (a[0] <= a.rounded(1)), 0.0, a[0])),
-    POINTWISE(
-        "softshrink",
-        kSelf,
-        kFloatOnly | kNonNegative | kNumbersFit,
-        select(a[0] > a[1], a[0] - a[1], select(a[0] < -a[1], a[0] + a[1], a[0] * 0.0))),
+    ACTIVATION("softshrink", select(a[0] > a[1], a[0] - a[1], select(a[0] < -a[1], a[0] + a[1], a[0] * 0.0)), .takes = has_width),
     ACTIVATION("_prelu_kernel", select(a[0] > 0.0, a[0], a[0] * a[1])),
     POINTWISE("sigmoid_backward", kPromote, kFloatOnly | kNumbersFit | kComplex, a[0] * ((1.0 - a[1]) * a[1])),
     POINTWISE("tanh_backward", kPromote, kFloatOnly | kNumbersFit | kComplex, a[0] * (1.0 - sq(a[1]))),

@@ -149,14 +149,16 @@ constinit const Op kRows[] = {
         .expand = expand_flash,
         .layout = ResultLayout::kOfOperand,
         .kernel_layout = ResultLayout::kAttention,
-        .traits = kDenseRows | kHasProducts),
+        .reads = kDenseRows,
+        .traits = kHasProducts),
     LIBRARY(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
         infer_flash_backward,
         .expand = expand_flash_backward,
         .expands = has_short_sequences,
         .layout = ResultLayout::kAttention,
-        .traits = kDenseRows | kHasProducts),
+        .reads = kDenseRows,
+        .traits = kHasProducts),
 };
 
 } // namespace

@@ -41,12 +41,10 @@ void infer_repeats(InferContext& c) {
   c.add_result(repeats.dtype, {size});
 }
 
-constexpr uint32_t kBag = kChecksValues | kDenseRows;
-
 constinit const Op kRows[] = {
     CALL("embedding_renorm_", kAllFloats, .traits = kChecksValues),
-    SHAPED_CALL("_embedding_bag", infer_embedding_bag<true>, kAllFloats, .traits = kBag),
-    SHAPED_CALL("_embedding_bag_forward_only", infer_embedding_bag<false>, kAllFloats, .traits = kBag),
+    SHAPED_CALL("_embedding_bag", infer_embedding_bag<true>, kAllFloats, .reads = kDenseRows, .traits = kChecksValues),
+    SHAPED_CALL("_embedding_bag_forward_only", infer_embedding_bag<false>, kAllFloats, .reads = kDenseRows, .traits = kChecksValues),
     CALL("_embedding_bag_dense_backward", kFloats, .traits = kChecksValues),
     CALL("_embedding_bag_per_sample_weights_backward", kFloats, .traits = kChecksValues),
     SHAPED_CALL("repeat_interleave.Tensor", infer_repeats, kIntegers, .traits = kChecksValues),

@@ -39,7 +39,7 @@ void infer_loop(InferContext& c) {
 }
 
 constinit const Op kRows[] = {
-    {.name = "xla::loop", .kind = OpKind::kLibrary, .infer = infer_loop, .traits = kOwnKernel | kLoop | kDenseOperands | kChecksValues},
+    {.name = "xla::loop", .kind = OpKind::kLibrary, .infer = infer_loop, .reads = kDenseOperands, .traits = kOwnKernel | kChecksValues},
 };
 
 } // namespace

@@ -136,20 +136,31 @@ void expand_pow(ExpandContext& c) {
   c.set(0, is_float(x.dtype()) ? power(x, round_to(c.result_type(0).dtype, c.get_double(0))) : whole_power(x, c.get_int(0)));
 }
 
-// Rows that ATen lacks.
-#define OWN(NAME, INFER, EXPAND) {.name = "xla::" NAME, .kind = OpKind::kComposite, .infer = INFER, .expand = EXPAND, .traits = kOwnKernel}
+// Rows that ATen does not know.
+#define OWN(NAME, INFER, EXPAND, ...)               \
+  {.name = "xla::" NAME,                            \
+   .kind = OpKind::kComposite,                      \
+   __VA_OPT__(.prim = __VA_ARGS__, ).infer = INFER, \
+   .expand = EXPAND,                                \
+   .traits = kOwnKernel}
 
 constinit const Op kRows[] = {
     OWN("full", infer_full, expand_full),
-    {.name = "xla::zeros", .kind = OpKind::kComposite, .infer = infer_full, .expand = expand_zeros, .traits = kOwnKernel | kZeros},
+    OWN("zeros", infer_full, expand_zeros, Prim::kConstant),
     OWN("arange", infer_arange, expand_arange),
     OWN("eye", infer_eye, expand_eye),
     OWN("convert", infer_convert, expand_convert),
     CALL("linspace", 0, .traits = kOwnKernel),
     CALL("logspace", 0, .traits = kOwnKernel),
     CALL("randperm.generator", 0, .traits = kOwnKernel | kRandom),
-    LIBRARY("view_copy.dtype", infer_reinterpret, .traits = kDenseOperands),
-    COMPOSITE("pow.Tensor_Scalar", infer_pow, expand_pow, .layout = ResultLayout::kOfOperand, .traits = kLiftedByNumber | kComplex),
+    LIBRARY("view_copy.dtype", infer_reinterpret, .reads = kDenseOperands),
+    {.name = "aten::pow.Tensor_Scalar",
+     .kind = OpKind::kComposite,
+     .rule = TypeRule::kPromote,
+     .infer = infer_pow,
+     .expand = expand_pow,
+     .layout = ResultLayout::kOfOperand,
+     .traits = kComplex},
 };
 
 } // namespace

@@ -248,8 +248,7 @@ void infer_index_put(InferContext& c) {
     if (has_mask(c)) {
       part.points.back() = known_places(part, values.dims);
     }
-    Dims dims = indexed_dims(c.operand(0).dims, part);
-    fits = expands_to(values.dims, dims);
+    fits = expands_to(values.dims, indexed_dims(c.operand(0).dims, part));
   }
   if (!fits) {
     fall_back("these indices or values do not fit the tensor");
@@ -259,6 +258,9 @@ void infer_index_put(InferContext& c) {
 }
 
 constexpr uint32_t kIndex = kChecksValues | kReadsWhileWriting;
+
+#define UPDATE(NAME, INFER, ELEMENTS, TRAITS, ...) \
+  LIBRARY(NAME, INFER __VA_OPT__(, ) __VA_ARGS__, .written = Written::ELEMENTS, .traits = kIndex | TRAITS)
 
 void infer_put(InferContext& c) {
   Type x = c.operand(0);
@@ -277,28 +279,27 @@ void infer_masked_scatter(InferContext& c) {
   like_operand<0>(c);
 }
 
-// Rows that write into self run in place: substitutes.cpp of the embedded engine lists them.
 constinit const Op kRows[] = {
     LIBRARY("embedding", infer_embedding, .traits = kIndex | kMovesElements),
     LIBRARY("embedding_dense_backward", infer_embedding_backward, .traits = kIndex),
     LIBRARY("index_select", infer_index_select, .traits = kIndex | kComplex | kMovesElements, .out_form = "out"),
     LIBRARY("gather", infer_gather, .traits = kIndex | kComplex | kMovesElements, .out_form = "out"),
-    LIBRARY("scatter.src", infer_scatter<kNoReduction>, .traits = kIndex | kComplex | kMovesElements),
-    LIBRARY("scatter.value", infer_scatter<kNoReduction>, .traits = kIndex | kComplex | kMovesElements),
-    LIBRARY("scatter.reduce", infer_scatter<kAddMultiply>, .traits = kIndex | kComplex),
-    LIBRARY("scatter.value_reduce", infer_scatter<kAddMultiply>, .traits = kIndex | kComplex),
-    LIBRARY("scatter_add", infer_scatter<kNoReduction>, .traits = kIndex | kComplex),
-    LIBRARY("scatter_reduce.two", infer_scatter<kReductions>, .traits = kIndex),
-    LIBRARY("index_add", infer_index_add, .traits = kIndex | kComplex),
-    LIBRARY("index_copy", infer_along_by_long, .traits = kIndex | kComplex | kMovesElements),
-    LIBRARY("index_reduce", (of_types<kReals, infer_along>), .traits = kIndex),
-    LIBRARY("index_fill.int_Scalar", infer_index_fill, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
-    LIBRARY("index_fill.int_Tensor", infer_along_by_long, .layout = ResultLayout::kOfOperand, .traits = kIndex | kComplex),
+    UPDATE("scatter.src", infer_scatter<kNoReduction>, kGathered, kComplex | kMovesElements),
+    UPDATE("scatter.value", infer_scatter<kNoReduction>, kGathered, kComplex | kMovesElements),
+    UPDATE("scatter.reduce", infer_scatter<kAddMultiply>, kGathered, kComplex),
+    UPDATE("scatter.value_reduce", infer_scatter<kAddMultiply>, kGathered, kComplex),
+    UPDATE("scatter_add", infer_scatter<kNoReduction>, kGathered, kComplex),
+    UPDATE("scatter_reduce.two", infer_scatter<kReductions>, kGathered, kNoTraits),
+    UPDATE("index_add", infer_index_add, kSelected, kComplex),
+    UPDATE("index_copy", infer_along_by_long, kSelected, kComplex | kMovesElements),
+    UPDATE("index_reduce", (of_types<kReals, infer_along>), kSelected, kNoTraits),
+    UPDATE("index_fill.int_Scalar", infer_index_fill, kSelected, kComplex, .layout = ResultLayout::kOfOperand),
+    UPDATE("index_fill.int_Tensor", infer_along_by_long, kSelected, kFills | kComplex, .layout = ResultLayout::kOfOperand),
     LIBRARY("take", infer_take, .traits = kIndex | kComplex),
     LIBRARY("index.Tensor", infer_index, .layout = ResultLayout::kIndexed, .traits = kIndex | kHostArgument | kComplex | kMovesElements),
-    LIBRARY("index_put", infer_index_put, .layout = ResultLayout::kOfOperand, .traits = kIndex | kHostArgument | kComplex),
-    LIBRARY("_index_put_impl_", infer_index_put, .traits = kIndex | kHostArgument | kComplex),
-    SHAPED_CALL("put_", infer_put, kAllTypes, .traits = kIndex | kComplex),
+    UPDATE("index_put", infer_index_put, kIndexed, kHostArgument | kComplex, .layout = ResultLayout::kOfOperand),
+    UPDATE("_index_put_impl_", infer_index_put, kIndexed, kHostArgument | kComplex),
+    SHAPED_CALL("put_", infer_put, kAllTypes, .written = Written::kTaken, .traits = kIndex | kComplex),
     SHAPED_CALL("masked_scatter_", infer_masked_scatter, kAllTypes, .traits = kChecksValues | kComplex),
 };
 

@@ -236,7 +236,7 @@ constinit const Op kRows[] = {
     LIBRARY("unfold_backward", infer_sizes, .traits = kReadsWhileWriting | kComplex),
     LIBRARY("searchsorted.Tensor", (of_types<kReals, infer_search<1>>), .traits = kReadsWhileWriting),
     LIBRARY("bucketize.Tensor", (of_types<kReals, infer_search<0>>), .traits = kReadsWhileWriting),
-    LIBRARY("isin.Tensor_Tensor", (of_types<kReals, infer_isin>), .traits = kReadsWhileWriting | kDenseOperands),
+    LIBRARY("isin.Tensor_Tensor", (of_types<kReals, infer_isin>), .reads = kDenseOperands, .traits = kReadsWhileWriting),
     LIBRARY("histc", infer_histc, .expand = expand_histc, .traits = kReadsWhileWriting),
     COMPOSITE("tril", infer_triangle<false>, expand_triangle<false>, .traits = kReadsWhileWriting | kComplex),
     COMPOSITE("triu", infer_triangle<true>, expand_triangle<true>, .traits = kReadsWhileWriting | kComplex),
@@ -253,11 +253,15 @@ constinit const Op kRows[] = {
     SHAPED_CALL("histogram.bins_tensor", infer_histogram, kFloats, .traits = kChecksValues),
     CALL("_cdist_forward", kFloats),
     CALL("_cdist_backward", kFloats),
-    CALL("_pdist_forward", kFloats, .traits = kDenseOperands),
-    CALL("_pdist_backward", kFloats, .traits = kDenseOperands),
+    CALL("_pdist_forward", kFloats, .reads = kDenseOperands),
+    CALL("_pdist_backward", kFloats, .reads = kDenseOperands),
     SHAPED_CALL("renorm", infer_renorm, kAllFloats | kComplexes, .traits = kComplex),
     CALL("narrow_copy", kAllTypes),
-    {.name = "xla::optimization_barrier", .kind = OpKind::kLibrary, .infer = infer_barrier, .traits = kBarrier | kOwnKernel},
+    {.name = "xla::optimization_barrier",
+     .kind = OpKind::kLibrary,
+     .infer = infer_barrier,
+     .written = Written::kNone,
+     .traits = kOwnKernel},
 };
 
 } // namespace

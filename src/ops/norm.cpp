@@ -324,8 +324,8 @@ constinit const Op kRows[] = {
         expand_group_norm_backward,
         .layout = ResultLayout::kFormatOfOperand,
         .order_of = 1),
-    SHAPED_CALL("_weight_norm_interface", infer_weight_norm, kAllFloats, .traits = kDenseOperands),
-    CALL("_weight_norm_interface_backward", kAllFloats, .traits = kDenseOperands),
+    SHAPED_CALL("_weight_norm_interface", infer_weight_norm, kAllFloats, .reads = kDenseOperands),
+    CALL("_weight_norm_interface_backward", kAllFloats, .reads = kDenseOperands),
 };
 
 } // namespace

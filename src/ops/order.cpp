@@ -66,8 +66,8 @@ void infer_log_scan(InferContext& c) {
 }
 
 constinit const Op kRows[] = {
-    LIBRARY("median.dim", infer_ordered<0>, .traits = kReadsWhileWriting | kDenseOperands),
-    LIBRARY("nanmedian.dim", infer_ordered<0>, .traits = kReadsWhileWriting | kDenseOperands),
+    LIBRARY("median.dim", infer_ordered<0>, .reads = kDenseOperands, .traits = kReadsWhileWriting),
+    LIBRARY("nanmedian.dim", infer_ordered<0>, .reads = kDenseOperands, .traits = kReadsWhileWriting),
     LIBRARY("mode", infer_values_indices<0>, .traits = kReadsWhileWriting),
     LIBRARY("kthvalue", infer_ordered<1>, .traits = kReadsWhileWriting),
     LIBRARY("median", infer_median, .traits = kReadsWhileWriting),

@@ -22,11 +22,11 @@ constinit const Op kRows[] = {
     FAKE_QUANTIZE("fake_quantize_per_channel_affine_cachemask", infer_rounded, .traits = kChecksValues),
     FAKE_QUANTIZE("_fake_quantize_learnable_per_tensor_affine", like_float_operand<0>),
     FAKE_QUANTIZE("_fake_quantize_learnable_per_channel_affine", like_float_operand<0>, .traits = kChecksValues),
-    CALL("_weight_int8pack_mm", kAllFloats, .traits = kDenseOperands),
-    CALL("_weight_int4pack_mm_for_cpu", kAllFloats, .traits = kDenseOperands),
-    CALL("_convert_weight_to_int4pack_for_cpu", kIntegers, .traits = kDenseOperands),
-    CALL("_dyn_quant_matmul_4bit", kFloats, .traits = kDenseOperands),
-    CALL("_dyn_quant_pack_4bit_weight", kIntegers, .traits = kDenseOperands),
+    CALL("_weight_int8pack_mm", kAllFloats, .reads = kDenseOperands),
+    CALL("_weight_int4pack_mm_for_cpu", kAllFloats, .reads = kDenseOperands),
+    CALL("_convert_weight_to_int4pack_for_cpu", kIntegers, .reads = kDenseOperands),
+    CALL("_dyn_quant_matmul_4bit", kFloats, .reads = kDenseOperands),
+    CALL("_dyn_quant_pack_4bit_weight", kIntegers, .reads = kDenseOperands),
 };
 
 } // namespace

@@ -47,8 +47,13 @@ const Op& library_form(const Op& op) {
   std::unique_ptr<Op>& form = (*forms)[&op];
   if (!form) {
     form = std::make_unique<Op>(
-        Op{.name = op.name, .kind = OpKind::kLibrary, .dtypes = kAllTypes, .traits = op.traits & (kOfCalls | kSameDtype | kNoBoolOperand)});
-    if (op.kind != OpKind::kPointwise) { // ATen's rule for types gives their order
+        Op{.name = op.name,
+           .kind = OpKind::kLibrary,
+           .dtypes = kAllTypes,
+           .reads = op.reads,
+           .written = op.written,
+           .traits = op.traits & (kOfCalls | kSameDtype | kNoBoolOperand)});
+    if (op.kind != OpKind::kPointwise) { // whose order ATen's rule for types knows
       form->layout = op.layout;
       form->order_of = op.order_of;
     }

@@ -210,12 +210,12 @@ void expand_gru_cell_backward(ExpandContext& c) {
 }
 
 constinit const Op kRows[] = {
-    LIBRARY("mkldnn_rnn_layer", infer_layer, .traits = kDenseOperands),
+    LIBRARY("mkldnn_rnn_layer", infer_layer, .reads = kDenseOperands),
     COMPOSITE("_thnn_fused_lstm_cell", infer_cell, expand_cell),
     COMPOSITE("_thnn_fused_lstm_cell_backward_impl", infer_cell_backward, expand_cell_backward),
     COMPOSITE("_thnn_fused_gru_cell", infer_gru_cell, expand_gru_cell),
     COMPOSITE("_thnn_fused_gru_cell_backward", infer_gru_cell_backward, expand_gru_cell_backward),
-    CALL("mkldnn_rnn_layer_backward", kAllFloats, .traits = kDenseOperands),
+    CALL("mkldnn_rnn_layer_backward", kAllFloats, .reads = kDenseOperands),
 };
 
 } // namespace

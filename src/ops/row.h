@@ -3,12 +3,16 @@
 
 #include "ir/builder.h"
 
-// EXPRESSION is the scalar body, over the operands: a[0], a[1], ...
-#define POINTWISE(NAME, RULE, TRAITS, EXPRESSION, ...)         \
-  {.name = "aten::" NAME,                                      \
-   .kind = OpKind::kPointwise,                                 \
-   .rule = TypeRule::RULE,                                     \
-   .body = [](const BodyArgs& a) -> Ex { return EXPRESSION; }, \
+// EXPRESSION is the scalar body, over the operands: a[0], a[1], ... POINTWISE_IN: with another layout than that of the operands, or the
+// primitive that the row is.
+#define POINTWISE(...) POINTWISE_IN(kOfOperands, kNone, __VA_ARGS__)
+#define POINTWISE_IN(LAYOUT, PRIM, NAME, RULE, TRAITS, EXPRESSION, ...) \
+  {.name = "aten::" NAME,                                               \
+   .kind = OpKind::kPointwise,                                          \
+   .rule = TypeRule::RULE,                                              \
+   .prim = Prim::PRIM,                                                  \
+   .body = [](const BodyArgs& a) -> Ex { return EXPRESSION; },          \
+   .layout = ResultLayout::LAYOUT,                                      \
    .traits = TRAITS __VA_OPT__(, ) __VA_ARGS__}
 
 #define COMPOSITE(NAME, INFER, EXPAND, ...) \

@@ -49,7 +49,7 @@ class Adder : private GraphCopy {
   // Whether the node writes a part of zeros.
   bool is_part(const Node* node) const {
     const Node* base = node && node->op->kind == OpKind::kViewUpdate ? from_.find_producer(node->operands[0]) : nullptr;
-    if (!base || !(base->op->traits & kZeros)) {
+    if (!base || base->op->prim != Prim::kConstant) {
       return false;
     }
     const ViewGeometry view = view_geometry(from_, *node);
@@ -58,7 +58,7 @@ class Adder : private GraphCopy {
 
   // The operand of a sum of two tensors that is a part without other readers; -1: none.
   int find_part(const Node& node) const {
-    if (!(node.op->traits & kAdds) || node.operands.size() != 2) {
+    if (node.op->prim != Prim::kAdd || node.operands.size() != 2) {
       return -1;
     }
     for (int i : {1, 0}) {

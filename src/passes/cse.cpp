@@ -39,7 +39,7 @@ void cse(Graph& graph) {
     for (ValueId& v : node.operands) {
       v = v == kNoValue ? kNoValue : same[v];
     }
-    if (node.op->traits & (kCollective | kBarrier)) {
+    if ((node.op->traits & kCollective) || node.op->written == Written::kNone) {
       continue;
     }
     ValueId first = first_results.emplace(node_key(graph, node), node.first_result).first->second;

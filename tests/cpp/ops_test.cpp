@@ -54,6 +54,9 @@ class Call {
     verify_graph(graph_);
     return value.type();
   }
+  const Node& first_node() const { // of an expansion or a body
+    return graph_.nodes.at(0);
+  }
 
  private:
   std::span<const ValueId> span() const {
@@ -91,10 +94,41 @@ TEST(OpTables, RowsAreComplete) {
       EXPECT_TRUE(op.kind == OpKind::kPointwise ? pointwise : op.kind == OpKind::kComposite ? composite : library) << op.name;
       EXPECT_EQ(find_op(op.name), &op);
       EXPECT_TRUE(!op.if_none || get_op(op.if_none).kind == op.kind) << op.name;
-      EXPECT_TRUE(op.kind == OpKind::kLibrary || (!op.out_form && !op.kernel_layout)) << op.name;
+      bool of_calls = op.out_form || op.kernel_layout || op.reads != kByStrides || op.written != Written::kAll;
+      EXPECT_TRUE(op.kind == OpKind::kLibrary || !of_calls) << op.name;
     }
   }
   EXPECT_GT(names.size(), 300u);
+}
+
+// What one operation alone needs is a field of its row.
+TEST(OpTables, NoTraitIsTheNameOfARow) {
+  for (uint32_t trait = 1; trait != 0; trait <<= 1) {
+    std::vector<const char*> names;
+    for (std::span<const Op> table : op_tables()) {
+      for (const Op& op : table) {
+        if (op.traits & trait) {
+          names.push_back(op.name);
+        }
+      }
+    }
+    EXPECT_NE(names.size(), 1u) << names.front() << " has a trait of its own";
+  }
+}
+
+TEST(OpTables, RowsOfAPrimitiveAreThatPrimitive) {
+  for (std::span<const Op> table : op_tables()) {
+    for (const Op& op : table) {
+      if (op.prim == Prim::kNone) {
+        continue;
+      }
+      Call call(
+          op.name, op.body ? std::vector<Type>{kMatrix, kMatrix} : std::vector<Type>{}, {static_cast<int64_t>(DType::F32), list({4, 6})});
+      op.body ? (void)call.body(DType::F32, kMatrix) : (void)call.expand();
+      EXPECT_EQ(call.first_node().op->prim, op.prim) << op.name;
+      EXPECT_TRUE(op.prim != Prim::kConstant || std::get<double>(call.first_node().attrs[0]) == 0) << op.name;
+    }
+  }
 }
 
 // Each body of a floating point row of plain tensors builds a graph of the broadcast extents.

@@ -88,6 +88,7 @@ TAKES_NUMBER = {
     "lerp": lambda x, v: torch.lerp(x, x, v),
     "threshold": lambda x, v: functional.threshold(x, 0, v),
     "hardtanh": lambda x, v: functional.hardtanh(x, -1, v),
+    "hardtanh_from_zero": lambda x, v: functional.hardtanh(x, 0, v),
     "softshrink": lambda x, v: functional.softshrink(x, v),
     "hardshrink": lambda x, v: functional.hardshrink(x, v),
     "leaky_relu": lambda x, v: functional.leaky_relu(x, v),

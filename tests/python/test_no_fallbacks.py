@@ -652,6 +652,10 @@ def test_a_division_by_zero_is_told_by_the_run(device):
     assert (x // torch.tensor([2, 3], device=device)).tolist() == [2, 2]
 
 
+def test_limits_of_unsigned_numbers():
+    compare(lambda x: [F.relu6(x), F.hardtanh(x, 3, 200)], torch.arange(255, dtype=torch.uint8))
+
+
 def test_of_nothing():
     def program(nothing, rows):
         return [

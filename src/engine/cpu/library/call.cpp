@@ -20,6 +20,7 @@
 #include "engine/cpu/library/untold.h"
 #include "engine/cpu/threads/team.h"
 #include "engine/engine.h"
+#include "ir/computation.h"
 #include "ir/strides.h"
 #include "ops/registry.h"
 
@@ -39,7 +40,7 @@ struct Choice {
   OwnKernel own = nullptr; // computes the result in ATen's place
   CallKernel kernel = nullptr; // computes it in ATen's place, into given memory
   bool mutates = false; // operand 0 is written: it must be a copy, or the result's memory
-  bool writes_part = false; // by ATen's operation in place, on the result's memory
+  Written written = Written::kAll; // a part: by ATen's operation in place, on the result's memory
   bool writes_into = false;
 };
 
@@ -54,18 +55,20 @@ Choice choose(const CallSpec& spec) {
   size_t dot = spec.name.find('.');
   std::string base = spec.name.substr(0, dot);
   Choice choice{get_schema({base, dot == spec.name.npos ? "" : spec.name.substr(dot + 1)}), find_substitute(spec.name)};
-  choice.own = find_own_kernel(get_op(spec.name));
+  const Op& row = get_op(spec.name);
+  choice.own = find_own_kernel(row);
   choice.kernel = choice.substitute.choose ? choice.substitute.choose(spec) : nullptr;
   const auto& arguments = choice.op.schema().arguments();
   choice.mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
-  choice.writes_part = choice.substitute.save_part;
-  bool out_form = !choice.own && !spec.out_form.empty() && !choice.mutates && !choice.writes_part && has_plain_results(spec);
+  choice.written = row.written;
+  const bool writes_part = is_part(row.written);
+  bool out_form = !choice.own && !spec.out_form.empty() && !choice.mutates && !writes_part && has_plain_results(spec);
   if (out_form) {
     choice.op = get_schema({base, spec.out_form});
-  } else if (choice.writes_part && !choice.mutates) {
+  } else if (writes_part && !choice.mutates) {
     choice.op = get_schema({base + "_", choice.op.operator_name().overload_name});
   }
-  choice.writes_into = out_form || choice.kernel || choice.writes_part;
+  choice.writes_into = out_form || choice.kernel || writes_part;
   return choice;
 }
 
@@ -103,12 +106,8 @@ CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may
 }
 
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into) {
-  // A loop's turns allocate their own memory.
-  return !(node.op->traits & kLoop) && choose(make_call_spec(laid_out, node, may_write_into)).writes_into;
-}
-
-bool writes_part(const Node& node) {
-  return find_substitute(node.op->name).save_part;
+  // A loop's turns take what memory they need.
+  return !find_body(node) && choose(make_call_spec(laid_out, node, may_write_into)).writes_into;
 }
 
 bool prefers_one_thread(const Node& node) {
@@ -179,7 +178,7 @@ void LibraryCall::Impl::write_part(torch::jit::Stack& args, std::vector<Undo>* u
     self.copy_(operands[0]);
   } else if (undo) {
     try {
-      undo->push_back(self.dim() > 0 ? choice.substitute.save_part(args) : save_whole(self));
+      undo->push_back(self.dim() > 0 ? save_part(choice.written, args) : save_whole(self));
     } catch (const c10::Error&) {
       undo->push_back(save_whole(self));
     }
@@ -212,7 +211,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     choice.substitute.prepare(args);
   }
   c10::AutoGradMode grad_mode(trains);
-  if (choice.writes_part) {
+  if (is_part(choice.written)) {
     write_part(args, undo);
     return;
   }

@@ -40,9 +40,7 @@ CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may
 // True when the node's call writes its results into memory of the caller, else its results are adopted. Throws as LibraryCall's
 // constructor.
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
-// Whether the call writes some elements of operand 0 in place, if the plan gives its memory to the result, and can undo that.
-bool writes_part(const Node& node);
-// Whether several such calls run faster beside each other, one thread each, than one after the other on all threads.
+// Whether several calls of it are faster beside each other, on a thread each, than one after the other on all threads.
 bool prefers_one_thread(const Node& node);
 // PyTorch's switches that make_call_spec() and these functions depend on.
 std::string call_settings();

@@ -45,7 +45,7 @@ using Values = std::vector<c10::IValue>;
 bool is_call_of_aten(const Op& row) {
   const bool is_row = row.kind == OpKind::kPointwise || row.kind == OpKind::kComposite || row.kind == OpKind::kLibrary;
   const bool has_order = !(row.traits & kOwnKernel) || row.kind == OpKind::kLibrary;
-  return is_row && has_order && !(row.traits & kRandom) && has_program(row);
+  return is_row && has_order && !(row.traits & (kRandom | kCollective | kOtherLibrary));
 }
 
 bool returns_tensors(const c10::FunctionSchema& schema) {
@@ -74,7 +74,8 @@ NodeForm find_form(const Op& row) {
   form.choose = substitute.suits || substitute.prepare ? nullptr : substitute.choose; // calls that check values first go to ATen's kernel
   form.prepare = substitute.prepare;
   form.takes_numbers = row.kind == OpKind::kPointwise;
-  form.dense = row.kind == OpKind::kComposite || (row.traits & (kDenseOperands | kDenseRows)); // group norms assume row-major operands
+  form.dense =
+      row.kind == OpKind::kComposite || row.reads == kDenseOperands || row.reads == kDenseRows; // group norms take all for row-major
   form.mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
   return form;
 }
@@ -114,7 +115,7 @@ bool is_in_memory(const Node& node) {
 } // namespace
 
 bool can_interpret(const Graph& trace) {
-  return std::all_of(trace.nodes.begin(), trace.nodes.end(), [](const Node& node) { return is_in_memory(node) || has_program(*node.op); });
+  return std::all_of(trace.nodes.begin(), trace.nodes.end(), [](const Node& node) { return is_in_memory(node) || has_program(node); });
 }
 
 Interpreter::Interpreter(const Graph& trace, const std::vector<bool>& live, int device)

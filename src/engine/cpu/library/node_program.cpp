@@ -7,7 +7,7 @@
 
 #include "core/remembered.h"
 #include "engine/cpu/library/args.h"
-#include "engine/cpu/library/half_products.h"
+#include "ir/computation.h"
 #include "ir/structure.h"
 #include "passes/passes.h"
 
@@ -67,8 +67,8 @@ at::Tensor tensor_over(const EngineBufferRef& buffer, const std::vector<at::Tens
 
 } // namespace
 
-bool has_program(const Op& row) {
-  return !(row.traits & (kCollective | kLoop | kBarrier | kOtherLibrary));
+bool has_program(const Node& node) {
+  return !(node.op->traits & (kCollective | kOtherLibrary)) && node.op->written != Written::kNone && !find_body(node);
 }
 
 std::shared_ptr<Executable> find_or_compile_node(const Graph& trace, const Node& node, int device) {

@@ -11,8 +11,8 @@
 
 namespace torch_xla::cpu {
 
-// Whether the row can run apart from the rest of its trace.
-bool has_program(const Op& row);
+// Whether the node means the same apart from the rest of its trace.
+bool has_program(const Node& node);
 
 // The program that serves all nodes of the row with the same attributes and operand types. Throws compile errors. Any thread.
 std::shared_ptr<Executable> find_or_compile_node(const Graph& trace, const Node& node, int device);

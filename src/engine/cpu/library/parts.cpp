@@ -10,6 +10,8 @@
 
 #include <utility>
 
+#include "core/errors.h"
+
 namespace torch_xla::cpu {
 namespace {
 
@@ -28,39 +30,42 @@ Undo make_undo(Write write) {
   };
 }
 
-} // namespace
-
-Undo save_selected(const torch::jit::Stack& arguments) {
-  at::Tensor self = arguments[0].toTensor();
-  int64_t dim = arguments[1].toInt();
-  at::Tensor index = copy_index(arguments[2].toTensor());
-  at::Tensor part = at::index_select(self, dim, index);
-  return make_undo([=] { self.index_copy_(dim, index, part); });
+Undo save_selected(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+  return make_undo([=, before = at::index_select(self, dim, index)] { self.index_copy_(dim, index, before); });
 }
 
-Undo save_scattered(const torch::jit::Stack& arguments) {
-  at::Tensor self = arguments[0].toTensor();
-  int64_t dim = arguments[1].toInt();
-  at::Tensor index = copy_index(arguments[2].toTensor());
-  at::Tensor part = at::gather(self, dim, index);
-  return make_undo([=] { self.scatter_(dim, index, part); });
+Undo save_gathered(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+  return make_undo([=, before = at::gather(self, dim, index)] { self.scatter_(dim, index, before); });
 }
 
-Undo save_indexed(const torch::jit::Stack& arguments) {
-  at::Tensor self = arguments[0].toTensor();
+Undo save_indexed(const at::Tensor& self, const std::vector<std::optional<at::Tensor>>& given) {
   c10::List<std::optional<at::Tensor>> indices;
-  for (const std::optional<at::Tensor>& index : arguments[1].toOptionalTensorVector()) {
+  for (const std::optional<at::Tensor>& index : given) {
     indices.push_back(index && index->defined() ? std::make_optional(copy_index(*index)) : std::nullopt);
   }
-  at::Tensor part = at::index(self, indices);
-  return make_undo([=] { self.index_put_(indices, part); });
+  return make_undo([=, before = at::index(self, indices)] { self.index_put_(indices, before); });
 }
 
-Undo save_taken(const torch::jit::Stack& arguments) {
-  at::Tensor self = arguments[0].toTensor();
-  at::Tensor index = copy_index(arguments[1].toTensor());
-  at::Tensor part = at::take(self, index);
-  return make_undo([=] { self.put_(index, part); });
+Undo save_taken(const at::Tensor& self, const at::Tensor& index) {
+  return make_undo([=, before = at::take(self, index)] { self.put_(index, before); });
+}
+
+} // namespace
+
+Undo save_part(Written part, const torch::jit::Stack& arguments) {
+  const at::Tensor self = arguments[0].toTensor();
+  switch (part) {
+    case Written::kSelected:
+      return save_selected(self, arguments[1].toInt(), copy_index(arguments[2].toTensor()));
+    case Written::kGathered:
+      return save_gathered(self, arguments[1].toInt(), copy_index(arguments[2].toTensor()));
+    case Written::kIndexed:
+      return save_indexed(self, arguments[1].toOptionalTensorVector());
+    case Written::kTaken:
+      return save_taken(self, copy_index(arguments[1].toTensor()));
+    default:
+      XLA_ASSERT(false, "no part is written");
+  }
 }
 
 Undo save_whole(const at::Tensor& self) {

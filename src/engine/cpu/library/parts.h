@@ -6,17 +6,16 @@
 
 #include <functional>
 
+#include "ir/op.h"
+
 namespace torch_xla::cpu {
 
 // Restores memory that a step has overwritten. Called before the run releases the memory.
 using Undo = std::function<void()>;
 
-// Saves the elements that a call in place with these arguments will write; the first argument is the tensor. Throws ATen's error for
+// For a call in place with these arguments, the first of which is the tensor of which it will write this part. Throws what ATen does for
 // indices that do not fit.
-Undo save_selected(const torch::jit::Stack& arguments); // dim, index: as index_select reads
-Undo save_scattered(const torch::jit::Stack& arguments); // dim, index: as gather reads
-Undo save_indexed(const torch::jit::Stack& arguments); // indices: as index reads
-Undo save_taken(const torch::jit::Stack& arguments); // index: as take reads
+Undo save_part(Written part, const torch::jit::Stack& arguments);
 Undo save_whole(const at::Tensor& self);
 
 } // namespace torch_xla::cpu

@@ -1,5 +1,4 @@
-// The table of rows with another kernel than ATen's, with checks before ATen's kernel, with writes into their operand's memory, or for one
-// thread.
+// The table of the rows that another kernel computes in place of ATen's, that are checked before ATen's kernel runs, or run on one thread.
 #include "engine/cpu/library/substitutes.h"
 
 #include <ATen/ops/aminmax.h>
@@ -9,7 +8,6 @@
 #include <iterator>
 
 #include "engine/cpu/cost.h"
-#include "engine/cpu/library/barrier.h"
 #include "engine/cpu/library/division.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/library/rows.h"
@@ -56,6 +54,15 @@ Work work_of_product(CallKernel kernel, const CallSpec& call) {
 
 CallKernel choose_groups(const CallSpec&) {
   return multiply_groups;
+}
+
+// Of a barrier.
+void hand_on(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  for (size_t i = 0; i < outs.size(); ++i) {
+    if (outs[i].const_data_ptr() != operands[i].const_data_ptr()) {
+      outs[i].copy_(operands[i]);
+    }
+  }
 }
 
 CallKernel choose_barrier(const CallSpec&) {
@@ -209,15 +216,8 @@ constexpr Substitute rows(
     const char* row,
     CallKernel (*choose)(const CallSpec& call),
     bool (*suits)(const std::vector<at::Tensor>& operands),
-    Undo (*save_part)(const torch::jit::Stack& arguments) = nullptr) {
-  return {
-      .row = row,
-      .choose = choose,
-      .suits = suits,
-      .work_of_kernel = work_of_rows,
-      .is_faster_only = true,
-      .save_part = save_part,
-      .work = save_part ? nullptr : work_of_moves};
+    Work (*work)(const CallSpec& call) = nullptr) {
+  return {.row = row, .choose = choose, .suits = suits, .work_of_kernel = work_of_rows, .is_faster_only = true, .work = work};
 }
 
 constexpr Substitute scan(const char* row, CallKernel (*choose)(const CallSpec& call)) {
@@ -225,13 +225,13 @@ constexpr Substitute scan(const char* row, CallKernel (*choose)(const CallSpec& 
 }
 
 constexpr Substitute kSubstitutes[] = {
-    rows("aten::embedding", choose_taken, are_rows),
-    rows("aten::index_select", choose_selected, are_rows),
-    rows("aten::index.Tensor", choose_taken, are_rows_from_both_ends),
-    rows("aten::index_add", choose_added, are_rows, save_selected),
-    rows("aten::index_copy", choose_copied, are_rows, save_selected),
-    rows("aten::index_put", choose_put, are_rows_from_both_ends, save_indexed),
-    rows("aten::_index_put_impl_", choose_put, are_rows_from_both_ends, save_indexed),
+    rows("aten::embedding", choose_taken, are_rows, work_of_moves),
+    rows("aten::index_select", choose_selected, are_rows, work_of_moves),
+    rows("aten::index.Tensor", choose_taken, are_rows_from_both_ends, work_of_moves),
+    rows("aten::index_add", choose_added, are_rows),
+    rows("aten::index_copy", choose_copied, are_rows),
+    rows("aten::index_put", choose_put, are_rows_from_both_ends),
+    rows("aten::_index_put_impl_", choose_put, are_rows_from_both_ends),
     {.row = "aten::cat", .work = work_of_moves},
     {.row = "aten::div.Tensor_mode", .prepare = wrap_quotients},
     {.row = "aten::floor_divide", .prepare = wrap_quotients},
@@ -261,16 +261,7 @@ constexpr Substitute kSubstitutes[] = {
      .is_faster_only = true,
      .prepare = check_embedding_indices,
      .work = work_of_moves},
-    {.row = "aten::index_reduce", .save_part = save_selected},
-    {.row = "aten::index_fill.int_Scalar", .save_part = save_selected},
-    {.row = "aten::index_fill.int_Tensor", .save_part = save_selected},
-    {.row = "aten::scatter.src", .save_part = save_scattered},
-    {.row = "aten::scatter.value", .save_part = save_scattered},
-    {.row = "aten::scatter.reduce", .save_part = save_scattered},
-    {.row = "aten::scatter.value_reduce", .save_part = save_scattered},
-    rows("aten::scatter_add", choose_scattered, are_expanded_rows, save_scattered),
-    {.row = "aten::scatter_reduce.two", .save_part = save_scattered},
-    {.row = "aten::put_", .save_part = save_taken},
+    rows("aten::scatter_add", choose_scattered, are_expanded_rows),
     {.row = "aten::mkldnn_rnn_layer", .trains = trains_layer, .is_short = has_short_steps, .one_thread = true},
     {.row = "aten::mkldnn_rnn_layer_backward", .is_short = has_short_steps},
 };

@@ -9,7 +9,6 @@
 
 #include "engine/cpu/library/call.h"
 #include "engine/cpu/library/packed.h"
-#include "engine/cpu/library/parts.h"
 
 namespace torch_xla::cpu {
 
@@ -26,14 +25,11 @@ struct Substitute {
   void (*prepare)(torch::jit::Stack& arguments) = nullptr;
   // Whether ATen's kernel runs in grad mode, to keep the values that a gradient needs.
   bool (*trains)(const CallSpec& call) = nullptr;
-  // Set if the result is operand 0 with some elements changed, computed by that kernel or by ATen's operation in place. Saves the old
-  // elements.
-  Undo (*save_part)(const torch::jit::Stack& arguments) = nullptr;
-  bool (*is_short)(const CallSpec& call) = nullptr; // whether its parallel regions are not worth their barriers: one thread
-  Work (*work)(const CallSpec& call) = nullptr; // the work of ATen's kernel; null: none
-  const Packing* packing = nullptr; // packing of one operand
-  bool one_thread = false; // many short parallel regions: several calls are faster beside each other, one thread each
-  bool outside_pool = false; // few of ATen's temporaries are tensors: these would stay in the pool unused
+  bool (*is_short)(const CallSpec& call) = nullptr; // whether its parallel regions are too short to be worth their barriers: one thread
+  Work (*work)(const CallSpec& call) = nullptr; // of ATen's kernel; if null, none
+  const Packing* packing = nullptr; // of one of its operands
+  bool one_thread = false; // the kernel opens many short parallel regions: several calls are faster beside each other, on a thread each
+  bool outside_pool = false; // most of ATen's temporaries are no tensors: those that are would stay in the pool beside them
 };
 
 // Empty for rows without special treatment.

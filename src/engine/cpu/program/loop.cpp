@@ -165,7 +165,7 @@ std::vector<Loop> compile_loops(const Schedule& schedule, const CompileOptions& 
   for (const Step& step : schedule.steps) {
     if (step.kind == StepKind::kLibrary) {
       const Node& node = schedule.laid_out.graph.nodes[step.node];
-      if (node.op->traits & kLoop) {
+      if (find_body(node)) {
         loops.emplace_back(node, options);
       }
     }

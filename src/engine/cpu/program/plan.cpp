@@ -11,6 +11,7 @@
 #include "core/errors.h"
 #include "core/threads.h"
 #include "engine/cpu/copy_kernel.h"
+#include "ir/computation.h"
 #include "ir/view.h"
 
 namespace torch_xla::cpu {
@@ -117,7 +118,7 @@ class Planner {
 
   LibraryStep make_call(const Node& node) {
     LibraryStep step;
-    if (node.op->traits & kLoop) {
+    if (find_body(node)) {
       step.loop = num_loops_++;
     } else {
       step.call = make_call_spec(laid_out_, node, schedule_.fusion);

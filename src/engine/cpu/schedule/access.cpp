@@ -64,7 +64,7 @@ StepAccess kernel_access(const LaidOutGraph& laid_out, const BuiltKernel& kernel
 
 // A barrier leaves operands in place if their order is the result's; a call that writes a part leaves the other elements.
 void add_handed_on(const LaidOutGraph& laid_out, const Node& node, StepAccess& access) {
-  for (int32_t i = 0; i < (writes_part(node) ? 1 : node.num_results); ++i) {
+  for (int32_t i = 0; i < (is_part(node.op->written) ? 1 : node.num_results); ++i) {
     ValueId from = node.operands[i], to = node.result(i);
     auto same_memory = [&](ValueId v) { return laid_out.places[v].root == from; };
     bool whole = laid_out.places[from].root == from && laid_out.places[from].strides == laid_out.places[to].strides;
@@ -94,8 +94,8 @@ StepAccess call_access(const LaidOutGraph& laid_out, const Node& node, bool fusi
       access.writes.push_back(node.result(i));
     }
   }
-  access.can_be_undone = writes_part(node);
-  if ((node.op->traits & kBarrier) || access.can_be_undone) {
+  access.can_be_undone = is_part(node.op->written);
+  if (node.op->written != Written::kAll) {
     add_handed_on(laid_out, node, access);
   }
   access.adopts = !writes_into(laid_out, node, fusion);

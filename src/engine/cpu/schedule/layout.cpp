@@ -304,13 +304,13 @@ class LayoutStage : private PlacedGraph {
     Dims row_major = contiguous_strides(dims);
     const Dims& strides = places_[v].strides;
     bool has_rows = dims.empty() || dims.back() <= 1 || strides.back() == 1;
-    bool misread = (op.traits & kDenseOperands) ? !same_strides(dims, strides, row_major) : (op.traits & kDenseRows) && !has_rows;
+    bool misread = op.reads == kDenseOperands ? !same_strides(dims, strides, row_major) : op.reads == kDenseRows && !has_rows;
     return misread ? copy_as(v, row_major) : v;
   }
 
   // Whether the call gains from channels-last memory of operand 0: row-major images of many channels.
   bool gains_from_channels_last(const Node& node, const InlineVec<ValueId, 4>& operands) const {
-    if (!(node.op->traits & kFasterChannelsLast)) {
+    if (node.op->reads != kFasterChannelsLast) {
       return false;
     }
     ValueId x = operands[0];

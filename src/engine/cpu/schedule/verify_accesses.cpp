@@ -64,7 +64,7 @@ class AccessVerifier : private Verifier {
     check_lists(access, std::move(results));
     bool adopts = !writes_into(s_.laid_out, node, s_.fusion);
     check_kind(access, adopts, adopts || (node.op->traits & kChecksValues), /*is_update=*/false);
-    check(access.can_be_undone == writes_part(node), "writes a part, but is planned otherwise");
+    check(access.can_be_undone == is_part(node.op->written), "writes a part, but is planned otherwise");
   }
 
   void check_update(const Node& node, const StepAccess& access) {

@@ -104,9 +104,9 @@ class LayoutVerifier : private Verifier {
       const Dims& dims = graph_.type(v).dims;
       const Dims& strides = places_[v].strides;
       check_in_memory(v);
-      bool row_major = !(node.op->traits & kDenseOperands) || same_strides(dims, strides, contiguous_strides(dims));
+      bool row_major = node.op->reads != kDenseOperands || same_strides(dims, strides, contiguous_strides(dims));
       check(row_major, node.op->name, " reads %", v, " as row-major memory, which it is not");
-      bool has_rows = !(node.op->traits & kDenseRows) || dims.empty() || dims.back() <= 1 || strides.back() == 1;
+      bool has_rows = node.op->reads != kDenseRows || dims.empty() || dims.back() <= 1 || strides.back() == 1;
       check(has_rows, node.op->name, " reads rows of %", v, ", whose elements lie apart");
     }
   }

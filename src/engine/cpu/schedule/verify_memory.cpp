@@ -167,7 +167,7 @@ class MemoryVerifier : private Verifier {
   // Whether a barrier, or a call that writes a part of operand 0, keeps the elements at their addresses.
   bool is_handed_on(const Node& node, ValueId from, ValueId to) const {
     int32_t i = to - node.first_result;
-    bool hands_on = (node.op->traits & kBarrier) || (writes_part(node) && i == 0);
+    bool hands_on = node.op->written == Written::kNone || (is_part(node.op->written) && i == 0);
     return hands_on && node.operands[i] == from && s_.laid_out.places[from].strides == s_.laid_out.places[to].strides;
   }
 
@@ -288,7 +288,7 @@ class MemoryVerifier : private Verifier {
   // ---- Restored memory of a failed run ----
 
   bool can_be_undone(const Step& step) const {
-    return step.kind == StepKind::kUpdate || (step.kind == StepKind::kLibrary && writes_part(graph_.nodes[step.node]));
+    return step.kind == StepKind::kUpdate || (step.kind == StepKind::kLibrary && is_part(graph_.nodes[step.node].op->written));
   }
 
   void check_failures() {
