@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that includes and imports point one way, that few files see torch, LLVM and single engines, and that each file opens in words.
+"""Checks that includes and imports point one way, who sees torch, LLVM and engines, and that files open in words.
 
 A function of another folder is included, never declared again: such a declaration would be an include that nobody sees.
 

@@ -185,8 +185,8 @@ class Engine {
   virtual std::shared_ptr<Executable> interpret(const CompileOptions& /*options*/) {
     return nullptr;
   }
-  // A program that runs a trace of any size node by node, in the order of recording: of several nodes that fail for what their operands hold
-  // the first one throws. Where programs of this engine check values (Executable::checks_values()); else null.
+  // A program that runs a trace of any size node by node, in the order of recording: of several nodes that fail for what their operands
+  // hold the first one throws. Where programs of this engine check values (Executable::checks_values()); else null.
   virtual std::shared_ptr<Executable> run_in_order(const Graph& /*trace*/, int /*device*/) {
     return nullptr;
   }
@@ -264,8 +264,8 @@ Engine& engine();
 Engine& cpu_engine();
 // Begins to look how busy other processes keep the processors, so that the first run knows. Called when the library is loaded.
 void watch_processors();
-// For a call of ATen's CPU kernel of the row, by whichever engine: raises ATen's error for arguments that the kernel takes without a look, and
-// changes those that it misreads. False where there is nothing to do.
+// For a call of ATen's CPU kernel of the row, by whichever engine: raises ATen's error for arguments that the kernel takes without a look,
+// and changes those that it misreads. False where there is nothing to do.
 bool prepare_call(std::string_view row, std::vector<c10::IValue>& arguments);
 // As engine().num_devices(), without making the embedded engine for the answer.
 int num_devices();

@@ -54,8 +54,8 @@ class Scope {
   bool outer_;
 };
 
-// Runs Python's signal handlers; throws what they throw, and then cancels the runs that are queued. Called about every 50 ms by threads that
-// wait.
+// Runs Python's signal handlers; throws what they throw, and then cancels the runs that are queued. Called about every 50 ms by threads
+// that wait.
 void hear();
 
 // Runs the body, which takes the recording lock, until it is not interrupted. The caller holds no lock.

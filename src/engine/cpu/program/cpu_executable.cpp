@@ -274,7 +274,7 @@ void CpuExecutable::run_beside(int32_t begin, int32_t end, RunArgs& args) {
   }
 }
 
-// The run ends after the transfer, so that what the call refers to lives.
+// The run ends after the transfer: it owns what the call refers to.
 void CpuExecutable::start_transfer(const StepRef& step, const RunOptions& options) {
   prepare_call(step.index);
   call_args_[step.index].transfer = Transfers::get(device_).start([this, &step, options, caller = memory_log::caller(device_)] {

@@ -54,7 +54,11 @@ bool looks_short(const Graph& trace) {
 class InterpretedProgram final : public Executable {
  public:
   InterpretedProgram(Graph trace, int device)
-      : trace_(std::move(trace)), live_(find_live_nodes(trace_)), interpreter_(trace_, live_, device), device_(device), pool_(Pool::get(device)) {
+      : trace_(std::move(trace)),
+        live_(find_live_nodes(trace_)),
+        interpreter_(trace_, live_, device),
+        device_(device),
+        pool_(Pool::get(device)) {
     if (looks_short(trace_)) {
       usual_run_ns = 0;
     }
