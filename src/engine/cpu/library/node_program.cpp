@@ -7,6 +7,7 @@
 
 #include "core/remembered.h"
 #include "engine/cpu/library/args.h"
+#include "engine/cpu/library/half_products.h"
 #include "ir/computation.h"
 #include "ir/structure.h"
 #include "passes/passes.h"
