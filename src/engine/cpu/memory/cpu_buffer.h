@@ -48,7 +48,7 @@ class CpuBuffer final : public EngineBuffer {
   const BlockRef& block() const {
     return block_;
   }
-  // Unique: no other block of the process has or had it.
+  // Unique: no other buffer of the process has or had it.
   uint64_t number() const {
     return number_;
   }
