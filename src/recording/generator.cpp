@@ -7,7 +7,9 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include "core/devices.h"
 #include "core/errors.h"
@@ -25,15 +27,13 @@ c10::Device device_of(c10::DeviceIndex index) {
   return {c10::DeviceType::PrivateUse1, index};
 }
 
-XlaGenerator& default_impl(int device) {
-  return *default_generator(device).get<XlaGenerator>();
-}
-
 struct Defaults {
   std::mutex mutex; // guards all below
   std::array<at::Generator, kMaxDevices> generators; // undefined until they are used
   std::optional<uint64_t> seed; // of those to come
 };
+
+thread_local std::map<int, at::Generator> own_generators; // by device
 
 Defaults& defaults() {
   static auto* all = [] {
@@ -124,10 +124,23 @@ const at::Generator& default_generator(int device) {
   return generator;
 }
 
+at::Generator used_generator(int device) {
+  const auto own = own_generators.find(device);
+  return own == own_generators.end() ? default_generator(device) : own->second;
+}
+
+at::Generator set_own_generator(int device, at::Generator generator) {
+  at::Generator before = std::exchange(own_generators[device], generator);
+  if (!generator.defined()) {
+    own_generators.erase(device);
+  }
+  return before;
+}
+
 namespace {
 
 at::Generator find_generator(int device, const MaybeGenerator& generator) {
-  at::Generator used = generator.has_value() && generator->defined() ? *generator : default_generator(device);
+  at::Generator used = generator.has_value() && generator->defined() ? *generator : used_generator(device);
   XLA_CHECK(
       used.device().is_privateuseone(),
       "expected a generator on device xla, but got one on device ",
@@ -182,16 +195,16 @@ void set_seed_of_all(uint64_t seed) {
 }
 
 void set_rng_state(int device, uint64_t seed, uint64_t offset) {
-  XlaGenerator& generator = default_impl(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex_);
+  at::Generator generator = used_generator(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_current_seed(seed);
-  generator.set_offset(offset);
+  generator.get<XlaGenerator>()->set_offset(offset);
 }
 
 std::pair<uint64_t, uint64_t> get_rng_state(int device) {
-  XlaGenerator& generator = default_impl(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex_);
-  return {generator.current_seed(), generator.get_offset()};
+  at::Generator generator = used_generator(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return {generator.current_seed(), generator.get<XlaGenerator>()->get_offset()};
 }
 
 } // namespace torch_xla

@@ -53,6 +53,11 @@ class XlaGenerator final : public c10::GeneratorImpl {
 // The generator of the device's ops that name none; made at first use with a seed of the system or of set_seed_of_all(), never destroyed.
 const at::Generator& default_generator(int device);
 
+// What the calling thread draws from where an op names no generator: its own, else the default one.
+at::Generator used_generator(int device);
+// Gives the calling thread one of its own for the device; an undefined one takes it away. Returns the one before.
+at::Generator set_own_generator(int device, at::Generator generator);
+
 using MaybeGenerator = std::optional<at::Generator>; // none: the device's default one
 
 // (seed, offset) for one op recorded on the device. Thread-safe. Throws UserError when the generator is another kind of device's.
@@ -85,7 +90,7 @@ class HostDraw {
   bool kept_ = false;
 };
 
-// The default generators' state. Thread-safe.
+// The state of the default generators, or of used_generator(). Thread-safe.
 void set_seed_of_all(uint64_t seed); // asks no engine how many there are
 void set_rng_state(int device, uint64_t seed, uint64_t offset);
 std::pair<uint64_t, uint64_t> get_rng_state(int device);

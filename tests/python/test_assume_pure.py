@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import threading
 
 import pytest
 import torch
@@ -78,6 +79,26 @@ def test_a_module_in_training_and_evaluation(device):
     torch.testing.assert_close(ours(x.to(device)).cpu(), eager(x))
     for name, value in eager.state_dict().items():
         torch.testing.assert_close(ours._module.state_dict()[name].cpu(), value)
+
+
+def test_a_seed_is_for_the_calling_thread(device):
+    """Another thread that draws meanwhile gets numbers by the device's generator: of two calls with one seed others."""
+    drawn, others = [], []
+
+    def draw():
+        others.append(torch.rand(4, device=device))
+
+    def noisy(x):
+        thread = threading.Thread(target=draw)
+        thread.start()
+        thread.join()
+        return x + torch.rand_like(x)
+
+    pure = assume_pure(noisy, add_rng_seed_argument=True)
+    for dims in ((8,), (4, 2)):  # each form is recorded
+        drawn.append(pure(torch.zeros(dims, device=device), rng_seed=3).flatten().tolist())
+    assert drawn[0] == drawn[1]
+    assert len(torch.stack(others).cpu().unique()) == 8
 
 
 def test_random_numbers(device):

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import threading
 
 import pytest
 import torch
@@ -140,6 +141,33 @@ def test_random_numbers_are_new_in_each_call(device):
     for a, b in zip(actual, expected):
         assert torch.equal(a, b), "and those of the program without torch.compile"
     assert not torch.equal(actual[0], actual[2]) and not torch.equal(actual[1], actual[3])
+
+
+def test_recording_repeats_no_random_numbers_of_another_thread(device):
+    """The thread draws while this one records the graph, which draws when it is called."""
+    is_recording, has_drawn, others = threading.Event(), threading.Event(), []
+
+    def draw():
+        assert is_recording.wait(30)
+        others.extend(torch.rand(4, device=device) for _ in range(3))
+        has_drawn.set()
+
+    def let_draw(x):
+        is_recording.set()
+        assert has_drawn.wait(30)
+        return x
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    noise = graph.call_function(torch.rand_like, (x,))
+    graph.output(graph.call_function(let_draw, (noise,)))
+    thread = threading.Thread(target=draw)
+    thread.start()
+    call = _dynamo.RecordedGraph(torch.fx.GraphModule(nn.Module(), graph))
+    own = [call([torch.zeros(4, device=device)]) for _ in range(2)]
+    own.extend(torch.rand(4, device=device) for _ in range(3))
+    thread.join()
+    assert len(torch.stack([*own, *others]).cpu().unique()) == 8 * 4
 
 
 def test_results_keep_aliases_and_strides(device):

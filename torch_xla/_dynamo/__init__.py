@@ -92,8 +92,9 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
         return None
     if any(t.device.type == "xla" for t in _held_tensors(graph)) or _changes_storages(graph):
         return None
-    random_state = torch.xla.get_rng_state(device)
     capture = _XLAC._Capture(device.index)
+    # Each call draws: the device's generator, which other threads use meanwhile, stays as it is.
+    generator = _XLAC._set_own_generator(device.index, torch.Generator(device))
     try:
         stand_ins = [capture.add_argument_like(t) for t in tensors]
         results = graph(*with_tensors(without_tensors(args), stand_ins))
@@ -105,8 +106,8 @@ def _record(graph: fx.GraphModule, args: list, tensors: list) -> _Region | None:
         _log.debug("a graph of torch.compile is recorded by each call: %s", error)
         return None
     finally:
+        _XLAC._set_own_generator(device.index, generator)
         capture.end()
-        torch.xla.set_rng_state(random_state, device)  # the call itself draws
 
 
 def without_tensors(values: Iterable) -> list[tuple | None]:

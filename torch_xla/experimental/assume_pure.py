@@ -6,7 +6,8 @@ from collections.abc import Callable
 import torch
 from torch.utils import _pytree as pytree
 
-from .. import _api, _dynamo
+from .. import _dynamo, _XLAC
+from .._device_module import random
 
 # Forms of arguments kept for a function.
 _MOST_FORMS = 64
@@ -40,12 +41,13 @@ def assume_pure(fn: Callable, *, add_rng_seed_argument: bool = False) -> Callabl
             "assume_pure(add_rng_seed_argument=True): rng_seed must be an int"
         )
         seed = kwargs.pop("rng_seed")
-        state = torch.xla.get_rng_state()
+        index = torch.xla.current_device()
+        generator = torch.Generator(f"xla:{index}").manual_seed(seed & random.SEED_MASK)
+        before = _XLAC._set_own_generator(index, generator)
         try:
-            _api.manual_seed(seed)
             return pure(args, kwargs)
         finally:
-            torch.xla.set_rng_state(state)
+            _XLAC._set_own_generator(index, before)
 
     return call
 
@@ -95,7 +97,7 @@ class _PureFunction:
         recorded = self._record(leaves, spec)
         known.append((spec, recorded))
         if len(self._forms) > _MOST_FORMS:
-            del self._forms[next(iter(self._forms))]
+            self._forms.pop(next(iter(self._forms)), None)  # another thread may have done it
         return recorded(*tensors)
 
     def _record(self, leaves: list, spec: pytree.TreeSpec) -> Callable:
