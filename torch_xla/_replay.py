@@ -1,7 +1,9 @@
 """torch_xla.compile(replay=True): a step that is recorded once and then run again without its Python."""
 
+import copy
 import functools
 import itertools
+import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -36,11 +38,20 @@ class ReplayedStep:
 
     def __init__(self, function: Callable, name: str):
         self._function, self._name = function, name
+        self._lock = threading.RLock()  # calls use the same tensors for their arguments
         self._calls = 0
         self._step: _Recorded | None = None
         self._is_settled = False  # two recordings were the same
 
+    def __deepcopy__(self, memo: dict) -> "ReplayedStep":
+        """Records for itself."""
+        return ReplayedStep(copy.deepcopy(self._function, memo), self._name)
+
     def __call__(self, *args, **kwargs):
+        with self._lock:
+            return self._call(args, kwargs)
+
+    def _call(self, args: tuple, kwargs: dict):
         self._calls += 1
         if self._calls == 1:
             return self._function(*args, **kwargs)

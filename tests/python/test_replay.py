@@ -507,6 +507,22 @@ def test_a_loader_within_a_step_is_an_error_that_says_so(device):
     assert run_in_thread(call_all) == [0, 12, 40]
 
 
+def test_threads_call_one_step(device):
+    step, results = torch_xla.compile(lambda x, y: (x @ y).tanh() + x, replay=True), {}
+
+    def work(i):
+        x, y = torch.full((4, 4), i / 8, device=device), torch.eye(4, device=device)
+        results[i] = [step(x, y * n) for n in range(10)]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    for i in range(4):
+        x = torch.full((4, 4), i / 8)
+        for n in range(10):
+            torch.testing.assert_close(results[i][n].cpu(), (x @ (torch.eye(4) * n)).tanh() + x)
+
+
 def test_interrupt_in_a_captured_step(run_python):
     run_python("""
         import os, signal, threading, torch, torch_xla
