@@ -23,6 +23,9 @@
 namespace torch_xla {
 namespace {
 
+// How long a thread that has an error to tell waits for the recording lock.
+constexpr auto kDropLimit = std::chrono::seconds(1);
+
 // In the order of SyncCause; the original's words where it has the cause.
 constexpr const char* kCauseTexts[kNumSyncCauses] = {
     "user torch_xla.sync",
@@ -143,9 +146,12 @@ uint64_t enqueue(Trace& trace, const FoundProgram& found, const ValueBits& alive
   return hand_over(trace.device(), std::move(run));
 }
 
-// Drops traces that take a value which was lost.
+// Drops traces that take a value which was lost. Where another thread compiles meanwhile their syncs tell of it.
 void drop_lost(int device) {
-  auto lock = lock_recorder(device);
+  auto lock = lock_recorder_uninterrupted(device, kDropLimit);
+  if (!lock) {
+    return;
+  }
   for (const auto& trace : device_state(device).traces) {
     try {
       check_inputs(*trace);

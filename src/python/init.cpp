@@ -2,6 +2,7 @@
 #include "cpp/load.h"
 #include "python/bindings.h"
 #include "python/revision.h"
+#include "python/threads.h"
 
 PYBIND11_MODULE(_XLAC, m) {
   m.doc() = "Bindings of libtorch_xla; use the modules of torch_xla instead.";
@@ -17,5 +18,6 @@ PYBIND11_MODULE(_XLAC, m) {
   torch_xla::init_debug(m);
   torch_xla::init_observer(m);
   torch_xla::init_source_lines(m);
+  torch_xla::init_threads(m);
   m.attr("_revision") = torch_xla::kRevision;
 }

@@ -1,9 +1,12 @@
 // Runs pending operations and waits for them, without the GIL and with Ctrl-C handled.
+#include <csignal>
+#include <optional>
 #include <set>
 
 #include "engine/engine.h"
 #include "program/sync.h"
 #include "python/bindings.h"
+#include "python/threads.h"
 #include "runtime/executor.h"
 #include "runtime/interrupt.h"
 
@@ -33,6 +36,24 @@ bool is_interrupted() {
   }
   PyErr_SetInterrupt(); // to be handled later
   return true;
+}
+
+py::handle find_handler, default_handler; // signal.getsignal and signal.default_int_handler
+
+void raise_default() {
+  const py::gil_scoped_acquire gil;
+  const int collects = PyGC_Disable(); // finalizers are Python code
+  std::optional<py::error_already_set> error;
+  if (find_handler(SIGINT).is(default_handler) && PyOS_InterruptOccurred()) {
+    PyErr_SetNone(PyExc_KeyboardInterrupt);
+    error.emplace();
+  }
+  if (collects) {
+    PyGC_Enable();
+  }
+  if (error) {
+    throw *error;
+  }
 }
 
 void* release_gil() {
@@ -93,7 +114,10 @@ void finish(bool cancel) {
 
 void init_sync(py::module_& m) {
   main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
-  static const interrupt::Hooks hooks{&run_handlers, &is_interrupted, &release_gil, &take_gil};
+  const py::module_ signals = py::module_::import("_signal");
+  find_handler = signals.attr("getsignal").cast<py::object>().release();
+  default_handler = signals.attr("default_int_handler").cast<py::object>().release();
+  static const interrupt::Hooks hooks{&run_handlers, &is_interrupted, &raise_default, &begin_python_thread, &release_gil, &take_gil};
   interrupt::set_hooks(&hooks);
   py::enum_<SyncCause>(m, "SyncCause")
       .value("USER", SyncCause::kUser)

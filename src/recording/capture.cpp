@@ -191,20 +191,28 @@ void Capture::end() {
     return;
   }
   {
-    auto lock = lock_recorder(device());
+    auto lock = lock_recorder_uninterrupted(device());
     leave();
     is_step() ? empty_new_cells() : fail_dependent();
   }
-  if (!is_step()) {
-    move_out();
+  std::exception_ptr error;
+  try {
+    if (!is_step()) {
+      move_out();
+    }
+  } catch (...) { // no value may stay in this trace
+    error = std::current_exception();
   }
-  auto lock = lock_recorder(device());
+  auto lock = lock_recorder_uninterrupted(device());
   entries_.clear();
   index_.clear();
   fail_alive([](ValueId) { return true; }); // what no tensor of the capture's is known to hold
   inputs_.clear();
   arguments_.clear();
   trace_.clear();
+  if (error) {
+    std::rethrow_exception(error);
+  }
 }
 
 Cell& shown_cell(Cell& cell) {

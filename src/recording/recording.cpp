@@ -10,6 +10,7 @@
 #include "program/sync.h"
 #include "recording/capture.h"
 #include "recording/copy.h"
+#include "runtime/interrupt.h"
 #include "trace/source_line.h"
 #include "trace/torch_errors.h"
 
@@ -32,7 +33,7 @@ Cell& device_cell(const at::Tensor& t) {
 
 } // namespace
 
-static std::unique_lock<std::mutex> lock_after_cut(Recorder& recorder, int device) {
+static RecordingLock lock_after_cut(Recorder& recorder, int device) {
   if (recorder.wants_cut(device)) {
     cut_long_trace(recorder, device);
   }
@@ -309,9 +310,20 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   return true;
 }
 
+// A compile that Ctrl-C ends is repeated if the user's own handler must run first, which it may not under the lock.
+static void sync_other(Trace& trace) {
+  try {
+    const interrupt::Scope scope;
+    sync_locked(trace, SyncCause::kRead);
+  } catch (const interrupt::Interrupted&) {
+    interrupt::raise_default();
+    sync_locked(trace, SyncCause::kRead);
+  }
+}
+
 void run_other_trace(const Cell& cell) {
   try {
-    sync_locked(*cell.value->trace(), SyncCause::kRead);
+    sync_other(*cell.value->trace());
   } catch (const UserError& error) {
     if (!cell.value->buffer()) {
       throw_as_torch_error(error);

@@ -88,7 +88,7 @@ class Recording {
 
   const int device_;
   Recorder& recorder_;
-  const std::unique_lock<std::mutex> lock_;
+  const RecordingLock lock_;
   Capture* const capture_; // mostly null
   Trace& trace_;
   const int64_t location_;

@@ -65,4 +65,22 @@ void hear() {
   }
 }
 
+void hear_signals() {
+  if (const Hooks* h = hooks) {
+    h->hear();
+  }
+}
+
+void raise_default() {
+  if (const Hooks* h = hooks) {
+    h->raise_default();
+  }
+}
+
+void begin_thread() {
+  if (const Hooks* h = hooks) {
+    h->begin_thread();
+  }
+}
+
 } // namespace torch_xla::interrupt

@@ -12,6 +12,10 @@ struct Hooks {
   void (*hear)();
   // True on the thread that handles signals while Ctrl-C waits to be handled. Takes the GIL, and runs no Python code.
   bool (*is_pending)();
+  // Throws KeyboardInterrupt if Ctrl-C is pending and has Python's own handler. Takes the GIL, and runs no Python code.
+  void (*raise_default)();
+  // The calling thread is about to take a recording lock for the first time. Takes the GIL.
+  void (*begin_thread)();
   // Releases the GIL if this thread holds it; its result is the argument of take_gil().
   void* (*release_gil)();
   void (*take_gil)(void* released);
@@ -57,6 +61,11 @@ class Scope {
 // Runs Python's signal handlers; throws what they throw, and then cancels the runs that are queued. Called about every 50 ms by threads
 // that wait.
 void hear();
+// As hear(), but runs go on.
+void hear_signals();
+// The hooks of these names.
+void raise_default();
+void begin_thread();
 
 // Runs the body, which takes the recording lock, until it is not interrupted. The caller holds no lock.
 template <typename Body>

@@ -4,6 +4,8 @@
 #include <ATen/ThreadLocalPythonObjects.h>
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "core/env.h"
 #include "core/errors.h"
@@ -31,6 +33,9 @@ const auto& objects_of(const ThreadLocalPythonObjects& state);
 
 constexpr std::string_view kKey = "xla"; // among names of PyTorch's own
 
+// How long a thread waits for a recording lock before it looks for signals.
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
+
 struct Own {
   std::shared_ptr<Recorder> recorder;
 
@@ -41,6 +46,7 @@ struct Own {
   }
 };
 thread_local Own own;
+thread_local constinit bool is_known [[gnu::tls_model("initial-exec")]] = false; // the layer above knows that this thread records
 
 Recorder& enter_own() {
   if (!own.recorder) {
@@ -132,12 +138,25 @@ void set_lazy_mode(bool on) {
   }
 }
 
+uint64_t leave_own_recorder() {
+  is_known = false;
+  if (!own.recorder) {
+    return 0;
+  }
+  const std::shared_ptr<Recorder> left = std::exchange(own.recorder, nullptr);
+  left->leave();
+  if (&Recorder::current() == left.get()) {
+    enter_own();
+  }
+  return left->number;
+}
+
 DeviceState& device_state(int device) {
   static auto* states = (process::note_use(), new std::array<DeviceState, kMaxDevices>); // leaked: cells may outlive static destruction
   return (*states)[static_cast<size_t>(device)];
 }
 
-std::unique_lock<std::mutex> lock_recorder(int device) {
+static DeviceState& state_to_lock(int device) {
   DeviceState& state = device_state(device);
   try {
     process::check();
@@ -145,10 +164,29 @@ std::unique_lock<std::mutex> lock_recorder(int device) {
   } catch (const UserError& error) {
     throw_as_torch_error(error);
   }
-  std::unique_lock lock(state.mutex, std::try_to_lock);
+  if (!is_known) [[unlikely]] {
+    is_known = true;
+    interrupt::begin_thread();
+  }
+  return state;
+}
+
+RecordingLock lock_recorder(int device) {
+  std::unique_lock lock(state_to_lock(device).mutex, std::try_to_lock);
   if (!lock) {
     interrupt::NoGil no_gil; // the owner may take it
-    lock.lock();
+    while (!lock.try_lock_for(kPollInterval)) {
+      interrupt::hear_signals();
+    }
+  }
+  return lock;
+}
+
+RecordingLock lock_recorder_uninterrupted(int device, std::optional<std::chrono::milliseconds> limit) {
+  std::unique_lock lock(state_to_lock(device).mutex, std::try_to_lock);
+  if (!lock) {
+    interrupt::NoGil no_gil;
+    limit ? static_cast<void>(lock.try_lock_for(*limit)) : lock.lock();
   }
   return lock;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,20 +21,26 @@ class Capture;
 // most. What runs under it does not wait for the GIL but in interrupt::poll(): it waits without polling for signals, and the engine has
 // been chosen before.
 struct DeviceState {
-  std::mutex mutex;
+  std::timed_mutex mutex;
   // Of all recorders that have recorded on the device; of one that is gone while something is pending. Guarded by mutex.
   std::vector<std::shared_ptr<Trace>> traces;
   std::vector<LazyValue*> donors; // marked to be given away (program/donation.h), with a reference each; guarded by mutex
 };
 DeviceState& device_state(int device);
-// Takes the device's recording lock. Throws UserError in a forked child, where a thread that does not exist may hold it.
-std::unique_lock<std::mutex> lock_recorder(int device);
+using RecordingLock = std::unique_lock<std::timed_mutex>;
+// Takes the device's recording lock. Throws UserError in a forked child, where a thread that does not exist may hold it, and the exception
+// of a signal's handler that runs while it waits.
+RecordingLock lock_recorder(int device);
+// Takes it without handling signals: for work that must be done. Not locked if that takes longer than the limit.
+RecordingLock lock_recorder_uninterrupted(int device, std::optional<std::chrono::milliseconds> limit = std::nullopt);
 
 // What a thread of the program records, with the threads that work for it: those of autograd, of torch.jit.fork and of futures' callbacks,
 // to which PyTorch hands its at::ThreadLocalState. It has a trace on each device and the thread's settings, and lives as long as such a
 // state or its thread.
 class Recorder : public std::enable_shared_from_this<Recorder> {
  public:
+  const uint64_t number = ++last_number_; // of no other recorder of the program
+
   // The calling thread's, or that of the thread which it works for.
   static Recorder& current();
 
@@ -85,6 +93,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     return slots_[static_cast<size_t>(device)].number.load(std::memory_order_relaxed);
   }
 
+  inline static std::atomic<uint64_t> last_number_{0};
   inline static std::atomic<int> num_captures_{0}; // on all devices, of all recorders
   std::array<Slot, kMaxDevices> slots_{};
   std::vector<std::shared_ptr<Trace>> traces_; // their own; guarded by mutex_
@@ -92,6 +101,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::atomic<Mode> mode_{Mode::kDefault};
 };
 
+// To be called where the thread's Python part ends: what it has pending is left, as by a thread that has ended. Returns its recorder's
+// number; 0: it has recorded nothing.
+uint64_t leave_own_recorder();
 // Whether operations are recorded; otherwise each is handed to the device as it is recorded, as with XLA_LAZY=0. On all devices, for
 // threads without a mode of their own.
 void set_lazy_mode(bool on);

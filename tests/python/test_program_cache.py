@@ -132,6 +132,84 @@ print(all(torch.equal(v.cpu(), torch.full_like(v, 4, device="cpu")) for v in val
     assert run_python(PRELUDE + INTERRUPTED + source, **env).splitlines() == ["True", "True [2.0, 2.0, 2.0]"]
 
 
+def test_ctrl_c_ends_the_compile_of_what_another_thread_has_pending(run_python, tmp_path):
+    source = """
+done = threading.Event()
+def record():
+    global others
+    others = [x.mul(3) + 1 for x in values]
+    recorded.set()
+    done.wait(60)
+values, recorded = [v * 1 for v in values], threading.Event()
+torch_xla.sync(wait=True)
+compiled = count_kernels()
+threading.Thread(target=record).start()
+recorded.wait(60)
+threading.Thread(target=interrupt).start()
+try:
+    others[0] * 2
+    print("not interrupted")
+except KeyboardInterrupt:
+    print(count_kernels() - compiled < 200)
+print(all(torch.equal(v.cpu(), torch.full_like(v, 13, device="cpu")) for v in others), weight.tolist())
+done.set()
+"""
+    env = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache"), **ENGINE}
+    assert run_python(PRELUDE + INTERRUPTED + source, **env).splitlines() == ["True", "True [2.0, 2.0, 2.0]"]
+
+
+@pytest.mark.parametrize("use", ["weight + 1", "weight.tolist()", "torch_xla.sync()"])
+def test_ctrl_c_ends_a_wait_for_another_threads_compile(run_python, tmp_path, use):
+    source = f"""
+torch_xla.sync(wait=True)
+compiled = count_kernels()
+def compile_many():
+    global others
+    others = [x.mul(3).sin() for x in values]
+    torch_xla.sync(wait=True)
+thread = threading.Thread(target=compile_many)
+thread.start()
+while count_kernels() == compiled:
+    time.sleep(0.001)
+threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    {use}
+    while count_kernels() - compiled < 299:
+        time.sleep(0.001)
+    print("not interrupted")
+except KeyboardInterrupt:
+    print(count_kernels() - compiled < 299)
+thread.join()
+torch_xla.sync()
+print(all(torch.allclose(v.cpu(), torch.full_like(v, 12, device="cpu").sin()) for v in others), weight.tolist())
+"""
+    env = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache"), **ENGINE}
+    assert run_python(PRELUDE + INTERRUPTED + source, **env).splitlines() == ["True", "True [2.0, 2.0, 2.0]"]
+
+
+def test_signal_handler_runs_after_the_compile_of_what_another_thread_has_pending(run_python, tmp_path):
+    source = """
+done = threading.Event()
+def record():
+    global others
+    others = [x.mul(3) + 1 for x in values]
+    recorded.set()
+    done.wait(60)
+seen, recorded = [], threading.Event()
+signal.signal(signal.SIGINT, lambda *_: seen.append(weight.tolist()))
+threading.Thread(target=record).start()
+recorded.wait(60)
+thread = threading.Thread(target=interrupt)
+thread.start()
+print((others[0] * 2).tolist())
+thread.join()
+print(seen)
+done.set()
+"""
+    env = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache"), **ENGINE}
+    assert run_python(PRELUDE + INTERRUPTED + source, **env).splitlines() == ["[26.0, 26.0]", "[[2.0, 2.0, 2.0]]"]
+
+
 def test_signal_handler_uses_the_device_during_a_compile(run_python, tmp_path):
     source = """
 seen = []

@@ -1,6 +1,7 @@
 """Threads record at once; errors, signals, forks and exits leave a device that works or a process that ends."""
 
 import copy
+import ctypes
 import queue
 import random
 import threading
@@ -203,6 +204,24 @@ def test_a_sync_runs_what_is_the_threads_own_and_what_ended_threads_left(device)
     threads[1].join()
     assert pending == ["", "aten::add.Tensor"]
     assert [t.tolist() for t in left] == [[2, 2, 2], [3, 3, 3]]
+
+
+def test_a_joined_thread_has_left_its_trace(device):
+    """join() waits for the end of the thread's Python part; the system may end it later."""
+    libc = ctypes.CDLL(None)
+    lingers = ctypes.cast(libc.usleep, ctypes.c_void_p)
+
+    def work() -> None:
+        left.append(torch.ones(3, device=device) + 1)
+        assert libc.__cxa_thread_atexit_impl(lingers, ctypes.c_void_p(300_000), None) == 0
+
+    for _ in range(2):
+        left = []
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        torch_xla.sync()
+        assert torch_xla._XLAC._pending_operation(left[0]) == ""
 
 
 def test_memory_that_another_trace_takes_is_not_given_away(device):
