@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterable
 
 import torch
@@ -48,7 +49,7 @@ def device_count() -> int:
 
 
 def sync(wait: bool = False, reset_scope: bool = True) -> None:
-    """Runs the pending operations of this thread and of ended threads on the current device, then the step closures.
+    """Runs the pending operations of this thread and of ended threads on the current device, then their step closures.
 
     Args:
         wait: also wait for the end of the run. Without it the next step is recorded while this one runs.
@@ -168,7 +169,7 @@ class _Region:
     def __init__(self, name: str | None, full_graph: bool, most: int | None, replay: bool):
         self._name, self._full_graph, self._most, self._replay = name, full_graph, most, replay
         self._of_block = _Limits(name or "the block", full_graph, most)
-        self._entered: list[contextlib.AbstractContextManager] = []  # innermost last
+        self._entered = threading.local()  # .regions, innermost last
 
     def __call__(self, f: Callable) -> Callable:
         if not callable(f):
@@ -192,10 +193,10 @@ class _Region:
             raise ValueError("torch_xla.compile(replay=True) wants the function that is to be replayed, not a block")
         region = _programs_of_its_own(self._name or "", self._of_block)
         region.__enter__()
-        self._entered.append(region)
+        self._entered.regions = [*getattr(self._entered, "regions", ()), region]
 
     def __exit__(self, *error) -> bool | None:
-        return self._entered.pop().__exit__(*error)
+        return self._entered.regions.pop().__exit__(*error)
 
 
 def compile(

@@ -5,6 +5,7 @@ body. Before it an optimizer forgets the state of a failed first step, which has
 """
 
 import contextlib
+import dataclasses
 import threading
 import weakref
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from . import _XLAC
 from ._storages import StorageDictionary
+from ._threads import OfThread
 
 _enabled: bool | None = None  # None: not asked for yet
 _parts: weakref.WeakSet = weakref.WeakSet()  # optimizers whose step is part of another's
@@ -21,14 +23,15 @@ _steppers: weakref.WeakSet = weakref.WeakSet()  # optimizers that have made a st
 _stepped = StorageDictionary()  # their first parameters
 
 
-class _Thread(threading.local):
+@dataclasses.dataclass
+class _Settings:
     """A thread's settings."""
 
     enabled: bool | None = None  # None: as the main thread
     held: tuple[int, ...] = ()  # the numbers of the devices that its regions sync at their ends, outermost first
 
 
-_thread = _Thread()
+_own = OfThread(_Settings)
 
 
 def set_auto_sync(enabled: bool) -> None:
@@ -36,7 +39,7 @@ def set_auto_sync(enabled: bool) -> None:
     also holds for threads that have not called it. XLA_AUTO_SYNC=0 starts with it off.
     """
     global _enabled
-    _thread.enabled = bool(enabled)
+    _own.get().enabled = bool(enabled)
     if threading.current_thread() is threading.main_thread():
         _enabled = bool(enabled)
 
@@ -47,8 +50,9 @@ def auto_sync() -> bool:
     Raises ValueError if XLA_AUTO_SYNC is not understood.
     """
     global _enabled
-    if _thread.enabled is not None:
-        return _thread.enabled
+    enabled = _own.get().enabled
+    if enabled is not None:
+        return enabled
     if _enabled is None:
         _enabled = _XLAC._env_flag("XLA_AUTO_SYNC")
     return _enabled
@@ -61,18 +65,20 @@ def exempt(optimizer: torch.optim.Optimizer) -> None:
 
 @contextlib.contextmanager
 def held(device: int) -> Iterator[None]:
-    """No sync of the device after optimizers' steps in its body, on this thread: a sync follows the body."""
-    before = _thread.held
-    _thread.held = (*before, device)
+    """No sync of the device after optimizers' steps in its body, by this thread and those that work for it: a sync
+    follows the body."""
+    own = _own.get()
+    before = own.held
+    own.held = (*before, device)
     try:
         yield
     finally:
-        _thread.held = before
+        own.held = before
 
 
 def is_held(device: int | None) -> bool:
     """Whether a region of this thread syncs the device at its end."""
-    return device in _thread.held
+    return device in _own.get().held
 
 
 def _find_devices(optimizer: torch.optim.Optimizer, end: int | None) -> set[int]:
@@ -117,7 +123,7 @@ def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
         return
     if _XLAC._xla_num_devices() > 1:
         devices = _find_devices(optimizer, None)
-    for device in sorted(devices.difference(_thread.held)):
+    for device in sorted(devices.difference(_own.get().held)):
         _XLAC._xla_sync(device, cause=_XLAC.SyncCause.OPTIMIZER)
 
 

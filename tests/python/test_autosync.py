@@ -151,6 +151,25 @@ def test_a_thread_switches_it_off_for_itself(device):
     assert pending == [True] and torch_xla.auto_sync()
 
 
+def test_autograds_threads_are_held_as_the_thread_that_they_work_for(run_python):
+    """An optimizer in a hook steps within the backward pass, and torch_xla.step() syncs behind it."""
+    out = run_python("""
+        import threading, torch, torch_xla
+        w = torch.ones(3, device="xla", requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+
+        def step(_):
+            optimizer.step()
+            print(threading.current_thread() is threading.main_thread(), torch_xla._XLAC._pending_operation(w) != "")
+
+        w.register_post_accumulate_grad_hook(step)
+        with torch.autograd.set_multithreading_enabled(True), torch_xla.step():
+            (w * 2).sum().backward()
+        print([round(x, 4) for x in w.tolist()])
+    """)
+    assert out.splitlines() == ["False True", "[0.8, 0.8, 0.8]"]
+
+
 def test_optimizers_of_several_threads_are_told_apart(device):
     kept, errors = [], []
     interval = sys.getswitchinterval()

@@ -152,6 +152,30 @@ def test_compiled_functions_of_two_threads_leave_the_mode_as_it_was(eager_everyw
     assert modes == [True, True] and is_eager_mode()
 
 
+def test_a_block_that_two_threads_are_in_leaves_each_its_mode(device):
+    block, steps, modes = torch_xla.compile(), [threading.Event() for _ in range(3)], []
+
+    def first():
+        with eager_mode_context(True):
+            with block:
+                steps[0].set()
+                assert steps[1].wait(30)
+            modes.append(is_eager_mode())
+        steps[2].set()
+
+    def second():
+        assert steps[0].wait(30)
+        with block:
+            steps[1].set()
+            assert steps[2].wait(30)
+        modes.append(is_eager_mode())
+
+    threads = [threading.Thread(target=work) for work in (first, second)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert modes == [True, False]
+
+
 def test_the_mode_of_a_thread_is_its_own(device):
     modes = []
 

@@ -40,6 +40,46 @@ def test_those_of_another_thread_of_the_device_run_too(device):
     assert seen == [threading.get_ident()]
 
 
+def test_those_of_a_thread_wait_for_its_own_sync(device):
+    """Another thread's sync would read values in the middle of the step that computes them."""
+    seen, added, may_go = [], threading.Event(), threading.Event()
+
+    def train():
+        for run_async in (False, True):
+            xm.add_step_closure(lambda: seen.append(threading.get_ident()), run_async=run_async)
+        added.set()
+        may_go.wait(60)
+        torch_xla.sync()
+        seen.append("own")
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    added.wait(60)
+    torch_xla.sync()
+    assert seen == []
+    may_go.set()
+    thread.join()
+    assert thread.ident in seen and "own" in seen and threading.get_ident() not in seen
+
+
+def test_what_an_ended_thread_has_added_fails_for_the_next_sync():
+    failed = threading.Event()
+
+    def fail():
+        failed.set()
+        raise ValueError("from another thread")
+
+    thread = threading.Thread(target=xm.add_step_closure, args=(fail,), kwargs={"run_async": True})
+    thread.start()
+    thread.join()
+    torch_xla.sync()
+    assert failed.wait(60)
+    with pytest.raises(RuntimeError, match="asynchronous closure has failed"):
+        for _ in range(10_000):  # the closure ends a moment after it has failed
+            torch_xla.sync()
+    torch_xla.sync()
+
+
 def test_asynchronous_ones_do_not_hold_up_the_step(device):
     may_go, done, seen = threading.Event(), threading.Event(), []
 

@@ -36,6 +36,7 @@ class AsyncClosureHandler(ClosureHandler):
         self._room = threading.BoundedSemaphore(size)
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="xla-step-closure")
         self._pool.submit(int)  # starts the thread now: if that fails no closure is taken
+        self._open: set[Future] = set()  # not done yet
         self._failed: list[Future] = []
 
     def run(self, closure: Callable[[], object]) -> None:
@@ -45,7 +46,9 @@ class AsyncClosureHandler(ClosureHandler):
         """
         self.raise_failed()
         self._room.acquire()
-        self._pool.submit(closure).add_done_callback(self._end)
+        future = self._pool.submit(closure)
+        self._open.add(future)
+        future.add_done_callback(self._end)
 
     def raise_failed(self) -> None:
         """Raises RuntimeError for the first failed closure since the last call, if there is one."""
@@ -53,7 +56,12 @@ class AsyncClosureHandler(ClosureHandler):
         if failed:
             raise RuntimeError("an asynchronous closure has failed") from failed[0].exception()
 
+    def has_ended(self) -> bool:
+        """Whether all closures have ended, and there is no error that raise_failed() would raise."""
+        return not self._open and not self._failed
+
     def _end(self, done: Future) -> None:
         if done.exception() is not None:
             self._failed.append(done)
+        self._open.discard(done)
         self._room.release()
