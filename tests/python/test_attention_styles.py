@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from eager import check, differentiated
 from torch import nn
 
 
@@ -56,16 +57,12 @@ def _by_hand(q, k, v):
 def test_styles(style):
     torch.manual_seed(0)
     made = [torch.randn(2, 6, 4, 8) for _ in range(3)]
-    results = []
-    for device in ("cpu", "xla"):
-        leaves = [t.to(device).requires_grad_() for t in made]
-        out = style(*(t.transpose(1, 2) for t in leaves))
-        grads = torch.autograd.grad(out.square().sum(), leaves)
-        with torch.no_grad():
-            plain = style(*(t.transpose(1, 2) for t in leaves))
-        results.append([t.detach().cpu() for t in (out, plain, *grads)])
-    for actual, expected in zip(results[1], results[0], strict=True):
-        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+    def call(*made):
+        return style(*(t.transpose(1, 2) for t in made))
+
+    for grad in (True, False):
+        check(differentiated(call, *made, grad=grad), tolerance=1e-4, atol=1e-5)
 
 
 class ConvLSTM(nn.Module):
@@ -116,17 +113,16 @@ class Decoder(nn.Module):
 def test_recurrent_styles(make):
     torch.manual_seed(0)
     made, x = make(), torch.randn(3, 4, 7)
-    results = []
-    for device in ("cpu", "xla"):
-        model = make().to(device)
-        model.load_state_dict(made.state_dict())
-        out = model(x.to(device))
-        grads = torch.autograd.grad(out.square().sum(), list(model.parameters()))
-        with torch.no_grad():
-            plain = model(x.to(device))
-        results.append([t.detach().cpu() for t in (out, plain, *grads)])
-    for actual, expected in zip(results[1], results[0], strict=True):
-        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+    def call(model, x):
+        copied = make().to(x.device)  # a copy of a model whose weights are results is refused
+        copied.load_state_dict(model.state_dict())
+        out = copied(x)
+        return out, torch.autograd.grad(out.square().sum(), list(copied.parameters())) if out.requires_grad else ()
+
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            check(lambda d: call(made, x.to(d)), tolerance=1e-4, atol=1e-5)
 
 
 class Causal(nn.Module):

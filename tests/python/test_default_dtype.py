@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_forms import check
+from eager import check
 
 WHOLE = torch.tensor([3, 7, 16777217, -5, 2**40 + 1])
 FLOATS = torch.tensor([0.1, 2.5, -3.25, 1e-3, 7.0])

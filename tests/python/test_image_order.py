@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from eager import strides
 from torch import nn
 
 import torch_xla
@@ -54,11 +55,6 @@ def of_transposed():
 
 MODELS = {function.__name__: function for function in (of_units, of_large_weights, of_groups, of_transposed)}
 FORMATS = {"row_major": torch.contiguous_format, "channels_last": torch.channels_last}
-
-
-def strides(t):
-    """Of the dims in which there are neighbours."""
-    return [stride for stride, size in zip(t.stride(), t.shape, strict=True) if size > 1]
 
 
 def train(model, images, *, reads_loss):

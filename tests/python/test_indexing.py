@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from test_forms import check
+from eager import check
 from torch import nn
 
 import torch_xla

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from eager import check
 
 import torch_xla
 
@@ -54,13 +55,13 @@ def test_integers_are_exact(device, dtype):
 
 def test_gradients_agree_with_eager(device):
     a, b = torch.randn(98304, 3), torch.randn(98304, 3)
-    results = []
-    for place in ("cpu", device):
+
+    def program(place):
         x, y = (t.to(place).requires_grad_() for t in (a, b))
         loss = ((x - y) ** 2).mean(0).sum() + torch.log_softmax((x * y).sum(1), 0)[7] + (x - x.mean(0)).std(0).sum()
-        results.append([loss.detach(), *torch.autograd.grad(loss, (x, y))])
-    for ours, theirs in zip(results[1], results[0], strict=True):
-        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-6)
+        return loss, torch.autograd.grad(loss, (x, y))
+
+    check(program, tolerance=1e-4, atol=1e-6)
 
 
 def test_drawn_numbers_are_the_same_in_pieces(device):

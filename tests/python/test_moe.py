@@ -5,14 +5,12 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from eager import check, differentiated
+from test_ops import fallen_operations
 from torch import nn
 
 import torch_xla
 import torch_xla.debug.metrics as met
-
-
-def _fallbacks():
-    return {n for n in met.counter_names() if n.startswith("aten::")} - {"aten::_local_scalar_dense"}
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int16, torch.uint8])
@@ -31,7 +29,7 @@ def test_histc_of_integers(shape, dtype):
         assert default.cpu().tolist() == torch.histc(x.double(), 5).tolist()
         same = torch.full((4,), 3, dtype=dtype)
         assert torch.histc(same.to("xla"), 4).cpu().tolist() == torch.histc(same.double(), 4).tolist()
-    assert _fallbacks() == set()
+    assert not fallen_operations()
 
 
 def test_histc_of_floats():
@@ -76,19 +74,15 @@ def test_grouped_products(form, dtype, compiles):
     tolerance = 1e-4 if dtype == torch.float32 else 5e-2
     met.clear_all()
     for step, ends in enumerate([[4, 9, 16], [0, 16, 16], [16, 16, 16], [5, 5, 16], [1, 2, 16]]):
-        results = []
-        for device in ("cpu", "xla"):
-            leaves = [t.to(device).detach().requires_grad_() for t in tensors]
-            offsets = torch.tensor(ends, dtype=torch.int32).to(device)
-            out = _grouped(form, *leaves, offsets)
-            grads = torch.autograd.grad(out.square().sum(), leaves)
-            results.append([t.detach().cpu() for t in (out, *grads)])
-        for actual, expected in zip(results[1], results[0], strict=True):
-            torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+        def call(a, b, ends=ends):
+            return _grouped(form, a, b, torch.tensor(ends, dtype=torch.int32).to(a.device))
+
+        check(differentiated(call, *tensors), tolerance=tolerance)
         if step == 0:
             compiles.reset()
     assert compiles.value == 0
-    assert _fallbacks() == set()
+    assert not fallen_operations()
 
 
 def test_rows_after_the_last_group_are_zero():
@@ -177,5 +171,5 @@ def test_training(compiles):
         assert compiles.value == 0
         losses[device] = torch.stack(losses[device]).cpu()
     torch.testing.assert_close(losses["xla"], losses["cpu"], rtol=1e-3, atol=1e-4)
-    assert _fallbacks() == set()
+    assert not fallen_operations()
     torch_xla.sync()

@@ -5,6 +5,8 @@ import functools
 
 import pytest
 import torch
+from eager import check, differentiated, tensors_of
+from test_ops import fallen_operations
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -28,32 +30,11 @@ KINDS = {
 }
 
 
-def _flat(value):
-    if isinstance(value, nn.utils.rnn.PackedSequence):
-        return [value.data]
-    return [value] if isinstance(value, torch.Tensor) else [t for part in value for t in _flat(part)]
-
-
-def _native() -> None:
-    assert {n for n in met.counter_names() if n.startswith("aten::")} - {"aten::_local_scalar_dense"} == set()
-
-
 def _compare(module, call, *inputs, grad=True):
-    """Values, and gradients of all parameters and inputs, on both devices."""
-    results = []
-    for device in ("cpu", "xla"):
-        model = copy.deepcopy(module).to(device)
-        leaves = [t.to(device).detach().requires_grad_(grad) for t in inputs]
-        met.clear_all()
-        with torch.set_grad_enabled(grad):
-            outputs = _flat(call(model, *leaves))
-        wanted = [*model.parameters(), *leaves] if grad else []
-        loss = sum(t.square().sum() for t in outputs)
-        grads = torch.autograd.grad(loss, wanted) if grad else []
-        results.append([t.detach().cpu() for t in [*outputs, *grads]])
-    _native()
-    for actual, expected in zip(results[1], results[0], strict=True):
-        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=2e-5)
+    """Values, and gradients of all parameters and inputs."""
+    met.clear_all()
+    check(differentiated(call, *inputs, model=module, grad=grad), tolerance=1e-4, atol=2e-5)
+    assert not fallen_operations()
 
 
 @pytest.mark.parametrize("grad", [True, False])
@@ -105,26 +86,15 @@ def test_inputs_in_other_memory_orders(kind, layout, grad):
 def test_packed_sequences(kind, form, grad):
     torch.manual_seed(0)
     model = KINDS[kind](8, 12, **FORMS[form])
-    batch_first = model.batch_first
-    lengths = [6, 2, 5, 1]
+    x = torch.randn(4, 6, 8)
 
     def call(m, x):
-        packed = pack_padded_sequence(x, lengths, batch_first=batch_first, enforce_sorted=False)
+        packed = pack_padded_sequence(x, [6, 2, 5, 1], batch_first=m.batch_first, enforce_sorted=False)
         output, states = m(packed)
-        return pad_packed_sequence(output, batch_first=batch_first)[0], states
+        return pad_packed_sequence(output, batch_first=m.batch_first)[0], states
 
-    results = []
-    for device in ("cpu", "xla"):
-        copied = copy.deepcopy(model).to(device)
-        x = torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(1))
-        x = (x if batch_first else x.transpose(0, 1)).to(device).requires_grad_(grad)
-        with torch.set_grad_enabled(grad):
-            outputs = _flat(call(copied, x))
-        wanted = [*copied.parameters(), x] if grad else []
-        grads = torch.autograd.grad(sum(t.square().sum() for t in outputs), wanted) if grad else []
-        results.append([t.detach().cpu() for t in [*outputs, *grads]])
-    for actual, expected in zip(results[1], results[0], strict=True):
-        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=2e-5)
+    x = x if model.batch_first else x.transpose(0, 1)
+    check(differentiated(call, x, model=model, grad=grad), tolerance=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("make", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
@@ -166,32 +136,27 @@ def test_dtypes(kind, dtype):
             torch.testing.assert_close(actual.cpu(), model(x)[0], rtol=tolerance, atol=tolerance)
 
 
+def _penalty(model, x):
+    """The program of the gradient of the gradient of a layer's output, by the input and the parameters."""
+
+    def program(device):
+        moved, leaf = copy.deepcopy(model).to(device), x.to(device).requires_grad_()
+        (grad,) = torch.autograd.grad(tensors_of(moved(leaf))[0].square().sum(), leaf, create_graph=True)
+        return torch.autograd.grad(grad.square().sum(), [leaf, *moved.parameters()])
+
+    return program
+
+
 def test_second_derivatives():
     torch.manual_seed(0)
-    model = nn.GRUCell(3, 4).double()
-    results = []
-    for device in ("cpu", "xla"):
-        cell = copy.deepcopy(model).to(device)
-        x = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3).to(device).requires_grad_()
-        (grad,) = torch.autograd.grad(cell(x).square().sum(), x, create_graph=True)
-        results.append(torch.autograd.grad(grad.square().sum(), x)[0].cpu())
-    torch.testing.assert_close(results[1], results[0])
-
-
-def _penalty(model, x):
-    """The gradient of the gradient of a layer's output, by the input and the parameters."""
-    x = x.clone().requires_grad_()
-    (grad,) = torch.autograd.grad(model(x)[0].square().sum(), x, create_graph=True)
-    return [t.cpu() for t in torch.autograd.grad(grad.square().sum(), [x, *model.parameters()])]
+    x = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3)
+    check(_penalty(nn.GRUCell(3, 4).double(), x))
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_second_derivatives_of_layers(kind):
     torch.manual_seed(0)
-    model, x = KINDS[kind](8, 12, num_layers=2), torch.randn(4, 6, 8)
-    expected = _penalty(model, x)
-    actual = _penalty(copy.deepcopy(model).to("xla"), x.to("xla"))
-    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+    check(_penalty(KINDS[kind](8, 12, num_layers=2), torch.randn(4, 6, 8)), tolerance=1e-4, atol=1e-5)
 
 
 @functools.cache
@@ -212,17 +177,16 @@ def test_autocast_gives_eagers_types_and_values(kind, grad):
     if kind == "lstm" and not _eager_has_bfloat16_lstm():
         pytest.skip("eager has no LSTM in bfloat16 on this processor")
     torch.manual_seed(0)
-    model, x = KINDS[kind](8, 12, num_layers=2, bidirectional=True), torch.randn(4, 6, 8)
-    results = []
-    for device in ("cpu", "xla"):
-        copied = copy.deepcopy(model).to(device)
-        with torch.autocast(device, torch.bfloat16), torch.set_grad_enabled(grad):
-            outputs = _flat(copied(x.to(device)))
-        loss = sum(t.float().square().sum() for t in outputs)
-        grads = torch.autograd.grad(loss, list(copied.parameters())) if grad else []
-        results.append([t.detach().cpu() for t in [*outputs, *grads]])
-    for actual, expected in zip(results[1], results[0], strict=True):
-        torch.testing.assert_close(actual, expected, rtol=5e-2, atol=5e-2)
+    model, types = KINDS[kind](8, 12, num_layers=2, bidirectional=True), []
+
+    def call(m, x):
+        with torch.autocast(x.device.type, torch.bfloat16):
+            results = tensors_of(m(x))
+        types.append([t.dtype for t in results])
+        return [t.float() for t in results]
+
+    check(differentiated(call, torch.randn(4, 6, 8), model=model, grad=grad), tolerance=5e-2)
+    assert types[0] == types[1]
 
 
 def test_lstm_without_onednn():
@@ -266,7 +230,7 @@ def test_training(kind):
             losses[device].append(loss.detach())
         losses[device] = torch.stack(losses[device]).cpu()
     torch.testing.assert_close(losses["xla"], losses["cpu"], rtol=1e-3, atol=1e-4)
-    _native()
+    assert not fallen_operations()
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])

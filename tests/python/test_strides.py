@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 import torch
+from eager import check, strides
 from torch.nn import functional as F
 
 import torch_xla
@@ -103,10 +104,6 @@ INDICES = {
 }
 
 
-def strides(t):
-    return tuple(stride for stride, size in zip(t.stride(), t.shape) if size > 1)
-
-
 def check_strides(function, device):
     for (layout, x), (_, y) in zip(lay_out("cpu"), lay_out(device)):
         assert strides(function(y)) == strides(function(x)), layout
@@ -192,8 +189,8 @@ DETERMINANTS = {
 def test_gradients_of_factored_matrices(device, name, matrix, runs_before):
     torch.manual_seed(0)
     a, b = torch.randn(5, 5, dtype=torch.float64), torch.randn(5, 5, dtype=torch.float64)
-    found = []
-    for d in ("cpu", device):
+
+    def program(d):
         x = MATRICES[matrix](a.to(d), b.to(d)).detach().requires_grad_()
         if runs_before:
             with torch.no_grad():
@@ -201,24 +198,22 @@ def test_gradients_of_factored_matrices(device, name, matrix, runs_before):
             torch_xla.sync()
         value = DETERMINANTS[name](x)
         (first,) = torch.autograd.grad(value, x, create_graph=True)
-        (second,) = torch.autograd.grad(first.square().sum(), x)
-        found.append([t.detach().cpu() for t in (value, first, second)])
-    for expected, actual in zip(*found, strict=True):
-        torch.testing.assert_close(actual, expected)
+        return value, first, torch.autograd.grad(first.square().sum(), x)
+
+    check(program, tolerance=1e-7)
 
 
 def test_gradient_penalty_of_normalized_weights(device):
     """ATen's kernel of weight_norm's gradient takes a gradient in any order for row-major."""
     torch.manual_seed(0)
     values = torch.randn(4, 4, 3), torch.rand(4, 1, 1), torch.randn(2, 4, 11)
-    found = []
-    for d in ("cpu", device):
+
+    def program(d):
         v, g, x = (t.detach().to(d).requires_grad_() for t in values)
         (slope,) = torch.autograd.grad(torch.conv1d(x, torch._weight_norm(v, g, 0)).sum(), x, create_graph=True)
-        slope.square().sum().backward()
-        found.append([v.grad.cpu(), g.grad.cpu()])
-    for expected, actual in zip(*found, strict=True):
-        torch.testing.assert_close(actual, expected)
+        return torch.autograd.grad(slope.square().sum(), (v, g))
+
+    check(program)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -294,9 +289,7 @@ def test_attention(device, order, keys):
 
         return F.scaled_dot_product_attention(seen(q, order), *[seen(k, keys or order)] * 2)
 
-    actual, expected = attend(device), attend("cpu")
-    assert strides(actual) == strides(expected)
-    torch.testing.assert_close(actual.cpu(), expected)
+    check(attend, order=True)
 
 
 POOLS = {
@@ -314,15 +307,14 @@ def test_pools_and_their_gradients(device, pool, rank):
     formats = (torch.contiguous_format, torch.channels_last if rank == 2 else torch.channels_last_3d)
     base = torch.linspace(-1, 1, 2 * 3 * 6**rank).sin().view(2, 3, *[6] * rank)
     for x_format, gradient_format in itertools.product(formats, formats):
-        found = []
-        for d in ("cpu", device):
+
+        def program(d, x_format=x_format, gradient_format=gradient_format):
             x = base.contiguous(memory_format=x_format).to(d).requires_grad_()
             y = POOLS[pool](x, rank)
             gradient = y.detach().cos().contiguous(memory_format=gradient_format)
-            found.append([y.detach(), *torch.autograd.grad(y, x, gradient)])
-        for expected, actual in zip(*found, strict=True):
-            assert strides(actual) == strides(expected)
-            torch.testing.assert_close(actual.cpu(), expected)
+            return y, torch.autograd.grad(y, x, gradient)
+
+        check(program, order=True)
 
 
 SEARCHES = {
@@ -355,14 +347,13 @@ def test_convolutions_in_the_format_of_their_kernel(device, name, images, dtype)
     weight = torch.randn(4, 4, *(2, 3, 3)[:rank], dtype=dtype)
     function = F.conv3d if name == "dilated" else getattr(F, name)
     for formats in ((form, torch.contiguous_format), (torch.contiguous_format, form), (form, form)):
-        results = []
-        for d in ("cpu", device):
+
+        def program(d, formats=formats):
             operands = [t.to(d, memory_format=f).requires_grad_() for t, f in zip((x, weight), formats, strict=True)]
             y = function(*operands, dilation=2 if name == "dilated" else 1)
-            results.append([y, *torch.autograd.grad(y, operands, torch.ones_like(y))])
-        assert [strides(t) for t in results[1]] == [strides(t) for t in results[0]], formats
-        for actual, expected in zip(results[1], results[0], strict=True):
-            torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+            return y, torch.autograd.grad(y, operands, torch.ones_like(y))
+
+        check(program, str(formats), tolerance=1e-4, order=True)
 
 
 STATES = {
@@ -397,9 +388,7 @@ def test_values_that_live_over_steps_in_another_order(device, state, fails):
         kept[1].add_(kept[2])
         return [x, y, *kept]
 
-    for expected, actual in zip(steps("cpu"), steps(device), strict=True):
-        torch.testing.assert_close(actual.cpu(), expected)
-        assert strides(actual) == strides(expected)
+    check(steps, order=True)
 
 
 def test_a_replayed_step_keeps_the_order_of_its_state(device):
