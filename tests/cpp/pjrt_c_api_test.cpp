@@ -9,211 +9,111 @@
 namespace torch_xla::pjrt {
 namespace {
 
-// FIELD(ours, our name, theirs, their name).
-#define FIELD(T, ours, U, theirs)                       \
-  EXPECT_EQ(offsetof(c::T, ours), offsetof(U, theirs)); \
-  EXPECT_EQ(sizeof(c::T::ours), sizeof(U::theirs))
-#define STRUCT(T, U)                                        \
-  EXPECT_EQ(c::kStructSize<c::T>, size_t{U##_STRUCT_SIZE}); \
-  EXPECT_EQ(alignof(c::T), alignof(U));                     \
-  EXPECT_EQ(offsetof(c::T, head.extensions), offsetof(U, extension_start))
+// A field of a struct in our declaration and in theirs.
+struct Field {
+  const char* name;
+  size_t our_place, our_size, their_place, their_size;
+};
+
+void check(std::initializer_list<Field> fields) {
+  for (const Field& field : fields) {
+    EXPECT_EQ(field.our_place, field.their_place) << field.name;
+    EXPECT_EQ(field.our_size, field.their_size) << field.name;
+  }
+}
+
+// STRUCT(ours, theirs, its fields): PAIR where their name of a field is another one.
+// clang-format off
+#define PAIR(ours, theirs) Field{#ours, offsetof(Ours, ours), sizeof(Ours::ours), offsetof(Theirs, theirs), sizeof(Theirs::theirs)}
+#define SAME(name) PAIR(name, name)
+#define STRUCT(T, U, ...)                                                                \
+  {                                                                                      \
+    using Ours = c::T;                                                                   \
+    using Theirs = U;                                                                    \
+    EXPECT_EQ(c::kStructSize<Ours>, size_t{U##_STRUCT_SIZE}) << #U;                      \
+    EXPECT_EQ(alignof(Ours), alignof(Theirs)) << #U;                                     \
+    EXPECT_EQ(offsetof(Ours, head.extensions), offsetof(Theirs, extension_start)) << #U; \
+    check({__VA_ARGS__});                                                                \
+  }
 
 TEST(PjrtCApi, ErrorsAndEvents) {
-  STRUCT(ErrorDestroy, PJRT_Error_Destroy_Args);
-  FIELD(ErrorDestroy, error, PJRT_Error_Destroy_Args, error);
-  STRUCT(ErrorMessage, PJRT_Error_Message_Args);
-  FIELD(ErrorMessage, error, PJRT_Error_Message_Args, error);
-  FIELD(ErrorMessage, message, PJRT_Error_Message_Args, message);
-  FIELD(ErrorMessage, message_size, PJRT_Error_Message_Args, message_size);
-  STRUCT(ErrorGetCode, PJRT_Error_GetCode_Args);
-  FIELD(ErrorGetCode, error, PJRT_Error_GetCode_Args, error);
-  FIELD(ErrorGetCode, code, PJRT_Error_GetCode_Args, code);
-  STRUCT(EventArgs, PJRT_Event_Destroy_Args);
-  FIELD(EventArgs, event, PJRT_Event_Destroy_Args, event);
-  STRUCT(EventOnReady, PJRT_Event_OnReady_Args);
-  FIELD(EventOnReady, event, PJRT_Event_OnReady_Args, event);
-  FIELD(EventOnReady, callback, PJRT_Event_OnReady_Args, callback);
-  FIELD(EventOnReady, user_arg, PJRT_Event_OnReady_Args, user_arg);
-  STRUCT(EventArgs, PJRT_Event_Await_Args);
-  FIELD(EventArgs, event, PJRT_Event_Await_Args, event);
+  STRUCT(ErrorDestroy, PJRT_Error_Destroy_Args, SAME(error))
+  STRUCT(ErrorMessage, PJRT_Error_Message_Args, SAME(error), SAME(message), SAME(message_size))
+  STRUCT(ErrorGetCode, PJRT_Error_GetCode_Args, SAME(error), SAME(code))
+  STRUCT(EventArgs, PJRT_Event_Destroy_Args, SAME(event))
+  STRUCT(EventOnReady, PJRT_Event_OnReady_Args, SAME(event), SAME(callback), SAME(user_arg))
+  STRUCT(EventArgs, PJRT_Event_Await_Args, SAME(event))
 }
 
 TEST(PjrtCApi, PluginAndClient) {
-  STRUCT(NamedValue, PJRT_NamedValue);
-  FIELD(NamedValue, name, PJRT_NamedValue, name);
-  FIELD(NamedValue, name_size, PJRT_NamedValue, name_size);
-  FIELD(NamedValue, type, PJRT_NamedValue, type);
-  FIELD(NamedValue, string_value, PJRT_NamedValue, string_value);
-  FIELD(NamedValue, int64_array_value, PJRT_NamedValue, int64_array_value);
-  FIELD(NamedValue, value_size, PJRT_NamedValue, value_size);
-  STRUCT(PluginInitialize, PJRT_Plugin_Initialize_Args);
-  STRUCT(PluginAttributes, PJRT_Plugin_Attributes_Args);
-  FIELD(PluginAttributes, attributes, PJRT_Plugin_Attributes_Args, attributes);
-  FIELD(PluginAttributes, num_attributes, PJRT_Plugin_Attributes_Args, num_attributes);
-  STRUCT(DeviceDescriptionAttributes, PJRT_DeviceDescription_Attributes_Args);
-  FIELD(DeviceDescriptionAttributes, description, PJRT_DeviceDescription_Attributes_Args, device_description);
-  FIELD(DeviceDescriptionAttributes, num_attributes, PJRT_DeviceDescription_Attributes_Args, num_attributes);
-  FIELD(DeviceDescriptionAttributes, attributes, PJRT_DeviceDescription_Attributes_Args, attributes);
-  STRUCT(ClientCreate, PJRT_Client_Create_Args);
-  FIELD(ClientCreate, options, PJRT_Client_Create_Args, create_options);
-  FIELD(ClientCreate, num_options, PJRT_Client_Create_Args, num_options);
-  FIELD(ClientCreate, get_callback, PJRT_Client_Create_Args, kv_get_callback);
-  FIELD(ClientCreate, put_callback_arg, PJRT_Client_Create_Args, kv_put_user_arg);
-  FIELD(ClientCreate, client, PJRT_Client_Create_Args, client);
-  FIELD(ClientCreate, try_get_callback, PJRT_Client_Create_Args, kv_try_get_callback);
-  STRUCT(ClientDestroy, PJRT_Client_Destroy_Args);
-  FIELD(ClientDestroy, client, PJRT_Client_Destroy_Args, client);
-  STRUCT(ClientText, PJRT_Client_PlatformName_Args);
-  FIELD(ClientText, text, PJRT_Client_PlatformName_Args, platform_name);
-  FIELD(ClientText, text_size, PJRT_Client_PlatformName_Args, platform_name_size);
-  STRUCT(ClientText, PJRT_Client_PlatformVersion_Args);
-  FIELD(ClientText, text, PJRT_Client_PlatformVersion_Args, platform_version);
-  FIELD(ClientText, text_size, PJRT_Client_PlatformVersion_Args, platform_version_size);
-  STRUCT(ClientAddressableDevices, PJRT_Client_AddressableDevices_Args);
-  FIELD(ClientAddressableDevices, devices, PJRT_Client_AddressableDevices_Args, addressable_devices);
-  FIELD(ClientAddressableDevices, num_devices, PJRT_Client_AddressableDevices_Args, num_addressable_devices);
+  STRUCT(NamedValue, PJRT_NamedValue, SAME(name), SAME(name_size), SAME(type), SAME(string_value), SAME(int64_array_value),
+         SAME(value_size))
+  STRUCT(PluginInitialize, PJRT_Plugin_Initialize_Args)
+  STRUCT(PluginAttributes, PJRT_Plugin_Attributes_Args, SAME(attributes), SAME(num_attributes))
+  STRUCT(DeviceDescriptionAttributes, PJRT_DeviceDescription_Attributes_Args, PAIR(description, device_description), SAME(num_attributes),
+         SAME(attributes))
+  STRUCT(ClientCreate, PJRT_Client_Create_Args, PAIR(options, create_options), SAME(num_options), PAIR(get_callback, kv_get_callback),
+         PAIR(put_callback_arg, kv_put_user_arg), SAME(client), PAIR(try_get_callback, kv_try_get_callback))
+  STRUCT(ClientDestroy, PJRT_Client_Destroy_Args, SAME(client))
+  STRUCT(ClientText, PJRT_Client_PlatformName_Args, PAIR(text, platform_name), PAIR(text_size, platform_name_size))
+  STRUCT(ClientText, PJRT_Client_PlatformVersion_Args, PAIR(text, platform_version), PAIR(text_size, platform_version_size))
+  STRUCT(ClientAddressableDevices, PJRT_Client_AddressableDevices_Args, PAIR(devices, addressable_devices),
+         PAIR(num_devices, num_addressable_devices))
 }
 
 TEST(PjrtCApi, Devices) {
-  STRUCT(DeviceGetDescription, PJRT_Device_GetDescription_Args);
-  FIELD(DeviceGetDescription, device, PJRT_Device_GetDescription_Args, device);
-  FIELD(DeviceGetDescription, description, PJRT_Device_GetDescription_Args, device_description);
-  STRUCT(DeviceDescriptionId, PJRT_DeviceDescription_Id_Args);
-  FIELD(DeviceDescriptionId, description, PJRT_DeviceDescription_Id_Args, device_description);
-  FIELD(DeviceDescriptionId, id, PJRT_DeviceDescription_Id_Args, id);
-  STRUCT(DeviceDescriptionKind, PJRT_DeviceDescription_Kind_Args);
-  FIELD(DeviceDescriptionKind, description, PJRT_DeviceDescription_Kind_Args, device_description);
-  FIELD(DeviceDescriptionKind, kind, PJRT_DeviceDescription_Kind_Args, device_kind);
-  FIELD(DeviceDescriptionKind, kind_size, PJRT_DeviceDescription_Kind_Args, device_kind_size);
-  STRUCT(DeviceMemoryStats, PJRT_Device_MemoryStats_Args);
-  FIELD(DeviceMemoryStats, device, PJRT_Device_MemoryStats_Args, device);
-#define STATS(field) FIELD(DeviceMemoryStats, field, PJRT_Device_MemoryStats_Args, field)
-  STATS(bytes_in_use);
-  STATS(peak_bytes_in_use);
-  STATS(peak_bytes_in_use_is_set);
-  STATS(num_allocs);
-  STATS(largest_alloc_size);
-  STATS(bytes_limit);
-  STATS(bytes_limit_is_set);
-  STATS(bytes_reserved);
-  STATS(peak_bytes_reserved);
-  STATS(bytes_reservable_limit);
-  STATS(largest_free_block_bytes);
-  STATS(pool_bytes);
-  STATS(peak_pool_bytes);
-  STATS(peak_pool_bytes_is_set);
-#undef STATS
+  STRUCT(DeviceGetDescription, PJRT_Device_GetDescription_Args, SAME(device), PAIR(description, device_description))
+  STRUCT(DeviceDescriptionId, PJRT_DeviceDescription_Id_Args, PAIR(description, device_description), SAME(id))
+  STRUCT(DeviceDescriptionKind, PJRT_DeviceDescription_Kind_Args, PAIR(description, device_description), PAIR(kind, device_kind),
+         PAIR(kind_size, device_kind_size))
+  STRUCT(DeviceMemoryStats, PJRT_Device_MemoryStats_Args, SAME(device), SAME(bytes_in_use), SAME(peak_bytes_in_use),
+         SAME(peak_bytes_in_use_is_set), SAME(num_allocs), SAME(largest_alloc_size), SAME(bytes_limit), SAME(bytes_limit_is_set),
+         SAME(bytes_reserved), SAME(peak_bytes_reserved), SAME(bytes_reservable_limit), SAME(largest_free_block_bytes), SAME(pool_bytes),
+         SAME(peak_pool_bytes), SAME(peak_pool_bytes_is_set))
 }
 
 TEST(PjrtCApi, Programs) {
-  STRUCT(Program, PJRT_Program);
-  FIELD(Program, code, PJRT_Program, code);
-  FIELD(Program, code_size, PJRT_Program, code_size);
-  FIELD(Program, format, PJRT_Program, format);
-  FIELD(Program, format_size, PJRT_Program, format_size);
-  STRUCT(ClientCompile, PJRT_Client_Compile_Args);
-  FIELD(ClientCompile, client, PJRT_Client_Compile_Args, client);
-  FIELD(ClientCompile, program, PJRT_Client_Compile_Args, program);
-  FIELD(ClientCompile, options, PJRT_Client_Compile_Args, compile_options);
-  FIELD(ClientCompile, options_size, PJRT_Client_Compile_Args, compile_options_size);
-  FIELD(ClientCompile, executable, PJRT_Client_Compile_Args, executable);
-  STRUCT(LoadedExecutableDestroy, PJRT_LoadedExecutable_Destroy_Args);
-  FIELD(LoadedExecutableDestroy, executable, PJRT_LoadedExecutable_Destroy_Args, executable);
-  STRUCT(LoadedExecutableGetExecutable, PJRT_LoadedExecutable_GetExecutable_Args);
-  FIELD(LoadedExecutableGetExecutable, loaded, PJRT_LoadedExecutable_GetExecutable_Args, loaded_executable);
-  FIELD(LoadedExecutableGetExecutable, executable, PJRT_LoadedExecutable_GetExecutable_Args, executable);
-  STRUCT(ExecutableDestroy, PJRT_Executable_Destroy_Args);
-  FIELD(ExecutableDestroy, executable, PJRT_Executable_Destroy_Args, executable);
-  STRUCT(ExecutableNumOutputs, PJRT_Executable_NumOutputs_Args);
-  FIELD(ExecutableNumOutputs, num_outputs, PJRT_Executable_NumOutputs_Args, num_outputs);
-  STRUCT(ExecutableSerialize, PJRT_Executable_Serialize_Args);
-  FIELD(ExecutableSerialize, executable, PJRT_Executable_Serialize_Args, executable);
-  FIELD(ExecutableSerialize, bytes, PJRT_Executable_Serialize_Args, serialized_bytes);
-  FIELD(ExecutableSerialize, bytes_size, PJRT_Executable_Serialize_Args, serialized_bytes_size);
-  FIELD(ExecutableSerialize, serialized, PJRT_Executable_Serialize_Args, serialized_executable);
-  FIELD(ExecutableSerialize, deleter, PJRT_Executable_Serialize_Args, serialized_executable_deleter);
-  STRUCT(ExecutableDeserializeAndLoad, PJRT_Executable_DeserializeAndLoad_Args);
-  FIELD(ExecutableDeserializeAndLoad, client, PJRT_Executable_DeserializeAndLoad_Args, client);
-  FIELD(ExecutableDeserializeAndLoad, bytes, PJRT_Executable_DeserializeAndLoad_Args, serialized_executable);
-  FIELD(ExecutableDeserializeAndLoad, bytes_size, PJRT_Executable_DeserializeAndLoad_Args, serialized_executable_size);
-  FIELD(ExecutableDeserializeAndLoad, executable, PJRT_Executable_DeserializeAndLoad_Args, loaded_executable);
-  STRUCT(ExecutableGetCompiledMemoryStats, PJRT_Executable_GetCompiledMemoryStats_Args);
-  FIELD(ExecutableGetCompiledMemoryStats, temp_size, PJRT_Executable_GetCompiledMemoryStats_Args, temp_size_in_bytes);
-  FIELD(ExecutableGetCompiledMemoryStats, host_temp_size, PJRT_Executable_GetCompiledMemoryStats_Args, host_temp_size_in_bytes);
-  FIELD(ExecutableGetCompiledMemoryStats, total_size, PJRT_Executable_GetCompiledMemoryStats_Args, total_size_in_bytes);
+  STRUCT(Program, PJRT_Program, SAME(code), SAME(code_size), SAME(format), SAME(format_size))
+  STRUCT(ClientCompile, PJRT_Client_Compile_Args, SAME(client), SAME(program), PAIR(options, compile_options),
+         PAIR(options_size, compile_options_size), SAME(executable))
+  STRUCT(LoadedExecutableDestroy, PJRT_LoadedExecutable_Destroy_Args, SAME(executable))
+  STRUCT(LoadedExecutableGetExecutable, PJRT_LoadedExecutable_GetExecutable_Args, PAIR(loaded, loaded_executable), SAME(executable))
+  STRUCT(ExecutableDestroy, PJRT_Executable_Destroy_Args, SAME(executable))
+  STRUCT(ExecutableNumOutputs, PJRT_Executable_NumOutputs_Args, SAME(num_outputs))
+  STRUCT(ExecutableSerialize, PJRT_Executable_Serialize_Args, SAME(executable), PAIR(bytes, serialized_bytes),
+         PAIR(bytes_size, serialized_bytes_size), PAIR(serialized, serialized_executable), PAIR(deleter, serialized_executable_deleter))
+  STRUCT(ExecutableDeserializeAndLoad, PJRT_Executable_DeserializeAndLoad_Args, SAME(client), PAIR(bytes, serialized_executable),
+         PAIR(bytes_size, serialized_executable_size), PAIR(executable, loaded_executable))
+  STRUCT(ExecutableGetCompiledMemoryStats, PJRT_Executable_GetCompiledMemoryStats_Args, PAIR(temp_size, temp_size_in_bytes),
+         PAIR(host_temp_size, host_temp_size_in_bytes), PAIR(total_size, total_size_in_bytes))
 }
 
 TEST(PjrtCApi, Runs) {
-#define OPTION(field) FIELD(ExecuteOptions, field, PJRT_ExecuteOptions, field)
-  STRUCT(ExecuteOptions, PJRT_ExecuteOptions);
-  OPTION(send_callbacks);
-  OPTION(recv_callbacks);
-  OPTION(num_send_ops);
-  OPTION(num_recv_ops);
-  OPTION(launch_id);
-  OPTION(non_donatable_input_indices);
-  OPTION(num_non_donatable_input_indices);
-  OPTION(context);
-  OPTION(call_location);
-  OPTION(num_tasks);
-  OPTION(task_ids);
-  OPTION(incarnation_ids);
-#undef OPTION
-#define ARGUMENT(field) FIELD(LoadedExecutableExecute, field, PJRT_LoadedExecutable_Execute_Args, field)
-  STRUCT(LoadedExecutableExecute, PJRT_LoadedExecutable_Execute_Args);
-  ARGUMENT(executable);
-  ARGUMENT(options);
-  ARGUMENT(argument_lists);
-  ARGUMENT(num_devices);
-  ARGUMENT(num_args);
-  ARGUMENT(output_lists);
-  ARGUMENT(device_complete_events);
-  ARGUMENT(execute_device);
-#undef ARGUMENT
+  STRUCT(ExecuteOptions, PJRT_ExecuteOptions, SAME(send_callbacks), SAME(recv_callbacks), SAME(num_send_ops), SAME(num_recv_ops),
+         SAME(launch_id), SAME(non_donatable_input_indices), SAME(num_non_donatable_input_indices), SAME(context), SAME(call_location),
+         SAME(num_tasks), SAME(task_ids), SAME(incarnation_ids))
+  STRUCT(LoadedExecutableExecute, PJRT_LoadedExecutable_Execute_Args, SAME(executable), SAME(options), SAME(argument_lists),
+         SAME(num_devices), SAME(num_args), SAME(output_lists), SAME(device_complete_events), SAME(execute_device))
 }
 
 TEST(PjrtCApi, Buffers) {
-  STRUCT(BufferIsDeleted, PJRT_Buffer_IsDeleted_Args);
-  FIELD(BufferIsDeleted, buffer, PJRT_Buffer_IsDeleted_Args, buffer);
-  FIELD(BufferIsDeleted, is_deleted, PJRT_Buffer_IsDeleted_Args, is_deleted);
-  STRUCT(BufferDestroy, PJRT_Buffer_Destroy_Args);
-  FIELD(BufferDestroy, buffer, PJRT_Buffer_Destroy_Args, buffer);
-#define ARGUMENT(ours, theirs) FIELD(ClientBufferFromHostBuffer, ours, PJRT_Client_BufferFromHostBuffer_Args, theirs)
-  STRUCT(ClientBufferFromHostBuffer, PJRT_Client_BufferFromHostBuffer_Args);
-  ARGUMENT(client, client);
-  ARGUMENT(data, data);
-  ARGUMENT(type, type);
-  ARGUMENT(dims, dims);
-  ARGUMENT(num_dims, num_dims);
-  ARGUMENT(byte_strides, byte_strides);
-  ARGUMENT(num_byte_strides, num_byte_strides);
-  ARGUMENT(semantics, host_buffer_semantics);
-  ARGUMENT(device, device);
-  ARGUMENT(memory, memory);
-  ARGUMENT(device_layout, device_layout);
-  ARGUMENT(done_with_host_buffer, done_with_host_buffer);
-  ARGUMENT(buffer, buffer);
-#undef ARGUMENT
-  STRUCT(TiledLayout, PJRT_Buffer_MemoryLayout_Tiled);
-  FIELD(TiledLayout, minor_to_major, PJRT_Buffer_MemoryLayout_Tiled, minor_to_major);
-  FIELD(TiledLayout, minor_to_major_size, PJRT_Buffer_MemoryLayout_Tiled, minor_to_major_size);
-  FIELD(TiledLayout, tile_dims, PJRT_Buffer_MemoryLayout_Tiled, tile_dims);
-  FIELD(TiledLayout, num_tiles, PJRT_Buffer_MemoryLayout_Tiled, num_tiles);
-  STRUCT(HostLayout, PJRT_Buffer_MemoryLayout);
-  FIELD(HostLayout, tiled, PJRT_Buffer_MemoryLayout, tiled);
-  FIELD(HostLayout, type, PJRT_Buffer_MemoryLayout, type);
-  STRUCT(BufferToHostBuffer, PJRT_Buffer_ToHostBuffer_Args);
-  FIELD(BufferToHostBuffer, src, PJRT_Buffer_ToHostBuffer_Args, src);
-  FIELD(BufferToHostBuffer, host_layout, PJRT_Buffer_ToHostBuffer_Args, host_layout);
-  FIELD(BufferToHostBuffer, dst, PJRT_Buffer_ToHostBuffer_Args, dst);
-  FIELD(BufferToHostBuffer, dst_size, PJRT_Buffer_ToHostBuffer_Args, dst_size);
-  FIELD(BufferToHostBuffer, event, PJRT_Buffer_ToHostBuffer_Args, event);
+  STRUCT(BufferIsDeleted, PJRT_Buffer_IsDeleted_Args, SAME(buffer), SAME(is_deleted))
+  STRUCT(BufferDestroy, PJRT_Buffer_Destroy_Args, SAME(buffer))
+  STRUCT(ClientBufferFromHostBuffer, PJRT_Client_BufferFromHostBuffer_Args, SAME(client), SAME(data), SAME(type), SAME(dims),
+         SAME(num_dims), SAME(byte_strides), SAME(num_byte_strides), PAIR(semantics, host_buffer_semantics), SAME(device), SAME(memory),
+         SAME(device_layout), SAME(done_with_host_buffer), SAME(buffer))
+  STRUCT(TiledLayout, PJRT_Buffer_MemoryLayout_Tiled, SAME(minor_to_major), SAME(minor_to_major_size), SAME(tile_dims), SAME(num_tiles))
+  STRUCT(HostLayout, PJRT_Buffer_MemoryLayout, SAME(tiled), SAME(type))
+  STRUCT(BufferToHostBuffer, PJRT_Buffer_ToHostBuffer_Args, SAME(src), SAME(host_layout), SAME(dst), SAME(dst_size), SAME(event))
 }
+
+// clang-format on
 
 TEST(PjrtCApi, Table) {
   EXPECT_EQ(offsetof(c::Api, version), offsetof(PJRT_Api, pjrt_api_version));
-  FIELD(ApiVersion, major, PJRT_Api_Version, major_version);
-  FIELD(ApiVersion, minor, PJRT_Api_Version, minor_version);
+  using Ours = c::ApiVersion;
+  using Theirs = PJRT_Api_Version;
+  check({PAIR(major, major_version), PAIR(minor, minor_version)});
 #define ENTRY(name, position, args, needed) \
   EXPECT_EQ(offsetof(c::Api, entries) + position * sizeof(void*), offsetof(PJRT_Api, PJRT_##name));
   XLA_PJRT_ENTRIES(ENTRY)
