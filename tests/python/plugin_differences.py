@@ -127,9 +127,9 @@ WHOLE_ONLY = (
     "test_bench_dynamic.py",
     "test_bench_growth.py",
     "test_digits_forms.py",
+    "test_each_optimizer",
     "test_foreach.py",
     "test_fsdp.py",
-    "test_models.py",
     "test_modules.py",
     "test_ops_variants.py",
     "test_optimizers.py",
@@ -142,7 +142,7 @@ WHOLE_ONLY = (
 
 def find_difference(item) -> str | None:
     """The reason why the test cannot pass on a plugin, or None."""
-    if item.path.name in WHOLE_ONLY and not item.config.option.whole:
+    if (item.path.name in WHOLE_ONLY or item.originalname in WHOLE_ONLY) and not item.config.option.whole:
         return COMPILES_EACH
     if item.get_closest_marker("checks_values"):
         return CLAMPS

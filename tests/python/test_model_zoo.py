@@ -38,6 +38,16 @@ def adagrad(p):
     return torch.optim.Adagrad(p, lr=0.02)
 
 
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=1e-3),
+    "sgd_loop": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True, foreach=False),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, foreach=True),
+    "adam_loop": lambda p: torch.optim.Adam(p, lr=0.01, foreach=False),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+    "adamw_loop": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, foreach=False),
+}
+
+
 class Case(NamedTuple):
     """What is trained: loss_of(model, *data) is the loss of a step."""
 
@@ -84,6 +94,18 @@ class ConvNet(nn.Module):
     def forward(self, x):
         x = self.stem(x)
         return self.head(self.down(x + self.block(x)).mean((2, 3)))
+
+
+def mlp():
+    model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 10))
+    return Case(model, (torch.randn(8, 20), torch.randint(0, 10, (8,))), classify, sgd)
+
+
+def normed():
+    """Of no bias that the norm behind it takes away again."""
+    first = nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)
+    model = nn.Sequential(*first, nn.Conv2d(8, 8, 3, bias=False), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(72, 5))
+    return Case(model, (torch.randn(4, 3, 12, 12), torch.randint(0, 5, (4,))), classify, sgd)
 
 
 def convnet(norm, pooling):
@@ -187,6 +209,22 @@ class Seq2Seq(nn.Module):
         x, _ = self.decoder(self.embed(target), state)
         weights = (x @ self.score(memory).mT).masked_fill((source == 0)[:, None], -torch.inf).softmax(-1)
         return self.head(torch.cat([x, weights @ memory], -1))
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.head = nn.LSTM(6, 8, num_layers=2, bidirectional=True), nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0])
+
+
+def tagger():
+    def loss_of(model, x, target):
+        return F.mse_loss(model(x), target)
+
+    return Case(Tagger(), (torch.randn(5, 3, 6), torch.randn(5, 3, 4)), loss_of, sgd)
 
 
 def seq2seq(rnn):
@@ -460,18 +498,19 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def train(make, device):
+def train(make, device, other_optimizer=None, steps=STEPS, after=lambda: None):
     torch.manual_seed(0)
     model, data, loss_of, make_optimizer = make()
     model, data, losses = model.to(device), [t.to(device) for t in data], []
-    optimizer = make_optimizer(model.parameters())
-    for _ in range(STEPS):
+    optimizer = (other_optimizer or make_optimizer)(model.parameters())
+    for _ in range(steps):
         optimizer.zero_grad()
         loss = loss_of(model, *data)
         loss.backward()
         optimizer.step()
         torch_xla.sync()
         losses.append(loss.detach())
+        after()
     return [loss.item() for loss in losses], model, data
 
 
@@ -487,6 +526,51 @@ def test_training(name):
     losses, _, _ = train(MODELS[name], "xla")
     assert_same(losses, expected)
     assert not fallen_operations()
+
+
+SMALL = {"mlp": mlp, "normed": normed, "gpt": gpt, "tagger": tagger}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", SMALL)
+def test_each_optimizer(name, optimizer, compiles):
+    """The same weights, and no compile after the third step."""
+    expected, model, _ = train(SMALL[name], "cpu", OPTIMIZERS[optimizer], 4)
+    state, counts = model.state_dict(), []
+    met.clear_all()
+    compiles.reset()
+    losses, model, _ = train(SMALL[name], "xla", OPTIMIZERS[optimizer], 4, lambda: counts.append(compiles.value))
+    assert losses == pytest.approx(expected, rel=1e-3)
+    for key, value in model.state_dict().items():
+        torch.testing.assert_close(value.cpu(), state[key], rtol=5e-3, atol=5e-3, msg=lambda m, key=key: f"{key}: {m}")
+    assert not fallen_operations()
+    assert counts[-1] == counts[2], f"compiled after the third step: {counts}"
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_inference(name):
+    torch.manual_seed(0)
+    model, data, _, _ = SMALL[name]()
+    met.clear_all()
+    with torch.no_grad():
+        expected = model.eval()(data[0])
+        actual = model.to("xla")(data[0].to("xla"))
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)
+    assert not fallen_operations()
+
+
+def test_mixed_precision():
+    results = []
+    for device in ("xla", "cpu"):
+        torch.manual_seed(0)
+        model, data, loss_of, _ = mlp()
+        model = model.to(device)
+        with torch.autocast(device, torch.bfloat16):
+            loss = loss_of(model, *(t.to(device) for t in data))
+        loss.backward()
+        results.append((loss.item(), model[0].weight.grad.cpu()))
+    assert results[0][0] == pytest.approx(results[1][0], rel=2e-2)
+    torch.testing.assert_close(results[0][1], results[1][1], rtol=5e-2, atol=5e-3)
 
 
 def suppress(boxes, scores, threshold=0.3):
