@@ -63,14 +63,6 @@ TEST(EngineViews, OutputsInOtherOrders) {
   }
 }
 
-TEST(EngineViews, Diagonal) {
-  Program p;
-  at::Tensor a = at::randn({5, 5});
-  Ex x = p.input(a);
-  Ex d{&p.b(), p.b().view(x.id(), {5, 1}, {5}, {6}, 0)};
-  p.check({d, d * 2.0}, {a.diagonal(), a.diagonal() * 2});
-}
-
 TEST(EngineUpdates, InPlaceAndCopied) {
   Program p;
   at::Tensor a = at::randn({6, 10});
@@ -99,67 +91,6 @@ TEST(EngineUpdates, UpdateWithOwnPart) {
   at::Tensor expected = e.clone();
   expected.slice(0, 2, 6).copy_(e.slice(0, 0, 4));
   p.check({y}, {expected});
-}
-
-TEST(EngineLibrary, MatrixProducts) {
-  Program p;
-  at::Tensor a = at::randn({20, 30});
-  at::Tensor b = at::randn({30, 40});
-  at::Tensor c = at::randn({40});
-  Ex x = p.input(a);
-  Ex y = p.input(b);
-  Ex mm = p.library("aten::mm", {x, y}, {}, {{DType::F32, {20, 40}}});
-  Ex addmm = p.library("aten::addmm", {p.input(c), x, y}, {2.0, 1.0}, {{DType::F32, {20, 40}}});
-  Ex yt{&p.b(), p.b().permute(y.id(), {1, 0})};
-  Ex back = p.library("aten::mm", {mm.unary(Prim::kTanh), yt}, {}, {{DType::F32, {20, 30}}});
-  p.check({back + x, addmm, mm}, {at::mm(at::mm(a, b).tanh(), b.t()) + a, at::addmm(c, a, b, 2.0), at::mm(a, b)}, 1e-4);
-}
-
-TEST(EngineLibrary, ConvolutionAndBackward) {
-  Program p;
-  at::Tensor a = at::randn({2, 8, 9, 9});
-  at::Tensor w = at::randn({12, 8, 3, 3});
-  at::Tensor bias = at::randn({12});
-  Ex x = p.input(a);
-  Ex weight = p.input(w);
-  std::vector<int64_t> one{1, 1};
-  std::vector<int64_t> zero{0, 0};
-  Attrs attrs{one, one, one, false, zero, int64_t{1}};
-  Ex y = p.library("aten::convolution", {x, weight, p.input(bias)}, attrs, {{DType::F32, {2, 12, 9, 9}}});
-  Ex relu = max(y, y.constant(0));
-  std::vector<bool> mask{true, true, false};
-  Attrs back_attrs{std::vector<int64_t>{12}, one, one, one, false, zero, int64_t{1}, mask};
-  Ex gx = p.library(
-      "aten::convolution_backward",
-      {relu, x, weight},
-      back_attrs,
-      {{DType::F32, {2, 8, 9, 9}}, {DType::F32, {12, 8, 3, 3}}, {DType::Undefined, {}}});
-  Ex gw{&p.b(), gx.id() + 1};
-  at::Tensor e = at::relu(at::convolution(a, w, bias, one, one, one, false, zero, 1));
-  auto back = at::convolution_backward(e, a, w, at::IntArrayRef{12}, one, one, one, false, zero, 1, {true, true, false});
-  p.check({relu, gx, gw}, {e, std::get<0>(back), std::get<1>(back)}, 1e-3);
-}
-
-TEST(EngineLibrary, ListsAndSeveralResults) {
-  Program p;
-  at::Tensor a = at::randn({3, 7});
-  at::Tensor b = at::randn({2, 7});
-  Ex cat = p.library("aten::cat", {p.input(a), p.input(b)}, {int64_t{2}, int64_t{0}}, {{DType::F32, {5, 7}}});
-  Ex sorted = p.library("aten::topk", {cat}, {int64_t{3}, int64_t{1}, true, true}, {{DType::F32, {5, 3}}, {DType::I64, {5, 3}}});
-  Ex index{&p.b(), sorted.id() + 1};
-  auto e = at::topk(at::cat({a, b}), 3, 1);
-  p.check({sorted + 1.0, index}, {std::get<0>(e) + 1, std::get<1>(e)});
-}
-
-TEST(EngineLibrary, Attention) {
-  Program p;
-  at::Tensor q = at::randn({2, 3, 16, 8});
-  Ex x = p.input(q);
-  Ex y = p.library(
-      "aten::_scaled_dot_product_flash_attention_for_cpu", {x, x, x}, {0.0, true}, {{DType::F32, {2, 3, 16, 8}}, {DType::F32, {2, 3, 16}}});
-  Ex twice = y * 2.0;
-  at::Tensor e = at::scaled_dot_product_attention(q, q, q, {}, 0.0, true);
-  p.check({y, twice}, {e, e * 2}, 1e-4);
 }
 
 TEST(EngineLibrary, ErrorsNameTheOperation) {

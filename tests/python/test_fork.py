@@ -23,6 +23,8 @@ def test_every_use_in_a_forked_child_raises(run_python):
         }
         child = os.fork()
         if child == 0:
+            assert torch.xla._is_in_bad_fork()
+            torch.manual_seed(0)
             for name, use in uses.items():
                 try:
                     use()
@@ -30,8 +32,8 @@ def test_every_use_in_a_forked_child_raises(run_python):
                 except RuntimeError as error:
                     print(name, str(error).splitlines()[0], flush=True)
             del x
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
+            raise SystemExit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         print("parent", x.tolist())
     """)
     *child, parent = out.splitlines()

@@ -220,6 +220,7 @@ def test_figures_follow_what_is_held(device):
     torch.xla.reset_peak_memory_stats()
     assert torch.xla.max_memory_allocated() - before < SIZE
     assert torch.xla.memory_reserved() >= torch.xla.memory_allocated()
+    assert torch.xla.max_memory_reserved() >= torch.xla.max_memory_allocated()
 
 
 @pytest.mark.parametrize("foreach", [False, True])

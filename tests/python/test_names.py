@@ -84,16 +84,6 @@ def test_a_step_is_skipped_where_a_gradient_overflowed(device, ours, plain, opti
     torch.testing.assert_close(p.detach().cpu(), q.detach())
 
 
-def test_grad_scaler(device):
-    scaler = torch_xla.amp.GradScaler(init_scale=4.0)
-    p = nn.Parameter(torch.ones(1, device=device))
-    optimizer = torch.optim.SGD([p], lr=0.5)
-    scaler.scale(p.sum()).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    assert p.tolist() == [0.5]
-
-
 # ---- Profiler ----
 def test_scopes_are_in_the_profile(device):
     with torch.profiler.profile() as profile:

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from test_model_zoo import iou_of
 from test_ops import fallen_operations
 from torch import nn
 
@@ -285,13 +286,6 @@ def test_enhancement():
 def test_griffin_lim():
     torch.manual_seed(0)
     compare(griffin_lim, torch.rand(2, 33, 31), rtol=1e-2, atol=1e-3)
-
-
-def iou_of(a, b):
-    low, high = torch.maximum(a[:, None, :2], b[:, :2]), torch.minimum(a[:, None, 2:], b[:, 2:])
-    shared = (high - low).clamp(min=0).prod(-1)
-    area_a, area_b = ((t[:, 2:] - t[:, :2]).prod(-1) for t in (a, b))
-    return shared / (area_a[:, None] + area_b - shared)
 
 
 def encode(anchors, boxes):

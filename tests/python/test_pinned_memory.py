@@ -35,7 +35,7 @@ class Own:
 def test_a_pinned_tensor_is_a_copy_of_the_same_values():
     x = torch.arange(6.0).view(2, 3).t()
     pinned = x.pin_memory()
-    assert pinned.is_pinned() and not x.is_pinned() and torch.equal(pinned, x)
+    assert pinned.is_pinned() and not x.is_pinned() and torch.equal(pinned, x) and pinned.pin_memory() is pinned
     assert pinned.stride() == x.stride() and pinned.device.type == "cpu"
     x.zero_()
     assert pinned.sum().item() == 15

@@ -41,15 +41,6 @@ def test_a_draw_moves_the_state_and_the_state_gives_the_draw(device, name):
     assert torch.equal(torch.get_rng_state(), cpu)  # the CPU's is its own
 
 
-def test_seeds_repeat(device):
-    torch_xla.manual_seed(3)
-    a = torch.randn(8, device=device).cpu()
-    b = torch.randn(8, device=device).cpu()
-    torch.manual_seed(3)
-    assert torch.equal(torch.randn(8, device=device).cpu(), a)
-    assert not torch.equal(a, b)
-
-
 def test_dropout_draws_anew_and_repeats_by_seed(device):
     drop = nn.Dropout(0.5)
     x = torch.ones(1000, device=device)
@@ -249,6 +240,7 @@ REFUSED = {
     "dirichlet, dtype": lambda d: torch._sample_dirichlet(numbers(d, 3, dtype=torch.int64)),
     "dropout, probability": lambda d: F.dropout(numbers(d, 3), 1.5),
     "native_dropout, probability": lambda d: torch.native_dropout(numbers(d, 3), 1.5, True),
+    "native_dropout, below 0": lambda d: torch.native_dropout(numbers(d, 3), -0.5, True),
     "alpha_dropout, probability": lambda d: torch.alpha_dropout(numbers(d, 3), -1.0, True),
     "feature_dropout, dims": lambda d: torch.feature_dropout(numbers(d, 3), 0.5, True),
     "rrelu, noise": lambda d: torch.ops.aten.rrelu_with_noise(numbers(d, 3), numbers(d, 2), 0.1, 0.3, True),

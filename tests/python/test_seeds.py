@@ -45,17 +45,19 @@ def batches(count: int = 6) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(data, target)] * count
 
 
-def test_create_and_print():
-    out, _ = run(
-        IMPORTS
+@pytest.mark.parametrize("imports", [IMPORTS, IMPORTS.replace("torch_xla.core.xla_model", "torch_xla_py.xla_model")])
+def test_create_and_print(imports):
+    """Also by the first release's name of the module."""
+    out, names = run(
+        imports
         + """
-t = torch.randn(2, 2, device=xm.xla_device())
+t = torch.randn(4, 2, device=xm.xla_device())
 print(t.device)
 print(t)
 """
     )
-    assert out.startswith("xla:0\ntensor([[")
-    assert "device='xla:0'" in out
+    assert out.startswith("xla:0\ntensor([[") and "device='xla:0'" in out
+    assert names["t"].shape == (4, 2)
 
 
 def test_arithmetic_matmul_and_modules():
@@ -158,22 +160,6 @@ t1 = tensors[1].to(device)
     )
     torch.testing.assert_close(names["t0"].cpu(), names["tensors"][0])
     assert names["t1"].device.type == "xla"
-
-
-def test_first_releases_module_name():
-    out, names = run(
-        """
-import torch
-import torch_xla
-import torch_xla_py.xla_model as xm
-
-x = torch.randn(4, 2, device=xm.xla_device())
-print(x.device)
-print(x)
-"""
-    )
-    assert out.startswith("xla:0\ntensor([[")
-    assert names["x"].shape == (4, 2)
 
 
 CLIPPING = """

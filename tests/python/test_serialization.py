@@ -71,25 +71,6 @@ def test_deepcopy_keeps_ties_and_is_independent(device):
     torch.testing.assert_close(clone.embed.weight.detach().cpu(), before + 1)
 
 
-def test_deepcopy_of_a_tensor(device):
-    x = torch.randn(3, device=device)
-    y = copy.deepcopy(x)
-    assert y.device == device
-    assert torch.equal(x.cpu(), y.cpu())
-
-
-@pytest.mark.parametrize("weights_only", [True, False])
-def test_save_and_load_of_device_tensors(device, weights_only):
-    file = io.BytesIO()
-    state = {"x": torch.randn(2, 3, device=device), "step": 3, "p": nn.Parameter(torch.ones(2, device=device))}
-    torch.save(state, file)
-    file.seek(0)
-    loaded = torch.load(file, weights_only=weights_only)
-    assert loaded["x"].device == device and loaded["step"] == 3
-    assert torch.equal(loaded["x"].cpu(), state["x"].cpu())
-    assert isinstance(loaded["p"], nn.Parameter) and loaded["p"].requires_grad
-
-
 LOCATIONS = {
     "none": (None, None),
     "string": ("cpu", "cpu"),
@@ -310,12 +291,6 @@ def test_state_dict_of_a_model_and_an_optimizer(device):
     again = torch.optim.Adam(other.parameters())
     again.load_state_dict(loaded["optimizer"])
     torch.testing.assert_close(other.out.weight.cpu(), model.out.weight.cpu())
-
-
-def test_pickle(device):
-    x = torch.randn(3, device=device)
-    y = pickle.loads(pickle.dumps(x))
-    assert y.device == device and torch.equal(x.cpu(), y.cpu())
 
 
 def test_xm_save_writes_cpu_tensors(device, tmp_path):

@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 import torch_xla
 import torch_xla.core.xla_model as xm
@@ -435,34 +434,6 @@ def test_tensors_pass_a_queue(device, strategy):
     assert y.device == view.device == empty.device == parameter.device == device
     assert torch.equal(y.cpu(), x.cpu()) and view.stride() == (3,) and address(y) == address(view)
     assert view.tolist() == [2, 8] and isinstance(parameter, nn.Parameter) and empty.shape == (0,)
-
-
-def test_pinned_memory(device):
-    x = torch.arange(3.0).pin_memory()
-    assert x.is_pinned() and x[1:].is_pinned() and x.pin_memory() is x
-    assert not torch.arange(3.0).is_pinned()
-    assert torch.empty(3, pin_memory=True).is_pinned()
-    assert x.to(device, non_blocking=True).tolist() == [0, 1, 2]
-    for (batch,) in DataLoader(TensorDataset(torch.arange(4.0)), batch_size=2, pin_memory=True):
-        assert batch.is_pinned()
-    with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
-        x.to(device).pin_memory()
-
-
-def test_record_stream(device):
-    x = torch.ones(2, device=device)
-    x.record_stream(torch.xla.current_stream())
-    assert x.tolist() == [1, 1]
-
-
-def test_memory_figures(device):
-    x = torch.ones(1 << 16, device=device)
-    x.sum().item()
-    assert torch.xla.memory_allocated() >= x.nbytes
-    assert torch.xla.memory_reserved() >= torch.xla.memory_allocated()
-    assert torch.xla.max_memory_reserved() >= torch.xla.max_memory_allocated() >= x.nbytes
-    torch.xla.reset_accumulated_memory_stats()
-    assert torch.accelerator.memory_allocated() == torch.xla.memory_allocated()
 
 
 @pytest.mark.parametrize("module", [torch.xla, torch.accelerator], ids=["torch.xla", "torch.accelerator"])

@@ -56,6 +56,7 @@ def test_the_current_stream_belongs_to_the_thread(device):
 @pytest.mark.parametrize("enter", [torch.xla.stream, torch.xla.StreamContext, lambda stream: stream])
 def test_contexts_nest_and_restore(device, enter):
     a, b = torch.xla.Stream(), torch.xla.Stream()
+    assert a != torch.xla.default_stream()
     with enter(a):
         with pytest.raises(KeyError), enter(b):
             assert torch.xla.current_stream() == b
@@ -99,19 +100,25 @@ def test_the_side_stream_pattern_of_loaders(device, compiles):
     assert total.tolist() == [6, 6, 6]
 
 
-def test_waits_run_nothing_and_synchronize_runs_all(device):
+def test_waits_run_nothing_and_synchronize_runs_all(device, compiles):
     a, b = torch.xla.Stream(), torch.xla.Stream()
     with torch.xla.stream(a):
-        x = torch.arange(3.0, device=device) + 1
+        x = torch.arange(3.0, device=device).cosh() + 11
         event = a.record_event()
     b.wait_event(event)
     event.wait(b)
     event.wait()
     b.wait_stream(a)
     x.record_stream(b)
+    assert compiles.value == 0
+    while not event.query():  # which runs it
+        pass
+    event.record()
+    event.synchronize()
     b.synchronize()
     assert a.query() and b.query() and event.query()
-    assert x.tolist() == [1, 2, 3]
+    torch.testing.assert_close(x.cpu(), torch.arange(3.0).cosh() + 11)
+    assert compiles.value == 1
 
 
 def test_query_is_false_while_the_device_runs_and_true_afterwards(device):
@@ -132,6 +139,7 @@ def test_elapsed_times_are_those_of_the_runs(device):
     heavy(x, 8), heavy(x, 1)
     torch_xla.sync(wait=True)
     marks = [torch.xla.Event(enable_timing=True) for _ in range(3)]
+    assert marks[0].query()
     begin = time.perf_counter()
     marks[0].record()
     y = heavy(x, 8)
@@ -141,7 +149,7 @@ def test_elapsed_times_are_those_of_the_runs(device):
     torch.xla.synchronize()
     wall = (time.perf_counter() - begin) * 1e3
     long, short = marks[0].elapsed_time(marks[1]), marks[1].elapsed_time(marks[2])
-    assert 0 < short < long
+    assert 0 < short < long and all(mark.query() for mark in marks)
     assert long + short <= wall * 1.01 + 1
     assert marks[0].elapsed_time(marks[2]) == pytest.approx(long + short)
     assert marks[1].elapsed_time(marks[0]) == pytest.approx(-long)

@@ -375,62 +375,6 @@ def test_an_operation_that_is_refused_leaves_the_trace_usable(device):
 
 
 # ---- Processes ----
-def test_interrupt_during_a_wait(run_python):
-    out = run_python("""
-        import _thread, threading, torch, torch_xla
-        x = torch.randn(2500, 2500, device="xla") / 2500
-        torch_xla.sync(wait=True)
-        try:
-            threading.Timer(0.5, _thread.interrupt_main).start()
-            for _ in range(2000):  # more than the time limit of the process
-                x = x @ x
-            torch_xla.sync(wait=True)
-            print("ended", flush=True)
-        except KeyboardInterrupt:
-            print("interrupted", flush=True)
-        import os
-        os._exit(0)
-    """)
-    assert out == "interrupted\n"
-
-
-def test_loader_processes_after_the_device_was_used(run_python):
-    out = run_python("""
-        import torch, torch_xla
-        from torch.utils.data import DataLoader, TensorDataset
-        x = torch.ones(4, device="xla") + 1
-        torch_xla.sync()
-        loader = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=2, num_workers=2)
-        total = sum(batch.to("xla").sum().item() for (batch,) in loader for _ in range(1))
-        print(total, x.sum().item())
-    """)
-    assert out == "28.0 8.0\n"
-
-
-def test_device_in_a_forked_child_is_an_error_and_the_child_ends(run_python):
-    out = run_python("""
-        import os, torch, torch_xla
-        x = torch.ones(4, device="xla") + 1
-        torch_xla.sync(wait=True)
-        y = x + 1
-        child = os.fork()
-        if child == 0:
-            try:
-                print((y + 1).sum().item())
-            except RuntimeError as error:
-                print("forked subprocess" in str(error), flush=True)
-            raise SystemExit(7)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), y.sum().item())
-    """)
-    assert out == "True\n7 12.0\n"
-
-
-@pytest.mark.parametrize("end", ["", "torch_xla.sync()", "raise SystemExit(0)", "gc.collect(); x[0] += 1"])
-def test_exit_with_work_pending(run_python, end):
-    start = "import gc, torch, torch_xla\nx = torch.randn(400, 400, device='xla')\nfor _ in range(20): x = x @ x / 400"
-    assert run_python(f"{start}\n{end}") == ""
-
-
 def test_backward_of_the_cpu_starts_no_thread_for_the_device(run_python):
     out = run_python("""
         import os, threading, torch
