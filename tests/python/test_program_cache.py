@@ -1,7 +1,6 @@
 """Caches of programs and kernels: what they hold, what is freed, Ctrl-C, whom the one on disk trusts."""
 
 import os
-import stat
 
 import pytest
 
@@ -230,38 +229,8 @@ print(seen, y.tolist())
 
 
 # ---- On disk ----
-def test_directory_of_code_is_the_users_alone(run_python, tmp_path):
-    cache = tmp_path / "a/cache"
-    run_python(PRELUDE, XLA_PERSISTENT_CACHE_PATH=str(cache), **ENGINE)
-    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
-    files = {file: stat.S_IMODE(file.stat().st_mode) for file in cache.glob("*.o")}
-    assert files and set(files.values()) == {0o600}
-
-
-@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
-def test_directory_that_others_may_write_is_refused(run_python, tmp_path, mode):
-    os.chmod(tmp_path, mode)
+def test_directory_that_others_may_write_is_refused(run_python, tmp_path):
+    os.chmod(tmp_path, 0o1777)
     out = run_python(PRELUDE, XLA_PERSISTENT_CACHE_PATH=str(tmp_path), **ENGINE)
     assert out.count("torch_xla: the cache of compiled code at") == 1 and "others may write to it" in out
     assert not list(tmp_path.iterdir())
-
-
-def test_fifo_in_the_directory_is_a_miss(run_python, tmp_path):
-    env = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache"), **ENGINE}
-    run_python(PRELUDE, **env)
-    for file in (tmp_path / "cache").glob("*.o"):
-        file.unlink()
-        os.mkfifo(file, 0o600)
-    run_python(PRELUDE, **env)
-
-
-def test_files_that_were_swapped_are_misses(run_python, tmp_path):
-    env = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache"), **ENGINE}
-    run_python(PRELUDE + "run(2)", **env)
-    first, second, *_ = files = list((tmp_path / "cache").glob("*.o"))
-    contents = [file.read_bytes() for file in files]
-    first.rename(tmp_path / "swap")
-    second.rename(first)
-    (tmp_path / "swap").rename(second)
-    run_python(PRELUDE + "run(2)", **env)
-    assert [file.read_bytes() for file in files] == contents

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import functools
-import random
 import re
 import resource
 import shutil
@@ -146,34 +145,11 @@ def test_fusion_off_has_programs_of_its_own(second):
     assert start(XLA_FUSION="0") == (plain, [0, compiled, 0, 0])
 
 
-def test_programs_without_their_kernels_are_compiled_again(second, tmp_path):
-    start, expected, compiled = second
-    for kernel in (tmp_path / "cache").glob("*.o"):
-        kernel.unlink()
-    assert start() == (expected, [compiled, 0, compiled, 0])
-    assert start()[1][0] == 0
-
-
 # ---- Damage ----
-def flip(data: bytes, seed: int) -> bytes:
-    """A bit of the data is another."""
-    chosen = random.Random(seed).randrange(8 * len(data))
-    changed = bytearray(data)
-    changed[chosen // 8] ^= 1 << chosen % 8
-    return bytes(changed)
-
-
-DAMAGES = {
-    "flipped": lambda data: flip(data, len(data)),
-    "truncated": lambda data: data[: len(data) // 2],
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_programs_are_compiled_again_and_mended(second, programs, damage):
+def test_damaged_programs_are_compiled_again_and_mended(second, programs):
     start, expected, compiled = second
     for file in programs():
-        file.write_bytes(DAMAGES[damage](file.read_bytes()))
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     assert start() == (expected, [compiled, 0, compiled, 0])
     assert start() == (expected, [0, compiled, 0, 0])
 
