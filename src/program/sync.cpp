@@ -340,15 +340,4 @@ std::string pending_graph_text(int device) {
   return print_graph(Recorder::current().trace(device).graph());
 }
 
-int64_t live_nodes() {
-  int64_t nodes = 0;
-  for (int device = 0; device < num_devices(); ++device) {
-    auto lock = lock_recorder(device);
-    for (const auto& trace : device_state(device).traces) {
-      nodes += static_cast<int64_t>(trace->graph().nodes.size());
-    }
-  }
-  return nodes;
-}
-
 } // namespace torch_xla

@@ -51,8 +51,6 @@ void wait_device_ops(int device);
 std::string pending_graph_text(int device);
 // The name of what this thread records, for analyses and dumps: that of the function which torch_xla.compile() runs. Empty: none.
 std::string& graph_name();
-// Recorded nodes of all devices that are still held, for leak checks.
-int64_t live_nodes();
 
 // The caller holds the recording lock of the trace's device. Values that no cell refers to are dropped, all others get buffers. Within
 // interrupt::retry() Ctrl-C ends a compile, and leaves all as it was.

@@ -173,43 +173,6 @@ void Recording::ensure_dtype(Cell& cell, DType dtype) {
   cell.strides = {1};
 }
 
-void Recording::resize(const c10::Storage& storage, size_t nbytes) {
-  Cell& cell = *find_cell(storage);
-  if (!capture_) {
-    if (cell.value && cell.value->trace() && cell.value->trace() != &trace_) {
-      run_other_trace(cell);
-    }
-    resize(cell, nbytes);
-    return;
-  }
-  Cell& content = capture_->content_of(storage, cell);
-  check_writable(content);
-  resize(content, nbytes);
-}
-
-void Recording::resize(Cell& cell, size_t nbytes) {
-  size_t old = std::exchange(cell.nbytes, nbytes);
-  if (!cell.value || old == nbytes) {
-    return;
-  }
-  if (old == 0 || nbytes == 0) {
-    cell.set_value(nullptr);
-    cell.previous = nullptr;
-    return;
-  }
-  cell.nbytes = old;
-  ensure_dtype(cell, DType::U8);
-  ValueId bytes = flat_content(cell);
-  Type result{DType::U8, {static_cast<int64_t>(nbytes)}};
-  Attrs flat{Dims{1}, Dims{1}, int64_t{0}};
-  bytes = nbytes < old ? node(kViewOp, {bytes}, flat, result) : node(kViewUpdateOp, {zeros(DType::U8, result.dims), bytes}, flat, result);
-  set_content(cell, bytes);
-  cell.dims = result.dims;
-  cell.strides = {1};
-  cell.nbytes = nbytes;
-  cell.previous = nullptr; // it does not fill the storage any more
-}
-
 // Records the cell's bytes seen as `type`. No sync: operands that were read before stay valid.
 void Recording::reinterpret(Cell& cell, const Type& result) {
   static const Op& op = get_op("aten::view_copy.dtype");

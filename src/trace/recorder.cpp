@@ -191,4 +191,15 @@ RecordingLock lock_recorder_uninterrupted(int device, std::optional<std::chrono:
   return lock;
 }
 
+int64_t live_nodes() {
+  int64_t nodes = 0;
+  for (int device = 0; device < num_devices(); ++device) {
+    auto lock = lock_recorder(device);
+    for (const auto& trace : device_state(device).traces) {
+      nodes += static_cast<int64_t>(trace->graph().nodes.size());
+    }
+  }
+  return nodes;
+}
+
 } // namespace torch_xla

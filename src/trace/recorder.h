@@ -108,4 +108,7 @@ uint64_t leave_own_recorder();
 // threads without a mode of their own.
 void set_lazy_mode(bool on);
 
+// Recorded nodes of all devices that are still held, for leak checks.
+int64_t live_nodes();
+
 } // namespace torch_xla

@@ -456,6 +456,8 @@ TEST(Executor, WaitsPollForSignals) {
             }
           },
       .is_pending = [] { return false; },
+      .raise_default = [] {},
+      .begin_thread = [] {},
       .release_gil = []() -> void* { return nullptr; },
       .take_gil = [](void*) {}};
   interrupt::set_hooks(&hooks);
