@@ -50,7 +50,10 @@ void begin_python_thread() {
 }
 
 void init_threads(py::module_& m) {
-  m.def("_own_recorder_number", [] { return Recorder::current().number; });
+  m.def("_own_recorder_number", [] {
+    begin_python_thread(); // the caller keeps something by the number
+    return Recorder::current().number;
+  });
   m.def("_set_end_of_thread", [](py::object function) { end_of_thread() = std::move(function); }, py::arg("function"));
 }
 

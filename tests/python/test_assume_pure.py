@@ -98,7 +98,7 @@ def test_a_seed_is_for_the_calling_thread(device):
     for dims in ((8,), (4, 2)):  # each form is recorded
         drawn.append(pure(torch.zeros(dims, device=device), rng_seed=3).flatten().tolist())
     assert drawn[0] == drawn[1]
-    assert len(torch.stack(others).cpu().unique()) == 8
+    assert len(others) >= 2 and len(torch.stack(others).cpu().unique()) == 4 * len(others)
 
 
 def test_random_numbers(device):
