@@ -74,7 +74,8 @@ train_loader = AllEpochs()
 """
 
 THREADS = """
-{imports}
+import torch_xla_py.xla_model as xm
+import torch_xla_py.data_parallel as dp
 
 
 devices = xm.get_xla_supported_devices()
@@ -99,17 +100,14 @@ for epoch in range(1, num_epochs + 1):
   model_parallel(train_loop_fn, train_loader)
 
 for index, model in enumerate(model_parallel.models):
-  torch.save([p.cpu() for p in model.parameters()], f"{{sys.argv[1]}}.{{index}}")
+  torch.save([p.cpu() for p in model.parameters()], f"{sys.argv[1]}.{index}")
 print("accuracy", accuracy(model_parallel.models[0], test_loader, devices[0]))
 """
-OF_SEED_000 = "import torch_xla.core.xla_model as xm\nimport torch_xla.distributed.data_parallel as dp"
-OF_SEED_001 = "import torch_xla_py.xla_model as xm\nimport torch_xla_py.data_parallel as dp"
 LOADER = "train_loader = DataLoader(train_data, batch_size=32, shuffle=True)\n"
 
 FORMS = {
     "processes": GIVEN + "import torch_xla\n" + EPOCHS + PROCESSES,
-    "threads": GIVEN + LOADER + THREADS.format(imports=OF_SEED_000),
-    "threads by the first releases' names": GIVEN + LOADER + THREADS.format(imports=OF_SEED_001),
+    "threads": GIVEN + LOADER + THREADS,  # by the first releases' names
 }
 
 
