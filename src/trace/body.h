@@ -1,4 +1,4 @@
-// Body: a part of a trace that was recorded to be run more than once.
+// Body: a recorded part of a trace that runs more than once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@ struct Number {
   uint64_t bits = 0;
 };
 
-// A recorded body, with what it takes beside its arguments.
+// A recorded body and its operands beside the arguments.
 struct Body {
   ComputationRef computation;
   std::vector<at::Tensor> shared; // its last parameters: tensors from outside

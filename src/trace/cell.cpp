@@ -12,13 +12,13 @@
 namespace torch_xla {
 namespace {
 
-// Addresses that no process has: on x86-64 no pointer looks so, on ARM they are the kernel's. They are handed out in chunks for each thread
-// and start again after 2^54 bytes.
+// Addresses that no process has: non-canonical on x86-64, the kernel's on ARM. Each thread takes them in chunks; they start again after
+// 2^54 bytes.
 constexpr uintptr_t kRegion = 0x4080'0000'0000'0000;
 constexpr uintptr_t kRegionBytes = uintptr_t{1} << 54;
 constexpr uintptr_t kChunkBytes = uintptr_t{1} << 30;
 
-// No process has room for a tensor of this size, and to compute it took days, be it in memory or fused into what reads it.
+// No process has room for a tensor of this size, and computing one would take days, in memory or fused into its readers.
 constexpr uintptr_t kMostBytes = uintptr_t{1} << 47;
 
 uintptr_t take_from_region(uintptr_t size) {
@@ -34,7 +34,7 @@ void* next_address(size_t nbytes) {
   static thread_local constinit uintptr_t begin [[gnu::tls_model("initial-exec")]] = 0;
   static thread_local constinit uintptr_t end [[gnu::tls_model("initial-exec")]] = 0;
   TORCH_CHECK_WITH(OutOfMemoryError, nbytes < kMostBytes, out_of_memory_text(nbytes));
-  uintptr_t size = (nbytes + 127) / 64 * 64; // one line more, so that even an empty storage has an address of its own
+  uintptr_t size = (nbytes + 127) / 64 * 64; // one line more: even an empty storage has a unique address
   if (size > end - begin) {
     uintptr_t taken = std::max(size, kChunkBytes);
     begin = take_from_region(taken);
@@ -69,7 +69,7 @@ void move_cell(c10::DataPtr& data, size_t nbytes) {
 
 c10::DataPtr allocate_cell(size_t nbytes, int device) {
   first_use::begin();
-  device_state(device); // the process uses the device from here on
+  device_state(device); // from here on the process uses the device
   Cell* cell = nullptr;
   c10::DataPtr data = make_cell(nbytes, device, &cell);
   cell->capture = Recorder::current_capture(device);

@@ -1,4 +1,4 @@
-// Cell: what the storage of a device tensor holds instead of memory; all tensors that share the storage share the cell.
+// Cell: the content of a device tensor's storage, in place of memory; tensors that share the storage share the cell.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,30 +22,30 @@ struct Cell : FreeListed<Cell> {
     }
   }
 
-  LazyValue* value = nullptr; // null: memory that nobody has written yet
-  PreviousRef previous; // what `value` replaced, to be taken back if its run fails
-  // How the value lies in the storage: its elements fill the storage densely in this order, from offset 0.
+  LazyValue* value = nullptr; // null: uninitialized memory
+  PreviousRef previous; // the content before `value`, restored if the run of `value` fails
+  // The layout of the value: its elements fill the storage densely in this order, from offset 0.
   DType dtype = DType::Undefined;
   Dims dims;
   Dims strides;
   size_t nbytes = 0;
   int device = 0; // never changes
-  uint32_t capture = 0; // the number of the one in which it was made; 0: none
+  uint32_t capture = 0; // number of the capture that made it; 0: none
 };
 
-// If the run of the cell's value has failed and the error has been told: the cell holds again what it held before, where that is left. Who
-// uses the tensor before that is to be told.
+// If the run of the cell's value has failed and a user has got the error: restores the last good content, if there is one. Before that, the
+// next user of the tensor gets the error.
 void take_back_when_told(Cell& cell);
 
-// To be called before the cell gets a value of the pending trace or of a run: what it holds, in cell.previous and returned; null where
-// that is nothing, or kept already.
+// Call it before the cell gets a value of the pending trace or of a run: saves the cell's content in cell.previous and returns it; null if
+// there is no content or it is saved already.
 PreviousRef keep_previous(Cell& cell);
 
-// Deletes what make_cell made; its address tells cells from the contexts of other owners.
+// Deletes the cell of make_cell(); its address tells cells from the contexts of other owners.
 void delete_cell(void* context);
 
-// The cell of a device tensor; null where there is no storage, as of sparse tensors and those that transforms wrap, and for one that is not
-// ours: a null pointer, a slice of another storage, foreign memory.
+// The cell of a device tensor. Null without a storage (sparse tensors, tensors that transforms wrap) and for a foreign storage: a null
+// pointer, a slice of another storage, foreign memory.
 inline Cell* find_cell(const c10::Storage& storage) {
   return storage ? storage.data_ptr().cast_context<Cell>(&delete_cell) : nullptr;
 }
@@ -53,10 +53,9 @@ inline Cell* find_cell(const at::Tensor& tensor) {
   return find_cell(tensor.unsafeGetTensorImpl()->unsafe_storage());
 }
 
-// A cell with an address of its own, where no memory can be.
+// A cell with a unique address that holds no memory.
 c10::DataPtr make_cell(size_t nbytes, int device, Cell** cell);
-// Storage for nbytes on the device: a unique address that nothing may read, and a cell as context. No memory is used until a value is
-// there.
+// Storage for nbytes on the device: a unique address that nothing may read, and a cell as context. Uses no memory before it has a value.
 c10::DataPtr allocate_cell(size_t nbytes, int device);
 // Gives the cell another address, with room for nbytes.
 void move_cell(c10::DataPtr& data, size_t nbytes);
@@ -69,7 +68,7 @@ inline constexpr const char* kNoCell =
     "another storage or was made from a pointer. Such memory cannot be read; take a view of a tensor instead, or exchange tensors by "
     "torch_xla.utils.dlpack";
 
-// The tensor shows each byte of its storage of so many once.
+// Whether the tensor shows each byte of its storage of nbytes exactly once.
 inline bool fills_storage(const at::Tensor& t, size_t nbytes) {
   return t.storage_offset() == 0 && static_cast<size_t>(t.numel()) * t.element_size() == nbytes && t.is_non_overlapping_and_dense();
 }
@@ -86,7 +85,7 @@ inline Dims to_dims(c10::IntArrayRef v) {
 inline c10::IntArrayRef to_ref(const Dims& v) {
   return {v.data(), v.size()};
 }
-// As ==, which calls memcmp for the few numbers that dims are.
+// The same as ==, which calls memcmp even for the few numbers of dims.
 inline bool same_dims(c10::IntArrayRef a, c10::IntArrayRef b) {
   if (a.size() != b.size()) {
     return false;

@@ -1,4 +1,4 @@
-// Where a trace that grows without a sync is cut: always at the same place of its loop.
+// Cuts of traces that grow without a sync: always at the same place of their loop.
 #include "trace/cut.h"
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 namespace torch_xla {
 namespace {
 
-// A trace longer than this, in nodes, or holding more than this, in bytes, is cut as soon as it repeats itself.
+// A trace longer than this (nodes) or holding more than this (bytes) is cut at its next repeat.
 constexpr size_t kMaxNodes = 4096;
 constexpr int64_t kMaxHeldBytes = int64_t{4} << 30;
-// Likewise one that alone keeps so many bytes alive: batches of a loop over data, of which only a sum is read behind it.
+// The same limit for bytes that only the trace keeps alive: batches of a loop over data that reads only a sum at its end.
 constexpr int64_t kMaxOrphanedBytes = kFirstInputCheck;
-// A trace that never repeats is cut here all the same.
+// Cuts a trace that never repeats.
 constexpr size_t kHardMaxNodes = 1 << 18;
 constexpr int64_t kHardMaxOrphanedBytes = int64_t{1} << 30;
 
@@ -29,7 +29,7 @@ int64_t alive_bytes(Trace& trace) {
   return bytes;
 }
 
-// Length of the longest common prefix of the reversed hashes and their suffix from i, for all i (Z-function).
+// For all i: length of the longest common prefix of the reversed hashes and their suffix from i (Z-function).
 std::vector<size_t> reversed_matches(const std::vector<uint64_t>& hashes) {
   size_t n = hashes.size();
   auto at = [&](size_t i) { return hashes[n - 1 - i]; };
@@ -49,8 +49,8 @@ std::vector<size_t> reversed_matches(const std::vector<uint64_t>& hashes) {
   return z;
 }
 
-// How many nodes after now the trace should be cut: 0 now, or the nodes missing to whole turns when the trace is nothing but the loop.
-// SIZE_MAX when the end of the trace does not repeat.
+// The number of nodes until the cut: 0 now, or the nodes missing to whole turns if the trace is nothing but the loop. SIZE_MAX if the end
+// of the trace does not repeat.
 size_t nodes_until_cut(const std::vector<uint64_t>& hashes) {
   size_t n = hashes.size();
   std::vector<size_t> z = reversed_matches(hashes);

@@ -1,4 +1,4 @@
-// Which of our devices a call is about.
+// The number of the device that a call works on.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,12 +11,12 @@ namespace torch_xla {
 inline bool is_xla_tensor(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_privateuseone();
 }
-// The number of the tensor's device, which is one of ours.
+// The number of the tensor's XLA device.
 inline int device_number(const at::Tensor& tensor) {
   return tensor.device().index();
 }
-// The number that the argument `device` of an ATen call means, the thread's own device where it names none. Throws c10::Error for one that
-// does not exist.
+// The number of the argument `device` of an ATen call; the thread's own device if it names none. Throws c10::Error for a device that does
+// not exist.
 int resolve_device(std::optional<c10::Device> device);
 // Eager's error for a call on our device with a tensor of another one.
 [[noreturn]] void refuse_device(int device, const at::Tensor& other);

@@ -1,4 +1,4 @@
-// LazyValue: a value that cells refer to, first as a node of the pending trace, after a sync as a buffer.
+// LazyValue: a value that cells refer to: a node of the pending trace, after a sync a buffer.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@ namespace torch_xla {
 
 class Trace;
 
-// Reference counted by hand: the pending trace holds one reference, each cell another, so that a value is alive when the count is above
-// one. Deleters only decrement, on any thread. All other members are guarded by the device's recording lock.
+// Reference counted by hand: the pending trace holds one reference, each cell another, so a value is alive while the count is above one.
+// Deleters only decrement, on any thread. The device's recording lock guards all other members.
 class LazyValue : public FreeListed<LazyValue> {
  public:
   // With two references: the trace's and the caller's.
@@ -37,11 +37,11 @@ class LazyValue : public FreeListed<LazyValue> {
   int32_t refs() const {
     return refs_.load(std::memory_order_acquire);
   }
-  // Position in the pending trace; only meaningful while there is no buffer.
+  // Position in the pending trace; meaningless once there is a buffer.
   int32_t id() const {
     return id_;
   }
-  // That trace; null where there is a buffer.
+  // The pending trace; null once there is a buffer.
   Trace* trace() const {
     return trace_;
   }
@@ -53,7 +53,7 @@ class LazyValue : public FreeListed<LazyValue> {
     trace_ = nullptr;
     buffer_->owners.fetch_add(1, std::memory_order_relaxed);
   }
-  // Of a value that has one.
+  // Only for a value that has a buffer.
   void replace_buffer(BufferRef buffer) {
     buffer_->owners.fetch_sub(1, std::memory_order_acq_rel);
     set_buffer(std::move(buffer));

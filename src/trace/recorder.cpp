@@ -1,4 +1,4 @@
-// Which thread records for whom: recorders travel in at::ThreadLocalState.
+// The recorder of each thread: recorders travel in at::ThreadLocalState.
 #include "trace/recorder.h"
 
 #include <ATen/ThreadLocalPythonObjects.h>
@@ -21,7 +21,7 @@ using at::impl::ThreadLocalPythonObjects;
 
 namespace {
 
-// Explicit instantiations may name private members: each look-up by get() takes 25 ns, a tenth of what it takes to record an operation.
+// Explicit instantiations may name private members. A lookup by get() takes 25 ns, a tenth of recording an operation.
 template <auto member>
 struct Access {
   friend const auto& objects_of(const ThreadLocalPythonObjects& state) {
@@ -31,9 +31,9 @@ struct Access {
 template struct Access<&ThreadLocalPythonObjects::obj_dict_>;
 const auto& objects_of(const ThreadLocalPythonObjects& state);
 
-constexpr std::string_view kKey = "xla"; // among names of PyTorch's own
+constexpr std::string_view kKey = "xla"; // among PyTorch's own names
 
-// How long a thread waits for a recording lock before it looks for signals.
+// The time that a thread waits for a recording lock between two checks for signals.
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
 struct Own {
@@ -59,11 +59,9 @@ Recorder& enter_own() {
 
 } // namespace
 
-// at::ThreadLocalState copies a map of names to shared pointers, mostly an empty one. Nobody but this file looks behind ours, which is no
-// Python object.
+// at::ThreadLocalState copies a map of names to shared pointers, mostly empty. Our entry is no Python object; only this file reads it.
 Recorder& Recorder::current() {
-  static thread_local constinit const ThreadLocalPythonObjects* state [[gnu::tls_model("initial-exec")]] =
-      nullptr; // where this thread's is
+  static thread_local constinit const ThreadLocalPythonObjects* state [[gnu::tls_model("initial-exec")]] = nullptr; // this thread's slot
   if (!state) [[unlikely]] {
     state = &ThreadLocalPythonObjects::get_state();
   }
@@ -78,7 +76,7 @@ Recorder& Recorder::current() {
 Trace& Recorder::make_trace(int device) {
   auto made = std::make_shared<Trace>(device);
   DeviceState& state = device_state(device);
-  std::erase_if(state.traces, [](const auto& trace) { return trace.use_count() == 1 && trace->empty(); }); // of threads that are gone
+  std::erase_if(state.traces, [](const auto& trace) { return trace.use_count() == 1 && trace->empty(); }); // of ended threads
   state.traces.push_back(made);
   std::lock_guard<std::mutex> lock(mutex_);
   traces_.push_back(made);
@@ -106,7 +104,7 @@ std::optional<bool> Recorder::set_lazy(std::optional<bool> on) {
   const Mode before = mode_.exchange(mode);
   std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& trace : traces_) {
-    trace->cut().wanted.store(true, std::memory_order_relaxed); // to be looked at again
+    trace->cut().wanted.store(true, std::memory_order_relaxed); // check again
   }
   return before == Mode::kDefault ? std::nullopt : std::make_optional(before == Mode::kLazy);
 }
@@ -133,7 +131,7 @@ void set_lazy_mode(bool on) {
   for (int device = 0; process::is_used() && device < num_devices(); ++device) {
     auto lock = lock_recorder(device);
     for (const auto& trace : device_state(device).traces) {
-      trace->cut().wanted.store(true, std::memory_order_relaxed); // to be looked at again
+      trace->cut().wanted.store(true, std::memory_order_relaxed); // check again
     }
   }
 }
@@ -174,7 +172,7 @@ static DeviceState& state_to_lock(int device) {
 RecordingLock lock_recorder(int device) {
   std::unique_lock lock(state_to_lock(device).mutex, std::try_to_lock);
   if (!lock) {
-    interrupt::NoGil no_gil; // the owner may take it
+    interrupt::NoGil no_gil; // the lock's owner may take it
     while (!lock.try_lock_for(kPollInterval)) {
       interrupt::hear_signals();
     }

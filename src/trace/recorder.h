@@ -17,39 +17,39 @@ namespace torch_xla {
 
 class Capture;
 
-// What all threads that record on a device share, and its lock, the recording lock: docs/threads.md. A thread holds one recording lock at
-// most. What runs under it does not wait for the GIL but in interrupt::poll(): it waits without polling for signals, and the engine has
-// been chosen before.
+// The state that all threads recording on a device share. Its mutex is the recording lock: docs/threads.md. A thread holds at most one
+// recording lock. Work under it waits for the GIL only in interrupt::poll(): its waits do not poll for signals, and the engine is chosen
+// earlier.
 struct DeviceState {
   std::timed_mutex mutex;
-  // Of all recorders that have recorded on the device; of one that is gone while something is pending. Guarded by mutex.
+  // The traces of all recorders that have recorded on the device; those of ended ones while something is pending. Guarded by mutex.
   std::vector<std::shared_ptr<Trace>> traces;
-  std::vector<LazyValue*> donors; // marked to be given away (program/donation.h), with a reference each; guarded by mutex
+  std::vector<LazyValue*> donors; // marked for donation (program/donation.h), with a reference each; guarded by mutex
 };
 DeviceState& device_state(int device);
 using RecordingLock = std::unique_lock<std::timed_mutex>;
-// Takes the device's recording lock. Throws UserError in a forked child, where a thread that does not exist may hold it, and the exception
-// of a signal's handler that runs while it waits.
+// Takes the device's recording lock. Throws UserError in a forked child, where a thread of the parent may hold it, and the exception of a
+// signal handler that runs during the wait.
 RecordingLock lock_recorder(int device);
-// Takes it without handling signals: for work that must be done. Not locked if that takes longer than the limit.
+// Takes it without handling signals: for work that must be done. Not locked if the wait takes longer than the limit.
 RecordingLock lock_recorder_uninterrupted(int device, std::optional<std::chrono::milliseconds> limit = std::nullopt);
 
-// What a thread of the program records, with the threads that work for it: those of autograd, of torch.jit.fork and of futures' callbacks,
-// to which PyTorch hands its at::ThreadLocalState. It has a trace on each device and the thread's settings, and lives as long as such a
-// state or its thread.
+// The recorder of one thread of the program and its helpers: the threads of autograd, torch.jit.fork and futures' callbacks, which get its
+// at::ThreadLocalState from PyTorch. It has a trace on each device and the thread's settings, and lives as long as the thread or such a
+// state.
 class Recorder : public std::enable_shared_from_this<Recorder> {
  public:
-  const uint64_t number = ++last_number_; // of no other recorder of the program
+  const uint64_t number = ++last_number_; // unique in the program
 
-  // The calling thread's, or that of the thread which it works for.
+  // The recorder of the calling thread, or of the thread that it helps.
   static Recorder& current();
 
-  // The trace that it appends to on the device: the innermost capture's, or its own. The caller holds the recording lock.
+  // The trace that it appends to on the device: that of the innermost capture, or its own. The caller holds the recording lock.
   Trace& trace(int device) {
     Slot& slot = slots_[static_cast<size_t>(device)];
     return slot.innermost ? *slot.innermost : make_trace(device);
   }
-  // Its own trace; null: nothing was recorded on the device.
+  // Its own trace; null: it has recorded nothing on the device.
   Trace* find_own_trace(int device) const {
     return slots_[static_cast<size_t>(device)].own.load(std::memory_order_acquire);
   }
@@ -57,26 +57,26 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   Capture* capture(int device) const {
     return slots_[static_cast<size_t>(device)].capture;
   }
-  // With the capture's trace and number; null, null and 0: the thread records into its own trace.
+  // Sets the capture with its trace and number; null, null and 0: the thread records into its own trace.
   void set_capture(int device, Capture* capture, Trace* trace, uint32_t number);
-  // The number of the calling thread's innermost capture on the device; 0: there is none. Any thread.
+  // The number of the calling thread's innermost capture on the device; 0: none. Any thread.
   static uint32_t current_capture(int device) {
     return num_captures_.load(std::memory_order_relaxed) == 0 ? 0 : current().number_of_capture(device);
   }
-  // Whether the next operation on the device looks where to cut.
+  // Whether the next operation on the device checks for a cut.
   bool wants_cut(int device) const {
     Trace* trace = find_own_trace(device);
     return !trace || trace->cut().wanted.load(std::memory_order_relaxed);
   }
-  // False in eager mode. By default as env::lazy().
+  // False in eager mode. Default: env::lazy().
   bool is_lazy() const;
-  // Its own setting; nullopt: the default. Returns the one before.
+  // Sets its own mode; nullopt: the default. Returns the previous mode.
   std::optional<bool> set_lazy(std::optional<bool> on);
-  // Whether it records what has to be one program: no operation runs it before its end but those that read a value.
+  // Whether it records one program: only reads of a value run it before its end.
   std::atomic<bool> records_one_program{false};
-  // Runs of its traces so far, and programs that were made or loaded for them.
+  // Counts of its traces' runs, and of programs made or loaded for them.
   std::pair<int64_t, int64_t> counts() const;
-  // Its thread has ended: whoever syncs a device syncs its trace too.
+  // Its thread has ended: each sync of a device also syncs its trace.
   void leave();
 
  private:
@@ -96,16 +96,16 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   inline static std::atomic<uint64_t> last_number_{0};
   inline static std::atomic<int> num_captures_{0}; // on all devices, of all recorders
   std::array<Slot, kMaxDevices> slots_{};
-  std::vector<std::shared_ptr<Trace>> traces_; // their own; guarded by mutex_
+  std::vector<std::shared_ptr<Trace>> traces_; // its own; guarded by mutex_
   mutable std::mutex mutex_;
   std::atomic<Mode> mode_{Mode::kDefault};
 };
 
-// To be called where the thread's Python part ends: what it has pending is left, as by a thread that has ended. Returns its recorder's
-// number; 0: it has recorded nothing.
+// Call it where the thread's Python part ends: pending work is left as by a thread that has ended. Returns the number of its recorder; 0:
+// it has recorded nothing.
 uint64_t leave_own_recorder();
-// Whether operations are recorded; otherwise each is handed to the device as it is recorded, as with XLA_LAZY=0. On all devices, for
-// threads without a mode of their own.
+// On: operations are recorded. Off: each is handed to the device at once, as with XLA_LAZY=0. For all devices and all threads without a
+// mode of their own.
 void set_lazy_mode(bool on);
 
 // Recorded nodes of all devices that are still held, for leak checks.

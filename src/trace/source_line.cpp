@@ -1,4 +1,4 @@
-// The hooks through which source lines come.
+// The hooks through which Python gives source lines.
 #include "trace/source_line.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The user's source lines, which Python reads.
+// The user's source lines, read by Python.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace torch_xla {
 
 // The user's line on this thread, as an id for location_text(), or -1. Takes no lock and no GIL.
 int64_t current_location();
-// PyTorch's function in Python that the user's line has called on this thread ("Tensor.__repr__" for print), as an id for
+// The PyTorch function in Python that the user's line has called on this thread ("Tensor.__repr__" for print), as an id for
 // location_text(), or -1.
 int64_t current_call();
-// As these for an event of the phase, which finds them only where somebody listens: the walk over the frames is dear.
+// The same for an event of the phase. Only if there is an observer: the walk over the frames is expensive.
 inline int64_t observed_location(observer::Phase phase) {
   return observer::is_on(phase) ? current_location() : -1;
 }
@@ -25,16 +25,16 @@ inline int64_t observed_call(observer::Phase phase) {
 std::string location_text(int64_t id);
 
 constexpr size_t kAllFrames = SIZE_MAX;
-// The Python frames of this thread, innermost first, at most so many: "forward (train.py:12)"; empty where it runs no Python. Takes no GIL.
+// The Python frames of this thread, innermost first, `most` at most: "forward (train.py:12)"; empty if it runs no Python. Takes no GIL.
 std::vector<std::string> current_frames(size_t most);
 
-// The hooks through which Python gives them. The provider gives an id of the user's current line, or -1; it is called at each recorded node
-// without the GIL. `call` gives one of the name of PyTorch's function that this line called; it is called where a value is read.
+// Python's hooks. The provider returns an id of the user's current line, or -1; each recorded node calls it without the GIL. `call` returns
+// an id of the name of the PyTorch function that this line called; reads of values call it.
 using LocationProvider = int64_t (*)();
 // "train.py:12 in forward"; called under the recording lock: never takes the GIL.
 using LocationResolver = std::string (*)(int64_t id);
 void set_location_hooks(LocationProvider provider, LocationProvider call, LocationResolver resolver);
-// The Python frames of the calling thread, innermost first, at most so many: "forward (train.py:12)". Called without the GIL.
+// The Python frames of the calling thread, innermost first, `most` at most: "forward (train.py:12)". Called without the GIL.
 using FrameReader = std::vector<std::string> (*)(size_t most);
 void set_frame_reader(FrameReader reader);
 

@@ -1,4 +1,4 @@
-// Turns this project's errors into PyTorch's exception classes.
+// Turns this package's errors into PyTorch's exception classes.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -27,7 +27,7 @@ namespace torch_xla {
   TORCH_CHECK(false, error.what());
 }
 
-// The result of `function`, whose errors are this project's: for what PyTorch's own code calls, which knows PyTorch's classes only.
+// The result of `function`; its UserErrors become PyTorch's classes. For functions that PyTorch's own code calls.
 template <typename F>
 auto with_torch_errors(const F& function) {
   try {

@@ -16,7 +16,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(m) ^ static_cast<uint64_t>(m >> 64);
 }
 
-// Order matters: mix(a, b) is symmetric, so that a running hash is rotated before each step.
+// Order matters, but mix(a, b) is symmetric: a running hash is rotated before each step.
 uint64_t step(uint64_t hash, uint64_t v) {
   return mix((hash << 7) | (hash >> 57), v);
 }
@@ -31,7 +31,7 @@ uint64_t type_hash(const Type& type) {
 
 } // namespace
 
-// Where append() throws, all lists get their lengths back.
+// If append() throws, all lists get their old lengths back.
 template <typename Append>
 ValueId Trace::append(Append append) {
   const size_t nodes = graph_.nodes.size();
@@ -163,7 +163,7 @@ ValueId Trace::add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& 
     if (is_view) {
       offsets_.push_back(offset);
     }
-    // The graph's own location is the node's number, by which a run finds the line of the trace it belongs to.
+    // The graph's own location is the node's number: a run finds the line by it in its trace.
     auto number = static_cast<int32_t>(graph_.nodes.size());
     return graph_.add_node(op, std::move(operands), std::move(attrs), results, number);
   });

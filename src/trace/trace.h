@@ -1,4 +1,4 @@
-// Trace: the nodes that a recorder has appended on one device since its last sync, with the key by which their program is found.
+// Trace: the nodes that a recorder has appended on one device since its last sync, with the key for the program cache.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@
 
 namespace torch_xla {
 
-// All members are guarded by the device's recording lock, but for those that are atomic. What cannot be appended for want of memory
-// (std::bad_alloc) leaves the trace as it was.
+// The device's recording lock guards all members that are not atomic. An append that fails for lack of memory (std::bad_alloc) leaves the
+// trace unchanged.
 class Trace {
  public:
   enum class Kind : uint8_t {
-    kThread, // what a thread records, to be run
-    // A capture's (recording/capture.h), which does not run:
+    kThread, // a thread's, to be run
+    // A capture's (recording/capture.h), never run:
     kBody, // reads values from outside, and must not write there
     kStep, // reads and writes storages
   };
@@ -37,21 +37,21 @@ class Trace {
     return kind_ == Kind::kStep;
   }
   ValueId add_parameter(const BufferRef& buffer);
-  // The parameter that stands for the buffer; kNoValue: none.
+  // The parameter for the buffer; kNoValue: none.
   ValueId find_parameter(const Buffer& buffer) const;
-  // Of a captured trace: a parameter of its own for a buffer, or for what is not known yet (null).
+  // Only in a captured trace: a new parameter for a buffer, or for a content not known yet (null).
   ValueId add_input(BufferRef buffer, const Type& type);
-  // What the parameter stands for; null for other values.
+  // The parameter's buffer; null for other values.
   BufferRef buffer_of(ValueId v) const;
   ValueId add_scalar(DType dtype, uint64_t bits);
   // Appends a node and folds it into the key. Returns the first result.
   ValueId add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& attrs, std::span<const Type> results, int64_t location);
-  // The value of a cell lies in this dense order, which is not row-major: as an output of a program it shall lie so in memory. The first
-  // one of a value counts. Part of the key.
+  // Notes the dense, not row-major order of a cell's value: a program's output has this memory order. The first note of a value counts.
+  // Part of the key.
   void note_order(ValueId v, const Dims& strides);
-  // Of each of the values what was noted; all empty if nothing was.
+  // The noted orders, by value; all empty without notes.
   std::vector<Dims> orders_of(const std::vector<ValueId>& values) const;
-  // The lazy value of a result, made at first use; the trace keeps one reference, the caller gets another.
+  // The lazy value of a result, made at first use, with a reference for the trace and one for the caller.
   LazyValue* lazy(ValueId id);
 
   bool empty() const {
@@ -61,32 +61,32 @@ class Trace {
   bool is_alive(ValueId v) const {
     return lazies_[v] && lazies_[v]->refs() > 1;
   }
-  // Whether other replicas wait for one of its nodes.
+  // Whether other replicas wait for a node of the trace.
   bool has_collectives() const {
     return has_collectives_;
   }
   const Graph& graph() const {
     return graph_;
   }
-  // Of all that decides on the program.
+  // Of everything that determines the program.
   Hash128 key() const {
     Hash128 key = key_;
     key.add(offset_hash_);
     return key;
   }
-  // Of all but where views begin.
+  // Of everything but the offsets of views.
   const Hash128& key_without_offsets() const {
     return key_;
   }
-  // Of the views and view updates, in the order of their nodes.
+  // Offsets of the views and view updates, in the order of their nodes.
   const std::vector<int64_t>& offsets() const {
     return offsets_;
   }
-  // Of the parameters.
+  // Bytes of the parameters.
   int64_t input_bytes() const {
     return input_bytes_;
   }
-  // Of the parameters that nothing holds but this trace: neither a tensor, nor one of which a value of this trace has taken the place.
+  // Bytes of the parameters that only this trace holds: neither in a tensor nor among the replaced contents.
   int64_t orphaned_bytes() const;
   uint64_t generation() const {
     return generation_;
@@ -122,22 +122,22 @@ class Trace {
   std::vector<Recorded::Overwritten>& overwritten() {
     return overwritten_;
   }
-  // The graph and what is overwritten, for the run of a program with these outputs, in these orders; to be cleared then.
+  // The graph and the overwritten buffers, for the run of a program with these outputs, in these orders. Clear the trace afterwards.
   RecordedRef take_recorded(const std::vector<ValueId>& outputs, const std::vector<Dims>& strides);
-  // Starts again, empty; memory is kept for the next trace.
+  // Starts again, empty; keeps memory for the next trace.
   void clear();
 
   CutPlan& cut() {
     return cut_;
   }
-  // Runs of this trace so far, and programs that were made or loaded for it.
+  // Counts of this trace's runs, and of programs made or loaded for it.
   std::atomic<int64_t> num_runs{0};
   std::atomic<int64_t> num_programs{0};
-  // Its thread has ended: whoever syncs the device syncs this trace too.
+  // Its thread has ended: each sync of the device also syncs this trace.
   std::atomic<bool> is_left{false};
 
  private:
-  // Of all traces; rises.
+  // Rising across all traces.
   static uint64_t new_generation();
   template <typename Append>
   ValueId append(Append append);
@@ -151,20 +151,20 @@ class Trace {
   std::vector<int64_t> offsets_;
   std::vector<std::pair<ValueId, Dims>> orders_; // each value once
   uint64_t generation_ = new_generation();
-  std::vector<LazyValue*> lazies_; // parallel to graph_.values; null where no cell ever referred to the value
+  std::vector<LazyValue*> lazies_; // parallel to graph_.values; null: no cell has referred to the value
   std::vector<BufferRef> inputs_; // parallel to graph_.parameters
-  // Of the first num_found_ inputs, for those that have lost their slots to a younger trace.
+  // Of the first num_found_ inputs, for buffers that lost their slots to a younger trace.
   mutable std::unordered_map<const Buffer*, ValueId> found_;
   mutable size_t num_found_ = 0;
   int64_t input_bytes_ = 0;
-  std::vector<PreviousRef> replaced_; // what cells held that got values of this trace
+  std::vector<PreviousRef> replaced_; // previous contents of cells that got values of this trace
   std::vector<Recorded::Overwritten> overwritten_;
-  std::vector<std::unique_ptr<Recorded>> recorded_; // of earlier runs, some of which may use theirs still: memory for the next ones
+  std::vector<std::unique_ptr<Recorded>> recorded_; // of earlier runs, some still in use by them: memory for the next runs
   std::vector<uint64_t> scalars_; // parallel to graph_.scalars
   std::vector<int64_t> locations_; // parallel to graph_.nodes
   bool has_collectives_ = false;
   int64_t start_ns_ = 0;
-  std::vector<uint64_t> node_hashes_; // of each node by itself: position-independent, for loop detection
+  std::vector<uint64_t> node_hashes_; // of each node alone: position-independent, for loop detection
 };
 
 } // namespace torch_xla
