@@ -1,4 +1,4 @@
-// The analyses: an observer that prints a block for each compile and run, in the original's words, which tools look for.
+// The analyses: an observer that prints a block for each compile and run, in the original's words, as its tools expect.
 #include "program/analysis.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace torch_xla {
 namespace {
 
-// What the variables say, each read once.
+// The values of the variables, each read once.
 struct Settings {
   int64_t level = env::is_set(env::variable("PT_XLA_DEBUG_LEVEL")) ? env::integer(env::variable("PT_XLA_DEBUG_LEVEL"))
       : env::flag(env::variable("PT_XLA_DEBUG"))                   ? 100
@@ -112,8 +112,8 @@ bool start() {
   return true;
 }
 
-// Tensors and the numbers beside them. All numbers of random nodes are one input, the state of the generator; those that make a tensor
-// (torch.ones) are none.
+// Tensors and numbers. All numbers of random nodes count as one input, the generator's state; numbers that make a tensor (torch.ones) do
+// not count.
 int64_t count_inputs(const Graph& graph) {
   auto is_scalar = [&](ValueId v) { return v != kNoValue && graph.values[v].kind == ValueKind::kScalar; };
   std::vector<bool> counted(graph.values.size());

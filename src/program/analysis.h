@@ -1,4 +1,4 @@
-// The analyses that PT_XLA_DEBUG_LEVEL asks for: of each compile, and from level 2 on of each run.
+// The analyses of PT_XLA_DEBUG_LEVEL: of each compile, and from level 2 on of each run.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace torch_xla {
 
-// Starts to print where the environment asks for it, at the first call; true where it prints. Throws UserError for a variable that is not
-// understood and a file that cannot be written, at each call until one succeeds.
+// At the first call starts to print if the environment asks for it; true if it prints. Throws UserError for an invalid variable or an
+// unwritable file, at each call until one succeeds.
 bool start_analysis();
 
-// What observers are told of a program.
+// A program as observers see it.
 class ProgramFacts {
  public:
-  // `donated` by parameter of the trace.
+  // `donated`: by parameter of the trace.
   ProgramFacts(const Trace& trace, const Program& program, const std::vector<bool>& donated);
   ProgramFacts(const ProgramFacts&) = delete;
   ProgramFacts& operator=(const ProgramFacts&) = delete;

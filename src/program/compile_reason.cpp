@@ -1,4 +1,4 @@
-// Why a program was compiled: the nearest trace that was compiled before it, and what differs.
+// Why a program was compiled: the nearest trace compiled before it, and the difference.
 #include "program/compile_reason.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace {
 
 using Kind = CompileReason::Kind;
 
-// What is remembered for comparison: enough for the programs of a training loop and its evaluation, at about 250 bytes a node.
+// Limits of the remembered traces: enough for a training loop's programs and its evaluation, at about 250 bytes a node.
 constexpr size_t kMaxTraces = 16;
 constexpr size_t kMaxNodes = 16384;
 constexpr size_t kMaxReasons = 256;
 
-// The trace as a whole is known: its last operation stands for it.
+// The whole trace is known: the reason names its last operation.
 void explain_known(const Trace& trace, const std::vector<int64_t>& lines_before, int device_before, CompileReason& reason) {
   if (device_before != reason.device) {
     reason.kind = Kind::kNewDevice;
@@ -33,8 +33,7 @@ void explain_known(const Trace& trace, const std::vector<int64_t>& lines_before,
   reason.line_before = lines_before.back();
 }
 
-// The first value that lives now and is no output of the entry's last program. `lines_before` are those of the trace when it was compiled,
-// empty where they are forgotten.
+// The first alive value that the entry's last program does not output. `lines_before`: of the trace at its compile, empty if forgotten.
 void find_alive_value(
     const Trace& trace,
     const ProgramEntry& entry,
@@ -121,8 +120,8 @@ CompileReason CompileHistory::find(
   return reason;
 }
 
-// The one with the most operations in common; of several that with the most equal nodes, then the trace itself, then one of the device,
-// then the latest. The caller holds the lock.
+// The trace with the most common operations; ties go to the most equal nodes, then the same trace, then the same device, then the latest.
+// The caller holds the lock.
 const CompileHistory::Remembered* CompileHistory::find_nearest(int device, const Trace& trace) const {
   const Remembered* nearest = nullptr;
   std::tuple<size_t, size_t, bool, bool> most;

@@ -1,4 +1,4 @@
-// The settings of compiles, read when one is looked for.
+// The settings of compiles, read at each lookup of a program.
 #include "program/compile_settings.h"
 
 #include <ATen/Context.h>
@@ -33,7 +33,7 @@ Precision::Level read_level(at::Float32Backend backend, at::Float32Op op) {
   }
 }
 
-// torch.set_float32_matmul_precision sets those of both backends: "medium" is BF16 in the one and TF32 in the other.
+// torch.set_float32_matmul_precision sets both backends: "medium" is BF16 in one and TF32 in the other.
 Precision read_precision() {
   using at::Float32Backend;
   using at::Float32Op;

@@ -1,4 +1,4 @@
-// What programs are compiled with beside their trace: switches of PyTorch's, of this package's, and options of the user's for the plugin.
+// The settings of a compile beside the trace: switches of PyTorch and this package, the user's options for the plugin.
 #pragma once
 
 #include "engine/engine.h"
@@ -14,11 +14,11 @@ struct CompileSettings {
   uint64_t hash() const;
 };
 
-// Those of now. Any thread.
+// The current settings. Any thread.
 CompileSettings read_compile_settings();
 
-// Options that a plugin compiles all later programs with. Throws UserError (Value) for the embedded engine, which has none, unless they are
-// empty. Any thread.
+// A plugin's options for all later compiles. Throws UserError (Value) if they are not empty and the engine is the embedded one, which has
+// no options. Any thread.
 void set_compile_options(NamedValues options);
 
 } // namespace torch_xla

@@ -1,4 +1,4 @@
-// Marked values lose their buffer to the run, whose donation then works as for a value that nobody refers to.
+// A run takes the buffers of marked values; donation then works as for values without references.
 #include "program/donation.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ bool set_buffer_donation(const at::Tensor& tensor, bool on) {
   if (on && !is_marked(state, value)) {
     value->ref();
     state.donors.push_back(value);
-    cell.previous = nullptr; // what is given away is not taken back
+    cell.previous = nullptr; // a donated content cannot be restored
   } else if (!on && std::erase(state.donors, value) > 0) {
     value->unref();
   }
@@ -91,7 +91,7 @@ GivenAway::GivenAway(DeviceState& state, const std::vector<BufferRef>& inputs, S
   const bool gives = cause <= SyncCause::kCompile || within_steps;
   taken_.reserve(state.donors.size());
   std::erase_if(state.donors, [&](LazyValue* value) {
-    if (value->refs() == 1) { // no tensor has it any more
+    if (value->refs() == 1) { // no tensor holds it
       value->unref();
       return true;
     }
@@ -109,7 +109,7 @@ GivenAway::GivenAway(DeviceState& state, const std::vector<BufferRef>& inputs, S
 GivenAway::~GivenAway() {
   for (auto& [value, buffer] : taken_) {
     value->replace_buffer(std::move(buffer));
-    state_.donors.push_back(value); // there is room: it was among them
+    state_.donors.push_back(value); // has room: the value was in it
   }
 }
 

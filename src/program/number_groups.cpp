@@ -1,4 +1,4 @@
-// Groups of numbers, and the graph that takes one of each.
+// Groups of numbers, and the graph with one number of each.
 #include "program/number_groups.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ NumberGroups NumberGroups::refined(const Graph& graph, const std::vector<uint64_
     return {};
   }
   NumberGroups finer;
-  std::map<std::tuple<size_t, DType, uint64_t>, size_t> known; // together so far, and alike here
+  std::map<std::tuple<size_t, DType, uint64_t>, size_t> known; // in one group so far, and equal here
   for (size_t i = 0; i < numbers.size(); ++i) {
     auto [at, is_new] = known.try_emplace({group_[i], graph.type(graph.scalars[i]).dtype, numbers[i]}, known.size());
     if (is_new) {

@@ -1,4 +1,4 @@
-// Which numbers of a trace a program takes as one.
+// Groups of a trace's numbers, each one number of the program.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,26 @@
 
 namespace torch_xla {
 
-// Adam over 200 tensors takes 1,200 numbers, six different ones. A plugin is handed each number of a program as a buffer of its own, so
-// that those that are equal in the first run are one number of its program. A later run in which they differ needs another program, where
-// they are apart. Numbers are in the order of the trace's Graph::scalars, bits of F64 or I64.
+// Adam over 200 tensors takes 1,200 numbers, six of them different. A plugin gets each number of a program as a buffer, so numbers that are
+// equal in the first run become one number of its program. A later run in which they differ needs another program. Numbers: F64 or I64
+// bits, in the order of the trace's Graph::scalars.
 class NumberGroups {
  public:
-  // Each number by itself, however many there are.
+  // Each number is a group, for any count of numbers.
   NumberGroups() = default;
-  // As these groups, which may be of each number by itself, for numbers that are equal here, too. The graph is the trace's.
+  // These groups, split where `numbers` differ. The graph is the trace's.
   NumberGroups refined(const Graph& graph, const std::vector<uint64_t>& numbers) const;
-  // Those that are equal here. The graph is the trace's.
+  // A group for each dtype and value of `numbers`. The graph is the trace's.
   static NumberGroups of_equal(const Graph& graph, const std::vector<uint64_t>& numbers);
-  // Whether numbers of one group are equal here.
+  // Whether the numbers of each group are equal.
   bool hold(const std::vector<uint64_t>& numbers) const;
-  // What a program of these groups takes of a run's numbers.
+  // A run's numbers, one for each group.
   std::vector<uint64_t> take(std::vector<uint64_t> numbers) const;
-  // Makes a trace's graph that of such programs: of each group the first number is left.
+  // Removes all but the first number of each group from a trace's graph.
   void apply(Graph& graph) const;
 
  private:
-  std::vector<size_t> group_; // by number; empty: each by itself
+  std::vector<size_t> group_; // by number; empty: each is a group
   std::vector<size_t> first_; // by group: its first number
 };
 

@@ -1,4 +1,4 @@
-// Widening by what differs, and the graph of a pattern.
+// Widening of a pattern by differing offsets, and the pattern's graph.
 #include "program/offset_pattern.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace torch_xla {
 OffsetPattern OffsetPattern::widened(const std::vector<int64_t>& offsets) const {
   XLA_ASSERT(offsets.size() == fixed_.size(), "views of traces with one key");
   OffsetPattern wider(offsets);
-  std::map<std::tuple<int32_t, int64_t, int64_t>, int32_t> shared; // what was equal before and is equal now
+  std::map<std::tuple<int32_t, int64_t, int64_t>, int32_t> shared; // equal before and now
   for (size_t i = 0; i < offsets.size(); ++i) {
     if (number_[i] >= 0 || offsets[i] != fixed_[i]) {
       auto [at, is_new] = shared.try_emplace({number_[i], fixed_[i], offsets[i]}, wider.num_numbers_);

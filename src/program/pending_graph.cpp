@@ -1,4 +1,4 @@
-// Graphs of pending tensors: a copy of the trace, with the tensors' values as outputs and only what these need.
+// Graphs of pending tensors: a copy of the trace with the tensors as outputs and only the nodes they need.
 #include "program/pending_graph.h"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ namespace {
 
 // ---- Graphs ----
 
-// How an excerpt takes what its nodes are given.
+// The inputs of an excerpt.
 enum class Inputs : uint8_t {
-  kNeeded, // the parameters and scalars that the nodes or outputs take, in order of their use
+  kNeeded, // the parameters and scalars of its nodes and outputs, in order of use
   kParameters, // all parameters in their order, scalars as constants
 };
 
@@ -94,10 +94,10 @@ struct Excerpt {
   const Graph& from_;
   const std::vector<uint64_t>& bits_;
   const Inputs inputs_;
-  std::vector<ValueId> mapped_; // by value of the graph that it is taken from
+  std::vector<ValueId> mapped_; // by value of the source graph
 };
 
-// The value of the cell in the copy of the trace, or kNoValue for memory that nobody has written.
+// The cell's value in the copy of the trace, or kNoValue for uninitialized memory.
 ValueId value_of(const Cell& cell, const Trace& trace, Graph& graph) {
   if (!cell.value) {
     return kNoValue;
@@ -121,7 +121,7 @@ const Cell& cell_of(int device, const at::Tensor& t) {
   return *cell;
 }
 
-// Of the cell's value; null where the value is there.
+// The node of the cell's value; null if that is not pending.
 const Node* find_pending(const Cell& cell) {
   return cell.value && cell.value->trace() ? cell.value->trace()->graph().find_producer(cell.value->id()) : nullptr;
 }
@@ -139,7 +139,7 @@ void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph
   DType dtype = to_dtype(t.scalar_type());
   Dims dims = to_dims(t.sizes()), strides = to_dims(t.strides()), base = cell.strides, flat{1};
   auto elements = [&](DType type) { return Dims{static_cast<int64_t>(cell.nbytes / item_size(type))}; };
-  if (dtype != cell.dtype) { // of the bytes as they lie in memory
+  if (dtype != cell.dtype) { // from the bytes in memory
     v = add_node(graph, kViewOp, v, {cell.strides, flat, int64_t{0}}, {cell.dtype, elements(cell.dtype)});
     v = add_node(graph, reinterpret, v, {static_cast<int64_t>(dtype)}, {dtype, elements(dtype)});
     base = flat;
@@ -150,7 +150,7 @@ void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph
 
 // ---- Texts ----
 
-// Of the graph that `lower` gives.
+// Of the graph from `lower`.
 template <typename Lower>
 std::string stablehlo_text(Lower lower, const LocationText& location, GraphFormat format = GraphFormat::kStableHlo) {
   StableHloOptions options;
@@ -162,7 +162,7 @@ std::string stablehlo_text(Lower lower, const LocationText& location, GraphForma
   }
 }
 
-// The trace's lines are asked for while the recording lock is held.
+// Reads the trace's lines under the recording lock.
 std::string text_of(const Excerpt& excerpt, int device, const std::vector<int64_t>& lines, GraphFormat format) {
   auto location = [&](int32_t node) {
     bool known = node >= 0 && static_cast<size_t>(node) < lines.size();
@@ -189,7 +189,7 @@ std::vector<ValueId> alive_values(const Trace& trace) {
   return values;
 }
 
-// The one in which the first of the tensors is pending, else the calling thread's.
+// The trace in which the first tensor is pending, else the calling thread's.
 const Trace& find_trace(int device, const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& t : tensors) {
     const Cell& cell = cell_of(device, t);
@@ -200,7 +200,7 @@ const Trace& find_trace(int device, const std::vector<at::Tensor>& tensors) {
   return Recorder::current().trace(device);
 }
 
-// A copy of the trace that gives the tensors, or all that is alive where there are none.
+// A copy of the trace with the tensors as outputs, or all alive values if there are none.
 Graph graph_of(int device, const Trace& trace, const std::vector<at::Tensor>& tensors) {
   Graph graph = trace.graph();
   if (tensors.empty()) {
@@ -322,7 +322,7 @@ void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outp
   text += "\n## BEGIN_GRAPH\n";
   try {
     text += graph_text(device, trace, std::move(graph), format);
-  } catch (const UserError& error) { // an operation without a StableHLO form: the program runs all the same
+  } catch (const UserError& error) { // an operation without a StableHLO form: the program still runs
     text += str(error.what(), "\n");
   }
   text += "\nGraph Hash: " + trace.key().hex() + "\n\n## END_GRAPH\n\n";

@@ -1,4 +1,4 @@
-// The way from a trace to its program.
+// From a trace to its program.
 #include "program/program.h"
 
 #include <ATen/Context.h>
@@ -49,23 +49,23 @@ CompileOptions compile_options(Trace& trace, CompileSettings settings, std::opti
   return options;
 }
 
-// The structures of the traces that have programs, each with the key of the first and the latest program. Thread-safe.
+// Structures of the traces with programs, each with the key of its first trace and its latest program. Thread-safe.
 class KnownStructures {
  public:
   static KnownStructures& get() {
-    static auto* known = new KnownStructures; // never destroyed, as programs may be compiled until the process ends
+    static auto* known = new KnownStructures; // never destroyed: programs may be compiled until the process ends
     return *known;
   }
-  // Whether another trace was the first of this structure.
+  // Whether the first trace of this structure was another one.
   bool add(const Hash128& structure, const Hash128& trace) {
     constexpr size_t kMost = size_t{1} << 16;
     std::lock_guard<std::mutex> lock(mutex_);
     if (known_.size() >= kMost) {
-      known_.clear(); // to be learned again
+      known_.clear(); // and learn again
     }
     return known_.emplace(structure, Known{trace, {}}).first->second.first != trace;
   }
-  // Of the graph. Until it has run it is taken to be as short as the one before, for as many elements, or shorter.
+  // Until the program has run, its time counts as at most its predecessor's, scaled up by the graph's elements.
   void add_program(const Hash128& structure, const std::shared_ptr<Executable>& program, const Graph& graph) {
     const double elements = count_elements(graph);
     std::lock_guard<std::mutex> lock(mutex_);
@@ -81,7 +81,7 @@ class KnownStructures {
     known.latest = program;
     known.elements = elements;
   }
-  // Operations of the interpreted programs of the structure, each program counted once.
+  // The operations of the structure's interpreted programs, each program counted once.
   int64_t interpreted(const Hash128& structure) {
     std::lock_guard<std::mutex> lock(mutex_);
     auto known = known_.find(structure);
@@ -89,7 +89,7 @@ class KnownStructures {
   }
 
  private:
-  // Of all values.
+  // Elements of all values.
   static double count_elements(const Graph& graph) {
     double elements = 1;
     for (size_t v = 0; v < graph.values.size(); ++v) {
@@ -109,33 +109,33 @@ class KnownStructures {
   std::unordered_map<Hash128, Known> known_; // guarded by mutex_
 };
 
-// How a program may be made for a trace.
+// The ways to make a program for a trace.
 enum class Making : uint8_t {
   kAny,
   kCompiled, // to run often
-  kPromoted, // likewise, in place of one that is interpreted
+  kPromoted, // the same, replacing an interpreted one
 };
 
-// A program that is to be made.
+// A program to be made.
 struct Wanted {
   const Trace& trace;
-  const Graph& graph; // the trace with what the program outputs, and the views that move
+  const Graph& graph; // the trace with the program's outputs and moving views
   Hash128 structure; // of the graph
   SyncCause cause;
   Making making;
 };
 
-// Whether a program must do the same at each run: an interpreted one is compiled some day, which changes last bits.
+// Whether each run must compute the same: the later compile of an interpreted program changes last bits.
 bool is_settled(SyncCause cause) {
   return cause == SyncCause::kReplay || at::globalContext().deterministicAlgorithms();
 }
 
-// What is dumped or put together in another way shows how programs are compiled.
+// Dumps and unusual pipelines must show how programs are compiled.
 bool may_interpret(const CompileOptions& options, Making making) {
   return making == Making::kAny && env::interpreted_operations() > 0 && env::fusion() && !options.keep_text;
 }
 
-// `key`: by which the program is put on disk. A trace of a `known` structure for which no code has to be made is planned anew only.
+// `key`: the program's key on disk. For a trace of a `known` structure that needs no code, only planning is repeated.
 void compile(const Wanted& wanted, CompileOptions& options, const ProgramKey& key, bool known, Program& program) {
   static metrics::Counter count("UncachedCompile");
   static metrics::Counter replanned("ReplannedProgram");
@@ -151,7 +151,7 @@ void compile(const Wanted& wanted, CompileOptions& options, const ProgramKey& ke
   options.needs_new_code = &needs_new_code;
   program.executable = engine().interpret(options);
   if (!program.executable) {
-    needs_new_code = true; // unless the engine says otherwise
+    needs_new_code = true; // unless the engine denies it
     program.executable = engine().compile_trace(wanted.graph, options);
   }
   if (wanted.making == Making::kPromoted) {
@@ -175,7 +175,7 @@ void find_or_make_executable(
   bool known = engine().reuses_code() && KnownStructures::get().add(wanted.structure, wanted.trace.key());
   options.interpretable = may_interpret(options, wanted.making) ? &wanted.graph : nullptr;
   options.often_interpreted = KnownStructures::get().interpreted(wanted.structure) >= env::interpreted_operations();
-  // Dumps show how the program is made.
+  // Dumps show the making of the program.
   ProgramKey key =
       options.keep_text || known ? ProgramKey() : ProgramStore::get().key_of(engine(), wanted.graph, wanted.structure, options);
   program.executable = ProgramStore::get().find(engine(), key, options);
@@ -183,7 +183,7 @@ void find_or_make_executable(
     CompileHistory::get().add_restored(options.device, wanted.trace);
     return;
   }
-  if (wanted.making == Making::kPromoted) { // its reason is that of the program before
+  if (wanted.making == Making::kPromoted) { // its reason is the previous program's
     compile(wanted, options, key, known, program);
     return;
   }
@@ -196,17 +196,17 @@ void find_or_make_executable(
   CompileHistory::get().add(wanted.trace, reason);
 }
 
-// Of an interpreted program: so many that it comes to as many operations as the variable says.
+// Runs of an interpreted program that add up to the variable's number of operations.
 int64_t runs_of(const Graph& graph) {
   return env::interpreted_operations() / std::max<int64_t>(1, static_cast<int64_t>(graph.nodes.size()));
 }
 
-// Whether the program that was found is to run once more. If not a compiled one takes its place.
+// Whether the found program runs once more; if not, a compiled one replaces it.
 bool may_run(Program& program, SyncCause cause) {
   return !program.executable->is_interpreted() || (!is_settled(cause) && program.runs_left-- > 0);
 }
 
-// The numbers that a program for the trace takes as one: those that have been equal in all runs of the entry's programs.
+// Groups of the numbers that were equal in all runs of the entry's programs: each is one number of the new program.
 NumberGroups find_groups(const ProgramEntry& entry, const Trace& trace) {
   if (!engine().shares_numbers()) {
     return {};
@@ -276,7 +276,7 @@ static bool takes(const std::vector<std::shared_ptr<Trace>>& traces, const Trace
 
 std::vector<bool> find_donated(
     int device, const Trace* trace, const std::vector<BufferRef>& inputs, const std::vector<PreviousRef>& replaced) {
-  std::vector<bool> donated(inputs.size()); // first, as it may throw
+  std::vector<bool> donated(inputs.size()); // first: it may throw
   for (const PreviousRef& previous : replaced) {
     ++previous->buffer.get()->num_replaced;
   }

@@ -35,7 +35,7 @@ void ProgramCache::clear() {
 }
 
 ProgramEntry& ProgramCache::entry(const Hash128& key, const std::vector<int64_t>& offsets) {
-  constexpr size_t kMostOfKey = 8; // the first one, and what has been widened since
+  constexpr size_t kMostOfKey = 8; // the first one and the latest widened ones
   Entries& entries = this->entries(key);
   for (ProgramEntry& entry : entries) {
     if (entry.offsets.matches(offsets)) {

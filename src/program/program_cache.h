@@ -1,4 +1,4 @@
-// Program cache: a device's compiled programs by trace key, with the sets of values they output.
+// Program cache: a device's compiled programs by trace key, each with its set of output values.
 #pragma once
 
 #include <deque>
@@ -27,25 +27,24 @@ struct Program {
   std::vector<Dims> output_strides; // as Graph's
   ValueBits output_bits;
   NumberGroups groups; // of the trace's numbers
-  int64_t runs_left = 0; // of a program that is interpreted: before it is compiled
+  int64_t runs_left = 0; // of an interpreted program: runs left before its compile
 };
 
-// The programs of one trace, or of all that differ from it only in where some views begin, and the union of the output sets that were ever
-// asked for.
+// The programs of one trace, or of all traces that differ only in view offsets, and the union of all output sets requested.
 struct ProgramEntry {
   OffsetPattern offsets;
   std::vector<Program> programs;
   ValueBits wanted;
 };
 
-// Least recently used entries are dropped beyond the capacity. Guarded by the device's recording lock.
+// Drops the least recently used entries beyond the capacity. Guarded by the device's recording lock.
 class ProgramCache {
  public:
   explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
-  // The entry of the key for these offsets. Where there is none, a new one, for all values of those that differ from what was there before.
+  // The entry of the key for these offsets. If none matches, a new one: the latest one, widened to any value of the differing offsets.
   ProgramEntry& entry(const Hash128& key, const std::vector<int64_t>& offsets);
-  // Called before an interpreted program of the key is added. They are made again as fast as they are found, so that only some are kept:
-  // the oldest one goes.
+  // Call it before adding an interpreted program of the key. Making one costs no more than finding it, so only some are kept: drops the
+  // oldest.
   void make_room_for_interpreted(const Hash128& key);
   size_t size() const {
     return index_.size();
@@ -60,10 +59,10 @@ class ProgramCache {
   const size_t capacity_;
   std::list<Item> items_; // most recent first
   std::unordered_map<Hash128, std::list<Item>::iterator> index_;
-  std::deque<Hash128> interpreted_; // the keys that such programs were made for, the latest last
+  std::deque<Hash128> interpreted_; // keys of interpreted programs, the latest last
 };
 
-// The program of the entry whose outputs include all wanted values, for numbers of the trace; or null.
+// The program of the entry that outputs all wanted values, for the trace's numbers; or null.
 Program* find_program(ProgramEntry& entry, const ValueBits& wanted, const std::vector<uint64_t>& numbers);
 // Whether the program's outputs include all wanted values.
 bool has_outputs(const Program& program, const ValueBits& wanted);

@@ -23,11 +23,8 @@
 namespace torch_xla {
 namespace {
 
-// How long a thread that has an error to tell waits for the recording lock.
-constexpr auto kDropLimit = std::chrono::seconds(1);
-
-// In the order of SyncCause; the original's words where it has the cause.
-constexpr const char* kCauseTexts[kNumSyncCauses] = {
+constexpr auto kDropLimit = std::chrono::seconds(1); // for the recording lock, in a thread with an error for the user
+constexpr const char* kCauseTexts[kNumSyncCauses] = { // in the order of SyncCause; the original's words if it has the cause
     "user torch_xla.sync",
     "torch_xla.sync after the optimizer's step",
     "torch_xla.sync in parallel loader at step end",
@@ -40,7 +37,6 @@ constexpr const char* kCauseTexts[kNumSyncCauses] = {
     "other replicas may wait for a collective",
     "torch.accelerator.Graph.replay"};
 
-// Bits of the values that a cell refers to.
 ValueBits alive_values(const Trace& trace, bool* any) {
   size_t values = trace.graph().values.size();
   ValueBits bits((values + 63) / 64, 0);
@@ -54,7 +50,7 @@ ValueBits alive_values(const Trace& trace, bool* any) {
   return bits;
 }
 
-// What tensors held that have new values in this trace.
+// By input: whether it is donated and the previous content of a tensor with a new value here.
 std::vector<bool> find_restored(Trace& trace, const std::vector<bool>& donated) {
   std::vector<bool> restored(donated.size());
   for (const PreviousRef& previous : trace.replaced()) {
@@ -66,7 +62,7 @@ std::vector<bool> find_restored(Trace& trace, const std::vector<bool>& donated) 
   return restored;
 }
 
-// Throws the error of an input that was lost after it was recorded.
+// Throws the error of an input lost after recording.
 void check_inputs(Trace& trace) {
   for (const BufferRef& input : trace.inputs()) {
     if (input->state() == Buffer::State::kFailed) {
@@ -75,7 +71,7 @@ void check_inputs(Trace& trace) {
   }
 }
 
-// For an error of a run: the user's line of the node, or of the last node where it is not known (-1).
+// For an error of a run: the user's line of the node; of the last node if it is unknown (-1).
 std::string describe(std::span<const int64_t> locations, int32_t node) {
   std::string line = line_of(locations, node);
   if (!line.empty()) {
@@ -85,7 +81,7 @@ std::string describe(std::span<const int64_t> locations, int32_t node) {
   return line.empty() ? line : "\nin the program whose last operation is at " + line;
 }
 
-// A buffer for each output that is alive; null for the program's extra ones.
+// A buffer for each alive output; null for the program's extra ones.
 std::vector<BufferRef> make_outputs(
     Trace& trace, const std::vector<ValueId>& outputs, const std::vector<Dims>& strides, const ValueBits& alive) {
   std::vector<BufferRef> buffers(outputs.size());
@@ -107,7 +103,7 @@ void report_trace(const Trace& trace) {
        .nodes = static_cast<int64_t>(trace.graph().nodes.size())});
 }
 
-// The values of the pending trace fail with the error in flight. The caller holds the recording lock.
+// Fails the values of the pending trace with the current error. The caller holds the recording lock.
 void drop(Trace& trace) {
   bool any = false;
   ValueBits alive = alive_values(trace, &any);
@@ -146,7 +142,7 @@ uint64_t enqueue(Trace& trace, const FoundProgram& found, const ValueBits& alive
   return hand_over(trace.device(), std::move(run));
 }
 
-// Drops traces that take a value which was lost. Where another thread compiles meanwhile their syncs tell of it.
+// Drops traces that read a lost value. If another thread compiles meanwhile, their own syncs report it.
 void drop_lost(int device) {
   auto lock = lock_recorder_uninterrupted(device, kDropLimit);
   if (!lock) {
@@ -161,7 +157,7 @@ void drop_lost(int device) {
   }
 }
 
-// The calling thread's trace, and those of threads that have ended. The caller holds the recording lock.
+// Syncs the traces of the calling thread and of ended threads. The caller holds the recording lock.
 void sync_own(int device, SyncCause cause) {
   sync_locked(Recorder::current().trace(device), cause);
   for (const auto& trace : device_state(device).traces) {
@@ -234,7 +230,7 @@ void sync_locked(Trace& trace, SyncCause cause) {
     span.set_run(enqueue(trace, found, alive));
     given.keep();
   } catch (const interrupt::Interrupted&) {
-    throw; // before anything has run: the trace stays pending
+    throw; // nothing has run: the trace stays pending
   } catch (...) {
     drop(trace);
     throw;
@@ -275,7 +271,7 @@ void sync(int device, bool wait, SyncCause cause) {
       const Executor::ShortRuns run_here(device, wait);
       auto lock = lock_recorder(device);
       if (!wait && Recorder::current().trace(device).is_step()) {
-        return true; // a step that is captured is one program: the ends of steps within it run nothing
+        return true; // a captured step is one program: ends of steps within it run nothing
       }
       sync_own(device, cause);
       return false;

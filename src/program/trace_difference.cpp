@@ -1,4 +1,4 @@
-// The comparison of two traces: node by node, up to the first that differs.
+// The comparison of two traces, node by node, up to the first difference.
 #include "program/trace_difference.h"
 
 #include <algorithm>
@@ -23,13 +23,13 @@ std::string value_text(const Graph& graph, ValueId v) {
   return str(dtype == DType::Bool ? "a " : "an ", dtype_name(dtype), " number");
 }
 
-// Of the body of a loop its size and what tells it from others.
+// For a loop's body: its size and its identity.
 std::string attribute_text(const Attr& attr) {
   const auto* body = std::get_if<ComputationRef>(&attr);
   return body ? str("a body of ", (*body)->graph.nodes.size(), " operations, ", (*body)->hash.hex().substr(0, 8)) : attr_text(attr);
 }
 
-// The difference of two nodes of one operation, found in `now` and `before`; false where there is none.
+// The difference of two nodes with the same operation, searched in `now` and `before`; false: none.
 class NodeComparison {
  public:
   NodeComparison(const Graph& now, const Graph& before, size_t node)
@@ -76,13 +76,13 @@ class NodeComparison {
     return is != was && tell(reason, Kind::kConstant, attribute_name(i), is, was, "");
   }
 
-  // Two tensors or two numbers.
+  // Both tensors or both numbers.
   bool are_alike(ValueId a, ValueId b) const {
     auto is_number = [](const Graph& graph, ValueId v) { return graph.values[v].kind == ValueKind::kScalar; };
     return a != kNoValue && b != kNoValue && is_number(now_, a) == is_number(before_, b);
   }
 
-  // `does`: the verb, with the operand's number behind it unless that is -1.
+  // `does`: the verb, followed by the operand's number unless that is -1.
   bool find_value(CompileReason& reason, const char* does, int64_t number, ValueId a, ValueId b) const {
     if (are_alike(a, b) && now_.type(a) == before_.type(b)) {
       return false;

@@ -1,4 +1,4 @@
-// In what two traces differ: how many operations they have in common, and the first difference as a sentence.
+// The difference of two traces: the number of common operations, and the first difference as a sentence.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace torch_xla {
 
-// How many nodes from the front, and behind them from the back, have the same operation.
+// The number of nodes with the same operation: from the front, and from the back behind those.
 struct Overlap {
   size_t front = 0;
   size_t back = 0;
@@ -17,11 +17,11 @@ struct Overlap {
 
 Overlap compare_operations(const std::vector<Node>& a, const std::vector<Node>& b);
 
-// Of the nodes that have the same operation, those that are equal in their arguments, and in the types of what they take and give. By node:
-// the hashes of both traces.
+// The number of overlapping nodes that are equal in arguments and in the types of operands and results. `a`, `b`: the hashes of both
+// traces, by node.
 size_t count_equal_nodes(const std::vector<uint64_t>& a, const std::vector<uint64_t>& b, const Overlap& overlap);
 
-// The first difference of a trace and an earlier one, into the reason. `lines` and `lines_before`: the user's, by node.
+// Writes the first difference of a trace and an earlier one to the reason. `lines`, `lines_before`: the user's, by node.
 void find_difference(
     const Graph& now,
     const std::vector<int64_t>& lines,
