@@ -1,4 +1,4 @@
-// The nodes of a graph, recorded again.
+// Records the nodes of a graph again.
 #include "recording/append.h"
 
 #include "core/errors.h"

@@ -1,4 +1,4 @@
-// Appending a graph that was recorded before to a trace.
+// Appends a recorded graph to a trace.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace torch_xla {
 
-// One appending, under the recording lock that its recording holds: first the graph's parameters and scalars are given, then its nodes are
-// appended, then its values can be had.
+// One appending, under the recording lock of its recording. The order of calls: give the graph's parameters and scalars, append its nodes,
+// read its values.
 class Appending {
  public:
   Appending(Recording& recording, const Graph& graph) : recording_(recording), graph_(graph), mapped_(graph.values.size(), kNoValue) {}
@@ -17,7 +17,7 @@ class Appending {
   void give(size_t parameter, const at::Tensor& t);
   void give_numbers(const std::vector<Number>& numbers);
   void append_nodes();
-  // What a value of the graph is in the trace.
+  // The trace's value for a value of the graph.
   ValueId at(ValueId v) const {
     return mapped_[static_cast<size_t>(v)];
   }

@@ -1,4 +1,4 @@
-// What a capture makes of cells: contents of its own, inputs, outputs.
+// A capture's contents for cells, its inputs and outputs.
 #include "recording/capture.h"
 
 #include <ATen/EmptyTensor.h>
@@ -59,7 +59,7 @@ bool Capture::is_made_within(const Cell& cell) const {
   return cell.capture != 0 && std::find(numbers_.begin(), numbers_.end(), cell.capture) != numbers_.end();
 }
 
-// A value that another thread has pending is computed; one of a trace around is an input as it is.
+// Computes a value that is pending in another thread; a value of an outer trace is an input as it is.
 void Capture::settle(const Cell& cell) const {
   const Trace* pending = cell.value ? cell.value->trace() : nullptr;
   for (const Capture* outer = outer_; pending && outer; outer = outer->outer_) {
@@ -136,7 +136,7 @@ std::vector<Capture::Output> Capture::outputs() const {
     const ValueId value = cell.value->id();
     const bool is_read = entry->content && value == entry->parameter;
     if (is_read && shows_all_of(inputs_[static_cast<size_t>(trace_.graph().values[value].index)].whole, cell)) {
-      continue; // as it was
+      continue; // unchanged
     }
     outputs.push_back({whole_tensor(c10::Storage(std::move(storage)), cell), value});
   }
@@ -157,7 +157,7 @@ std::vector<bool> Capture::find_donated() const {
   return donated;
 }
 
-// Of a step: what is new and was to be computed holds nothing, what was copied from the CPU holds that.
+// Step: new storages with computed contents become empty; copies from the CPU keep theirs.
 void Capture::empty_new_cells() {
   for (const auto& entry : entries_) {
     auto storage = entry->storage.lock();
@@ -169,7 +169,7 @@ void Capture::empty_new_cells() {
   }
 }
 
-// The thread records outside of the capture again.
+// Ends the capture: the thread records into the outer trace again.
 void Capture::leave() {
   number_ = 0;
   Capture* inner = nullptr;
@@ -206,7 +206,7 @@ void Capture::end() {
   auto lock = lock_recorder_uninterrupted(device());
   entries_.clear();
   index_.clear();
-  fail_alive([](ValueId) { return true; }); // what no tensor of the capture's is known to hold
+  fail_alive([](ValueId) { return true; }); // contents that no tensor of the capture is known to hold
   inputs_.clear();
   arguments_.clear();
   trace_.clear();

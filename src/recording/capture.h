@@ -1,4 +1,4 @@
-// Capture: what is recorded between two points into a trace of its own: the body of a loop, a region, a step to be replayed.
+// Capture: a recording between two points, into a trace of its own: the body of a loop, a region, a step to replay.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,22 +14,21 @@
 
 namespace torch_xla {
 
-// From construction to end() the thread, with those that work for it, records on the device into the capture's trace: nothing of that runs,
-// and operations that need a value of it raise. Cells from outside stay as they are: the capture has contents of its own for them, so other
-// threads see nothing of it and go on. Captures of a thread nest. The public members take the recording lock, but for those for the
-// recorder.
+// From construction to end() the thread and its helpers record on the device into the capture's trace: none of it runs, and operations that
+// need a value of it raise. The capture keeps its own contents for cells from outside, so the cells stay unchanged and other threads go on.
+// Captures of a thread nest. The public members, except those for the recorder, take the recording lock.
 class Capture {
  public:
-  // What the graph reads from outside: a storage, as a tensor of all its elements, or a value, as a tensor that nobody else has.
+  // An input of the graph: a storage, as a tensor of all its elements, or a value, as a tensor that only the capture holds.
   struct Input {
     at::Tensor whole;
     ValueId parameter = kNoValue;
     bool is_value = false;
   };
-  // A storage that has another content than before, as a tensor of all its elements.
+  // A storage with a new content, as a tensor of all its elements.
   struct Output {
     at::Tensor whole;
-    ValueId value = kNoValue; // a parameter too
+    ValueId value = kNoValue; // may be a parameter
   };
 
   // Throws UserError for a device that does not exist.
@@ -46,20 +45,20 @@ class Capture {
   int device() const {
     return trace_.device();
   }
-  // A new tensor that stands for an argument of the body, row-major or with strides that are another dense order of its dims.
+  // A new tensor for an argument of the body: row-major, or dense with these strides.
   at::Tensor add_argument(c10::ScalarType dtype, at::IntArrayRef sizes, const Dims& strides = {});
-  // Which of these arguments have other contents than they had: positions in the list.
+  // Positions of the arguments with new contents.
   std::vector<size_t> find_written(const std::vector<at::Tensor>& arguments) const;
-  // What computes `results` from `arguments`, which are tensors of add_argument() or others that were recorded since the capture began:
-  // these are then given and not computed. Throws UserError where a result needs an argument that is not among them.
+  // A body that computes `results` from `arguments`: tensors of add_argument(), or others recorded since the capture began, which are then
+  // given and not computed. Throws UserError if a result needs an argument outside the list.
   Body take(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& results);
-  // What is recorded from here on is the gradient of what was recorded since the capture began.
+  // Marks the start of the gradient: the recording since the capture began is the forward part.
   void mark_backward();
-  // What `results` need, beside `given`, of values that were recorded before mark_backward(), in order of the trace: arguments, which are
-  // tensors of add_argument(), and values that depend on them. Views and what depends on no argument are computed again.
+  // The values from before mark_backward() that `results` need beside `given`, in order of the trace: arguments (tensors of add_argument())
+  // and values that depend on them. Views and values that depend on no argument are computed again.
   std::vector<at::Tensor> find_residuals(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& given);
-  // Of a body: tensors that live on with values that need no argument have them in the trace around. Those that need arguments raise an
-  // error from here on. Of a step: they hold nothing, until a replay.
+  // Body: live tensors whose values need no argument move to the outer trace; from here on the others raise. Step: live tensors are empty
+  // until a replay.
   void end();
 
   // For the recorder; the caller holds the recording lock.
@@ -73,35 +72,35 @@ class Capture {
     return trace_.is_step();
   }
   bool is_made_within(const Cell& cell) const;
-  // What the storage holds in the capture: the cell itself, or the capture's content in place of one from outside.
+  // The storage's content in the capture: the cell itself, or the capture's content for a cell from outside.
   Cell& content_of(const c10::Storage& storage, Cell& cell);
-  // As content_of(), of a storage that the capture may not have used.
+  // As content_of(), for a storage that the capture may not have used.
   Cell& shown(Cell& cell);
-  // The parameter for what a cell of content_of() holds, which is no value of the capture's trace; the cell holds it then.
+  // The parameter for the content, from outside the capture's trace, of a cell of content_of(); the cell then holds it.
   ValueId add_input(Cell& cell);
-  // Calls of the captured graph raise the errors of its operations.
+  // Each call of the captured graph raises the errors of its operations.
   bool is_told_at_call = false;
-  // Of a step, in the order of its parameters.
+  // The inputs of a step, in the order of its parameters.
   const std::vector<Input>& inputs() const {
     return inputs_;
   }
-  // What has another content than before, of storages that live on.
+  // New contents of storages that live on.
   std::vector<Output> outputs() const;
-  // By input: its storage is written, and nobody else has its value.
+  // By input: its storage is written, and no other one has its value.
   std::vector<bool> find_donated() const;
 
  private:
   struct Entry {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-    c10::Storage held; // of one from outside
+    c10::Storage held; // only for a storage from outside
     Cell* cell = nullptr;
-    std::unique_ptr<Cell> content; // of one from outside
-    ValueId parameter = kNoValue; // what was read of it first
+    std::unique_ptr<Cell> content; // only for a storage from outside
+    ValueId parameter = kNoValue; // of its first read
   };
 
   Entry& add_entry(const c10::Storage& storage, Cell& cell);
   void settle(const Cell& cell) const;
-  // Arguments as they were, though they have been written since.
+  // The tensors' values; those of arguments from before any write.
   std::vector<ValueId> values_of(Recording& recording, const std::vector<at::Tensor>& tensors) const;
   std::vector<Number> numbers_of(const std::vector<ValueId>& scalars) const;
   std::vector<at::Tensor> shared_of(const std::vector<ValueId>& parameters) const;
@@ -114,17 +113,17 @@ class Capture {
   const std::shared_ptr<Recorder> recorder_;
   Trace trace_;
   Capture* outer_ = nullptr;
-  uint32_t number_ = 0; // 0: it has ended
-  std::vector<uint32_t> numbers_; // its own and those of captures within it
-  std::vector<std::unique_ptr<Entry>> entries_; // of storages that may be gone
-  std::unordered_map<const Cell*, Entry*> index_; // by the cell and by the content in its place
+  uint32_t number_ = 0; // 0: ended
+  std::vector<uint32_t> numbers_; // its own and those of inner captures
+  std::vector<std::unique_ptr<Entry>> entries_; // some storages may be gone
+  std::unordered_map<const Cell*, Entry*> index_; // by the cell and by the content that replaces it
   std::vector<Input> inputs_;
-  std::unordered_map<const void*, ValueId> values_; // the parameters of values, by buffer or pending value
-  size_t backward_ = 0; // its first node
+  std::unordered_map<const void*, ValueId> values_; // parameters of values, by buffer or pending value
+  size_t backward_ = 0; // the first node of the gradient
   std::vector<std::pair<at::Tensor, ValueId>> arguments_;
 };
 
-// What the calling thread sees in the cell's place: a capture has contents of its own. The caller holds the recording lock.
+// The calling thread's view of the cell: a capture has its own contents. The caller holds the recording lock.
 Cell& shown_cell(Cell& cell);
 
 } // namespace torch_xla

@@ -1,4 +1,4 @@
-// Bodies: the part of a capture's trace between arguments and results becomes a computation.
+// Bodies: the part of a capture's trace between arguments and results, as a computation.
 #include <algorithm>
 
 #include "core/errors.h"
@@ -18,19 +18,19 @@ bool is_argument(const Arguments& arguments, ValueId v) {
   return std::any_of(arguments.begin(), arguments.end(), [v](const auto& argument) { return argument.second == v; });
 }
 
-// The part of a trace that lies between given values and results.
+// The part of a trace between given values and results.
 class Extraction {
  public:
   Extraction(const Trace& trace, const Arguments& arguments)
       : trace_(trace), arguments_(arguments), mapped_(trace.graph().values.size(), kNoValue) {}
 
   void add_given(ValueId v) {
-    // Of a value that stands twice the first one is the value; the second one is a parameter of its own.
+    // A value given twice: the first place is the value; the second is its own parameter.
     ValueId parameter = out_.add_parameter(trace_.graph().type(v));
     mapped_[static_cast<size_t>(v)] = mapped_[static_cast<size_t>(v)] == kNoValue ? parameter : mapped_[static_cast<size_t>(v)];
   }
 
-  // The graph, with the values from outside and the scalars that it takes, in order of the trace.
+  // The graph, with its outside values and scalars in order of the trace.
   Graph run(const std::vector<ValueId>& results) {
     std::vector<bool> needed = find_needed(results);
     for (size_t v = 0; v < needed.size(); ++v) {
@@ -58,7 +58,7 @@ class Extraction {
   }
 
  private:
-  // By value: what the results need and no node of the capture computes.
+  // By value: whether the results need it and no node of the capture computes it.
   std::vector<bool> find_needed(const std::vector<ValueId>& results) {
     const Graph& graph = trace_.graph();
     std::vector<bool> needed(graph.values.size());
@@ -240,7 +240,7 @@ Body Capture::take(const std::vector<at::Tensor>& arguments, const std::vector<a
   return body;
 }
 
-// Of the values that cells refer to.
+// Fails values that cells refer to.
 void Capture::fail_alive(const std::function<bool(ValueId)>& is_failed) {
   for (size_t v = 0; v < trace_.lazies().size(); ++v) {
     LazyValue* value = trace_.lazies()[v];
@@ -257,7 +257,7 @@ void Capture::fail_dependent() {
   fail_alive([&dependent](ValueId v) { return dependent[static_cast<size_t>(v)]; });
 }
 
-// What cells of this capture still have pending goes on in the trace around.
+// Moves pending values of this capture's cells to the outer trace.
 void Capture::move_out() {
   std::vector<std::pair<c10::Storage, Cell*>> cells;
   std::vector<ValueId> values;

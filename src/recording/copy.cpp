@@ -23,7 +23,7 @@
 namespace torch_xla {
 namespace {
 
-// What a storage holds; its buffer is not given away while this lives.
+// A storage's content; no run may take its buffer while this lives.
 struct Source {
   BufferReader buffer;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
@@ -34,7 +34,7 @@ struct Source {
 // The buffer of a cell with a value, after a sync if it is pending. The caller holds the recording lock.
 Source source_locked(Cell& cell) {
   Trace* trace = cell.value->trace();
-  BufferRef buffer = trace && trace->is_captured() ? trace->buffer_of(cell.value->id()) : nullptr; // of what a capture has only read
+  BufferRef buffer = trace && trace->is_captured() ? trace->buffer_of(cell.value->id()) : nullptr; // a capture has only read it
   if (!buffer) {
     if (trace) {
       sync_locked(*trace, SyncCause::kRead);
@@ -45,7 +45,7 @@ Source source_locked(Cell& cell) {
   return {BufferReader(std::move(buffer)), to_scalar_type(cell.dtype), cell.dims, cell.strides};
 }
 
-// Nothing when nobody has written the storage.
+// Nullopt for uninitialized storage.
 std::optional<Source> find_source(Cell* cell) {
   TORCH_CHECK(cell, kNoCell);
   return interrupt::retry([&]() -> std::optional<Source> {
@@ -55,7 +55,7 @@ std::optional<Source> find_source(Cell* cell) {
   });
 }
 
-// The storage's content in the cell's memory order, whatever the engine's order is. `payload` is that of the source's buffer.
+// The storage's content in the cell's memory order, for any order of the engine. `payload`: of the source's buffer.
 at::Tensor storage_on_cpu(Source source, EngineBufferRef payload) {
   Dims dims = source.dims;
   Dims strides = source.strides;
@@ -70,18 +70,18 @@ at::Tensor uninitialized_on_cpu(const at::Tensor& t) {
   return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU)).zero_();
 }
 
-// Without the bits that stand for a pending conjugation or negation.
+// Resolves a pending conjugation or negation.
 at::Tensor resolved(const at::Tensor& t) {
   return t._is_zerotensor() ? at::zeros(t.sizes(), t.options()) : t.resolve_conj().resolve_neg();
 }
 
-// What must lie in memory so that `destination`, which may carry these bits, shows `source`.
+// The elements to store so that `destination`, which may have these bits, shows `source`.
 at::Tensor stored_form(const at::Tensor& destination, const at::Tensor& source) {
   at::Tensor stored = destination.is_conj() ? source.conj() : source;
   return resolved(destination.is_neg() ? stored.neg() : stored);
 }
 
-// What of a CPU tensor is uploaded: in its memory order when that is dense.
+// The form of a CPU tensor for the upload: in its memory order if that is dense.
 at::Tensor dense_form(const at::Tensor& tensor) {
   at::Tensor cpu = resolved(tensor);
   return cpu.is_non_overlapping_and_dense() ? cpu : cpu.contiguous();
@@ -92,7 +92,7 @@ observer::Span download_span(int device, std::string_view use) {
   return {phase, device, use, observed_location(phase), observed_call(phase)};
 }
 
-enum class CopyOf { kValue, kStored }; // kStored: what lies in memory, whatever its bits of conjugation and negation stand for
+enum class CopyOf { kValue, kStored }; // kStored: the bytes in memory, for any conjugation and negation bits
 
 void record_copy(const at::Tensor& destination, const at::Tensor& source, CopyOf what) {
   bool value = what == CopyOf::kValue;
@@ -107,7 +107,7 @@ void record_copy(const at::Tensor& destination, const at::Tensor& source, CopyOf
   recording.write_converted(destination, negated ? recording.negate(v) : v);
 }
 
-// Writes a part of a storage whose elements rows cannot handle: through a copy of the whole.
+// Writes a part of a storage through a copy of the whole, for elements without rows.
 void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) {
   check_bounds(destination, destination.storage().nbytes());
   at::Tensor bytes = at::empty({0}, destination.options().dtype(at::kByte)).set_(destination.storage());
@@ -117,7 +117,7 @@ void write_part_on_cpu(const at::Tensor& destination, const at::Tensor& source) 
   write_buffer(bytes, upload_dense(device_number(destination), dense_form(whole)));
 }
 
-// As find_source, of a value that is there. Throws the error of its run; once that is told, a tensor shows what it held before.
+// As find_source(), but waits for the value. Throws the error of its run; after that the tensor shows its previous content.
 std::optional<Source> wait_for_source(Cell* cell) {
   TORCH_CHECK(cell, kNoCell);
   try {
@@ -134,7 +134,7 @@ std::optional<Source> wait_for_source(Cell* cell) {
         buffer->wait();
         return source;
       }
-      failed = buffer; // the cell may take back what it held
+      failed = buffer; // the cell may get its previous content back
     }
   } catch (...) {
     settle_after_error(cell->device);
@@ -142,7 +142,7 @@ std::optional<Source> wait_for_source(Cell* cell) {
   }
 }
 
-// As read_on_cpu(), within a transfer that somebody else tells.
+// As read_on_cpu(), within a transfer that the caller reports.
 at::Tensor show_on_cpu(const at::Tensor& t) {
   if (t.numel() == 0) {
     return uninitialized_on_cpu(t);
@@ -154,7 +154,7 @@ at::Tensor show_on_cpu(const at::Tensor& t) {
   }
   EngineBufferRef payload = source->buffer->wait();
   at::Tensor whole = storage_on_cpu(*std::move(source), std::move(payload));
-  // The same memory, seen through the tensor's own dtype and strides.
+  // The same memory, with the tensor's own dtype and strides.
   auto* keep = new at::Tensor(whole);
   auto base = static_cast<char*>(const_cast<void*>(whole.const_data_ptr()));
   void* data = base + t.storage_offset() * static_cast<int64_t>(t.element_size());
@@ -247,7 +247,7 @@ void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu) {
     }
     return;
   }
-  // In the destination's memory order, so that its geometry and the buffer's agree.
+  // In the destination's memory order: its geometry and the buffer's must agree.
   if (source.strides() != destination.strides()) {
     source = at::empty_strided(destination.sizes(), destination.strides(), source.options()).copy_(source);
   }

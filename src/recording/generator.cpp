@@ -1,4 +1,4 @@
-// Random numbers of the devices: a philox seed and an offset that moves when a random op is recorded.
+// Random numbers of the devices: the generators of devices and threads, and their draws.
 #include "recording/generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -29,8 +29,8 @@ c10::Device device_of(c10::DeviceIndex index) {
 
 struct Defaults {
   std::mutex mutex; // guards all below
-  std::array<at::Generator, kMaxDevices> generators; // undefined until they are used
-  std::optional<uint64_t> seed; // of those to come
+  std::array<at::Generator, kMaxDevices> generators; // undefined until used
+  std::optional<uint64_t> seed; // of later generators
 };
 
 thread_local std::map<int, at::Generator> own_generators; // by device
@@ -83,7 +83,7 @@ void XlaGenerator::set_state(const c10::TensorImpl& new_state) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> XlaGenerator::get_state() const {
-  at::Tensor state = at::detail::empty_cpu({kStateBytes}, at::kByte); // by no dispatcher, whose modes and transforms would give another one
+  at::Tensor state = at::detail::empty_cpu({kStateBytes}, at::kByte); // the dispatcher's modes and transforms would give another one
   const uint64_t words[2] = {state_->seed, state_->offset};
   std::memcpy(state.mutable_data_ptr(), words, kStateBytes);
   return state.getIntrusivePtr();
@@ -170,7 +170,7 @@ HostDraw::HostDraw(int device, const MaybeGenerator& generator) : own_(find_gene
   host_ = at::make_generator<at::CPUGeneratorImpl>(philox::seed_of_draw(seed, offset));
 }
 
-// What another thread has drawn since stays drawn.
+// Draws of other threads since then stay drawn.
 HostDraw::~HostDraw() {
   const std::lock_guard<std::mutex> lock(own_.mutex());
   if (!kept_ && own_.get_offset() == offset_ + 1) {

@@ -1,4 +1,4 @@
-// Random numbers of the devices: a philox seed and an offset that moves when a random op is recorded.
+// Random numbers of the devices: a philox seed, and an offset that each recorded random op moves.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -21,8 +21,8 @@ struct PhiloxState {
   uint64_t offset = 0;
 };
 
-// A generator. As in PyTorch, callers lock `mutex_` around changes; next_philox() and the free functions below do. Two that share a state
-// are for one thread at a time.
+// A generator. As in PyTorch, callers lock `mutex_` around changes; next_philox() and the free functions below do so. Two generators that
+// share a state may be used by one thread at a time.
 class XlaGenerator final : public c10::GeneratorImpl {
  public:
   explicit XlaGenerator(c10::DeviceIndex device, uint64_t seed = c10::default_rng_seed_val);
@@ -37,9 +37,9 @@ class XlaGenerator final : public c10::GeneratorImpl {
   // The state is a uint8[16] tensor on the CPU: seed, then offset, in the machine's byte order.
   void set_state(const c10::TensorImpl& new_state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
-  // From here on both generators move the same state. Throws UserError for a generator of another kind of device.
+  // Both generators share one state from here on. Throws UserError for a generator of another kind of device.
   void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& new_state) override;
-  // A generator that shares this one's state, and keeps it when this one is given another.
+  // A generator that shares this one's state and keeps it when this one gets another.
   c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
   // Returns the seed and the offset for one op and moves the offset by `increment` (counters of 128 bits).
   std::pair<uint64_t, uint64_t> take(uint64_t increment);
@@ -50,24 +50,23 @@ class XlaGenerator final : public c10::GeneratorImpl {
   std::shared_ptr<PhiloxState> state_; // never null
 };
 
-// The generator of the device's ops that name none; made at first use with a seed of the system or of set_seed_of_all(), never destroyed.
+// The generator of the device's ops without one; made at first use with the system's seed or set_seed_of_all()'s, never destroyed.
 const at::Generator& default_generator(int device);
 
-// What the calling thread draws from where an op names no generator: its own, else the default one.
+// The calling thread's generator for ops without one: its own, else the default one.
 at::Generator used_generator(int device);
-// Gives the calling thread one of its own for the device; an undefined one takes it away. Returns the one before.
+// Sets the calling thread's own generator for the device; an undefined one removes it. Returns the previous one.
 at::Generator set_own_generator(int device, at::Generator generator);
 
 using MaybeGenerator = std::optional<at::Generator>; // none: the device's default one
 
 // (seed, offset) for one op recorded on the device. Thread-safe. Throws UserError when the generator is another kind of device's.
 std::pair<uint64_t, uint64_t> next_philox(int device, const MaybeGenerator& generator, uint64_t increment);
-// Ends the operands of a random op with such a seed and offset. To be called last before the node is recorded: a call that is refused
-// leaves the generator as it was.
+// Appends such a seed and offset to a random op's operands. Call it last before recording the node: a refused call leaves the generator
+// unchanged.
 void append_draw(Recording& recording, int device, const MaybeGenerator& generator, InlineVec<ValueId, 4>& operands);
 
-// A generator of the CPU for one call of ATen's kernel there, seeded by a draw from the device's. If the call is refused that draw is taken
-// back.
+// A CPU generator for one call of ATen's CPU kernel, seeded by a draw from the device's. Takes the draw back if the call is refused.
 class HostDraw {
  public:
   HostDraw(int device, const MaybeGenerator& generator);
@@ -91,7 +90,7 @@ class HostDraw {
 };
 
 // The state of the default generators, or of used_generator(). Thread-safe.
-void set_seed_of_all(uint64_t seed); // asks no engine how many there are
+void set_seed_of_all(uint64_t seed); // without asking an engine for the number of devices
 void set_rng_state(int device, uint64_t seed, uint64_t offset);
 std::pair<uint64_t, uint64_t> get_rng_state(int device);
 

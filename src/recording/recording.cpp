@@ -48,7 +48,6 @@ Recording::Recording(int device)
       trace_(recorder_.trace(device)),
       location_(current_location()) {}
 
-// In eager's class, from kernels that do not translate.
 [[noreturn]] static void throw_error_of(Buffer& buffer) {
   try {
     buffer.wait_uninterrupted();
@@ -79,7 +78,6 @@ static void check_made_within(const Cell& cell, const Capture* capture) {
       "return the new value instead");
 }
 
-// A body is recorded once and runs many times: what it writes elsewhere would be written once.
 void Recording::check_writable(const Cell& cell) const {
   if (capture_ && !capture_->is_step()) {
     check_made_within(cell, capture_);
@@ -96,7 +94,7 @@ ValueId Recording::content(Cell& cell) {
     set_content(cell, zeros(cell.dtype, cell.dims));
   }
   const BufferRef& buffer = cell.value->buffer();
-  // An error that nobody has been told is told by the sync of this trace, which is dropped as a whole.
+  // The sync of this trace reports an error that no user has got, and drops the whole trace.
   if (buffer && buffer->state() == Buffer::State::kFailed && !buffer->has_news()) {
     throw_error_of(*buffer);
   }
@@ -106,7 +104,6 @@ ValueId Recording::content(Cell& cell) {
   return capture_ ? capture_->add_input(cell) : trace_.add_parameter(buffer);
 }
 
-// The cell's elements in the order in which they lie in the storage.
 ValueId Recording::flat_content(Cell& cell) {
   ValueId v = content(cell);
   if (cell.strides == Dims{1}) {
@@ -121,7 +118,6 @@ void Recording::set_content(Cell& cell, ValueId v) {
   cell.set_value(trace_.lazy(v));
 }
 
-// Of a cell with these dims and strides, which has v now.
 void Recording::note_order(ValueId v, const Dims& dims, const Dims& strides) {
   const Dims row_major = contiguous_strides(dims);
   if (strides != row_major && !same_strides(dims, strides, row_major) && num_elements(dims) > 0 && is_dense(dims, strides)) {
@@ -129,14 +125,13 @@ void Recording::note_order(ValueId v, const Dims& dims, const Dims& strides) {
   }
 }
 
-// The cell is about to get a value of this trace.
 void Recording::keep_previous(Cell& cell) {
   if (capture_) {
     return; // nothing of it fails here
   }
   if (cell.value && !cell.value->buffer()) {
     if (!cell.previous) {
-      cell.previous = std::make_shared<Previous>(); // of a tensor that held nothing before this trace
+      cell.previous = std::make_shared<Previous>(); // of a tensor that was empty before this trace
     }
     trace_.overwritten().push_back({cell.previous, cell.value->id(), cell.dtype, cell.dims, cell.strides});
     return;
@@ -146,8 +141,7 @@ void Recording::keep_previous(Cell& cell) {
   }
 }
 
-// Makes the cell a base that a view of the tensor's dtype and place can be taken of. Bytes that are seen as bools stay bytes: they would
-// lose their bits.
+// Makes the cell a base for a view like the tensor. Bytes seen as bools stay bytes: as bools they would lose bits.
 void Recording::ensure_base(Cell& cell, const at::Tensor& t) {
   check_bounds(t, cell.nbytes);
   DType dtype = to_dtype(t.scalar_type());
@@ -155,7 +149,7 @@ void Recording::ensure_base(Cell& cell, const at::Tensor& t) {
   ensure_dtype(cell, shows_bytes ? DType::U8 : dtype);
 }
 
-// Gives a storage that nobody wrote yet, or whose content has another type, a flat geometry of the wanted type.
+// Gives an uninitialized storage, or one with a content of another type, a flat geometry of the wanted type.
 void Recording::ensure_dtype(Cell& cell, DType dtype) {
   if (cell.value && cell.dtype == dtype) {
     return;
@@ -197,11 +191,10 @@ ValueId Recording::read(const at::Tensor& t) {
   return convert(v, to_dtype(t.scalar_type()));
 }
 
-// Where elements of t share a place (stride 0), one of them.
 ValueId Recording::one_of_each(const at::Tensor& t, ValueId v) {
   Dims dims = to_dims(t.sizes());
   for (int64_t d = 0; d < t.dim(); ++d) {
-    dims[static_cast<size_t>(d)] = t.stride(d) == 0 ? 1 : t.size(d);
+    dims[static_cast<size_t>(d)] = t.stride(d) == 0 ? 1 : t.size(d); // one of the elements that share a place
   }
   if (dims == type(v).dims) {
     return v;
@@ -244,7 +237,7 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
       !fills_storage(destination, to.nbytes)) {
     return false;
   }
-  // All bytes of a storage, whatever its content is, as those of another one.
+  // Shares all bytes of a storage as another one's, for any content.
   bool bytes =
       from.dtype != to_dtype(source.scalar_type()) && destination.strides() == source.strides() && fills_storage(source, from.nbytes);
   if (!bytes && !same_geometry(source, from)) {
@@ -258,10 +251,10 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
     return true;
   }
   if (capture_) {
-    content(from); // which is the capture's from here on
+    content(from); // from here on the capture's
   }
   if (from.value->buffer()) {
-    to.previous = from.previous; // the run of the same value
+    to.previous = from.previous; // from the run of the same value
   } else {
     keep_previous(to);
   }
@@ -273,7 +266,7 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   return true;
 }
 
-// A compile that Ctrl-C ends is repeated if the user's own handler must run first, which it may not under the lock.
+// Repeats a compile ended by Ctrl-C if the user's own handler must run first: it may not run under the lock.
 static void sync_other(Trace& trace) {
   try {
     const interrupt::Scope scope;
@@ -300,7 +293,7 @@ void Recording::run_if_eager() noexcept {
   }
   try {
     sync_locked(trace_, SyncCause::kEager);
-  } catch (...) { // by an interrupt the trace stays pending, by all else its values have failed
+  } catch (...) { // after an interrupt the trace stays pending; after any other error its values have failed
   }
 }
 
@@ -308,7 +301,7 @@ void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
   auto lock = lock_recorder(device_number(tensor));
   Cell& cell = device_cell(tensor);
   check_made_within(cell, Recorder::current().capture(cell.device));
-  cell.nbytes = tensor.storage().nbytes(); // without the bytes that views of wider types have added
+  cell.nbytes = tensor.storage().nbytes(); // without the bytes added by views of wider types
   XLA_ASSERT(fills_storage(tensor, cell.nbytes));
   cell.set_value(LazyValue::ready(std::move(buffer)));
   cell.previous = nullptr;

@@ -15,12 +15,12 @@ namespace torch_xla {
 
 class Capture;
 
-// The recording of one ATen call on a device, whose recording lock it holds from construction to destruction. Never call the dispatcher
-// while it lives.
+// The recording of one ATen call on a device. Holds the recording lock from construction to destruction: never call the dispatcher
+// meanwhile.
 class Recording {
  public:
   explicit Recording(int device);
-  // In eager mode hands what was recorded to the device. The values keep an error that this meets.
+  // In eager mode hands the recording to the device; its error stays in the values.
   ~Recording() {
     if (trace_.cut().wanted.load(std::memory_order_relaxed)) {
       run_if_eager();
@@ -29,7 +29,7 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // The elements that the device tensor shows, as a value of its dims. Throws UserError naming both devices for a tensor of another one.
+  // The device tensor's shown elements, as a value of its dims. Throws UserError naming both devices for a tensor of another one.
   ValueId read(const at::Tensor& tensor);
   // As read; a 0-d CPU tensor becomes a number of the program's parameters.
   ValueId read_operand(const at::Tensor& tensor);
@@ -54,7 +54,7 @@ class Recording {
   const Graph& graph() const {
     return trace_.graph();
   }
-  // Makes the value the content of the tensor: v has the tensor's dims and dtype.
+  // Sets the tensor's content to v, which has its dims and dtype.
   void write(const at::Tensor& tensor, ValueId v);
   // As write, after conversion and broadcasting.
   void write_converted(const at::Tensor& tensor, ValueId v);
@@ -63,11 +63,11 @@ class Recording {
   }
   // A new tensor with the value; strides empty means contiguous.
   at::Tensor wrap(ValueId v, const Dims& strides = {});
-  // The content of the tensor's whole storage as another tensor's: no node, no copy until one of them is written.
+  // Shares the content of the source's whole storage: no node, and no copy until one of the two is written.
   bool share(const at::Tensor& destination, const at::Tensor& source);
-  // The storage's first bytes, with zeros behind them where it grows.
+  // Keeps the storage's first bytes; zeros fill the rest.
   void resize(const c10::Storage& storage, size_t nbytes);
-  // The value becomes that of a cell which had one of another trace, of the same type. `storage` is the cell's.
+  // Replaces the cell's value of another trace by v, of the same type. `storage` is the cell's.
   void give(const c10::Storage& storage, Cell& cell, ValueId v);
 
  private:
@@ -96,21 +96,21 @@ class Recording {
 
 // A tensor over a buffer that exists, on the buffer's device.
 at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides = {});
-// A row-major tensor over what a value of the type is or will be.
+// A row-major tensor over the value, of this type and maybe pending.
 at::Tensor wrap_value(LazyValue& value, const Type& type, int device);
-// Runs the trace in which the cell's value is pending, another one than the caller's. Afterwards the value has a buffer, which has the
-// error if there was one. Throws UserError where nothing can run: in a capture, or where no thread can be started.
+// Runs the trace, not the caller's, in which the cell's value is pending. Afterwards the value has a buffer, with the error if there was
+// one. Throws UserError if nothing can run: in a capture, or if no thread can start.
 void run_other_trace(const Cell& cell);
-// Makes the buffer the content of the tensor, whose elements fill its storage.
+// Replaces the content of a tensor that fills its storage by the buffer.
 void write_buffer(const at::Tensor& tensor, BufferRef buffer);
 // untyped_storage().resize_(): keeps the bytes that fit.
 void resize_storage_bytes(const c10::Storage& storage, size_t nbytes);
-// Throws when the tensor reaches outside of a storage of so many bytes: eager would read or write foreign memory.
+// Throws if the tensor exceeds a storage of this size: eager would read or write foreign memory.
 void check_bounds(const at::Tensor& tensor, size_t storage_nbytes);
 
-// Whether nodes may have values of this type: native ones, and complex ones where library calls compute on them.
+// Whether nodes may have values of this type: native types, and complex ones if library calls compute them.
 bool is_recordable(DType type);
-// A device tensor or a CPU number, of a dtype that rows compute on.
+// A device tensor or a CPU number, with a dtype that rows compute.
 inline bool is_native_tensor(const at::Tensor& t) {
   return is_native(to_dtype(t.scalar_type())) && (t.is_privateuseone() || t.dim() == 0);
 }

@@ -1,4 +1,4 @@
-// The nodes that a recording appends: numbers, conversions, broadcasts, constants.
+// Nodes that a recording appends: numbers, conversions, broadcasts, constants.
 #include <bit>
 
 #include "core/metrics.h"
@@ -9,7 +9,7 @@
 namespace torch_xla {
 namespace {
 
-// As item(), without a dispatch for the two types that Python's numbers have.
+// As item(), without a dispatch for the two types of Python's numbers.
 at::Scalar read_number(const at::Tensor& t) {
   switch (t.scalar_type()) {
     case c10::ScalarType::Double:

@@ -13,7 +13,7 @@ c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes, int device, Cel
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(data), allocator, /*resizable=*/true);
 }
 
-// A tensor whose cell has no value yet.
+// A tensor with an empty cell.
 at::Tensor make_tensor(const Type& type, const Dims& strides, int device, Cell*& cell) {
   auto storage = make_storage(static_cast<size_t>(type.nbytes()), device, &cell);
   cell->dtype = type.dtype;

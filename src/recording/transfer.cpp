@@ -15,7 +15,7 @@
 namespace torch_xla {
 namespace {
 
-// The tensor itself where its type is stored as it is.
+// The tensor itself if its type is stored as it is.
 at::Tensor stored_form(const at::Tensor& dense) {
   return dense.to(to_scalar_type(stored_type(to_dtype(dense.scalar_type()), env::float_storage())));
 }

@@ -7,14 +7,14 @@
 
 namespace torch_xla {
 
-// A buffer of the device with a copy of a dense CPU tensor's elements, in its memory order. Throws for a type that the device cannot hold.
+// A buffer of the device with a copy of a dense CPU tensor's elements, in its memory order. Throws for a type that the device lacks.
 BufferRef upload_dense(int device, const at::Tensor& dense);
-// As upload_dense, of memory that nobody writes any more: without a copy where the engine can read it and stores this type.
+// As upload_dense(), for memory that is no longer written: without a copy if the engine can read it and stores this type.
 BufferRef adopt_dense(int device, const at::Tensor& dense);
-// A dense tensor's memory order as engines take it: empty where it is contiguous.
+// A dense tensor's memory order in the engines' form: empty if contiguous.
 Dims engine_strides(const at::Tensor& dense);
-// The buffer's elements as `dtype`, in its own memory order: its memory where the host can read it and has this type, else a copy.
-// `payload` is that of the buffer.
+// The buffer's elements as `dtype`, in its own memory order: its memory if the host can read it and it has this type, else a copy.
+// `payload`: the buffer's.
 at::Tensor payload_on_cpu(BufferReader buffer, const EngineBufferRef& payload, c10::ScalarType dtype);
 inline int64_t num_bytes(const at::Tensor& t) {
   return t.numel() * static_cast<int64_t>(t.element_size());
