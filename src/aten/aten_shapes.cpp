@@ -1,4 +1,4 @@
-// Calls on zeros or on Meta tensors, and what they gave.
+// Calls on zeros or Meta tensors, and their results.
 #include "aten/aten_shapes.h"
 
 #include <ATen/EmptyTensor.h>
@@ -11,10 +11,10 @@
 namespace torch_xla {
 namespace {
 
-// Shapes of so many calls are remembered, about 0.5 KB each; then all are forgotten.
+// The cache holds the shapes of this many calls, about 0.5 KB each; then it is emptied.
 constexpr size_t kMostShapes = 8192;
 
-// Calls of so many numbers are run to see what they give.
+// Calls with at most this many elements are tried on zeros.
 constexpr int64_t kMostTried = 1 << 16;
 
 void hash_tensor(const at::Tensor& t, Hash128& hash) {
@@ -53,7 +53,7 @@ at::Tensor zeros_like(const at::Tensor& t) {
 
 using StandIn = at::Tensor (*)(const at::Tensor& t);
 
-// The arguments with other tensors in the place of the call's, which are in the same order.
+// The call's arguments with stand-ins for its tensors, in the same order.
 class StandInArguments {
  public:
   StandInArguments(const BoxedCall& call, StandIn make) : call_(call), make_(make) {}
@@ -72,7 +72,7 @@ class StandInArguments {
   }
 
  private:
-  // Of a list's type. Not asked of the list: scripts make theirs by other objects for the same type.
+  // By the list's declared type: scripts use other type objects in the list itself.
   static bool holds_optionals(const c10::Type& type) {
     const auto* list = type.castRaw<c10::ListType>();
     return list && list->getElementType()->kind() == c10::TypeKind::OptionalType;
@@ -110,7 +110,7 @@ ResultShape shape_of(const at::Tensor& t) {
   return {{to_dtype(t.scalar_type()), to_dims(t.sizes())}, plain ? Dims() : to_dims(t.strides())};
 }
 
-// By the kernel for `key`, of tensors that `make` gives it.
+// Calls the kernel for `key` on tensors from `make`.
 ResultShapes call_with(
     StandIn make, c10::DispatchKey key, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
   torch::jit::Stack stack;
@@ -130,8 +130,8 @@ ResultShapes call_with(
   return std::make_shared<const std::vector<ResultShape>>(std::move(shapes));
 }
 
-// Whether the CPU's kernel takes little time, has no effect but its results, and finds no index or pivot among its operands, which zeros
-// may be none of. Others' kernels may have effects: those of collectives meet the other replicas.
+// Whether the CPU's kernel is quick, has no side effects, and takes no indices or pivots: zeros may be invalid there. Kernels of other
+// namespaces may have side effects: collectives meet the other replicas.
 bool may_try(const c10::OperatorHandle& op, const BoxedCall& call) {
   if (op.schema().getNamespace() != "aten" || op.hasTag(at::Tag::nondeterministic_seeded)) {
     return false;

@@ -1,4 +1,4 @@
-// The conditions under which a call needs nothing of PyTorch's autograd layers.
+// Conditions under which a call needs none of PyTorch's autograd layers.
 #include "aten/autograd.h"
 
 #include <c10/core/GradMode.h>

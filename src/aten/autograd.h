@@ -1,4 +1,4 @@
-// Short cut past PyTorch's autograd layers for calls in which no gradient is asked for.
+// Shortcut past PyTorch's autograd layers for calls without gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,17 +10,17 @@
 
 namespace torch_xla {
 
-// `keys` is what the dispatcher gave to the kernel at the device's autograd key. True when the autograd layer would only pass the call on
-// to the device: no tensor needs a gradient or carries a forward one, and no other layer (a Python mode, functionalization) waits below.
+// `keys`: those of the kernel at the device's autograd key. True if the autograd layer would only pass the call on to the device: no tensor
+// needs a gradient or has a forward one, and no other layer (a Python mode, functionalization) waits below.
 bool needs_no_autograd(c10::DispatchKeySet keys, std::span<const PointwiseArg> args);
-// What the layer ADInplaceOrView does after a write: raises the version of the tensor, unless it is an inference tensor.
+// ADInplaceOrView's work after a write: raises the tensor's version, unless it is an inference tensor.
 void note_write(c10::DispatchKeySet keys, const at::Tensor& written);
-// Calls PyTorch's own autograd kernel by its key, with all layers that are active.
+// PyTorch's own autograd kernel; it calls by its key, with all active layers.
 const c10::BoxedKernel& generic_autograd_kernel();
 
-// Calls PyTorch's own autograd kernel of the operation, which AutogradOther shares. Where a layer above called our kernel by its key, as
-// the Python dispatcher does while it traces, `keys` still holds that layer, and a call with them would lead back to it for ever: the
-// kernel is then called by its key too.
+// Calls PyTorch's own autograd kernel of the operation, shared with AutogradOther. If a layer above called our kernel by its key, as the
+// Python dispatcher does while it traces, `keys` still has that layer, and would lead back to it for ever: then this calls the kernel by
+// its key too.
 template <class Return, class... Args>
 Return call_generic_autograd(
     const c10::TypedOperatorHandle<Return(Args...)>& op, c10::DispatchKeySet keys, std::type_identity_t<Args>... args) {

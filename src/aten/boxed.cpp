@@ -20,7 +20,7 @@
 namespace torch_xla {
 namespace {
 
-constexpr int64_t kMaxRank = 64; // of TensorIterator
+constexpr int64_t kMaxRank = 64; // TensorIterator's
 
 class BoxedRow final : public c10::OperatorKernel {
  public:
@@ -60,7 +60,7 @@ class BoxedRow final : public c10::OperatorKernel {
       std::optional<OtherForm> other = find_other_form(*row_.op, row_.convention, call);
       if (std::optional<std::string> obstacle = other ? std::nullopt : find_obstacle(call)) {
         if (row_.op->kind == OpKind::kPointwise && row_.convention == Convention::kInplace) {
-          check_apart(call.tensors[0], pointwise_args(call)); // the CPU sees copies, which are
+          check_apart(call.tensors[0], pointwise_args(call)); // the CPU would see separate copies
         }
         run_fallback(op, stack, *obstacle);
         return;
@@ -77,7 +77,7 @@ class BoxedRow final : public c10::OperatorKernel {
       finish(stack, std::move(results));
       row_.counter->add();
     } catch (const UserError& error) {
-      // Of several errors the CPU raises eager's: that of an out tensor may come before the row's.
+      // Of several errors the CPU raises eager's: an out tensor's may come before the row's.
       if (error.kind() != ErrorKind::NotImplemented && row_.convention != Convention::kOut) {
         throw_as_torch_error(error);
       }
@@ -91,7 +91,7 @@ class BoxedRow final : public c10::OperatorKernel {
         required_.begin(), required_.end(), [&](size_t i) { return !arguments[i].isTensor() || !arguments[i].toTensor().defined(); });
   }
 
-  // Throws where what is written lies in the memory of an operand, as far as ATen's kernel looks.
+  // Throws if the written memory overlaps an operand, as far as ATen's kernel checks.
   void check_written(const BoxedCall& call) const {
     bool inplace = row_.convention == Convention::kInplace;
     std::span<const at::Tensor> written = inplace ? std::span(call.tensors).first(1) : std::span<const at::Tensor>(call.outs);
@@ -104,7 +104,7 @@ class BoxedRow final : public c10::OperatorKernel {
     }
   }
 
-  // Why the call cannot be recorded; nothing if it can.
+  // The reason that the call cannot be recorded; nothing if it can.
   std::optional<std::string> find_obstacle(const BoxedCall& call) const {
     for (const at::Tensor& t : call.tensors) {
       if (t.defined() && !(is_xla_tensor(t) ? is_native_tensor(t) : is_native(to_dtype(t.scalar_type())))) {
@@ -202,7 +202,7 @@ class BoxedRow final : public c10::OperatorKernel {
     return deliver(*recording, call, first, types);
   }
 
-  // The program's default dtype is unknown to the trace.
+  // The trace does not know the program's default dtype.
   bool is_lifted(const BoxedCall& call) const {
     return promotes(row_.op->rule) && c10::isIntegralType(call.tensors[0].scalar_type(), true) &&
         std::holds_alternative<double>(call.attrs[0]);
@@ -227,7 +227,7 @@ class BoxedRow final : public c10::OperatorKernel {
     return std::move(context.results());
   }
 
-  // Which conversions of the result and which operands as out are allowed differs among ATen's operations: the CPU decides.
+  // ATen's operations differ in the allowed conversions of results and operands as out: the CPU decides.
   void check_outs(const BoxedCall& call, const std::vector<Type>& types) const {
     for (size_t i = 0; i < call.outs.size(); ++i) {
       const at::Tensor& out = call.outs[i];
@@ -251,8 +251,7 @@ class BoxedRow final : public c10::OperatorKernel {
     }
   }
 
-  // One element that is written by a mask, or to rows by index_fill_, is a number to ATen, whatever it is a view of; the tensor may be the
-  // mask.
+  // For ATen one element written by a mask, or to rows by index_fill_, is a number, even as a view; the tensor may be the mask.
   void check_separate(const at::Tensor& written, std::span<const at::Tensor> operands) const {
     auto is_mask = [](const at::Tensor& t) { return t.defined() && t.scalar_type() == c10::ScalarType::Bool; };
     const at::Tensor& last = operands.back();
@@ -305,9 +304,9 @@ class BoxedRow final : public c10::OperatorKernel {
 
   RowOverload row_;
   std::vector<ArgumentRole> roles_;
-  std::vector<size_t> required_; // arguments that must be defined tensors
+  std::vector<size_t> required_; // arguments that must be defined
   const Op* if_none_ = nullptr; // the row of that name
-  std::unique_ptr<CallRow> complex_; // takes calls with complex numbers; may be null
+  std::unique_ptr<CallRow> complex_; // for calls with complex numbers; may be null
 };
 
 template <class Kernel>
@@ -318,7 +317,7 @@ c10::BoxedKernel make_kernel(const RowOverload& row) {
 } // namespace
 
 c10::BoxedKernel make_boxed_kernel(const RowOverload& row) {
-  bool by_shape_rule = row.op->kind == OpKind::kLibrary && !row.op->infer; // ATen's, as the row has none
+  bool by_shape_rule = row.op->kind == OpKind::kLibrary && !row.op->infer; // ATen's: the row has none
   return by_shape_rule ? make_kernel<CallRow>(row) : make_kernel<BoxedRow>(row);
 }
 

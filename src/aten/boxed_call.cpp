@@ -1,4 +1,4 @@
-// Sorting of a boxed call's arguments.
+// Sorts a boxed call's arguments.
 #include "aten/boxed_call.h"
 
 #include "core/errors.h"

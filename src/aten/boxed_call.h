@@ -1,4 +1,4 @@
-// A boxed call, taken apart by its schema into operands, numbers and attributes.
+// A boxed call, taken apart by schema into operands, numbers and attributes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@
 
 namespace torch_xla {
 
-// What becomes of an argument. kNumber: a parameter of the program. kAttribute: part of its key.
+// The use of an argument. kNumber: a parameter of the program. kAttribute: part of its key.
 enum class ArgumentRole : uint8_t { kTensor, kTensorList, kNumber, kAttribute, kGenerator, kOut };
 ArgumentRole role_of(const c10::Argument& argument, const Op& op);
 
@@ -27,22 +27,22 @@ struct BoxedCall {
   std::optional<int> device; // of its tensors
 };
 
-// Whether ATen's device kernels take the argument's tensors from the CPU as well.
+// Whether ATen's device kernels accept CPU tensors for the argument.
 inline bool may_lie_on_host(const Op& op, size_t argument) {
   return (op.traits & kHostArgument) && argument == 1;
 }
 void take_argument(const c10::IValue& value, ArgumentRole role, BoxedCall& call);
-// All arguments; tensors of the CPU that `op` takes come to the call's device. The device is that of its tensors.
+// All arguments; CPU tensors that `op` accepts move to the call's device: that of its tensors.
 BoxedCall take_apart(c10::ArrayRef<c10::IValue> arguments, const std::vector<ArgumentRole>& roles, const Op& op);
-// The device of the first tensor of ours among the arguments, in lists too.
+// Device of the first XLA tensor among the arguments, in lists too.
 std::optional<int> find_device(c10::ArrayRef<c10::IValue> arguments);
-// That device, else the one that an argument names. Throws c10::Error for one that does not exist.
+// That device, else the one that an argument names. Throws c10::Error if it does not exist.
 int device_of_call(c10::ArrayRef<c10::IValue> arguments);
-// Operands that are out tensor i, which is about to get these sizes, become copies of what it holds.
+// Operands that are out tensor i become copies of its content, if its sizes are to change to `dims`.
 void keep_operands(BoxedCall& call, size_t i, const Dims& dims);
-// Whether the first tensor is of a type that the row states, if it states any.
+// Whether the first tensor's type is among the row's, if it states any.
 bool takes_dtype(const Op& op, const BoxedCall& call);
-// Whether ATen computes with these numbers and words; otherwise it raises an error.
+// Whether ATen accepts these numbers and words; otherwise it raises an error.
 bool has_valid_parameters(const Op& op, const BoxedCall& call);
 
 } // namespace torch_xla

@@ -1,4 +1,4 @@
-// Calls that become one library call with the types that ATen's shape rule gives.
+// Calls that become one library call with types by ATen's shape rule.
 #include "aten/call_row.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -29,7 +29,7 @@ bool is_complex_value(const c10::IValue& value) {
   return value.isComplexDouble();
 }
 
-// The type of a number beside complex or other tensors, so that it promotes them as in eager.
+// The type of a number beside complex or other tensors, to promote them as in eager.
 c10::ScalarType number_type(const at::Tensor& number, const at::Tensor& beside) {
   if (!number.unsafeGetTensorImpl()->is_wrapped_number()) {
     return number.scalar_type();
@@ -39,7 +39,7 @@ c10::ScalarType number_type(const at::Tensor& number, const at::Tensor& beside) 
   return number.is_complex() ? c10::toComplexType(floating) : number.is_floating_point() ? floating : number.scalar_type();
 }
 
-// Numbers (0-d CPU tensors) become tensors of the device: they are values of the call, and no part of the program's key.
+// Numbers (0-d CPU tensors) become device tensors: values of the call, outside the program's key.
 void upload_numbers(BoxedCall& call) {
   auto ours = [](const at::Tensor& t) { return t.defined() && is_xla_tensor(t); };
   auto first = std::find_if(call.tensors.begin(), call.tensors.end(), ours);
@@ -50,14 +50,14 @@ void upload_numbers(BoxedCall& call) {
   }
 }
 
-// Of an operation whose attributes are numbers.
+// For an operation whose attributes are numbers.
 bool has_bool(const BoxedCall& call) {
   auto is_bool = [](const at::Tensor& t) { return t.defined() && t.scalar_type() == c10::ScalarType::Bool; };
   return std::any_of(call.tensors.begin(), call.tensors.end(), is_bool) ||
       std::any_of(call.attrs.begin(), call.attrs.end(), [](const Attr& attr) { return std::holds_alternative<bool>(attr); });
 }
 
-// A complex number beside real tensors, of which ATen's kernel makes a real result: it refuses to convert the number.
+// Whether a complex number meets real tensors and a real result: ATen's kernel refuses to convert it.
 bool has_number_of_no_use(const BoxedCall& call, const std::vector<ResultShape>& results) {
   auto is_number = [](const Attr& attr) { return std::holds_alternative<std::complex<double>>(attr); };
   auto is_complex_tensor = [](const at::Tensor& t) { return t.defined() && t.is_complex(); };
@@ -66,7 +66,7 @@ bool has_number_of_no_use(const BoxedCall& call, const std::vector<ResultShape>&
       std::none_of(call.tensors.begin(), call.tensors.end(), is_complex_tensor) && std::any_of(results.begin(), results.end(), is_real);
 }
 
-// Of a row that promotes its operands. Null where the call is no complex one, or of one operand, which may give real numbers (abs).
+// For a row that promotes its operands. Null if the call is not complex, or has one operand: its result may be real (abs).
 ResultShapes infer_promoted(const Op& op, const BoxedCall& call) {
   if (call.tensors.size() + call.attrs.size() < 2) {
     return nullptr;
@@ -90,7 +90,7 @@ ResultShapes infer_promoted(const Op& op, const BoxedCall& call) {
   return std::make_shared<const std::vector<ResultShape>>(1, std::move(shape));
 }
 
-// For a call's results: one that it writes, which those without elements need not be.
+// Waits for a written result of the call; results without elements need not be written.
 void wait_for_one(const std::vector<at::Tensor>& results) {
   auto written = std::find_if(results.begin(), results.end(), [](const at::Tensor& t) { return t.defined() && t.numel() > 0; });
   if (written != results.end()) {
@@ -152,9 +152,9 @@ void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, tor
     ResultShapes shapes;
     if (obstacle.empty()) {
       upload_numbers(call);
-      // ATen's products read conjugated and negated operands as they lie in memory, which a library call does not know of.
+      // ATen's products read conjugated and negated operands as stored; a library call does not know these bits.
       call.tensors = without_bits(std::move(call.tensors));
-      shapes = promotes_ ? infer_promoted(*promotes_, call) : nullptr; // ATen's rule is Python's: its first call takes a second
+      shapes = promotes_ ? infer_promoted(*promotes_, call) : nullptr; // ATen's rule is Python code: its first call takes a second
       shapes = shapes ? shapes : infer_by_aten(functional_, arguments, call);
       obstacle = find_obstacle_of_result(call, shapes);
     }
@@ -243,7 +243,7 @@ std::string CallRow::find_obstacle_of_result(const BoxedCall& call, const Result
   return fits && !overlaps_itself(self) ? "" : "a result that does not fit the tensor which it is written into";
 }
 
-// ATen's shape rule takes Meta tensors for those of a GPU, whose kernels may return another order than the CPU's. The row knows it then.
+// ATen's shape rule treats Meta tensors as a GPU's; those kernels may return another order than the CPU's. The row's layout decides.
 Dims CallRow::strides_of(const BoxedCall& call, const ResultShape& shape, size_t i) const {
   bool known = row_.op->layout != ResultLayout::kRowMajor;
   return known ? result_strides(*row_.op, call, call.attrs, shape.type, i) : shape.strides;

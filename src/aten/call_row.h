@@ -1,4 +1,4 @@
-// The kernel of calls whose result types ATen's shape rule gives: rows without one of their own, and rows' calls with complex numbers.
+// The kernel of calls with result types by ATen's shape rule: rows without a rule, and rows' calls with complex numbers.
 #pragma once
 
 #include <torch/library.h>
@@ -12,15 +12,15 @@
 
 namespace torch_xla {
 
-// Records the call as one library call of the row; what it cannot take runs on the CPU at once.
+// Records the call as one library call of the row; calls that it cannot take run on the CPU at once.
 class CallRow final : public c10::OperatorKernel {
  public:
-  // The row is a library row without `infer`; a copy of `row` is kept.
+  // For a library row without `infer`; keeps a copy of `row`.
   explicit CallRow(const RowOverload& row);
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
  private:
-  // Each is empty, or says why the call cannot be recorded.
+  // Both: empty, or the reason that the call cannot be recorded.
   std::string find_obstacle_of_types(const BoxedCall& call) const;
   std::string find_obstacle_of_result(const BoxedCall& call, const ResultShapes& shapes) const;
   Dims strides_of(const BoxedCall& call, const ResultShape& shape, size_t i) const; // empty: contiguous
@@ -28,16 +28,15 @@ class CallRow final : public c10::OperatorKernel {
   bool is_told_at_call(c10::ArrayRef<c10::IValue> arguments) const;
 
   RowOverload row_;
-  const Op* promotes_; // the row itself, if its result's type is that to which its operands are promoted, or Bool; else null
+  const Op* promotes_; // the row itself, if its result has the operands' promoted type, or Bool; else null
   c10::OperatorHandle functional_; // the row's own overload
   std::vector<ArgumentRole> roles_;
-  std::optional<size_t> check_errors_; // the argument that says whether the call raises for data, where there is one
+  std::optional<size_t> check_errors_; // the argument that says whether the call raises for data, if any
 };
 
 // Whether a tensor or a number among the arguments is complex.
 bool has_complex(c10::ArrayRef<c10::IValue> arguments);
-// Whether the row's own rule refuses a call with complex tensors, with other types in their place: ATen's rule leaves many checks to the
-// kernel.
+// Whether the row's own rule refuses a call with complex tensors, checked with other types: ATen's rule leaves many checks to the kernel.
 bool refuses_complex(const Op& op, const BoxedCall& call);
 
 } // namespace torch_xla

@@ -1,4 +1,4 @@
-// Which memory format ATen's CPU kernel for a convolution works in.
+// The memory format of ATen's CPU kernel for a convolution.
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/from_blob.h>
 
@@ -8,7 +8,7 @@
 namespace torch_xla {
 namespace {
 
-// A CPU tensor of the same type and strides without elements in memory: ATen's rules look at no more.
+// A CPU tensor of the same type and strides without memory for elements: ATen's rules read no more.
 at::Tensor stand_in(const at::Tensor& t) {
   return at::for_blob(nullptr, t.sizes())
       .strides(t.strides())
@@ -20,7 +20,7 @@ at::Tensor stand_in(const at::Tensor& t) {
 } // namespace
 
 bool is_channels_last_kernel(const Op& op, const BoxedCall& call, const Attrs& attrs) {
-  auto first = static_cast<size_t>(op.order_of); // as many attributes come before the stride
+  auto first = static_cast<size_t>(op.order_of); // the number of attributes before the stride
   auto list = [&](size_t i) { return c10::fromIntArrayRefSlow(to_ref(std::get<Dims>(attrs[first + i]))); };
   at::Tensor input = stand_in(call.tensors[first]);
   at::Tensor weight = stand_in(call.tensors[first + 1]);

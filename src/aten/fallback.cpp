@@ -32,7 +32,7 @@ struct Exchange {
   bool written = false;
 };
 
-// Where elements share a place (stride 0), one of them.
+// One element of each place that elements share (stride 0).
 at::Tensor one_of_each(at::Tensor t) {
   for (int64_t d = 0; d < t.dim(); ++d) {
     if (t.stride(d) == 0 && t.size(d) > 1) {
@@ -42,7 +42,7 @@ at::Tensor one_of_each(at::Tensor t) {
   return t;
 }
 
-// Whether the elements are all of its storage: no sparse tensor, none that is made of others.
+// Whether the tensor has a storage of elements: not sparse, not made of other tensors.
 bool is_plain(const at::Tensor& t) {
   return t.layout() == c10::kStrided && !t.is_nested();
 }
@@ -55,7 +55,7 @@ class FallbackCall {
   }
 
   void run(c10::DispatchKey key) {
-    replace_arguments(/*written=*/true); // first: one that is read too needs memory of its own
+    replace_arguments(/*written=*/true); // first: a tensor that is also read needs separate memory
     replace_arguments(/*written=*/false);
     TORCH_CHECK(
         !view_op(),
@@ -106,7 +106,7 @@ class FallbackCall {
     }
   }
 
-  // As every call of ATen's kernels. Gives the overload for the arguments, of which a number may be a tensor now.
+  // The preparation of every call of an ATen kernel. Returns the overload for the arguments: a number may have become a tensor.
   c10::OperatorHandle prepare() {
     const Op* row = find_row(op_);
     torch::jit::Stack arguments(stack_->begin() + static_cast<std::ptrdiff_t>(base_), stack_->end());
@@ -118,7 +118,7 @@ class FallbackCall {
     return by_tensors ? overload_of_tensors(*row, op_) : op_;
   }
 
-  // What ATen's kernel draws comes from the device's generator.
+  // Draws of ATen's kernel come from the device's generator.
   void draw_on_cpu() {
     const std::vector<c10::Argument>& arguments = op_.schema().arguments();
     auto is_generator = [](const c10::Argument& argument) { return argument.name() == "generator"; };
@@ -130,7 +130,7 @@ class FallbackCall {
     }
   }
 
-  // A list of tensors, of which some may be None, or of something else. Scripts make lists of the same types by other objects.
+  // A list of tensors, some maybe None, or of other values. Scripts use other type objects for lists of the same types.
   c10::IValue list_on_cpu(const c10::IValue& value, bool written) {
     c10::ArrayRef<c10::IValue> items = value.toListRef();
     if (std::none_of(items.begin(), items.end(), [](const c10::IValue& item) { return item.isTensor(); })) {
@@ -163,13 +163,13 @@ class FallbackCall {
       cpu = own;
     }
     if (!written && t.requires_grad()) {
-      cpu.set_requires_grad(true); // some kernels return more where a gradient will be wanted
+      cpu.set_requires_grad(true); // some kernels return more if a gradient is wanted
     }
     exchanges_.push_back({t, cpu, written});
     return cpu;
   }
 
-  // To its strides, too, be it a part of more memory.
+  // Also takes over the strides, which may leave gaps in memory.
   static void resize_as(const at::Tensor& t, const at::Tensor& cpu) {
     if (overlaps_itself(cpu)) {
       t.resize_(cpu.sizes());
@@ -203,7 +203,7 @@ class FallbackCall {
     return is_plain(t) ? upload_in_place(t, device) : t.to(device);
   }
 
-  // With the strides that eager's result has, be it a part of more memory.
+  // With the strides of eager's result, which may leave gaps in memory.
   at::Tensor upload_in_place(const at::Tensor& t, c10::Device device) const {
     bool dense = t.is_non_overlapping_and_dense() || t.numel() == 0;
     if (!dense && !overlaps_itself(t) && !t.is_conj() && !t.is_neg()) {
@@ -212,7 +212,7 @@ class FallbackCall {
       return part;
     }
     at::Tensor result = upload_adopted(device_, t);
-    if (dense && result.strides() != t.strides()) { // those of dims of one element or none
+    if (dense && result.strides() != t.strides()) { // of dims with at most one element
       result.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides());
     }
     return result;
@@ -243,8 +243,7 @@ bool takes_from_host(const c10::OperatorHandle& op, size_t argument) {
   return row && may_lie_on_host(*row, argument);
 }
 
-// Eager's error for a call that mixes the device with another or with CPU tensors; numbers (0-d) of the CPU may mix where they are only
-// read.
+// Eager's error for a call that mixes the device with another one or with CPU tensors; read-only CPU numbers (0-d) may mix.
 void check_devices(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, int device) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     bool in_list = arguments[i].isList();

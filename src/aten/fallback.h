@@ -1,4 +1,4 @@
-// Calls that no row takes: they run on the CPU.
+// Calls without a row: they run on the CPU.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -7,7 +7,7 @@
 
 namespace torch_xla {
 
-// Runs the call on the CPU, by the kernel at `key`. The reason is counted and printed.
+// Runs the call on the CPU, by the kernel at `key`. Counts and prints the reason.
 void run_fallback(
     const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& reason, c10::DispatchKey key = c10::DispatchKey::CPU);
 

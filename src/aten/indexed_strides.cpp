@@ -1,4 +1,4 @@
-// The memory order of what advanced indexing gives: that of a TensorIterator over what at::native::index makes of self and the indices.
+// The memory order of advanced indexing: that of a TensorIterator over at::native::index's forms of self and indices.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorUtils.h>
 
@@ -8,14 +8,14 @@
 namespace torch_xla {
 namespace {
 
-// The result's dims: some of self's, the points that the indices broadcast to, the rest of self's.
+// The result's dims: leading dims of self, the broadcast points of the indices, the other dims of self.
 struct Layout {
   int64_t before = 0;
   std::vector<int64_t> points;
   int64_t after = 0;
 };
 
-// Points of indices that are not all adjacent come first.
+// The points come first if the indices are not adjacent.
 Layout find_layout(const Dims& dims, int64_t self_rank, std::span<const at::Tensor> indices) {
   auto given = [](const at::Tensor& t) { return t.defined(); };
   auto first = std::find_if(indices.begin(), indices.end(), given);
@@ -27,7 +27,7 @@ Layout find_layout(const Dims& dims, int64_t self_rank, std::span<const at::Tens
   return layout;
 }
 
-// Along the points self stays where it is.
+// Along the points self has stride 0.
 Dims source_strides(const at::Tensor& self, std::span<const at::Tensor> indices, const Layout& layout) {
   std::vector<int64_t> strides;
   for (size_t d = 0; d < static_cast<size_t>(self.dim()); ++d) {
@@ -39,7 +39,7 @@ Dims source_strides(const at::Tensor& self, std::span<const at::Tensor> indices,
   return strides;
 }
 
-// An index is expanded to the points, converted to Long, and along self's dims it stays where it is.
+// An index, converted to Long and expanded to the points, has stride 0 along self's dims.
 Dims index_strides(const Dims& dims, const at::Tensor& index, const Layout& layout) {
   auto expanded = at::inferExpandGeometry_dimvector(index.sizes(), index.strides(), layout.points);
   c10::IntArrayRef strides(expanded.strides);

@@ -1,4 +1,4 @@
-// The memory order of a new result, as at::TensorIterator finds it.
+// The memory order of a new result, by at::TensorIterator's rule.
 #include <ATen/ExpandUtils.h>
 
 #include <optional>
@@ -9,8 +9,8 @@
 namespace torch_xla {
 namespace {
 
-// Operand strides over the result's dims, 0 where the operand is broadcast. TensorIterator converts operands of other types beforehand,
-// which gives elements that share memory places of their own.
+// Operand strides over the result's dims, 0 for broadcast dims. TensorIterator first converts operands of other types, which gives elements
+// on shared memory their own places.
 Dims expanded_strides(const at::Tensor& t, const Dims& dims, DType common) {
   bool copied = common != DType::Undefined && to_dtype(t.scalar_type()) != common && !t.is_non_overlapping_and_dense();
   Dims own = copied ? Dims(at::infer_dense_strides(t.sizes(), t.strides())) : to_dims(t.strides());
@@ -23,7 +23,7 @@ Dims expanded_strides(const at::Tensor& t, const Dims& dims, DType common) {
   return strides;
 }
 
-// 1: dim a should lie outside dim b, -1: inside, 0: no operand tells.
+// 1: dim a goes outside dim b, -1: inside, 0: no operand decides.
 int compare_dims(size_t a, size_t b, const Dims& dims, std::span<const Dims> operands) {
   for (const Dims& strides : operands) {
     int64_t sa = strides[a];
@@ -41,7 +41,7 @@ int compare_dims(size_t a, size_t b, const Dims& dims, std::span<const Dims> ope
   return 0;
 }
 
-// Dims from the innermost outwards: TensorIterator's insertion sort, which starts from row-major.
+// Dims from the innermost outwards: TensorIterator's insertion sort, starting from row-major.
 std::vector<size_t> innermost_first(const Dims& dims, std::span<const Dims> operands) {
   std::vector<size_t> order(dims.size());
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -68,7 +68,7 @@ bool has_number(std::span<const PointwiseArg> args, bool wraps_numbers) {
   });
 }
 
-// `exactly`: the strides of dims of size 1 count, too, as they do beside a number.
+// `exactly`: strides of dims of size 1 count too, as beside a number.
 bool all_contiguous(const Dims& dims, std::span<const PointwiseArg> args, bool exactly) {
   for (const PointwiseArg& arg : args) {
     if (!arg.tensor || !arg.tensor->defined() || arg.tensor->dim() == 0) {
@@ -82,8 +82,8 @@ bool all_contiguous(const Dims& dims, std::span<const PointwiseArg> args, bool e
   return true;
 }
 
-// The order that all operands have in common, each of the result's sizes: channels-last, or their strides. TensorIterator takes it as it
-// is, whatever the strides of its dims of size 1. Undefined: there is none.
+// The common order of all operands, each with the result's sizes: channels-last, or their strides. TensorIterator takes it unchanged, with
+// any strides of dims of size 1. Undefined: none.
 std::optional<Dims> find_common_order(const Dims& dims, std::span<const PointwiseArg> args) {
   const at::Tensor* first = nullptr;
   bool channels_last = dims.size() == 4;

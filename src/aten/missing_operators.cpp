@@ -1,4 +1,4 @@
-// The lookup of operators that may be missing, and the list of those that are.
+// Lookup of operators that may be missing, and the list of the missing ones.
 #include "aten/missing_operators.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Operators that our tables and lists name and that the PyTorch at hand lacks, as releases take some away.
+// Operators in our tables and lists that this PyTorch release lacks.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -13,11 +13,10 @@ struct MissingOperator : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The operator of that name, with its namespace and overload. MissingOperator where there is none, which missing_operators() tells from
-// then on.
+// The operator of that name, with namespace and overload. Throws MissingOperator if there is none, and adds it to missing_operators().
 c10::OperatorHandle get_operator(const std::string& name);
 
-// Registers the kernel that `make` gives for the operator, or leaves it out where an operator that the kernel needs is missing.
+// Registers the kernel from `make` for the operator; leaves it out if the kernel needs a missing operator.
 template <typename Library, typename Make>
 void implement(Library& library, const char* name, Make make) {
   try {
@@ -26,7 +25,7 @@ void implement(Library& library, const char* name, Make make) {
   }
 }
 
-// In alphabetical order: those that rows and kernels need, and those that have a kernel of ours and no schema.
+// In alphabetical order: operators that rows and kernels need, and those with a kernel of ours but no schema.
 std::vector<std::string> missing_operators();
 
 } // namespace torch_xla

@@ -1,4 +1,4 @@
-// The traits by which ATen refuses a call, asked of its arguments, and tensors that overlap.
+// Checks of arguments by the traits for ATen's refusals, and tensors that overlap.
 #include "aten/native_call.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ DType type_of(const PointwiseArg& arg) {
   return arg.tensor && arg.tensor->defined() ? to_dtype(arg.tensor->scalar_type()) : DType::Undefined;
 }
 
-// The number that an argument is; none for tensors of the device.
+// The argument's number; none for device tensors.
 std::optional<at::Scalar> number_of(const PointwiseArg& arg) {
   if (arg.scalar) {
     return *arg.scalar;
@@ -27,14 +27,14 @@ std::optional<at::Scalar> number_of(const PointwiseArg& arg) {
   return on_host && arg.tensor->dim() == 0 ? std::optional<at::Scalar>(arg.tensor->item()) : std::nullopt;
 }
 
-// Whether ATen raises for a division of integers, or may and its kernel cannot be asked. A number may become zero in the type that is
-// divided in; bools are divided by few kernels.
+// Whether ATen raises for an integer division, or may raise and its kernel is not available. A number may wrap to zero in the division's
+// type; few kernels divide bools.
 bool refuses_division(const PointwiseArg& divisor, DType type) {
   std::optional<at::Scalar> number = number_of(divisor);
   return number ? wrap_to(type, number->toLong()) == 0 : type == DType::Bool || !engine().runs_library_calls();
 }
 
-// A value of the device counts as fitting if its type does. Negative numbers in unsigned types ATen wraps or saturates, by its release.
+// A device value fits if its type does. Releases of ATen differ for negative numbers in unsigned types: they wrap or saturate.
 bool argument_fits(const PointwiseArg& arg, DType type, bool wraps) {
   std::optional<at::Scalar> number = number_of(arg);
   if (number && type == DType::U8 && !wraps && number->toDouble() < 0) {
@@ -44,7 +44,7 @@ bool argument_fits(const PointwiseArg& arg, DType type, bool wraps) {
 }
 
 bool refuses_numbers(const Op& op, std::span<const PointwiseArg> args, DType type) {
-  const bool fills = op.traits & kFills; // with its last argument, be it a number or a tensor
+  const bool fills = op.traits & kFills; // with its last argument, a number or a tensor
   return std::any_of(args.begin(), args.end(), [&](const PointwiseArg& arg) {
     return (arg.scalar || (fills && &arg == &args.back())) && !argument_fits(arg, type, fills);
   });
@@ -85,7 +85,7 @@ bool is_refused(const Op& op, std::span<const PointwiseArg> args) {
   return wrong_type || refuses_operands(op, args);
 }
 
-// A factor other than 1, which most calls have.
+// Refuses some factors other than 1, the usual one.
 bool refuses_alpha(const Op& op, std::span<const PointwiseArg> args) {
   const at::Scalar& alpha = *args.back().scalar;
   if (has_unit_alpha(op, args)) {
@@ -108,7 +108,7 @@ bool divides_by_data(const Op& op, std::span<const PointwiseArg> args, DType res
 
 bool is_native_call(const Op& op, std::span<const PointwiseArg> args) {
   for (const PointwiseArg& arg : args) {
-    // An undefined tensor stands where a formula of autograd has no gradient: eager's layers refuse it.
+    // An undefined tensor stands for a missing gradient in formulas of autograd: eager's layers refuse it.
     if (arg.tensor && (!arg.tensor->defined() || !is_native_tensor(*arg.tensor))) {
       return false;
     }
@@ -130,7 +130,7 @@ bool is_writable_out(const at::Tensor& out) {
   return is_xla_tensor(out) && is_native(to_dtype(out.scalar_type())) && !overlaps_itself(out);
 }
 
-// True also for strides that only might make elements meet: ATen takes those.
+// True also for strides that only might overlap: ATen takes those.
 bool overlaps_itself(const at::Tensor& t) {
   return !t.is_non_overlapping_and_dense() && t.numel() > 0 && !shows_each_once(to_dims(t.sizes()), to_dims(t.strides()));
 }

@@ -1,4 +1,4 @@
-// Powers of any exponent, and numbers that are written by a mask.
+// Powers with any exponent, and numbers written by a mask.
 #include "aten/other_form.h"
 
 #include "aten/native_call.h"
@@ -9,10 +9,10 @@
 namespace torch_xla {
 namespace {
 
-// Where it is no product, root or quotient: the exponent is a number of the program, so that another one needs no other program.
+// For powers that are no product, root or quotient: the exponent is a number of the program, so other exponents reuse it.
 std::optional<OtherForm> find_power(const Op& row, const BoxedCall& call) {
   const DType dtype = to_dtype(call.tensors[0].scalar_type());
-  if (!promotes(row.rule) || is_reduced_float(dtype)) { // which ATen refuses for exponents that do not fit
+  if (!promotes(row.rule) || is_reduced_float(dtype)) { // ATen refuses exponents that do not fit
     return std::nullopt;
   }
   static const Op& power = get_op("aten::pow.Tensor_Tensor");
@@ -24,7 +24,7 @@ std::optional<OtherForm> find_power(const Op& row, const BoxedCall& call) {
   return exponent && !is_simple_power(*exponent) ? std::optional(OtherForm{power, call.tensors[0], {}, {}, *exponent}) : std::nullopt;
 }
 
-// The dim of the only index; none where there are more.
+// The dim of the only index; none if there are more.
 std::optional<int64_t> find_only_index(const BoxedCall& call) {
   std::optional<int64_t> only;
   for (size_t i = 1; i + 1 < call.tensors.size(); ++i) {
@@ -36,9 +36,9 @@ std::optional<int64_t> find_only_index(const BoxedCall& call) {
   return only;
 }
 
-// x[mask] = number, which index_put computes: as ATen's kernel does, by masked_fill, whose result is row-major.
+// x[mask] = number, a call of index_put: computed as in ATen's kernel by masked_fill, with a row-major result.
 std::optional<OtherForm> find_masked_write(const Op& row, Convention convention, const BoxedCall& call) {
-  const bool* accumulates = call.attrs.size() < 2 ? nullptr : std::get_if<bool>(&call.attrs[1]); // behind the number of indices
+  const bool* accumulates = call.attrs.size() < 2 ? nullptr : std::get_if<bool>(&call.attrs[1]); // after the number of indices
   if (row.written != Written::kIndexed || !accumulates || *accumulates) {
     return std::nullopt;
   }

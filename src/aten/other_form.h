@@ -1,4 +1,4 @@
-// Calls of boxed rows that a pointwise row computes, fused and without a limit to the numbers that a program serves.
+// Boxed calls that a pointwise row computes instead: fused, and one program serves all numbers.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@ namespace torch_xla {
 struct OtherForm {
   const Op& row;
   at::Tensor self;
-  at::Tensor mask; // undefined: a power
+  at::Tensor mask; // undefined for a power
   at::Tensor value; // of masked_fill
   c10::Scalar exponent;
 
-  // They refer to the members.
+  // Refer to the members.
   std::vector<PointwiseArg> args() const;
 };
 
-// The form of a call that the row would compute otherwise; nothing for all other calls. It can be recorded as it is: all operands are of
-// types and on devices that its row computes on, and what it writes has an element for each place.
+// The call in its other form, if the row has one. It can be recorded as it is: rows compute all operands' types and devices, and no written
+// elements share memory.
 std::optional<OtherForm> find_other_form(const Op& row, Convention convention, const BoxedCall& call);
 
 } // namespace torch_xla

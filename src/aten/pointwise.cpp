@@ -59,7 +59,7 @@ void check_cast(const PointwiseResult& result, const at::Tensor& out) {
   TORCH_CHECK(c10::canCast(from, out.scalar_type()), "result type ", from, " can't be cast to the desired output type ", out.scalar_type());
 }
 
-// The program's default dtype, for which a floating number stands beside integers, is unknown to the trace.
+// The trace does not know the program's default dtype, the type of a floating number beside integers.
 void lift_compared(Recording& recording, std::span<const PointwiseArg> args, InlineVec<ValueId, 4>& operands) {
   auto is = [&](bool (*kind)(DType)) { return [&recording, kind](ValueId v) { return kind(recording.type(v).dtype); }; };
   auto integral = [](DType t) { return is_integral(t, true); };
@@ -95,7 +95,7 @@ ValueId record_node(Recording& recording, const Op& op, const PointwiseResult& r
   return recording.node(op, std::move(operands), std::move(attrs), result.type);
 }
 
-// One of the tensors is on one of our devices, else the call were not ours.
+// At least one tensor is on an XLA device, else the call would not come here.
 int device_of_call(std::span<const PointwiseArg> args) {
   for (const PointwiseArg& arg : args) {
     if (arg.tensor && is_xla_tensor(*arg.tensor)) {
@@ -105,7 +105,7 @@ int device_of_call(std::span<const PointwiseArg> args) {
   XLA_ASSERT(false, "a pointwise call without a tensor of the device");
 }
 
-// The common case: tensors of one type and one contiguous shape, and a rule that keeps it.
+// The common case: tensors with one type and one contiguous shape, and a rule that keeps the type.
 bool infer_uniform(const Op& op, std::span<const PointwiseArg> args, PointwiseResult& result) {
   const at::Tensor* first = args[0].tensor;
   if (!first || first->dim() == 0 || !first->is_contiguous() || (op.rule != TypeRule::kPromote && op.rule != TypeRule::kSelf)) {
@@ -120,7 +120,7 @@ bool infer_uniform(const Op& op, std::span<const PointwiseArg> args, PointwiseRe
     }
     tensors += same;
   }
-  // A lone number may lift the type of the tensor.
+  // A number beside a single tensor may lift the result's type.
   if (tensors < 2 && args.size() > 1 && op.rule == TypeRule::kPromote) {
     return false;
   }
@@ -129,7 +129,7 @@ bool infer_uniform(const Op& op, std::span<const PointwiseArg> args, PointwiseRe
   return true;
 }
 
-// Whether the call's number is an operand like its tensor, and no parameter: it is one of two, or what where() chooses.
+// Whether the call's number is an operand like its tensor, not a parameter: one of two operands, or a choice of where().
 bool wraps_numbers(const Op& op, std::span<const PointwiseArg> args) {
   const bool has_alpha = op.traits & kUnitAlpha;
   return op.rule == TypeRule::kTail ||
@@ -137,7 +137,7 @@ bool wraps_numbers(const Op& op, std::span<const PointwiseArg> args) {
        (args[0].scalar || args[1].scalar));
 }
 
-// Result type by the row's rule, broadcast dims, and the strides that eager's result would have.
+// Result type by the row's rule, broadcast dims, and eager's strides.
 PointwiseResult infer_pointwise(const Op& op, std::span<const PointwiseArg> args) {
   PointwiseResult result;
   if (infer_uniform(op, args, result)) {
@@ -172,13 +172,13 @@ void record_inplace(const Op& op, const at::Tensor& self, std::span<const Pointw
   PointwiseResult result = infer_pointwise(op, args);
   check_dims(result, self);
   check_cast(result, self);
-  check_writable(self, op.traits & kFills ? args.first(2) : args); // what masked_fill_ writes is a number to ATen
+  check_writable(self, op.traits & kFills ? args.first(2) : args); // for ATen masked_fill_'s value is a number
   Recording recording(device_of_call(args));
   recording.write_converted(self, record_node(recording, op, result, args, std::move(attrs)));
 }
 
 void resize_out(const at::Tensor& out, const Dims& dims, const Dims& strides) {
-  at::AutoDispatchBelowADInplaceOrView below; // who calls has said that out is written
+  at::AutoDispatchBelowADInplaceOrView below; // the caller has reported the write to out
   if (at::native::resize_output(out, to_ref(dims)) && !strides.empty()) {
     out.unsafeGetTensorImpl()->set_sizes_and_strides(to_ref(dims), to_ref(strides));
   }
@@ -187,7 +187,7 @@ void resize_out(const at::Tensor& out, const Dims& dims, const Dims& strides) {
 void record_out(const Op& op, const at::Tensor& out, std::span<const PointwiseArg> args, Attrs attrs) {
   PointwiseResult result = infer_pointwise(op, args);
   TORCH_CHECK(is_xla_tensor(out), "Expected out tensor to be on the xla device, but got ", out.device());
-  check_writable(out, args); // before it is resized: a refused call leaves it as it was
+  check_writable(out, args); // before the resize: a refused call leaves out unchanged
   check_cast(result, out);
   bool reads_out = std::any_of(args.begin(), args.end(), [&](const PointwiseArg& arg) { return arg.tensor && arg.tensor->is_same(out); });
   if (reads_out) {

@@ -1,4 +1,4 @@
-// Recording of pointwise rows: type promotion, broadcasting and strides as ATen's TensorIterator gives them.
+// Recording of pointwise rows: type promotion, broadcasting and strides as in ATen's TensorIterator.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,13 +18,13 @@ struct PointwiseArg {
   const at::Scalar* scalar = nullptr;
 };
 
-// Throws where an operand overlaps the written tensor in part.
+// Throws if an operand partly overlaps the written tensor.
 void check_apart(const at::Tensor& out, std::span<const PointwiseArg> args);
 
 at::Tensor record_functional(const Op& op, std::span<const PointwiseArg> args, Attrs attrs = {});
-// Writes into self. Throws eager's errors for shapes that do not fit, types that cannot be cast, memory that overlaps.
+// Writes into self. Throws eager's errors for wrong shapes, impossible casts and overlapping memory.
 void record_inplace(const Op& op, const at::Tensor& self, std::span<const PointwiseArg> args, Attrs attrs = {});
-// Gives an out tensor of other sizes these dims and strides (empty: contiguous).
+// Resizes an out tensor of other sizes to these dims and strides (empty: contiguous).
 void resize_out(const at::Tensor& out, const Dims& dims, const Dims& strides);
 // Writes into out, resized first.
 void record_out(const Op& op, const at::Tensor& out, std::span<const PointwiseArg> args, Attrs attrs = {});

@@ -1,4 +1,4 @@
-// What tensors and numbers of a call are to type promotion.
+// The part of a call's tensors and numbers in type promotion.
 #include "aten/promotion.h"
 
 #include <c10/core/DefaultDtype.h>
@@ -12,7 +12,7 @@ DType default_dtype() {
   return to_dtype(c10::get_default_dtype_as_scalartype());
 }
 
-// Python's floats stand for the default dtype.
+// Python's floats have the default dtype.
 void add_number(Promotion& promotion, DType type) {
   promotion.add(Promotion::kNumber, is_float(type) ? default_dtype() : type);
 }
@@ -37,7 +37,7 @@ bool fits(const at::Scalar& number, DType type) {
     return value.imag() == 0 && fits(value.real(), type);
   }
   if (number.isIntegral(/*includeBool=*/true)) {
-    bool beyond = number.type() == c10::ScalarType::UInt64; // more than int64 holds
+    bool beyond = number.type() == c10::ScalarType::UInt64; // beyond int64
     return beyond ? is_float(type) && fits(number.toDouble(), type) : fits(number.toLong(), type);
   }
   return fits(number.toDouble(), type);
@@ -52,7 +52,7 @@ DType promoted_type(std::span<const PointwiseArg> args) {
       ++tensors;
     }
   }
-  // Numbers take part only where they stand for the second operand (eq.Scalar, clamp), not as alpha or weight.
+  // Numbers take part only as the second operand (eq.Scalar, clamp), not as alpha or weight.
   for (const PointwiseArg& arg : args) {
     if (arg.scalar && tensors <= 1) {
       add_number(promotion, to_dtype(arg.scalar->type()));

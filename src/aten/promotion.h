@@ -1,4 +1,4 @@
-// Type promotion of pointwise calls, as at::result_type does it.
+// Type promotion of pointwise calls, as in at::result_type.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace torch_xla {
 
-// The type to which the arguments are promoted; they are of native types. Undefined where none has a type.
+// The promoted type of the arguments, all of native types. Undefined if none has a type.
 DType promoted_type(std::span<const PointwiseArg> args);
 // Whether the number converts to the type without at::Scalar::to's overflow error.
 bool fits(const at::Scalar& number, DType type);
@@ -16,7 +16,7 @@ bool fits(const at::Scalar& number, DType type);
 inline bool all_fit(DType from, DType to) {
   return from == to || (promote_types(from, to) == to && to != DType::F16);
 }
-// The type to which the row converts its operands; Undefined where it takes each as it is.
+// The row's common type for its operands; Undefined if it takes each as it is.
 DType common_dtype(const Op& op, std::span<const PointwiseArg> args);
 // The result's type by the row's rule.
 DType result_dtype(const Op& op, std::span<const PointwiseArg> args);

@@ -9,14 +9,14 @@
 namespace torch_xla {
 namespace {
 
-// The operand that says in which order result i lies in memory, or null.
+// The operand with the memory order of result i, or null.
 const at::Tensor* find_order(const Op& op, const BoxedCall& call, const Dims& dims, size_t i) {
   size_t operand = static_cast<size_t>(op.order_of) + i;
   bool given = operand < call.tensors.size() && call.tensors[operand].defined() && call.tensors[operand].sizes() == to_ref(dims);
   return given ? &call.tensors[operand] : nullptr;
 }
 
-// Without dims the call takes its tensor for a flat one.
+// Without dims the call takes its tensor as flat.
 bool is_flat(const Attrs& attrs) {
   return std::any_of(attrs.begin(), attrs.end(), [](const Attr& a) {
     auto* dims = std::get_if<Dims>(&a);
@@ -24,7 +24,7 @@ bool is_flat(const Attrs& attrs) {
   });
 }
 
-// Channels-last strides where one operand, or each, of the result's rank has them.
+// Channels-last strides if an operand (of_all: each) of the result's rank has them.
 Dims channels_last_or_none(const BoxedCall& call, const Dims& dims, bool of_all) {
   if (dims.size() != 4 && dims.size() != 5) {
     return {};
@@ -38,7 +38,7 @@ Dims channels_last_or_none(const BoxedCall& call, const Dims& dims, bool of_all)
   return has ? format_strides(dims, format) : Dims();
 }
 
-// As clone() has them.
+// Strides of clone().
 Dims clone_strides(const Dims& dims, const Dims& strides) {
   return is_dense(dims, strides) ? strides : Dims(at::infer_dense_strides(to_ref(dims), to_ref(strides)));
 }
@@ -77,7 +77,7 @@ Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, con
     case ResultLayout::kAttention:
       return heads_last_strides(dims);
     case ResultLayout::kColumnMajor:
-      // Results of a lower rank than the matrices are their vectors.
+      // Results of a lower rank than the matrices are vectors.
       return call.tensors[0].dim() == static_cast<int64_t>(dims.size()) ? column_major_strides(dims) : Dims();
     case ResultLayout::kPad: {
       bool adds = adds_elements(std::get<Dims>(attrs[0]));

@@ -1,4 +1,4 @@
-// The memory order of new results, as eager's have it. Strides that are empty mean contiguous.
+// The memory order of new results, as in eager. Empty strides mean contiguous.
 #pragma once
 
 #include "aten/boxed_call.h"
@@ -6,23 +6,23 @@
 
 namespace torch_xla {
 
-// Of result i of a boxed row.
+// Strides of result i of a boxed row.
 Dims result_strides(const Op& op, const BoxedCall& call, const Attrs& attrs, const Type& result, size_t i);
-// What an operation makes of its arguments before TensorIterator sees them.
+// An operation's changes to its arguments before TensorIterator.
 struct Operands {
-  DType common = DType::Undefined; // the type to which it converts them, if it does
-  size_t first_converted = 0; // the arguments before it stay as they are
+  DType common = DType::Undefined; // the operands' type after its conversion, if any
+  size_t first_converted = 0; // the first argument that it converts
   bool wraps_numbers = false; // its numbers are operands without dims
 };
-// As TensorIterator (iterator_strides.cpp) chooses it from the arguments' memory orders.
+// TensorIterator's choice (iterator_strides.cpp) for the arguments' memory orders.
 Dims iterator_strides(const Dims& dims, std::span<const PointwiseArg> args, const Operands& operands = {});
-// The same from the operands' strides over dims, 0 where they are broadcast.
+// The same from the operands' strides over dims, 0 for broadcast dims.
 Dims iterator_strides(const Dims& dims, std::span<const Dims> operands);
-// Of self[indices] (indexed_strides.cpp), undefined where an index is None; without masks.
+// Strides of self[indices] (indexed_strides.cpp); indices: undefined for None; without masks.
 Dims indexed_strides(const Dims& dims, const at::Tensor& self, std::span<const at::Tensor> indices);
-// Whether ATen's CPU kernel for a convolution gives channels-last results (conv_strides.cpp), of a row of the layout kConvolution.
+// Whether ATen's CPU kernel for a convolution (a row of layout kConvolution) gives channels-last results (conv_strides.cpp).
 bool is_channels_last_kernel(const Op& op, const BoxedCall& call, const Attrs& attrs);
-// Of a memory format.
+// Strides of a memory format.
 Dims format_strides(const Dims& dims, c10::MemoryFormat format);
 
 } // namespace torch_xla

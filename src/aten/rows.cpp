@@ -1,4 +1,4 @@
-// Finds the overloads that belong to a row by the dispatcher's schemas and registers a kernel for each.
+// Finds each row's overloads by the dispatcher's schemas and registers a kernel for each.
 #include "aten/rows.h"
 
 #include <torch/library.h>
@@ -16,7 +16,7 @@ namespace {
 
 using Overloads = std::unordered_map<std::string, std::vector<c10::OperatorHandle>>;
 
-// All ATen overloads by their name without the overload part.
+// All ATen overloads by name without the overload part.
 Overloads list_overloads() {
   Overloads result;
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
@@ -58,7 +58,7 @@ bool is_inplace_form(const c10::FunctionSchema& functional, const c10::FunctionS
   return candidate.arguments().size() == n && same_overload && same_arguments(functional, candidate, n);
 }
 
-// "all_reduce" as "AllReduce", by which the original counts the collectives of the graph.
+// "all_reduce" as "AllReduce", the original's name for counting collectives.
 std::string in_pascal_case(const std::string& name) {
   std::string result;
   bool starts_word = true;
@@ -71,7 +71,7 @@ std::string in_pascal_case(const std::string& name) {
   return result;
 }
 
-// `name` with its namespace, without the overload.
+// `name`: with its namespace, without the overload.
 metrics::Counter* counter_of(const Op& op, const std::string& name) {
   std::string own = name.substr(name.find("::") + 2);
   return &metrics::find_or_create_counter("xla::" + (op.traits & kCollective ? in_pascal_case(own) : own));

@@ -1,5 +1,5 @@
-// Unboxed kernels for pointwise rows, one instance per signature class that holds its row: the dispatcher calls them without boxing. Each
-// row has a second kernel at the autograd key, which records at once where no gradient is asked for: docs/decisions/0005.
+// Unboxed kernels for pointwise rows, one instance per signature class with rows: the dispatcher calls them without boxing. A second kernel
+// of each row, at the autograd key, records at once if no gradient is needed: docs/decisions/0005.
 #include <torch/library.h>
 
 #include <array>
@@ -15,7 +15,7 @@ namespace {
 using T = const at::Tensor&;
 using S = const at::Scalar&;
 
-// What the unboxed kernel does not take.
+// For calls that the unboxed kernel does not take.
 template <class Return, class... Args>
 Return call_boxed(const RowOverload& row, const c10::BoxedKernel& kernel, Args... args) {
   return c10::impl::BoxedKernelWrapper<Return(Args...)>::call(
@@ -40,7 +40,7 @@ class SignatureClass {
 
  private:
   using Args = std::array<PointwiseArg, 1 + sizeof...(Rest)>;
-  // What the kernels of an overload hold.
+  // The state of an overload's kernels.
   template <class Signature>
   struct Slot {
     RowOverload row;
@@ -145,7 +145,7 @@ class SignatureClass {
     }
   };
 
-  // The slot lives as long as the process, as the dispatcher's kernels may.
+  // The slot lives as long as the process: so may the dispatcher's kernels.
   template <class Form>
   static bool add_to(const RowLibraries& libraries, const RowOverload& row) {
     static auto* slots = new std::deque<Slot<typename Form::Signature>>();
@@ -159,7 +159,7 @@ class SignatureClass {
   }
 };
 
-// "TTS" for (Tensor, Tensor, Scalar); empty when an argument is of another type.
+// "TTS" for (Tensor, Tensor, Scalar); empty if an argument has another type.
 std::string signature(const RowOverload& row) {
   std::string text;
   for (const c10::Argument& argument : row.handle->schema().arguments()) {
