@@ -1,5 +1,4 @@
-// Attention: by ATen's flash kernel for the CPU where it takes the call, else by ATen's own composition; the inference forms of nn's
-// layers.
+// Attention: by ATen's flash kernel for the CPU if it takes the call, else by ATen's own composition; the inference forms of nn's layers.
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -24,7 +23,7 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// Sizes may be symbols here, as torch.compile traces what comes before autograd.
+// Sizes may be symbols here: torch.compile traces the code before autograd.
 bool has_flash_sizes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool gqa) {
   bool same = q.sym_size(0) == k.sym_size(0) && q.sym_size(3) == k.sym_size(3) && k.sym_sizes() == v.sym_sizes() && q.sym_numel() > 0 &&
       k.sym_numel() > 0;
@@ -39,7 +38,7 @@ bool has_flash_mask(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
   return type && fits && !(mask.requires_grad() && c10::GradMode::is_enabled());
 }
 
-// The conditions of ATen's flash attention for the CPU. What they leave out, wrong calls too, is ATen's composition's to compute or refuse.
+// The conditions of ATen's CPU flash attention. ATen's composition computes or refuses all other calls, wrong ones too.
 bool can_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor& mask, double dropout, bool gqa) {
   bool four = q.dim() == 4 && k.dim() == 4 && v.dim() == 4;
   bool type = q.is_floating_point() && q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type();
@@ -54,7 +53,7 @@ OptionalTensor additive_mask(const OptionalTensor& mask, const at::Tensor& query
   return at::where(*mask, zero, zero.add(-std::numeric_limits<double>::infinity()));
 }
 
-// torch.nn.attention.sdpa_kernel() allows some implementations. The device has flash attention and the composition; the others never serve.
+// torch.nn.attention.sdpa_kernel() allows some implementations. The device has flash attention and the composition, none of the others.
 bool may_flash(bool fits) {
   const at::Context& allowed = at::globalContext();
   const bool flash = allowed.userEnabledFlashSDP();
@@ -84,8 +83,7 @@ at::Tensor scaled_dot_product_attention(
     return scaled_dot_product_attention(with_head(q), with_head(k), with_head(v), mask, dropout, causal, scale, gqa).squeeze(1);
   }
   if (may_flash(can_flash(q, k, v, mask, dropout, gqa))) {
-    // The result has the query's order where ATen takes its flash kernel, which wants elements of a head side by side; else it is
-    // row-major.
+    // The result has the query's order if ATen takes its flash kernel, which needs adjacent elements in a head; else it is row-major.
     auto has_dense_heads = [](const at::Tensor& t) { return t.sym_stride(3) == 1; };
     const at::Tensor query = has_dense_heads(q) && has_dense_heads(k) && has_dense_heads(v) ? q : q.contiguous();
     return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(query, k, v, dropout, causal, additive_mask(mask, q), scale));
@@ -96,7 +94,7 @@ at::Tensor scaled_dot_product_attention(
   return at::native::scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale, gqa);
 }
 
-// ---- What nn.MultiheadAttention and nn.TransformerEncoder call in inference ----
+// ---- Inference calls of nn.MultiheadAttention and nn.TransformerEncoder ----
 
 // [B, T, D] of one of the three projections as [B, H, T, D / H].
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t which, int64_t heads) {
@@ -105,7 +103,7 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tens
   return y.view({x.size(0), x.size(1), heads, size / heads}).transpose(1, 2);
 }
 
-// A mask as the scores have it: kinds 0 [T, S], 1 [B, S], 2 [B, H, T, S]. True, or any number but 0, hides.
+// A mask in the shape of the scores: kinds 0 [T, S], 1 [B, S], 2 [B, H, T, S]. True, or any number but 0, hides.
 at::Tensor hide(const at::Tensor& scores, const at::Tensor& mask, std::optional<int64_t> kind) {
   at::Tensor hidden = mask.to(c10::ScalarType::Bool);
   hidden = kind == 1 ? hidden.unsqueeze(1).unsqueeze(1) : hidden;
@@ -140,7 +138,7 @@ std::tuple<at::Tensor, at::Tensor> native_multi_head_attention(
   return {output, average_weights ? weights.mean(1) : weights};
 }
 
-// False: nn.TransformerEncoder leaves the padded tokens where they are: nested tensors would take the layers to the CPU.
+// False: nn.TransformerEncoder keeps the padded tokens: nested tensors would move the layers to the CPU.
 bool nested_tensor_from_mask_left_aligned(const at::Tensor&, const at::Tensor&) {
   return false;
 }

@@ -1,4 +1,4 @@
-// Kernels that make tensors or only change how they see their storage: empty, views, resize_, set_, fill_.
+// Kernels that make tensors or change only the view of their storage: empty, views, resize_, set_, fill_.
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
@@ -95,7 +95,7 @@ void grow_storage(const at::Tensor& self) {
   }
 }
 
-// A copy of the whole storage, seen as self sees its own; no writer of one meets the other.
+// A copy of the whole storage, with self's view of it; writes to one do not reach the other.
 at::Tensor lazy_clone(const at::Tensor& self) {
   auto items = static_cast<int64_t>(self.storage().nbytes() / self.dtype().itemsize());
   return self.as_strided({items}, {1}, 0).clone().as_strided(self.sizes(), self.strides(), self.storage_offset());
@@ -119,7 +119,7 @@ at::Tensor& set_storage_offset(
   c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
   c10::IntArrayRef strides = C10_AS_INTARRAYREF_SLOW(stride);
   bool strided = strides.data() && strides.size() == sizes.size();
-  if (strided) { // refuses negative strides before anything has changed
+  if (strided) { // refuses negative strides before any change
     at::detail::computeStorageNbytes(sizes, strides, self.dtype().itemsize(), 0);
   }
   if (!source.unsafeGetStorageImpl()->resizable()) {
@@ -156,7 +156,7 @@ at::Tensor& set_nothing(at::Tensor& self) {
 
 void record_stream(at::Tensor& /*self*/, c10::Stream /*stream*/) {} // all streams run in one order
 
-// Of elements that share memory, as expanded dims have them, one: a number may be written there.
+// One of the elements that share memory, as in expanded dims: a number may be written there.
 at::Tensor one_of_each(const at::Tensor& self) {
   at::Tensor part = self;
   for (int64_t d = 0; d < self.dim(); ++d) {
@@ -167,7 +167,7 @@ at::Tensor one_of_each(const at::Tensor& self) {
 
 at::Tensor& fill_number(at::Tensor& self, const at::Scalar& value) {
   if (!fits(value, to_dtype(self.scalar_type()))) {
-    // Raises ATen's error; a tensor of one element takes what is infinite in a 16-bit float.
+    // Raises ATen's error; a tensor of one element takes numbers that are infinite in a 16-bit float.
     at::empty({self.numel() == 1 ? 1 : 2}, self.options().device(at::kCPU)).fill_(value);
   }
   if (self.numel() == 0) {
@@ -210,12 +210,12 @@ at::Tensor& zero_(at::Tensor& self) {
   return self;
 }
 
-// ATen's own writes by a kernel of the device alone.
+// ATen's own writes by a kernel of one device only.
 at::Tensor& conj_physical_(at::Tensor& self) {
   return self.is_complex() ? self.copy_(self.conj()) : self;
 }
 
-// As eager makes the value of x[i] = number and of where(mask, x, number): too large for a 16-bit float is infinite there, not an error.
+// The value of x[i] = number and of where(mask, x, number), as in eager: too large for a 16-bit float is infinite, not an error.
 at::Tensor scalar_tensor(
     const at::Scalar& value,
     std::optional<c10::ScalarType> dtype,
@@ -239,7 +239,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
   return plain(self) && plain(from);
 }
 
-// Number of elements; -1 where ATen has an error to raise or the type is not ours.
+// Number of elements; -1 if ATen must raise an error or the type is not ours.
 int64_t arange_count(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, c10::ScalarType dtype) {
   bool integral = c10::isIntegralType(dtype, false);
   double by = integral ? static_cast<double>(step.toLong()) : step.toDouble();

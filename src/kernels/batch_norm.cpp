@@ -19,7 +19,7 @@ ValueId read_optional(Recording& recording, const OptionalTensor& t) {
   return t && t->defined() ? recording.read_operand(*t) : kNoValue;
 }
 
-// By the overload whose schema says that it writes the running statistics, where there are some.
+// By the overload with the running statistics as written arguments, if there are any.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> fallback_batch_norm(torch::jit::Stack stack, const std::string& reason) {
   bool running = !stack[3].isNone() && !stack[4].isNone();
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
@@ -31,7 +31,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fallback_batch_norm(torch::jit::S
   return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
 }
 
-// The row returns the new running statistics as two further results.
+// The row returns the new running statistics as two more results.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
     const at::Tensor& input,
     const OptionalTensor& weight,

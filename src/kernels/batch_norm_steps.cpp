@@ -1,5 +1,5 @@
-// The steps of batch norm one by one, as operations that the recorder gets: those of torch.nn.SyncBatchNorm, whose statistics of 16-bit
-// floats are float32, ATen has for CUDA alone.
+// The single steps of batch norm as recorded operations: torch.nn.SyncBatchNorm needs them, and ATen has them for CUDA alone. Statistics of
+// 16-bit floats are float32.
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/rsqrt.h>
@@ -49,7 +49,7 @@ std::tuple<Tensor, Tensor> batch_norm_stats(const Tensor& input, double eps) {
   return {mean, at::rsqrt(variance + eps)};
 }
 
-// `factor` is the value's, as its bias.
+// `factor` multiplies the value, to remove its bias.
 void average(const OptionalTensor& running, const Tensor& value, double momentum, double factor = 1) {
   if (running && running->defined()) {
     running->mul_(1 - momentum).add_(value, momentum * factor);
@@ -109,7 +109,7 @@ Tensor batch_norm_elemt(
   return (bias && bias->defined() ? normal + by_channel(*bias, input) : normal).to(input.scalar_type());
 }
 
-// Sums of the gradient, and of it times the centered input; gradients of weight and bias.
+// Sums of the gradient, and of the gradient times the centered input; gradients of weight and bias.
 std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_backward_reduce(
     const Tensor& grad_out,
     const Tensor& input,

@@ -1,4 +1,4 @@
-// Composites of ATen that look at the values of a tensor on the CPU only, to spare other devices a wait: here the run looks at them.
+// ATen's composites that check a tensor's values on the CPU only, to spare other devices a wait: here the run checks them.
 #include <ATen/ops/_functional_assert_async.h>
 #include <ATen/ops/nanquantile_native.h>
 #include <ATen/ops/quantile_native.h>
@@ -12,13 +12,13 @@ namespace {
 
 using at::Tensor;
 
-// `t`, once the run has found `condition` true throughout; else the run fails with the message.
+// `t`, if the run finds `condition` true throughout; else the run fails with the message.
 Tensor checked(const Tensor& t, const Tensor& condition, c10::string_view message) {
   const Tensor zero = at::zeros({}, t.options().requires_grad(false));
   return t.add(at::_functional_assert_async(condition.all(), message, zero));
 }
 
-// Others are refused by what takes them.
+// Their consumers refuse other shares.
 Tensor checked_shares(const Tensor& q) {
   if (!q.is_privateuseone() || !q.is_floating_point()) {
     return q;

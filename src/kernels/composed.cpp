@@ -1,4 +1,4 @@
-// ATen operations that are other operations put together: the recorder gets those. They have no rows. Their out= forms: out_forms.cpp.
+// ATen operations composed of recorded ones. They have no rows. Their out= forms: out_forms.cpp.
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/_add_relu.h>
 #include <ATen/ops/_embedding_bag_dense_backward.h>
@@ -62,7 +62,7 @@ Tensor combine_linearly(const Tensor& input, const Tensor& coefficients) {
   return at::tensordot(coefficients, input, {1}, {0});
 }
 
-// ATen adds to what the tensor holds.
+// ATen adds to the tensor's content.
 Tensor& combine_linearly_out(const Tensor& input, const Tensor& coefficients, Tensor& out) {
   return out.add_(combine_linearly(input, coefficients));
 }
@@ -74,7 +74,7 @@ void scan_into(const Tensor& self, Tensor& values, Tensor& indices, int64_t dim)
   indices.copy_(places);
 }
 
-// Zeros of which ATen's kernels for the key ZeroTensor know without reading them, so that zero times infinity is zero.
+// Zeros that ATen's kernels for the key ZeroTensor know without reading: zero times infinity is zero.
 Tensor efficient_zeros(
     SymInts size,
     std::optional<c10::ScalarType> dtype,
@@ -88,7 +88,7 @@ Tensor efficient_zeros(
   return Tensor(std::move(impl));
 }
 
-// How many bins there are is data, which must be read. Where the host reads the device's memory ATen counts there and then.
+// The number of bins is data and must be read. If the host reads the device's memory, ATen counts there at once.
 Tensor bincount(const Tensor& self, const OptionalTensor& weights, c10::SymInt minlength) {
   if (engine().runs_library_calls()) {
     OptionalTensor read_weights = weights && weights->defined() ? std::optional(read_on_cpu(*weights)) : std::nullopt;
@@ -163,7 +163,7 @@ ThreeTensors batch_norm_backward(
   return at::native_batch_norm_backward(grad, input, weight, running_mean, running_var, mean, invstd, update, eps, mask);
 }
 
-// Where the forward pass has summed at once it has left no bags of the indices.
+// A forward pass that summed directly leaves no bags of the indices.
 Tensor bags_of(const Tensor& indices, const Tensor& offsets) {
   Tensor starts = at::zeros({indices.size(0) + 1}, offsets.options());
   starts.index_add_(0, offsets, at::ones_like(offsets));
@@ -195,16 +195,16 @@ Tensor embedding_bag_backward(
       grad, indices, known, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx);
 }
 
-// For each element of the source the gradient of the place that it went to. ATen counts the places, for which it waits for the mask.
+// For each element of the source the gradient at its destination. ATen counts the destinations and waits for the mask.
 Tensor masked_scatter_backward(const Tensor& grad, const Tensor& mask, SymInts sizes) {
   const c10::IntArrayRef shape = C10_AS_INTARRAYREF_SLOW(sizes);
   const int64_t count = c10::multiply_integers(shape);
   const Tensor taken = mask.to(at::kBool).expand_as(grad).reshape(-1);
-  const Tensor element = at::where(taken, taken.cumsum(0).sub(1).clamp_max(count), count); // `count`: none
+  const Tensor element = at::where(taken, taken.cumsum(0).sub(1).clamp_max(count), count); // `count`: no element
   return at::zeros({count + 1}, grad.options()).scatter_(0, element, grad.reshape(-1)).narrow(0, 0, count).view(shape);
 }
 
-// No fused kernel is to be chosen: the device's own attention comes before this question (attention.cpp).
+// Choose no fused kernel: the device's own attention comes earlier (attention.cpp).
 int64_t choose_attention(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&, double, bool, std::optional<double>, bool) {
   return 0; // sdp::SDPBackend::math
 }
@@ -261,7 +261,7 @@ ThreeTensors convolve_backward(
       grad, self, weight, SymInts(&channels, 1), stride, padding, repeated(kernel.size(), 1), false, repeated(kernel.size(), 0), 1, mask);
 }
 
-// Slopes of negative elements are drawn in training and kept in `noise`.
+// Slopes of negative elements: drawn in training and kept in `noise`.
 Tensor rrelu_with_noise(
     const Tensor& self,
     Tensor& noise,

@@ -1,4 +1,4 @@
-// Convolutions under PyTorch's tracer, which leaves out aten::convolution and records aten::_convolution instead: ATen's kernel calls that.
+// Convolutions under PyTorch's tracer, which skips aten::convolution and records aten::_convolution: ATen's kernel calls that.
 #include <ATen/TracerMode.h>
 #include <ATen/ops/convolution.h>
 #include <torch/library.h>
@@ -30,7 +30,7 @@ class Convolution final : public c10::OperatorKernel {
   c10::OperatorHandle traced_;
 };
 
-// What files of traced modules call. The flags are about other devices' libraries.
+// Called by files of traced modules. The flags concern other devices' libraries.
 at::Tensor convolve_with_flags(
     const at::Tensor& input,
     const at::Tensor& weight,

@@ -1,4 +1,4 @@
-// copy_ between tensors of the device, of its devices, and the CPU.
+// copy_ within an XLA device, between several, and to and from the CPU.
 #include <ATen/MemoryOverlap.h>
 #include <torch/library.h>
 

@@ -1,4 +1,4 @@
-// torch.ops.xla.dynamo_set_buffer_donor_: the mark of memory that is given away, as an operation.
+// torch.ops.xla.dynamo_set_buffer_donor_: the mark of donated memory, as an operation.
 #include <torch/library.h>
 
 #include "kernels/register.h"

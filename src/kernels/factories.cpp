@@ -1,4 +1,4 @@
-// New tensors that ATen's kernels compute from numbers alone: linspace, logspace, range, eye, permutations, indices of triangles, windows.
+// New tensors that ATen computes from numbers alone: linspace, logspace, range, eye, permutations, indices of triangles, windows.
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/eye.h>
@@ -39,13 +39,13 @@ bool is_recordable_out(const at::Tensor& out) {
   return is_xla_tensor(out) && is_recordable(to_dtype(out.scalar_type())) && !overlaps_itself(out) && engine().runs_library_calls();
 }
 
-// Whether ATen spaces numbers of the tensor's type from such a number.
+// Whether ATen accepts the number as an end of a range of the tensor's type.
 bool can_hold(const at::Tensor& out, const at::Scalar& number) {
   const bool whole = c10::isIntegralType(out.scalar_type(), false);
   return out.scalar_type() != c10::ScalarType::Bool && !(whole && number.isFloatingPoint() && !std::isfinite(number.toDouble()));
 }
 
-// Writes what `compute` gives on the CPU; it raises ATen's errors too.
+// Writes the CPU result of `compute`, which also raises ATen's errors.
 template <typename Compute>
 at::Tensor& write_computed(at::Tensor& out, Compute compute) {
   at::Tensor cpu = at::empty({0}, out.options().device(at::kCPU));
@@ -128,8 +128,8 @@ at::Tensor& randperm_out(int64_t n, std::optional<at::Generator> generator, at::
   return out;
 }
 
-// What ATen's CPU kernel computes from the numbers of a call: some have no kernel of another device, and the sizes of others need a count
-// of their elements anyway.
+// Results of ATen's CPU kernel from the numbers of a call: some have no kernel for other devices, and the sizes of others need a count of
+// their elements anyway.
 template <typename... Numbers>
 struct FromNumbers {
   using Compute = at::Tensor (*)(

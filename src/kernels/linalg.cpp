@@ -1,5 +1,5 @@
-// Determinants. ATen factors the transpose of a row-major matrix, and the gradient asks the matrix' strides again to know what was
-// factored. The memory of a run has its own order, so the rows' calls take row-major matrices, and others are given as their transpose.
+// Determinants. ATen factors the transpose of a row-major matrix, and the gradient reads the strides again to find the factored one. A
+// run's memory has its own order, so rows get row-major matrices, and the transpose of others.
 #include <torch/library.h>
 
 #include "aten/missing_operators.h"
@@ -10,8 +10,8 @@
 namespace torch_xla {
 namespace {
 
-// The boxed kernel of aten::_linalg_det and aten::_linalg_slogdet: the transpose has the same determinant. Complex matrices ATen never
-// transposes.
+// The boxed kernel of aten::_linalg_det and aten::_linalg_slogdet: the transpose has the same determinant. ATen never transposes complex
+// matrices.
 class Determinant final : public c10::OperatorKernel {
  public:
   explicit Determinant(const Op& row) : recorded_(serve(row, Convention::kFunctional, "")) {}
@@ -19,7 +19,7 @@ class Determinant final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     at::Tensor matrix = stack->back().toTensor();
     if (!matrix.is_contiguous() && !matrix.is_complex() && matrix.dim() >= 2) {
-      stack->back() = matrix.mT().contiguous(); // that the CPU fallback sees the same order
+      stack->back() = matrix.mT().contiguous(); // the CPU fallback then sees the same order
     }
     recorded_.callBoxed(op, keys, stack);
   }

@@ -1,4 +1,4 @@
-// Nested tensors of layout torch.strided: their buffers are device tensors, and what only the CPU computes on nested tensors runs there.
+// Nested tensors of layout torch.strided: their buffers are device tensors; CPU-only operations on them run on the CPU.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_nested_from_padded.h>
 #include <ATen/ops/_nested_view_from_buffer_native.h>
@@ -12,12 +12,12 @@ namespace {
 
 using c10::DispatchKey;
 
-// ATen's kernel, which computes by operations on the buffers.
+// ATen's kernel, composed of operations on the buffers.
 void call_cpu_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   op.callBoxedForDispatchKey(DispatchKey::NestedTensorCPU, *stack);
 }
 
-// ATen copies the buffers of contiguous nested tensors only.
+// ATen copies buffers only of contiguous nested tensors.
 void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const std::vector<c10::Argument>& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -30,15 +30,15 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
   run_fallback(op, stack, "nested tensors are computed on the CPU", DispatchKey::NestedTensorCPU);
 }
 
-// ATen has kernels for HPU, a device outside its tree, of operations whose kernels take buffers of any device. Those of layer norms ask
-// ATen's own table for one of the buffer's device. The offsets are a tensor of the CPU for any device.
+// ATen has kernels for HPU, a device outside its tree, if an operation's kernel takes buffers of any device. Layer norm's look up the
+// buffer's device in ATen's own table. The offsets are a CPU tensor for any device.
 bool takes_any_buffer(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   return (op.hasKernelForDispatchKey(DispatchKey::NestedTensorHPU) && !name.starts_with("aten::native_layer_norm")) ||
       name == "aten::_nested_tensor_storage_offsets";
 }
 
-// The sizes are a tensor of the CPU.
+// `sizes` is a CPU tensor.
 at::Tensor nested_from_padded(const at::Tensor& padded, const at::Tensor& sizes, bool fuse_transform_0213) {
   return at::_nested_from_padded(padded.cpu(), sizes, fuse_transform_0213).to(padded.device());
 }
@@ -47,7 +47,7 @@ at::Tensor nested_from_padded(const at::Tensor& padded, const at::Tensor& sizes,
 
 void register_nested_kernels(torch::Library& m) {
   m.impl("_nested_from_padded", TORCH_FN(nested_from_padded));
-  m.impl("_nested_view_from_buffer", TORCH_FN(at::native::_nested_view_from_buffer)); // looks at no values
+  m.impl("_nested_view_from_buffer", TORCH_FN(at::native::_nested_view_from_buffer)); // reads no values
   static auto* library = new torch::Library(torch::Library::IMPL, "aten", DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {

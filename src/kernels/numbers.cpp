@@ -1,4 +1,4 @@
-// Reading one element as a number, which the program waits for.
+// Reads one element as a number; the program waits for it.
 #include <ATen/ops/is_nonzero_native.h>
 #include <torch/library.h>
 
@@ -24,7 +24,7 @@ at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
   }
 }
 
-// Composite in ATen: here only so that a branch is told from other reads.
+// Composite in ATen: here only so that observers tell branches from other reads.
 bool is_nonzero_kernel(const at::Tensor& self) {
   struct Use {
     const char* outer = std::exchange(use_of_number, "bool");

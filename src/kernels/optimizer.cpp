@@ -1,4 +1,4 @@
-// Fused optimizers and the gradient scaler: one node for each parameter, whose update is then one pass over its memory.
+// Fused optimizers and the gradient scaler: one node for each parameter, so its update is one pass over its memory.
 #include <torch/library.h>
 
 #include "aten/boxed_call.h"
@@ -14,10 +14,10 @@
 namespace torch_xla {
 namespace {
 
-// The arguments of an update: lists of tensors, one for each parameter, then what all parameters share.
+// The arguments of an update: lists with a tensor for each parameter, then arguments shared by all parameters.
 class ListUpdate {
  public:
-  // The first lists, `written` of them, are written.
+  // The first `written` lists are written.
   ListUpdate(c10::ArrayRef<c10::IValue> arguments, size_t written) {
     for (const c10::IValue& argument : arguments) {
       if (argument.isTensorList()) {
@@ -123,7 +123,7 @@ class FusedOptimizer final : public c10::OperatorKernel {
 
  private:
   const Op& row_;
-  const size_t written_; // how many of the lists
+  const size_t written_; // the number of written lists
 };
 
 void unscale(at::TensorList tensors, at::Tensor& found_inf, const at::Tensor& inv_scale) {

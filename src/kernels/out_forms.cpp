@@ -1,4 +1,4 @@
-// The out= forms of operations whose functional form is native and has no row that derives them: its result, copied.
+// out= forms of operations with a native functional form and no row that derives them: they copy its result.
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
@@ -46,7 +46,7 @@ class OutForm final : public c10::OperatorKernel {
   }
 
  private:
-  // Whether ATen writes results of a tensor's type, or of a list's types, as `type`.
+  // Whether ATen converts results with the type of a tensor, or the types of a list, to `type`.
   bool takes(const c10::IValue& self, c10::ScalarType type) const {
     auto fits = [&](const at::Tensor& t) { return casts_ ? c10::canCast(t.scalar_type(), type) : t.scalar_type() == type; };
     if (self.isTensor()) {
@@ -63,7 +63,7 @@ class OutForm final : public c10::OperatorKernel {
 struct OutFormRow {
   const char* name;
   const char* functional;
-  bool casts = false; // the out tensor may be of another type than the first argument: one that results can be cast to
+  bool casts = false; // out may have any type that results cast to, not only the first argument's
 };
 
 constexpr OutFormRow kOutForms[] = {

@@ -16,7 +16,7 @@ void register_kernels() {
     register_copies(*kernels);
     register_nested_kernels(*kernels);
     register_numbers(*kernels);
-    // Composite in ATen: no layer above asks for the gradient function of a view, which would bring that up to date before `.data =`.
+    // Composite in ATen: no layer above asks for a view's gradient function, which would update it before `.data =`.
     autograd->impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFallthrough());
     autograd->impl("is_nonzero", torch::CppFunction::makeFallthrough());
     register_batch_norm(*kernels);

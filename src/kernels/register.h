@@ -1,4 +1,4 @@
-// Registration of the device's kernels with PyTorch: all of them, and those of each file of this folder.
+// Registration of the device's kernels with PyTorch: all of them, and those of each file in this folder.
 #pragma once
 
 namespace torch {
@@ -23,11 +23,11 @@ void register_factories(torch::Library& library);
 void register_out_forms(torch::Library& library);
 void register_optimizers(torch::Library& library);
 void register_transformer_layers(torch::Library& library);
-// These compose differentiable rows, so they are registered at the autograd key too.
+// Also registered at the autograd key: they compose differentiable rows.
 void register_attention(torch::Library& library);
 void register_rnn(torch::Library& library);
 void register_checked_values(torch::Library& library);
-void register_barrier(); // the schema by which library calls are prepared
+void register_barrier(); // the schema for the preparation of library calls
 void register_donation(); // torch.ops.xla.dynamo_set_buffer_donor_
 void register_sparse_kernels();
 

@@ -1,4 +1,4 @@
-// Recurrent layers: oneDNN's LSTM where it can compute the layer; else cells step by step, with one product for the inputs of all steps.
+// Recurrent layers: oneDNN's LSTM if it can compute the layer; else cells step by step, with one product for the inputs of all steps.
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
@@ -42,12 +42,12 @@ struct RnnConfig {
   }
 };
 
-// One direction of one layer: its outputs [T, N, H] and its last states (h, or h and c).
+// One direction of one layer: outputs [T, N, H] and last states (h, or h and c).
 struct DirectionResult {
   at::Tensor output;
   std::vector<at::Tensor> states;
 };
-// Weights are w_ih, w_hh and, with biases, b_ih and b_hh; states those before the first step.
+// Weights: w_ih, w_hh and, with biases, b_ih and b_hh; states: those before the first step.
 using Direction =
     DirectionResult (*)(const at::Tensor& input, at::TensorList weights, at::TensorList states, bool reverse, const RnnConfig& config);
 
@@ -57,7 +57,7 @@ std::optional<at::Tensor> bias(at::TensorList weights, size_t i) {
   return weights.size() > 2 ? std::optional(weights[2 + i]) : std::nullopt;
 }
 
-// ATen's fused cells have no forward-mode gradients. Those of torch.func may lie in the values within these.
+// ATen's fused cells have no forward-mode gradients. torch.func's may lie in the inner values of wrapped tensors.
 bool may_have_tangent(at::TensorList tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& t) {
     return t._fw_grad(/*level=*/0).defined() || t.key_set().has(c10::DispatchKey::FuncTorchGradWrapper);
@@ -107,21 +107,21 @@ DirectionResult run_cells(const at::Tensor& input, at::TensorList weights, at::T
 
 // ---- oneDNN's layer ----
 
-// The type that autocast gives to an operand of a product.
+// Autocast's type for an operand of a product.
 c10::ScalarType type_of_products(const at::Tensor& input) {
   bool casts =
       at::autocast::is_autocast_enabled(c10::DeviceType::PrivateUse1) && input.is_floating_point() && input.scalar_type() != at::kDouble;
   return casts ? at::autocast::get_autocast_dtype(c10::DeviceType::PrivateUse1) : input.scalar_type();
 }
 
-// Where ATen's own layers are oneDNN's, so that the values are those of eager.
+// Whether ATen's own layers are oneDNN's too: then the values are eager's.
 bool can_run_by_onednn(const at::Tensor& input) {
   return engine().runs_lstm_layers(to_dtype(type_of_products(input))) && at::globalContext().userEnabledMkldnn();
 }
 
 constexpr int64_t kLstmMode = 2; // oneDNN's number of the cell kind
 
-// `train`: with what the gradient needs.
+// `train`: also returns the gradient's inputs.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> call_onednn(
     const at::Tensor& input, at::TensorList weights, at::TensorList states, bool reverse, bool train, const RnnConfig& config) {
   at::Tensor zeros = config.has_biases ? at::Tensor() : at::zeros({weights[0].size(0)}, weights[0].options());
@@ -144,12 +144,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> call_onednn(
       train);
 }
 
-// The bytes of a layer's workspace depend on the processor and on oneDNN's version: a layer of zeros on the CPU tells them.
+// The bytes of a layer's workspace depend on the processor and oneDNN's version: a layer of zeros on the CPU reveals them.
 void ask_for_workspace(const LstmLayer& layer) {
   if (find_workspace(layer)) {
     return;
   }
-  c10::AutoGradMode grad_mode(true); // by which ATen tells training
+  c10::AutoGradMode grad_mode(true); // ATen's sign of training
   c10::impl::ExcludeDispatchKeyGuard no_modes(c10::autocast_dispatch_keyset);
   auto zeros = [&](at::IntArrayRef sizes) { return at::zeros(sizes, at::device(at::kCPU).dtype(to_scalar_type(layer.dtype))); };
   at::Tensor state = zeros({1, layer.batch, layer.hidden});
@@ -178,7 +178,7 @@ bool needs_grad(const at::Tensor& input, at::TensorList hx, at::TensorList param
 
 // ---- Layers ----
 
-// The calls that the layers below take: no projection, nothing empty. ATen computes or refuses all others.
+// The calls for the layers below: no projection, nothing empty. ATen computes or refuses all others.
 bool can_run_layers(const at::Tensor& input, at::TensorList hx, at::TensorList params, const RnnConfig& config) {
   size_t layers = static_cast<size_t>(config.num_layers) * config.directions();
   auto has_batch = [&](const at::Tensor& h) { return h.dim() == 3 && h.size(2) == hx[0].size(2); };
@@ -234,7 +234,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
   Direction run = run_cells<lstm_step>;
   if (can_run_by_onednn(input) && !needs_grad(input, hx, params)) {
     run = run_by_onednn<false>;
-  } else if (can_run_by_onednn(input) && engine().runs_library_calls()) { // gradients have no form for plugins
+  } else if (can_run_by_onednn(input) && engine().runs_library_calls()) { // the gradients have no form for plugins
     run = run_by_onednn<true>;
   }
   auto results = run_layers(run, input, hx, params, config);
@@ -263,7 +263,7 @@ std::tuple<at::Tensor, at::Tensor> gru(
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// Without biases where one is missing, as ATen takes them.
+// Without biases if one is missing, as in ATen.
 std::vector<at::Tensor> cell_weights(
     const at::Tensor& w_ih, const at::Tensor& w_hh, const OptionalTensor& b_ih, const OptionalTensor& b_hh) {
   const bool has_biases = b_ih && b_ih->defined() && b_hh && b_hh->defined();

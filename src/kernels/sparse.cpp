@@ -1,4 +1,4 @@
-// Sparse tensors: their parts are device tensors, and what the CPU computes on sparse tensors runs there.
+// Sparse tensors: their parts are device tensors; CPU-only operations on them run on the CPU.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
@@ -26,7 +26,7 @@ namespace {
 
 using c10::DispatchKey;
 
-// ATen's kernels of these only put parts together or take them apart, so the CPU's run on the parts of any device.
+// ATen's kernels of these only assemble or split parts, so the CPU's run on the parts of any device.
 constexpr std::array<std::string_view, 16> kStructural = {
     "aten::_coalesced_",
     "aten::_dimI",
@@ -46,7 +46,7 @@ constexpr std::array<std::string_view, 16> kStructural = {
     "aten::sparse_resize_and_clear_",
 };
 
-// The parts of a new sparse tensor lie on the current device.
+// The parts of a new sparse tensor are on the current device.
 template <DispatchKey kCpuKey>
 void call_cpu_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   int device = device_of_call(torch::jit::last(*stack, op.schema().arguments().size()));
@@ -59,13 +59,13 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
   run_fallback(op, stack, "sparse tensors are computed on the CPU", kCpuKey);
 }
 
-// Of int64 indices [sparse dims, elements]: where each element lies in a dense tensor of that size, int64 [elements].
+// For int64 indices [sparse dims, elements]: each element's place in a dense tensor of that size, int64 [elements].
 at::Tensor flatten_indices(const at::Tensor& indices, c10::IntArrayRef size) {
   const Dims strides = contiguous_strides(to_dims(size));
   return indices.mul(at::tensor(c10::IntArrayRef(strides.begin(), strides.end()), at::kLong).to(indices.device()).unsqueeze(1)).sum(0);
 }
 
-// ---- Dense tensors, read and written where a sparse one has elements: what optimizers do, recorded on the parts ----
+// ---- Dense tensors, read and written at a sparse one's elements: optimizers' work, recorded on the parts ----
 
 // One tensor of indices for each sparse dim.
 c10::List<std::optional<at::Tensor>> indices_of(const at::Tensor& sparse) {
@@ -135,7 +135,7 @@ torch::CppFunction kernel_of(const c10::OperatorHandle& op) {
                     : torch::CppFunction::makeFromBoxedFunction<&run_on_cpu<kCpuKey>>();
 }
 
-// A kernel at `key` for each operation that has one at the CPU's key.
+// A kernel at `key` for each operation with one at the CPU's key.
 template <DispatchKey kCpuKey>
 void register_sparse(DispatchKey key) {
   auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__); // never destroyed
