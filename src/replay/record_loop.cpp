@@ -1,4 +1,4 @@
-// The node that runs a body in turns.
+// Records the node that runs a body in turns.
 #include "replay/record_loop.h"
 
 #include <map>
@@ -32,7 +32,7 @@ void check_fits(const Body& body, const LoopCall& call) {
   }
 }
 
-// Seed and offset, by those before.
+// New seed and offset by the old ones.
 using Drawn = std::map<std::pair<uint64_t, uint64_t>, std::pair<uint64_t, uint64_t>>;
 
 void draw(int device, const std::vector<Computation::Draw>& draws, std::vector<Number>& numbers, Drawn& drawn) {

@@ -1,4 +1,4 @@
-// Taking a region out of a trace and appending it to others.
+// Takes a region out of a trace and appends it to others.
 #include "replay/region.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -24,13 +24,13 @@ std::optional<size_t> find_same(const Tensors& tensors, size_t end, const at::Te
   return std::nullopt;
 }
 
-// What is known of the results of a region while it is described.
+// The known facts about a region's results during its description.
 struct Results {
   const Tensors& arguments;
   const Tensors& tensors;
   Tensors storages; // as tensors of all their elements
 
-  // A storage of its own has what shares it with another result, or is seen in a way that no dense tensor has.
+  // Whether the result is a view of a new storage: it shares one with another result, or no dense tensor has its strides.
   bool is_view(size_t i) const {
     const at::Tensor& t = tensors[i];
     auto shares = [&](const at::Tensor& other) { return other.is_alias_of(t); };
@@ -69,12 +69,12 @@ struct Results {
 };
 
 struct Appended {
-  Tensors results; // without views and those that stand twice
+  Tensors results; // without views and repeated results
   Tensors storages;
-  std::vector<std::pair<at::Tensor, at::Tensor>> shown; // written arguments that store something else, with their new contents
+  std::vector<std::pair<at::Tensor, at::Tensor>> shown; // written arguments with pending bits, with their new contents
 };
 
-// `arguments` are what the given tensors show.
+// `arguments`: the shown elements of the given tensors.
 Appended append_region(const Region& region, const Tensors& given, const Tensors& arguments) {
   const Body& body = region.body;
   const Graph& graph = body.computation->graph;
@@ -102,7 +102,7 @@ Appended append_region(const Region& region, const Tensors& given, const Tensors
         break;
       case Region::Result::Kind::kResult:
       case Region::Result::Kind::kView:
-        results.emplace_back(); // made when the recording has ended
+        results.emplace_back(); // made after the recording
         break;
     }
   }
@@ -124,7 +124,7 @@ Appended append_region(const Region& region, const Tensors& given, const Tensors
   return appended;
 }
 
-// Waits for something that the region has computed, by which all of it has run.
+// Waits for one value that the region computes: then all of it has run.
 void wait_for_one(const Region& region, const Tensors& arguments, const Tensors& results) {
   for (size_t i = 0; i < results.size(); ++i) {
     const Region::Result::Kind kind = region.results[i].kind;
@@ -156,7 +156,7 @@ Region take_region(Capture& capture, const Tensors& arguments, const Tensors& re
   wanted.insert(wanted.end(), described.storages.begin(), described.storages.end());
   region.written = capture.find_written(arguments);
   for (size_t argument : region.written) {
-    wanted.push_back(arguments[argument].alias()); // by another tensor: the argument itself stands for what it was
+    wanted.push_back(arguments[argument].alias()); // as another tensor: the argument itself stands for its old content
   }
   region.body = capture.take(arguments, wanted);
   region.device = capture.device();

@@ -1,4 +1,4 @@
-// Capture of a step and its replays: as a run of the known program, or by appending its nodes where an input lies otherwise in memory.
+// Capture of a step and its replays: by the known program, or by appending its nodes if an input's memory layout differs.
 #include "replay/step_graph.h"
 
 #include <algorithm>
@@ -38,10 +38,10 @@ std::vector<std::vector<size_t>> find_places(const Program& program, const std::
 
 struct InputValue {
   BufferRef buffer;
-  PreviousRef previous; // to be taken back if the run of the buffer fails
+  PreviousRef previous; // restored if the buffer's run fails
 };
 
-// What the input's storage holds, if the program can take it as it lies in memory. Throws the error of a value that was lost.
+// The content of the input's storage, if the program can take its memory layout. Throws the error of a lost value.
 std::optional<InputValue> find_value(const Capture::Input& input, const Graph& graph, size_t parameter) {
   Cell* cell = find_cell(input.whole);
   if (!cell || !cell->value || !cell->value->buffer()) {
@@ -65,7 +65,7 @@ void set_value(Cell& cell, const at::Tensor& whole, const BufferRef& buffer) {
   cell.strides = to_dims(whole.strides());
 }
 
-// What the storage held is kept until the run has ended well.
+// Keeps the storage's old content until the run has succeeded.
 void give_value(const at::Tensor& whole, const BufferRef& buffer, std::vector<PreviousRef>& replaced) {
   Cell& cell = *find_cell(whole);
   if (PreviousRef previous = keep_previous(cell)) {
@@ -74,14 +74,14 @@ void give_value(const at::Tensor& whole, const BufferRef& buffer, std::vector<Pr
   set_value(cell, whole, buffer);
 }
 
-// The storage is given the value of an input, which is shared until one of them is written.
+// Gives the storage the value of an input; they share it until one is written.
 void share_value(const at::Tensor& whole, const InputValue& value) {
   Cell& cell = *find_cell(whole);
   cell.previous = value.previous;
   set_value(cell, whole, value.buffer);
 }
 
-// By input: nobody else has the buffer. One that stands twice may be read after it was written.
+// By input: only this run has the buffer. An input given twice may be read after it was written.
 std::vector<bool> find_donated_once(int device, const Run& run) {
   const std::vector<BufferRef>& inputs = run.inputs;
   std::vector<bool> donated = find_donated(device, nullptr, inputs, run.replaced);
@@ -171,7 +171,7 @@ void StepGraph::reset() {
   step_.reset();
 }
 
-// Queues the program; false where an input or a number is not as the program takes it.
+// Queues the program; false if an input or number does not fit the program.
 bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
   const Step& step = *step_;
   std::vector<uint64_t> bits;
@@ -218,7 +218,7 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
   return true;
 }
 
-// As enqueue_known(); false also where something is pending.
+// As enqueue_known(); false also if something is pending.
 bool StepGraph::run_known(const std::vector<Number>& numbers) {
   const Executor::ShortRuns run_here(device_); // a replay has nothing to record meanwhile
   return interrupt::retry([&] {
@@ -227,7 +227,7 @@ bool StepGraph::run_known(const std::vector<Number>& numbers) {
   });
 }
 
-// The step's nodes, as if they were recorded now.
+// Appends the step's nodes, as if recorded now.
 void StepGraph::append(const std::vector<Number>& numbers) const {
   Recording recording(device_);
   Appending appending(recording, step_->graph);

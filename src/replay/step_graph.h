@@ -1,4 +1,4 @@
-// StepGraph: what a program records between two points, to be run again on the same tensors without being recorded: capture and replay.
+// StepGraph: records a program between two points, to run it again on the same tensors without recording: capture and replay.
 #pragma once
 
 #include <memory>
@@ -11,20 +11,20 @@
 
 namespace torch_xla {
 
-// As a CUDA graph: capturing runs nothing, and leaves the tensors as they were; a replay reads what the tensors hold then and writes the
-// same tensors that the capture has written. Tensors that were made in the capture and live on have values after the first replay. Python
-// numbers are those of the capture, random numbers are new ones in each replay. For one thread at a time; calls take the recording lock.
+// Like a CUDA graph: the capture runs nothing and leaves the tensors unchanged; a replay reads their current contents and writes the same
+// tensors as the capture. Live tensors made in the capture get values at the first replay. Python numbers are those of the capture; each
+// replay draws new random numbers. For one thread at a time; calls take the recording lock.
 class StepGraph {
  public:
   ~StepGraph();
 
-  // From here to end() the calling thread records the step: see Capture. Runs what is pending before. Throws UserError where it is captured
-  // already, or another capture is on.
+  // From here to end() the calling thread records the step: see Capture. Runs pending work first. Throws UserError if it is captured
+  // already or another capture is on.
   void begin(int device);
   // Compiles the step. Throws UserError without begin().
   void end();
-  // Queues the step; values of the tensors that it writes are there when it has run. Throws UserError before a capture, and where the
-  // storage of a tensor that the step reads has become too small for it.
+  // Queues the step; the tensors that it writes have their values after its run. Throws UserError before a capture, and if the storage of a
+  // tensor that the step reads has become too small.
   void replay();
   // Forgets the step.
   void reset();
@@ -34,11 +34,10 @@ class StepGraph {
   }
   // The recorded graph (empty before a capture).
   std::string text() const;
-  // The Python numbers of the step, in the order of the operations that take them, with the user's lines of these. Throws UserError before
-  // a capture.
+  // The step's Python numbers, in the order of their operations, with the user's lines of these. Throws UserError before a capture.
   std::vector<std::pair<double, std::string>> numbers() const;
-  // The storages that the step reads, in the order of its parameters; null for constants. They live as long as the graph holds the step.
-  // With the user's lines of the operations that read them first. Throws UserError before a capture.
+  // The storages that the step reads, in the order of its parameters, with the user's lines of their first reads; null for constants. They
+  // live while the graph holds the step. Throws UserError before a capture.
   std::vector<std::pair<c10::StorageImpl*, std::string>> storages() const;
 
  private:
@@ -49,10 +48,10 @@ class StepGraph {
     std::vector<uint64_t> offsets; // of moving views, behind them
     std::vector<int64_t> lines; // parallel to Graph::nodes
     std::vector<Capture::Input> inputs; // parallel to Graph::parameters; values are constants
-    std::vector<Capture::Output> outputs; // what nodes compute
-    std::vector<Capture::Output> passed_on; // what is an input's value
-    Program program; // of `outputs`; without nodes there is none
-    std::vector<std::vector<size_t>> places; // by output of the program: which of `outputs` it is
+    std::vector<Capture::Output> outputs; // computed by nodes
+    std::vector<Capture::Output> passed_on; // values of inputs
+    Program program; // computes `outputs`; none without nodes
+    std::vector<std::vector<size_t>> places; // by output of the program: its positions in `outputs`
     bool has_collectives = false;
   };
 
