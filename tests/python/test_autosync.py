@@ -162,6 +162,8 @@ def test_autograds_threads_are_held_as_the_thread_that_they_work_for(run_python)
             optimizer.step()
             print(threading.current_thread() is threading.main_thread(), torch_xla._XLAC._pending_operation(w) != "")
 
+        (w * 0).sum().backward()  # the first one runs on the calling thread
+        w.grad = None
         w.register_post_accumulate_grad_hook(step)
         with torch.autograd.set_multithreading_enabled(True), torch_xla.step():
             (w * 2).sum().backward()
