@@ -19,7 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOLDERS = [f"src/{folder}" for folder in "passes stablehlo engine runtime trace program recording aten kernels replay device".split()]
+ROOMS = "passes stablehlo engine runtime trace program recording aten kernels replay device"
+FOLDERS = [f"src/{room}" for room in ROOMS.split()]
 TABLES = {
     "src/engine/cpu/library/substitutes.cpp",  # what the CPU engine computes or checks in ATen's place
     "src/stablehlo/writer.cpp",  # which function writes the StableHLO form of a row

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = "core ir ops passes stablehlo engine trace program recording aten kernels replay runtime device distributed cpp python"
+ROOMS = (
+    "core ir ops passes stablehlo engine runtime trace program recording aten kernels replay "
+    "device distributed cpp python"
+)
 PLACES = [
     *("*.md", "docs/**/*.md", "include/**/*.h"),
     *(f"{folder}/**/*.py" for folder in ("torch_xla", "tools", "bench", "examples")),
