@@ -28,13 +28,14 @@ inline constexpr bool kFlashTakesThreeDims = TORCH_XLA_TORCH_AT_LEAST(2, 14);
 // Whether arange() rounds fractions to int64 before it counts its elements.
 inline constexpr bool kRangeRoundsFirst = !TORCH_XLA_TORCH_AT_LEAST(2, 14);
 
-// Whether PyTorch's profiler takes the events of all threads.
-inline bool profiles_all_threads() {
-#if TORCH_XLA_TORCH_AT_LEAST(2, 14)
-  return torch::profiler::impl::ProfilerStateBase::getGlobal() != nullptr;
-#else
-  return torch::profiler::impl::ProfilerStateBase::get(/*global=*/true) != nullptr;
-#endif
+// Whether PyTorch's profiler takes the events of all threads. The function is looked for, as a release that is not known may have either.
+template <typename State = torch::profiler::impl::ProfilerStateBase>
+bool profiles_all_threads() {
+  if constexpr (requires { State::getGlobal(); }) { // from 2.14 on
+    return State::getGlobal() != nullptr;
+  } else {
+    return State::get(/*global=*/true) != nullptr;
+  }
 }
 
 } // namespace torch_xla
