@@ -53,12 +53,8 @@ Scope::~Scope() {
 }
 
 void hear() {
-  const Hooks* h = hooks;
-  if (!h) {
-    return;
-  }
   try {
-    h->hear();
+    hear_signals();
   } catch (...) {
     wait::cancel_runs();
     throw;
