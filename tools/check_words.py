@@ -10,14 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = (
-    "core ir ops passes stablehlo engine runtime trace program recording aten kernels replay "
-    "device distributed cpp python"
-)
 PLACES = [
     *("*.md", "docs/**/*.md", "include/**/*.h"),
     *(f"{folder}/**/*.py" for folder in ("torch_xla", "tools", "bench", "examples")),
-    *(f"src/{room}/**/*.{ending}" for room in ROOMS.split() for ending in ("h", "cpp")),
+    *("src/**/*.h", "src/**/*.cpp"),
 ]
 WORDS = {
     r"anew": "again",

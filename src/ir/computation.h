@@ -27,10 +27,10 @@ std::vector<Computation::Draw> find_draws(const Graph& graph);
 // Throws UserError for a collective: replicas could not meet in its turns.
 ComputationRef make_computation(Graph graph);
 
-// Attributes of a node that runs a computation, by position. Its operands are the first values of what is carried from turn to turn,
-// tensors of which each turn gets one slice along dim 0, the values that all turns share, and the body's scalars; the body's parameters are
-// these in the same order. The body gives the next values of what is carried, then one slice each of further results. The node gives the
-// last values of what is carried, then these slices joined along a new dim 0.
+// Attributes of a node that runs a computation, by position. Its operands, and the body's parameters in the same order, are: the initial
+// values of the carried values; tensors, one slice along dim 0 for each turn; values that all turns share; the body's scalars. The body
+// returns the next carried values, then one slice of each further result. The node returns the last carried values, then these slices
+// joined along a new dim 0.
 enum LoopAttr {
   kLoopBody = 0, // ComputationRef
   kLoopCarried = 1, // how many values are carried

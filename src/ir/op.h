@@ -105,7 +105,7 @@ enum OpTrait : uint32_t {
   kOtherLibrary = 1u << 16, // an operation of another library than ATen: its kernel is made at its first call
   kMovesElements = 1u << 17, // each number among its results is an element of an operand, or a number of the call; the others are indices
   kSumsProducts = 1u << 18, // sums of products of operands of one type, which engines that compute on 16-bit floats round once
-  kHasProducts = 1u << 19, // a library call that takes products of matrices on its way, each of which it may round
+  kHasProducts = 1u << 19, // a library call that multiplies matrices inside and may round each product
   kToldAtCall = 1u << 20, // with kChecksValues: programs catch its error and take another way, so the call waits and raises it (svd)
   // Traits that describe calls of ATen's kernel, for any kind of row.
   kOfCalls = kRandom | kChecksValues | kToldAtCall | kReadsWhileWriting | kHostArgument,

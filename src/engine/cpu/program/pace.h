@@ -19,7 +19,7 @@ class Pace {
   // As Executable's. Any thread.
   bool leaves_processor() const;
   bool is_alone() const;
-  // Of all steps of which it is known.
+  // The sum over the steps with known work.
   int64_t known_work() const;
   // Runs all steps: next(step) runs one, with those beside it, and returns the one behind. `tell`: RunOptions::tell. One run at a time.
   void run(std::function<void()> tell, const std::function<int32_t(int32_t)>& next);
