@@ -70,7 +70,7 @@ def _point_deprecated_autocast_functions_here() -> None:
     torch.set_autocast_xla_dtype = functools.partial(torch.set_autocast_dtype, NAME)
 
 
-def _finish() -> None:
+def finish() -> None:
     """Runs collectives that others wait for, then waits for queued runs and sends, so that their errors are known.
 
     A process that ends by an exception cancels them. Does nothing if the device was not used.
@@ -132,7 +132,7 @@ def register() -> None:
     _late_modules.when_imported("torch.nn.attention.flex_attention", _admit_to_flex_attention)
     _late_modules.when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _late_modules.when_imported("torch._dynamo.trace_rules", _keep_untraced)
-    atexit.register(_finish)
+    atexit.register(finish)
 
 
 register()

@@ -1,11 +1,31 @@
-"""Replicas that call one function of a test after the other, in processes that stay: to start them takes seconds."""
+"""Replicas in processes that start fast, and a pool of such processes that stays from test to test."""
 
+import multiprocessing
+import os
 import queue
-
-import torch
 
 import torch_xla.debug.metrics as met
 import torch_xla.distributed.xla_multiprocessing as xmp
+
+# A server of Python's multiprocessing imports these once and forks itself for each process.
+START = multiprocessing.get_context("forkserver")
+START.set_forkserver_preload(
+    """
+    pytest torch_xla.distributed.xla_multiprocessing torch_xla.experimental.distributed_checkpoint
+    torch.distributed.fsdp torch.distributed.tensor.parallel
+    """.split()
+)
+
+
+def spawn(function, args: tuple = (), nprocs: int = 2, join: bool = True):
+    """xmp.spawn() in processes that need not import torch_xla: they start in milliseconds."""
+    return xmp.spawn(with_environment, (dict(os.environ), function, args), nprocs, join, start_method="forkserver")
+
+
+def with_environment(index: int, environment: dict, function, args: tuple) -> None:
+    """Calls the function in the environment of the process that asked for it: the server's may be older."""
+    os.environ.update(environment)
+    function(index, *args)
 
 
 def serve(index: int, calls: list, answers) -> None:
@@ -26,9 +46,8 @@ class Pool:
     def __call__(self, function, *args, size: int = 2) -> None:
         """Calls the function in each replica of a run of `size`, as xmp.spawn() does."""
         if size not in self._runs:
-            context = torch.multiprocessing.get_context("spawn")
-            queues = [context.SimpleQueue() for _ in range(size)], context.Queue()
-            self._runs[size] = *queues, xmp.spawn(serve, queues, size, join=False)
+            queues = [START.SimpleQueue() for _ in range(size)], START.Queue()
+            self._runs[size] = *queues, spawn(serve, queues, size, join=False)
         calls, answers, run = self._runs[size]
         for each in calls:
             each.put((function, args))

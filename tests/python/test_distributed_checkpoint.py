@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import sharded
 import torch
+from replica_pool import spawn
 from torch import nn
 from torch.distributed.checkpoint import filesystem
 
-import torch_xla.distributed.xla_multiprocessing as xmp
 from torch_xla.experimental.distributed_checkpoint import (
     _preemption,
     _writer,
@@ -352,4 +352,4 @@ def test_training_goes_on_as_if_it_had_not_ended(device, tmp_path, make):
 
 
 def test_several_processes(tmp_path):
-    xmp.spawn(sharded.saves_together, (str(tmp_path),), 2)
+    spawn(sharded.saves_together, (str(tmp_path),))

@@ -7,17 +7,17 @@ import sys
 import fsdp
 import interrupted
 import pytest
+import replica_pool
 import torch
 from torch import nn
 
-import torch_xla.distributed.xla_multiprocessing as xmp
 from torch_xla.distributed.fsdp import consolidate_sharded_model_checkpoints, consolidate_sharded_state_dicts, wrap
 
 
 @pytest.mark.parametrize("size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_values_are_those_of_one_process(size):
-    spawn = xmp.spawn if size > 1 else torch.multiprocessing.spawn  # a process of its own for one, too
-    spawn(fsdp.against_one_process, (size,), size)
+    start = replica_pool.spawn if size > 1 else torch.multiprocessing.spawn  # a process of its own for one, too
+    start(fsdp.against_one_process, (size,), size)
 
 
 # ---- Checkpoints ----
@@ -25,7 +25,7 @@ def test_values_are_those_of_one_process(size):
 def saved(tmp_path_factory):
     """What two replicas saved."""
     path = tmp_path_factory.mktemp("saved")
-    xmp.spawn(fsdp.saves, (str(path),), 2)
+    replica_pool.spawn(fsdp.saves, (str(path),), 2)
     return path
 
 
@@ -82,7 +82,7 @@ def test_parts_are_joined_by_a_command(saved, tmp_path):
 
 
 def test_a_run_goes_on(saved):
-    xmp.spawn(fsdp.goes_on, (str(saved),), 2)
+    replica_pool.spawn(fsdp.goes_on, (str(saved),), 2)
 
 
 def test_parts_that_do_not_belong_together(saved, tmp_path):

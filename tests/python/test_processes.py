@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ import replicas_training
 import sharded
 import torch
 import torch.distributed.checkpoint as dcp
+from replica_pool import spawn
 from torch.multiprocessing import ProcessRaisedException
 
 import torch_xla
@@ -55,7 +55,7 @@ def test_a_result_that_one_replica_keeps(pool):
 
 
 def test_results_that_one_replica_reads(tmp_path):
-    xmp.spawn(replicas_lost.read_by_one, (str(tmp_path / "read"),), nprocs=2)
+    spawn(replicas_lost.read_by_one, (str(tmp_path / "read"),))
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -71,7 +71,7 @@ def test_sums_of_gradients_start_during_the_backward(tmp_path, monkeypatch):
     path = str(tmp_path / "steps")
     monkeypatch.setenv("XLA_DEBUG", "3")
     monkeypatch.setenv("XLA_DEBUG_FILE", path)
-    xmp.spawn(replicas_training.starts_early, (path,), 2)
+    spawn(replicas_training.starts_early, (path,))
 
 
 def test_a_loader_in_each_process(pool, tmp_path):
@@ -88,7 +88,7 @@ def test_the_error_of_a_process():
 def test_a_process_that_raises_waits_for_nobody(tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_COLLECTIVE_TIMEOUT", "600")
     with pytest.raises(ProcessRaisedException, match="the replica's own error"):
-        xmp.spawn(replicas_lost.fails_while_it_runs, (str(tmp_path / "when"),), 2)
+        spawn(replicas_lost.fails_while_it_runs, (str(tmp_path / "when"),))
     assert time.monotonic() - float((tmp_path / "when").read_text()) < 45  # what its program waits for never comes
 
 
@@ -150,39 +150,44 @@ def test_torchrun(tmp_path):
     assert [(tmp_path / f"said.{index}").read_text() for index in range(2)] == ["0 2 3.0", "1 2 3.0"]
 
 
-def processes_of(path: Path) -> set[int]:
-    """Those that live and were started with this path in their environment."""
+def hold(rank: int, path: str, work, *args) -> None:
+    """Does the work with a file open, which processes that this one starts have open too."""
+    os.set_inheritable(os.open(path, os.O_CREAT), True)
+    work(rank, *args)
+
+
+def holders_of(path: Path) -> set[int]:
+    """The processes that have the file open."""
     found = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):  # it has ended meanwhile, or is another user's
-            if str(path).encode() in Path(f"/proc/{pid}/environ").read_bytes():
-                found.add(int(pid))
+            if os.readlink(descriptor) == str(path):
+                found.add(int(descriptor.parts[2]))
     return found
 
 
-def end_one(work, how: signal.Signals, path: Path, monkeypatch, timeout: int = 20) -> list[str]:
+def end_one(work, how: signal.Signals, path: Path, monkeypatch, timeout: int = 12) -> list[str]:
     """Sends a signal to the third of four replicas in the middle of `work`; returns what the others were told.
 
     They have ended, and no process or shared memory of the run is left.
     """
-    resource_tracker.ensure_running()  # multiprocessing's own process, which lives on
     monkeypatch.setenv("XLA_COLLECTIVE_TIMEOUT", str(timeout))
-    monkeypatch.setenv("PATH_OF_THIS_TEST", str(path))
-    context = xmp.spawn(work, (str(path),), 4, join=False)
+    held = path.with_name("held")
+    context = spawn(hold, (str(held), work, str(path)), 4, join=False)
     processes = [*context.processes]
     end = time.monotonic() + 180
     while len(list(path.parent.glob("*.running"))) < 4 and time.monotonic() < end:
         time.sleep(0.05)
     lost = processes.pop(2)
-    assert processes_of(path) == set(context.pids())
+    assert holders_of(held) == set(context.pids())
     os.kill(lost.pid, how)
     for process in processes:
         process.join(120)
     exitcodes = [process.exitcode for process in processes]
-    os.kill(lost.pid, signal.SIGKILL)
+    lost.kill()
     lost.join()
     assert set(exitcodes) <= {0, 1}  # 1 where a program failed whose results nobody waited for
-    assert not processes_of(path)
+    assert not holders_of(held)
     assert not [
         name for name in os.listdir("/dev/shm") if {str(pid) for pid in context.pids()} & set(re.split(r"\D", name))
     ]
@@ -220,7 +225,7 @@ def test_a_process_lost_in_a_meeting_is_named(tmp_path, monkeypatch):
 
 
 def test_a_process_that_has_ended_is_waited_for_nowhere(tmp_path):
-    xmp.spawn(replicas_lost.is_left_alone, (str(tmp_path / "told"),), 2)
+    spawn(replicas_lost.is_left_alone, (str(tmp_path / "told"),))
     told = (tmp_path / "told").read_text().splitlines()
     places = ["the meeting 'never'"] * 2 + ["the making of the group [0, 1]"] * 3
     assert told == [f"replica 1 has ended or does not answer; replicas [1] did not come to {place}" for place in places]
@@ -282,7 +287,7 @@ def test_sends_do_not_wait_for_receives(pool, size):
 
 
 def test_what_was_sent_arrives_when_its_process_ends(tmp_path):
-    xmp.spawn(replicas_lost.sends_and_ends, (str(tmp_path / "received"),), 2)
+    spawn(replicas_lost.sends_and_ends, (str(tmp_path / "received"),))
     assert (tmp_path / "received").exists()
 
 

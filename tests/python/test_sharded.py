@@ -8,26 +8,25 @@ from pathlib import Path
 
 import pytest
 import sharded
-
-import torch_xla.distributed.xla_multiprocessing as xmp
+from replica_pool import spawn
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_values_are_those_of_one_process(size):
-    xmp.spawn(sharded.against_one_process, (size,), size)
+    spawn(sharded.against_one_process, (size,), size)
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     """What four replicas saved."""
     path = str(tmp_path_factory.mktemp("saved"))
-    xmp.spawn(sharded.saves, (path,), 4)
+    spawn(sharded.saves, (path,), 4)
     return path
 
 
 @pytest.mark.parametrize("size, kind", [(2, "whole"), (1, "async")])
 def test_a_checkpoint_of_four_is_loaded_by_fewer(size, kind, checkpoint):
-    xmp.spawn(sharded.goes_on, (checkpoint, kind), size)
+    spawn(sharded.goes_on, (checkpoint, kind), size)
 
 
 @pytest.mark.parametrize(

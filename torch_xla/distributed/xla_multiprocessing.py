@@ -3,11 +3,12 @@
 import os
 import socket
 from collections.abc import Callable
+from multiprocessing import util
 
 import torch
 import torch.multiprocessing
 
-from .. import _payloads, _peers, _world, _XLAC
+from .. import _payloads, _peers, _setup, _world, _XLAC
 from ..experimental import plugins
 from . import xla_backend  # noqa: F401 (registers the backend and `xla://`, as the original's module does)
 
@@ -113,6 +114,7 @@ def _run(index: int, fn: Callable, args: tuple, count: int, port: int, secret: s
     share = max(1, len(os.sched_getaffinity(0)) // count)
     torch.set_num_threads(min(share, torch.get_num_threads()))
     _world.process().count_heartbeats()
+    util.Finalize(None, _setup.finish, exitpriority=0)  # a forked process ends without functions of atexit
     try:
         plugins.configure_process(index, count)
         fn(index, *args)
