@@ -17,10 +17,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from check_includes import ORDER
+
 ROOT = Path(__file__).resolve().parent.parent
 
-ROOMS = "passes stablehlo engine runtime trace program recording aten kernels replay device"
-FOLDERS = [f"src/{room}" for room in ROOMS.split()]
+FOLDERS = [f"src/{room}" for room in ORDER[ORDER.index("ops") + 1 :] if room != "python"]
 TABLES = {
     "src/engine/cpu/library/substitutes.cpp",  # what the CPU engine computes or checks in ATen's place
     "src/stablehlo/writer.cpp",  # which function writes the StableHLO form of a row
