@@ -89,7 +89,7 @@ def _keep_steps_on_the_device() -> None:
         setattr(torch.optim, name, functools.partial(getattr(torch.optim, name), capturable=True))
 
 
-def build(impl: str, workload: str):
+def build(impl: str, workload: str, threads: int):
     """One step, what follows each, and a wait for the result of the last."""
     nothing = lambda *_: None  # noqa: E731
     torch.manual_seed(0)
@@ -98,7 +98,7 @@ def build(impl: str, workload: str):
 
         step = jax_workloads.WORKLOADS[workload]()
         return step, nothing, lambda result: result.block_until_ready()
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(threads)
     if impl in OWN:
         import torch_xla
         import torch_xla.core.xla_model as xm
@@ -118,14 +118,14 @@ def _peak_mb() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def serve(impl: str, workload: str) -> None:
+def serve(impl: str, workload: str, threads: int) -> None:
     """Prints a line about the first steps, then answers numbers of seconds on stdin by lines of samples in ms.
 
     "work" on stdin is answered by a line of _counted_work(), after which memory is no longer as before.
     """
     import numpy as np
 
-    step, follow, wait = build(impl, workload)
+    step, follow, wait = build(impl, workload, threads)
 
     def run(count: int):
         """That many steps; the last one's result and the seconds for each."""
@@ -176,17 +176,18 @@ class GaveUpError(Exception):
 class Worker:
     """A process that serves. `info`: its first line; `samples`: times of all turns by the number of busy processes."""
 
-    def __init__(self, impl: str, workload: str, python: str, patience: float):
+    def __init__(self, impl: str, workload: str, python: str, options: argparse.Namespace):
         self._cache = tempfile.TemporaryDirectory(prefix="bench_")
         caches = {"XLA_PERSISTENT_CACHE_PATH": self._cache.name, "TORCHINDUCTOR_CACHE_DIR": self._cache.name}
         command = [python, os.path.abspath(__file__), "--serve", impl, "--workloads", workload]
+        command += ["--threads", str(options.threads)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._process = subprocess.Popen(command, env={**os.environ, **WARM_MALLOC, **caches}, **pipes)
         self.samples: dict[int, list[float]] = {}
         self.peak_mb = 0.0
-        if not select.select([self._process.stdout], [], [], patience)[0]:
+        if not select.select([self._process.stdout], [], [], options.patience)[0]:
             self._process.kill()
-            raise GaveUpError(f"{impl}: no first step in {patience:g} s")
+            raise GaveUpError(f"{impl}: no first step in {options.patience:g} s")
         try:
             self.info = self._read()
         except EndedError:
@@ -195,7 +196,7 @@ class Worker:
     def _read(self) -> dict:
         line = self._process.stdout.readline()
         if not line:
-            raise EndedError(f"{' '.join(self._process.args[-3:])} ended with {self._process.wait()}; see above")
+            raise EndedError(f"{' '.join(self._process.args[2:6])} ended with {self._process.wait()}; see above")
         return json.loads(line)
 
     def ask(self, line: str) -> dict:
@@ -240,7 +241,7 @@ def start(workload: str, options: argparse.Namespace) -> tuple[dict[str, Worker]
             continue
         try:
             python = options.jax if impl == "jax" else sys.executable
-            workers[impl] = Worker(impl, workload, python, options.patience)
+            workers[impl] = Worker(impl, workload, python, options)
         except GaveUpError as error:
             gave_up[impl] = {"gave_up": str(error)}
     return workers, gave_up
@@ -304,12 +305,14 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
     parser.add_argument("--busy", default="0", help="numbers of busy processes, one after the other; default: none")
+    parser.add_argument("--threads", type=int, help="that PyTorch is asked for; default: one for each processor")
     parser.add_argument("--patience", type=float, default=120, help="seconds for the first steps; default: %(default)s")
     parser.add_argument("--jax", default=jax, help="a Python with JAX and torch; default: that of make test-libraries")
     parser.add_argument("--values", type=Path, help="where what was measured is written, as JSON")
     parser.add_argument("--baseline", type=Path, help="such a file: exit status 1 if something became slower")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.threads = options.threads or len(os.sched_getaffinity(0))
     options.impls, options.workloads = options.impls.split(","), options.workloads.split(",")
     options.busy = [int(count) for count in options.busy.split(",")]
     if unknown := set(options.impls) - set(IMPLEMENTATIONS):
@@ -330,7 +333,7 @@ def main() -> int:
     """Measures and prints the page; returns the exit status."""
     options = read_options()
     if options.serve:
-        serve(options.serve, options.workloads[0])
+        serve(options.serve, options.workloads[0], options.threads)
         return 0
     before, options.peak_flops, options.peak_bytes = load(), peak_flops(), peak_bytes()
     measured = {}
