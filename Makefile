@@ -1,6 +1,6 @@
 # This is not the build system (that is CMake), only a helper that runs the usual commands. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-tests demo test test-interpreted test-fast test-all test-random test-cpp-package test-releases test-release test-libraries test-pjrt fuzz lint format bench dev wheel test-wheel sdist asan tsan ubsan clean
+.PHONY: help setup build build-tests demo test test-interpreted test-fast test-all test-random test-cpp-package test-releases test-release test-libraries test-pjrt test-compilers fuzz lint format bench dev wheel test-wheel sdist asan tsan ubsan clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 CPP := $(shell find include src tests bench tools examples -name '*.cpp' -o -name '*.h')
@@ -61,13 +61,16 @@ test-cpp-package: build ## C++ programs without Python, among them examples/cpp,
 
 # The tests are mostly compilation: opt level 0, and fused kernels without MLIR, which halves it. No disk cache: they count compiled programs. Few
 # programs kept: XLA's CPU client maps memory for each, and ends the process where the system has no more mappings.
-test-pjrt: build-tests ## the C++ tests and a spread of the Python tests on a PJRT plugin, XLA's CPU client (fetches the tensorflow-cpu wheel, 274 MB, once; WHOLE=1: all, SHARD=i/n: a part)
-	@plugin=$$(tools/build_pjrt_cpu.py) || { code=$$?; [ $$code = 77 ] && echo "test-pjrt: skipped for the reason above" && exit 0; exit $$code; }; \
-	export XLA_TEST_PJRT_PLUGIN=$$plugin XLA_PERSISTENT_CACHE_PATH= XLA_COMPILATION_CACHE_SIZE=512 TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0 \
+test-pjrt: build-tests ## the C++ tests and a spread of the Python tests on a PJRT plugin, XLA's CPU client of 4 devices (fetches wheels, 126 MB, once; CPU_WHEEL=fastatomstruct-xla-cpu or xla-cpu-pjrt: another; WHOLE=1: all, SHARD=i/n: a part)
+	@plugin=$$(tools/compilers/wheels.py $(CPU_WHEEL)) && tools/compilers/wheels.py --header >/dev/null || { code=$$?; [ $$code = 77 ] && echo "test-pjrt: skipped for the reason above" && exit 0; exit $$code; }; \
+	export XLA_TEST_PJRT_PLUGIN=$$plugin XLA_PERSISTENT_CACHE_PATH= XLA_COMPILATION_CACHE_SIZE=512 TF_CPP_MIN_LOG_LEVEL=3 \
 		XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" && \
 	cmake --preset release >/dev/null && cmake --build --preset release-tests && \
 	build/release/tests/cpp/torch_xla_tests --gtest_filter='Pjrt*:FakeClient*:StableHlo*:*PluginRows*' && \
 	PJRT_DEVICE=LIBRARY PJRT_LIBRARY_PATH=$$plugin python -m pytest -n 2 $(if $(WHOLE),--whole) $(if $(SHARD),--shard $(SHARD)) tests/fuzz tests/python
+
+test-compilers: build-tests ## compile all rows and models for TPU v5e and v6e, NVIDIA H100, Tenstorrent n150 and the CPU, without that hardware (fetches wheels, 410 MB, once; SHARD=i/n: a part; PAGE=1: write docs/accelerators.md)
+	@PYTHONPATH=tools python -m compilers $(if $(SHARD),--shard $(SHARD)) $(if $(PAGE),--page docs/accelerators.md) || { code=$$?; [ $$code = 77 ] && echo "test-compilers: skipped for the reason above" && exit 0; exit $$code; }
 
 fuzz: build ## random programs of every kind against PyTorch eager, with fusion on and off, in pieces, then from disk (PROGRAMS=1000 of each kind)
 	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000)

@@ -164,10 +164,10 @@ def print_row(cells: list[str]) -> None:
 
 
 def find_plugin() -> str:
-    """The plugin that tools/build_pjrt_cpu.py has built or builds now."""
-    done = subprocess.run([sys.executable, ROOT / "tools/build_pjrt_cpu.py"], stdout=subprocess.PIPE, text=True)
+    """The plugin that tools/compilers/wheels.py has fetched or fetches now."""
+    done = subprocess.run([sys.executable, ROOT / "tools/compilers/wheels.py"], stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        raise SystemExit("tools/build_pjrt_cpu.py built no plugin (its reason is above); name one with --plugin")
+        raise SystemExit("tools/compilers/wheels.py has no plugin (its reason is above); name one with --plugin")
     return done.stdout.strip()
 
 
@@ -176,7 +176,7 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--harness", required=True, help="folder with workloads.py")
     parser.add_argument("--workloads", default=WORKLOADS, help="names in workloads.py; default: %(default)s")
-    parser.add_argument("--plugin", help="PJRT plugin; default: what tools/build_pjrt_cpu.py builds")
+    parser.add_argument("--plugin", help="PJRT plugin; default: that of tools/compilers/wheels.py")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each engine; default: %(default)s")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn; default: %(default)s")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for the first six steps; default: 300")

@@ -1,5 +1,5 @@
 // What the PJRT engine adds to a plugin's own execute call: a run of x + 1 on f32[8], through the engine and through the C API alone.
-// Usage: pjrt_bench PLUGIN, as tools/build_pjrt_cpu.py prints it.
+// Usage: pjrt_bench PLUGIN, as tools/compilers/wheels.py prints it.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

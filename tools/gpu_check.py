@@ -4,8 +4,8 @@
     tools/gpu_check.py [--harness FOLDER] [--peer-python PYTHON]
 
 Takes what is installed and says what is missing; nothing is fetched but, with --device LIBRARY, what
-tools/build_pjrt_cpu.py needs: that one tries the script itself on XLA's CPU client. Each part has a budget of time and
-is cut when it runs over. The report goes to stdout and to results/gpu_check_DEVICE.md, which grows part by part.
+tools/compilers/wheels.py fetches: that one tries the script itself on XLA's CPU client. Each part has a budget of time
+and is cut when it runs over. The report goes to stdout and to results/gpu_check_DEVICE.md, which grows part by part.
 Exit status: 0, or 1 if a part failed or was cut.
 """
 
@@ -26,11 +26,10 @@ from gpu_process import FailedError, NotRunError, ROOT, run
 RESULTS = ROOT / "results"
 MIN_ACCURACY = 85.0  # per cent, of the example after two epochs
 CPP_FILTER = "Pjrt*:FakeClient*:StableHlo*:*PluginRows*"
-# The tests are mostly compilation, in several processes that share the GPU's memory. TensorFlow's library greets on
-# stderr when oneDNN is on, which some tests read.
+# The tests are mostly compilation, in several processes that share the GPU's memory.
 TEST_ENV = {
     "CUDA": {"XLA_FLAGS": "--xla_gpu_autotune_level=0", "PJRT_ALLOCATOR_PREALLOCATE": "0"},
-    "LIBRARY": {"XLA_FLAGS": "--xla_backend_optimization_level=0", "TF_ENABLE_ONEDNN_OPTS": "0"},
+    "LIBRARY": {"XLA_FLAGS": "--xla_backend_optimization_level=0"},
 }
 # A line of pytest -v, alone or with -n.
 TEST_RESULT = re.compile(r"^(?:tests/.*|\[gw.*)(PASSED|FAILED|ERROR|SKIPPED)\b", re.MULTILINE)
@@ -77,7 +76,7 @@ class Check:
         """Path of the plugin."""
         if self._options.plugin:
             return self._options.plugin
-        find = ["-c", FIND_WHEEL] if self._device == "CUDA" else [ROOT / "tools/build_pjrt_cpu.py"]
+        find = ["-c", FIND_WHEEL] if self._device == "CUDA" else [ROOT / "tools/compilers/wheels.py"]
         done = run([sys.executable, *find], 300, {**self._env, "PJRT_DEVICE": "CPU"})
         path = done.last_line().removeprefix("plugin:").strip()
         if done.status != 0 or not path:
@@ -187,7 +186,7 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     found = "CUDA" if shutil.which("nvidia-smi") else "LIBRARY"
     parser.add_argument("--device", choices=("CUDA", "LIBRARY"), default=found, help="default: CUDA beside nvidia-smi")
-    parser.add_argument("--plugin", help="default: pip's for CUDA, tools/build_pjrt_cpu.py's for LIBRARY")
+    parser.add_argument("--plugin", help="default: pip's for CUDA, tools/compilers/wheels.py's for LIBRARY")
     parser.add_argument("--harness", help="folder with the benchmark's run.py; without it no steps are timed")
     parser.add_argument("--peer-python", default=sys.executable, help="Python that has the peers; default: this one")
     workers = min(os.cpu_count() or 1, 16)

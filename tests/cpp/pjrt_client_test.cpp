@@ -27,7 +27,7 @@ class PjrtClient : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!client_) {
-      GTEST_SKIP() << "XLA_TEST_PJRT_PLUGIN names no plugin; tools/build_pjrt_cpu.py builds one";
+      GTEST_SKIP() << "XLA_TEST_PJRT_PLUGIN names no plugin; tools/compilers/wheels.py fetches one";
     }
   }
   EngineBufferRef upload(const Type& type, const void* data, const Dims& strides = {}) {

@@ -1,5 +1,5 @@
 // What a PJRT plugin computes of the writer's texts: the CPU engine's values for every case of tests/rows, and views' elements.
-// XLA_TEST_PJRT_PLUGIN names the plugin (tools/build_pjrt_cpu.py builds one with XLA's CPU client).
+// XLA_TEST_PJRT_PLUGIN names the plugin (tools/compilers/wheels.py fetches one with XLA's CPU client).
 #include <gtest/gtest.h>
 
 #include <cstdlib>

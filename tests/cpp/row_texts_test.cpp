@@ -1,0 +1,30 @@
+// Writes the texts of all cases of tests/rows to the file that XLA_ROW_TEXTS names, for tools/compilers: each behind a comment with its case.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "passes/passes.h"
+#include "row_cases.h"
+#include "stablehlo/writer.h"
+
+namespace torch_xla {
+namespace {
+
+TEST(RowTexts, AreWritten) {
+  const char* path = std::getenv("XLA_ROW_TEXTS");
+  if (!path) {
+    GTEST_SKIP() << "XLA_ROW_TEXTS names no file; `make test-compilers` does";
+  }
+  std::ofstream file(path);
+  for (const auto& cases : testing::row_case_files()) {
+    for (const testing::RowCase& c : testing::read_row_cases(cases)) {
+      std::string line = c.line.substr(0, c.line.find(" #"));
+      file << "// " << line << "\n" << write_stablehlo(run_passes(c.trace, 0, {.keeps = has_stablehlo_form}));
+    }
+  }
+  EXPECT_TRUE(file.flush().good()) << path;
+}
+
+} // namespace
+} // namespace torch_xla
