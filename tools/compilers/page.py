@@ -105,7 +105,7 @@ def write(results: dict[str, Outcomes], table: list[expected.Refusal], measured:
         text += (
             "\n## Cycles on TPU v5e\n\n"
             "The sum of `estimated_cycles` of all fusions in libtpu's optimized program, for this device's text and\n"
-            "for JAX's text of the same computation (`tools/compilers/jax_programs.py`), at the precision of float32's\n"
-            "products that this device's text asks for.\n\n" + _cycles(measured)
+            "for JAX's text of the same computation (`tools/compilers/jax_programs.py`), at the precision of products\n"
+            "of float32 that this device's text asks for.\n\n" + _cycles(measured)
         )
     return text

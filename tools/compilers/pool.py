@@ -35,6 +35,7 @@ class Child:
         self._command, self._limit = command, limit
         self._process: subprocess.Popen | None = None
         self._log = tempfile.TemporaryFile()
+        self._scratch = tempfile.TemporaryDirectory()  # some compilers unpack files, which others must not find half
 
     def compile(self, path: Path) -> Outcome:
         """The text's outcome; a fault or the end of the time are refusals too."""
@@ -46,7 +47,7 @@ class Child:
         except BrokenPipeError:
             return self._lost()
         if not select.select([self._process.stdout], [], [], self._limit)[0]:
-            self.close()
+            self._end()
             return Outcome(f"no end within {self._limit:.0f} s", self._limit)
         answer = self._process.stdout.readline()
         return Outcome(**json.loads(answer)) if answer.endswith(b"\n") else self._lost()
@@ -60,7 +61,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, "TMPDIR": self._scratch.name},
         )
 
     def _lost(self) -> Outcome:
@@ -69,11 +70,16 @@ class Child:
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LAST_BYTES))
         said = self._log.read().decode(errors="replace").strip().splitlines()
         end = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        self.close()
+        self._end()
         return Outcome(f"the compiler's process {end}: {said[-1] if said else 'it said nothing'}", 0)
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process for good."""
+        self._end()
+        self._log.close()
+        self._scratch.cleanup()
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -105,6 +111,8 @@ def compile_all(
                 outcomes[name] = child.compile(texts[name])
                 tell(name, outcomes[name])
         except queue.Empty:
+            pass
+        finally:
             child.close()
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
