@@ -59,12 +59,12 @@ test-libraries: build ## programs of lightning, accelerate, transformers, diffus
 test-cpp-package: build ## C++ programs without Python, among them examples/cpp, against an installed wheel
 	tools/test_cpp_package.sh
 
-# The tests are mostly compilation: opt level 0, and fused kernels without MLIR, which halves it. No disk cache: they count compiled programs. Few
+# The tests are mostly compilation: opt level 0. No disk cache: they count compiled programs. Few
 # programs kept: XLA's CPU client maps memory for each, and ends the process where the system has no more mappings.
 test-pjrt: build-tests ## the C++ tests and a spread of the Python tests on a PJRT plugin, XLA's CPU client of 4 devices (fetches wheels, 126 MB, once; CPU_WHEEL=fastatomstruct-xla-cpu or xla-cpu-pjrt: another; WHOLE=1: all, SHARD=i/n: a part)
 	@plugin=$$(tools/compilers/wheels.py $(CPU_WHEEL)) && tools/compilers/wheels.py --header >/dev/null || { code=$$?; [ $$code = 77 ] && echo "test-pjrt: skipped for the reason above" && exit 0; exit $$code; }; \
 	export XLA_TEST_PJRT_PLUGIN=$$plugin XLA_PERSISTENT_CACHE_PATH= XLA_COMPILATION_CACHE_SIZE=512 TF_CPP_MIN_LOG_LEVEL=3 \
-		XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" && \
+		XLA_FLAGS=--xla_backend_optimization_level=0 && \
 	cmake --preset release >/dev/null && cmake --build --preset release-tests && \
 	build/release/tests/cpp/torch_xla_tests --gtest_filter='Pjrt*:FakeClient*:StableHlo*:*PluginRows*' && \
 	PJRT_DEVICE=LIBRARY PJRT_LIBRARY_PATH=$$plugin python -m pytest -n 2 $(if $(WHOLE),--whole) $(if $(SHARD),--shard $(SHARD)) tests/fuzz tests/python
