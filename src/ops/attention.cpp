@@ -85,29 +85,31 @@ Ex scores(ExpandContext& c, Ex query, Ex key, size_t mask) {
   Dims q = query.type().dims;
   int64_t keys = key.type().dims[2];
   double scale = c.get_double(2, 1 / std::sqrt(static_cast<double>(q[3])));
-  Ex s = (product(batches(query), transposed(batches(key))) * scale).reshape({q[0], q[1], q[2], keys});
+  Ex s = product(batches(query), transposed(batches(key))) * scale;
   if (c.get_bool(1)) {
     Ex row(&c.b(), c.b().iota({q[2], keys}, 0, DType::I32));
     Ex column(&c.b(), c.b().iota({q[2], keys}, 1, DType::I32));
     s = select(column <= row, s, -kInfinity);
   }
   if (c.has(mask)) {
-    s = c.raw(mask).dtype() == DType::Bool ? select(c.raw(mask), s, -kInfinity) : s + c.raw(mask).to(s.dtype());
+    s = s.reshape({q[0], q[1], q[2], keys});
+    s = batches(c.raw(mask).dtype() == DType::Bool ? select(c.raw(mask), s, -kInfinity) : s + c.raw(mask).to(s.dtype()));
   }
-  return batches(s);
+  return s;
 }
 
-// Rows without any key give 0.
+// Rows without any key give 0: only a mask hides all keys of a row, is_causal leaves the first one. Without these guards, and with the
+// weights divided before the second product, libtpu recognizes attention and computes it in one kernel.
 void expand_flash(ExpandContext& c) {
   Ex query = c.raw(0);
   int64_t heads = query.type().dims[1];
   Ex s = scores(c, query, for_heads(c.raw(1), heads), 3);
   Ex top = reduce_max(s, {2});
-  top = select(top == -kInfinity, 0.0, top);
+  top = c.has(3) ? select(top == -kInfinity, 0.0, top) : top;
   Ex weights = exp(s - top);
   Ex sum = reduce_sum(weights, {2});
-  Ex divisor = select(sum == 0.0, 1.0, sum);
-  c.set(0, product(weights, batches(for_heads(c.raw(2), heads))) / divisor);
+  Ex divisor = c.has(3) ? select(sum == 0.0, 1.0, sum) : sum;
+  c.set(0, product(weights / divisor, batches(for_heads(c.raw(2), heads))));
   c.set(1, top + log(sum));
 }
 
@@ -120,7 +122,7 @@ void expand_flash_backward(ExpandContext& c) {
   Ex s = scores(c, query, key, 6);
   Dims rows{s.type().dims[0], s.type().dims[1], 1};
   Ex total = c.raw(5).to(s.dtype()).reshape(rows);
-  Ex weights = exp(s - select(total == -kInfinity, 0.0, total)); // 0 in rows without any key
+  Ex weights = exp(s - (c.has(6) ? select(total == -kInfinity, 0.0, total) : total)); // 0 in rows without any key
   Ex weighted = reduce_sum(batches(c.computed(0)) * batches(c.computed(4)), {2});
   Ex slope = weights * (product(g, transposed(batches(value))) - weighted) *
       c.get_double(2, 1 / std::sqrt(static_cast<double>(query.type().dims[3])));

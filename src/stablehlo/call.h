@@ -11,12 +11,14 @@ namespace torch_xla::stablehlo {
 // The attribute readers of the row's shape rule, with operands and results as values of the text.
 class Call : public InferContext {
  public:
-  Call(Text& text, const Graph& graph, const Node& node, Hlos operands)
+  // `read`: by value of the graph, whether a node or an output reads it.
+  Call(Text& text, const Graph& graph, const Node& node, Hlos operands, const std::vector<bool>& read)
       : InferContext(graph, {node.operands.data(), node.operands.size()}, node.attrs),
         text_(text),
         graph_(graph),
         node_(node),
         operands_(std::move(operands)),
+        read_(read),
         results_(static_cast<size_t>(node.num_results)) {}
 
   Text& text() {
@@ -39,6 +41,10 @@ class Call : public InferContext {
   bool is_wanted(size_t i) const {
     return result_type(i).dtype != DType::Undefined;
   }
+  // Whether result i must be set: nothing reads the others.
+  bool is_read(size_t i) const {
+    return is_wanted(i) && read_[node_.result(static_cast<int32_t>(i))];
+  }
   // Result i: converted to its type, and broadcast or reshaped (same number of elements) to its dims.
   void set(size_t i, Hlo value) {
     const Type& want = result_type(i);
@@ -60,6 +66,7 @@ class Call : public InferContext {
   const Graph& graph_;
   const Node& node_;
   Hlos operands_;
+  const std::vector<bool>& read_;
   Hlos results_;
 };
 

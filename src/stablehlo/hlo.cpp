@@ -91,9 +91,14 @@ Hlo clamp(Hlo x, double low, double high) {
   return min(max(x, constant_like(x, low)), constant_like(x, high));
 }
 
+Hlo erf(Hlo x) {
+  Attributes attributes{{"call_target_name", "\"mhlo.erf\""}, {"mhlo.attributes", "{}"}, {"mhlo.version", "1 : i64"}};
+  return x.text().op("custom_call", {x}, attributes, x.type());
+}
+
 Hlo gelu(Hlo x) {
   constexpr double kSqrtHalf = 0.707106781186547524401;
-  return x * 0.5 * (unary("chlo.erf", x * kSqrtHalf) + 1);
+  return x * 0.5 * (erf(x * kSqrtHalf) + 1);
 }
 
 Hlo lowest(Text& text, DType t) {
@@ -135,12 +140,16 @@ Hlo reshape(Hlo x, const Dims& dims) {
 
 Hlo transpose(Hlo x, const Dims& order) {
   Dims dims;
-  bool is_identity = true;
-  for (size_t i = 0; i < order.size(); ++i) {
-    dims.push_back(x.dim(static_cast<size_t>(order[i])));
-    is_identity = is_identity && order[i] == static_cast<int64_t>(i);
+  bool keeps_order = true;
+  int64_t last = -1;
+  for (int64_t d : order) {
+    dims.push_back(x.dim(static_cast<size_t>(d)));
+    if (dims.back() != 1) {
+      keeps_order = keeps_order && d > last;
+      last = d;
+    }
   }
-  return is_identity ? x : x.text().op("transpose", {x}, {{"permutation", array_text(order)}}, {x.dtype(), dims});
+  return keeps_order ? reshape(x, dims) : x.text().op("transpose", {x}, {{"permutation", array_text(order)}}, {x.dtype(), dims});
 }
 
 Hlo slice(Hlo x, const Dims& starts, const Dims& limits, const Dims& steps) {

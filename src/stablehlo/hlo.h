@@ -1,6 +1,8 @@
 // The operations of StableHLO on values of a text, with result types worked out. Two operands broadcast as NumPy does.
 #pragma once
 
+#include <cstdint>
+
 #include "stablehlo/text.h"
 
 namespace torch_xla::stablehlo {
@@ -63,7 +65,12 @@ inline Hlo min(Hlo a, Hlo b) {
   return binary("minimum", a, b);
 }
 Hlo clamp(Hlo x, double low, double high);
+Hlo erf(Hlo x); // the error function, by the call's name that front ends of StableHLO give it
 Hlo gelu(Hlo x); // x * Phi(x), Phi: the normal distribution function
+// Of positions in this many elements: half as wide as ATen's where it suffices, as 64-bit integers are slow or missing on accelerators.
+inline DType index_type(int64_t count) {
+  return count <= INT32_MAX ? DType::I32 : DType::I64;
+}
 // The extremes of a type, infinities for floats; 0-d.
 Hlo lowest(Text& text, DType dtype);
 Hlo highest(Text& text, DType dtype);
@@ -77,7 +84,7 @@ Hlo number(Text& text, DType dtype) {
 Hlo broadcast(Hlo x, const Dims& dims); // NumPy's; x itself when it has these dims
 Hlo broadcast_in_dim(Hlo x, const Dims& dims, const Dims& mapping);
 Hlo reshape(Hlo x, const Dims& dims); // x itself when it has these dims
-Hlo transpose(Hlo x, const Dims& order); // x itself for the identity
+Hlo transpose(Hlo x, const Dims& order); // a reshape where only dims of 1 move
 Hlo slice(Hlo x, const Dims& starts, const Dims& limits, const Dims& steps); // x itself when nothing is cut
 Hlo slice_dim(Hlo x, size_t dim, int64_t start, int64_t limit, int64_t step = 1);
 // Negative low and high remove elements; interior goes between elements.

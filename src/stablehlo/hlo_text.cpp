@@ -16,12 +16,15 @@ namespace {
 // Names that are not StableHLO's own with hyphens.
 const std::map<std::string, std::string>& opcodes() {
   static const auto* names = new std::map<std::string, std::string>{
-      {"broadcast_in_dim", "broadcast"},
-      {"chlo.erf", "erf"},
-      {"chlo.tan", "tan"},
-      {"dot_general", "dot"},
-      {"optimization_barrier", "opt-barrier"}};
+      {"broadcast_in_dim", "broadcast"}, {"dot_general", "dot"}, {"mhlo.erf", "erf"}, {"optimization_barrier", "opt-barrier"}};
   return *names;
+}
+
+// The operation's name; of a custom call its target's.
+std::string called_name(const std::string& name, const Attributes& attributes) {
+  auto target =
+      std::find_if(attributes.begin(), attributes.end(), [](const Attribute& a) { return a.name == std::string("call_target_name"); });
+  return target == attributes.end() ? name : target->value.substr(1, target->value.size() - 2);
 }
 
 std::string tuple_shape(const std::vector<Type>& types) {
@@ -139,13 +142,14 @@ std::string HloText::broadcast(const Hlo& x, const Type& result, const Dims& map
 }
 
 Hlos HloText::op(
-    const std::string& name,
+    const std::string& own_name,
     const Hlos& operands,
     const Attributes& attributes,
     const std::vector<Type>& results,
     const std::vector<Region>& regions) {
+  std::string name = called_name(own_name, attributes);
   auto known = opcodes().find(name);
-  bool is_call = known == opcodes().end() && name.find('.') != name.npos;
+  bool is_call = known == opcodes().end() && (name != own_name || name.find('.') != name.npos);
   std::string opcode = known != opcodes().end() ? known->second : is_call ? "custom-call" : replaced(name, "_", "-");
   if (opcode == "broadcast") {
     return {Hlo(this, broadcast(operands[0], results[0], broadcast_mapping(attributes)), results[0])};

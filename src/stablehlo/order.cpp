@@ -26,13 +26,17 @@ Hlo precedes(const Hlo& a, const Hlo& b, bool descending) {
   return plain | (is_nan(last) & !is_nan(other));
 }
 
+Hlo positions(const Hlo& x, size_t dim) {
+  return iota(x.text(), x.dims(), dim, index_type(x.dim(dim)));
+}
+
 struct Sorted {
   Hlo values;
-  Hlo indices;
+  Hlo indices; // of index_type()
 };
 
 Sorted sort_with_indices(Hlo x, size_t dim, bool descending) {
-  Hlo index = iota(x.text(), x.dims(), dim, DType::I64);
+  Hlo index = positions(x, dim);
   Hlos sorted = sort({x, index}, dim, [&](const Hlos& a, const Hlos& b) { return precedes(a[0], b[0], descending); });
   return {sorted[0], sorted[1]};
 }
@@ -46,7 +50,13 @@ Hlo vector_of(const Hlo& x) {
 template <size_t Dim>
 void write_sort(Call& c) {
   Hlo x = vector_of(c[0]);
-  Sorted sorted = sort_with_indices(x, c.get_dim(Dim, x.rank()), c.get_bool(Dim + 1));
+  size_t dim = c.get_dim(Dim, x.rank());
+  bool descending = c.get_bool(Dim + 1);
+  if (!c.is_read(1)) {
+    c.set(0, sort({x}, dim, [&](const Hlos& a, const Hlos& b) { return precedes(a[0], b[0], descending); })[0]);
+    return;
+  }
+  Sorted sorted = sort_with_indices(x, dim, descending);
   c.set(0, sorted.values);
   c.set(1, sorted.indices);
 }
@@ -70,7 +80,7 @@ Sorted median(const Hlo& x, size_t dim) {
   Sorted sorted = sort_with_indices(x, dim, false);
   int64_t n = x.dim(dim);
   Dims kept = with(x.dims(), dim, 1);
-  Hlo nans = reshape(reduce_sum(convert(nan_mask(x), DType::I64), {static_cast<int64_t>(dim)}), kept);
+  Hlo nans = reshape(reduce_sum(convert(nan_mask(x), sorted.indices.dtype()), {static_cast<int64_t>(dim)}), kept);
   Hlo present = constant_like(nans, static_cast<double>(n)) - nans;
   Hlo middle = max(present - 1, constant_like(present, 0)) / 2;
   Hlo k = IgnoreNan ? middle : select(nans > 0, present, middle);
@@ -94,14 +104,14 @@ void write_median(Call& c) {
 
 // The place of the first largest integer.
 Hlo first_largest(const Hlo& x, size_t dim) {
-  Text& text = x.text();
   auto better = [](const Hlos& a, const Hlos& b) {
     Hlo is_first = b[1] < a[1];
     Hlo b_wins = (b[0] > a[0]) | ((a[0] == b[0]) & is_first);
     return Hlos{select(b_wins, b[0], a[0]), select(b_wins, b[1], a[1])};
   };
-  Hlo index = iota(text, x.dims(), dim, DType::I64);
-  return reduce({x, index}, {lowest(text, x.dtype()), highest(text, DType::I64)}, {static_cast<int64_t>(dim)}, better)[1];
+  Hlo index = positions(x, dim);
+  Hlos init{lowest(x.text(), x.dtype()), highest(x.text(), index.dtype())};
+  return reduce({x, index}, init, {static_cast<int64_t>(dim)}, better)[1];
 }
 
 // The most frequent element, of several the smallest; its last index.
@@ -115,7 +125,7 @@ void write_mode(Call& c) {
   column.push_back(1);
   Dims row = with(column, last, 1);
   row.back() = x.dim(last);
-  Hlo counts = reduce_sum(convert(reshape(x, column) == reshape(x, row), DType::I64), {static_cast<int64_t>(last) + 1});
+  Hlo counts = reduce_sum(convert(reshape(x, column) == reshape(x, row), sorted.indices.dtype()), {static_cast<int64_t>(last) + 1});
   // Equal elements are neighbours and have equal counts: the first of the highest counts starts the run.
   Hlo start = reshape(first_largest(counts, last), with(x.dims(), last, 1));
   Hlo end = start + take_along(counts, start, last) - 1;
@@ -125,15 +135,10 @@ void write_mode(Call& c) {
 
 // ---- Scans ----
 
-const char* combining(bool product, DType dtype) {
-  return dtype == DType::Bool ? (product ? "and" : "or") : product ? "multiply" : "add";
-}
-
 template <bool Product>
 void write_scan(Call& c) {
   Hlo x = convert(vector_of(c[0]), compute_type(c.result_type(0).dtype));
-  Hlo init = c.text().constant(Product, {x.dtype(), {}});
-  c.set(0, scan({x}, {init}, c.get_dim(0, x.rank()), combine_by(combining(Product, x.dtype())))[0]);
+  c.set(0, running(x, Product ? "multiply" : "add", Product, c.get_dim(0, x.rank())));
 }
 
 Hlos log_add(const Hlos& a, const Hlos& b) {
@@ -163,8 +168,8 @@ void write_running_extremum(Call& c) {
   Hlo x = vector_of(c[0]);
   size_t dim = c.get_dim(0, x.rank());
   Hlo worst = Largest ? lowest(c.text(), x.dtype()) : highest(c.text(), x.dtype());
-  Hlo index = iota(c.text(), x.dims(), dim, DType::I64);
-  Hlos results = scan({x, index}, {worst, c.text().constant_int(0, {DType::I64, {}})}, dim, later_extremum<Largest>);
+  Hlo index = positions(x, dim);
+  Hlos results = scan({x, index}, {worst, number<0>(c.text(), index.dtype())}, dim, later_extremum<Largest>);
   c.set(0, results[0]);
   c.set(1, results[1]);
 }

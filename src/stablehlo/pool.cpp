@@ -41,7 +41,8 @@ Hlo cut_ends(Hlo x, WindowDims& window) {
 // Row-major element numbers over the dims from `lead` on.
 Hlo plane_index(Text& text, const Dims& dims, size_t lead) {
   Dims plane(dims.data() + lead, dims.size() - lead);
-  return broadcast(reshape(iota(text, {num_elements(plane)}, 0, DType::I64), plane), dims);
+  int64_t count = num_elements(plane);
+  return broadcast(reshape(iota(text, {count}, 0, index_type(count)), plane), dims);
 }
 
 // ---- Max pools ----
@@ -58,12 +59,17 @@ template <size_t N>
 void write_max_pool(Call& c) {
   Hlo x = c[0];
   Pool p = read_pool<N>(c, x.dims(), c.result_type(0).dims, true);
+  Hlo least = lowest(c.text(), x.dtype());
+  if (!c.is_read(1)) {
+    x = cut_ends(x, p.window);
+    c.set(0, reduce_window({x}, {least}, p.window, combine_extremum(true))[0]);
+    return;
+  }
   Hlo index = plane_index(c.text(), x.dims(), p.lead);
   WindowDims window = p.window;
   index = cut_ends(index, window);
   x = cut_ends(x, p.window);
-  Hlo least = lowest(c.text(), x.dtype());
-  Hlo none = highest(c.text(), DType::I64);
+  Hlo none = highest(c.text(), index.dtype());
   Hlos results = reduce_window({x, index}, {least, none}, p.window, larger);
   c.set(0, results[0]);
   c.set(1, results[1]);
@@ -175,7 +181,7 @@ void write_adaptive_max_pool(Call& c) {
   Dims out = c.result_type(0).dims;
   Hlo index = plane_index(c.text(), x.dims(), x.rank() - N);
   Hlo least = lowest(c.text(), x.dtype());
-  Hlo none = highest(c.text(), DType::I64);
+  Hlo none = highest(c.text(), index.dtype());
   for (size_t d = out.size() - N; d < out.size(); ++d) {
     Reach reach = adaptive_reach(x.dim(d), out[d]);
     Dims table{out[d], reach.longest};

@@ -2,6 +2,7 @@
 #include "stablehlo/primitive.h"
 
 #include "core/errors.h"
+#include "stablehlo/elementary.h"
 #include "stablehlo/structured.h"
 
 namespace torch_xla::stablehlo {
@@ -53,14 +54,14 @@ constexpr UnaryRow kUnary[] = {
     {Prim::kRsqrt, "rsqrt"},
     {Prim::kSin, "sine"},
     {Prim::kCos, "cosine"},
-    {Prim::kTan, "chlo.tan"},
+    {Prim::kTan, "tan"},
     {Prim::kTanh, "tanh"},
-    {Prim::kAsin, "chlo.asin"},
-    {Prim::kAcos, "chlo.acos"},
-    {Prim::kAtan, "chlo.atan"},
-    {Prim::kSinh, "chlo.sinh"},
-    {Prim::kCosh, "chlo.cosh"},
-    {Prim::kErf, "chlo.erf"},
+    {Prim::kAsin, nullptr, asin},
+    {Prim::kAcos, nullptr, acos},
+    {Prim::kAtan, nullptr, atan},
+    {Prim::kSinh, nullptr, sinh},
+    {Prim::kCosh, nullptr, cosh},
+    {Prim::kErf, nullptr, erf},
     {Prim::kErfc, "chlo.erfc"},
     {Prim::kGelu, nullptr, gelu},
     {Prim::kLogistic, "logistic"},

@@ -203,7 +203,7 @@ Hlo masked_put(Call& c, const Hlo& self, const Hlo& mask, Hlo values, const Inde
     values = broadcast(reshape(values, dims), self.dims());
   } else {
     Hlo order = flatten(convert(mask, DType::I64));
-    order = scan({order}, {c.text().constant_int(0, {DType::I64, {}})}, 0, combine_by("add"))[0] - 1;
+    order = running(order, "add", 0, 0) - 1;
     values = broadcast(values, spliced(self.dims(), part.at, mask.rank(), {count}));
     values = gather(values, {part.at}, {reshape(order, mask.dims())}, part.at);
   }

@@ -58,7 +58,7 @@ Combine combine_by(const char* name) {
 }
 
 Hlo extremum(bool largest, const Hlo& a, const Hlo& b) {
-  if (!is_float(a.dtype())) {
+  if (a.text().target.keeps_nan || !is_float(a.dtype())) {
     return largest ? max(a, b) : min(a, b);
   }
   return select((largest ? b > a : b < a) | is_nan(b), b, a);
@@ -125,7 +125,61 @@ Hlos reduce_window(const Hlos& x, const Hlos& init, const WindowDims& window, co
   return x[0].text().op("reduce_window", joined(x, init), attributes, results, {pair_region(x, false, combine)});
 }
 
+Hlo running(Hlo x, const char* name, double neutral, size_t dim) {
+  int64_t n = x.dim(dim);
+  if (n < 2) {
+    return x;
+  }
+  Dims ones(x.rank(), 1);
+  Dims none(x.rank(), 0);
+  WindowDims window{with(ones, dim, n), ones, with(none, dim, n - 1), none, ones};
+  return reduce_window({x}, {x.text().constant(neutral, {x.dtype(), {}})}, window, combine_by(name))[0];
+}
+
+namespace {
+
+// x with the dims of a product that is not summed yet: its batch, `before` dims, its own, `after` dims, and the contracted ones last.
+Hlo spread_for_product(Hlo x, const Dims& batch, const Dims& own, const Dims& contracted, size_t before, size_t after) {
+  Dims order;
+  Dims dims;
+  auto take = [&](const Dims& part) {
+    for (int64_t d : part) {
+      order.push_back(d);
+      dims.push_back(x.dim(static_cast<size_t>(d)));
+    }
+  };
+  auto fill = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      dims.push_back(1);
+    }
+  };
+  take(batch);
+  fill(before);
+  take(own);
+  fill(after);
+  take(contracted);
+  return reshape(transpose(x, order), dims);
+}
+
+// As a sum of products: TPUs have none of 64-bit integers.
+Hlo written_dot(Hlo a, Hlo b, const Dims& a_batch, const Dims& b_batch, const Dims& a_contracted, const Dims& b_contracted) {
+  Dims a_own = other_dims(a.rank(), a_batch, a_contracted);
+  Dims b_own = other_dims(b.rank(), b_batch, b_contracted);
+  Hlo products = spread_for_product(a, a_batch, a_own, a_contracted, 0, b_own.size()) *
+      spread_for_product(b, b_batch, b_own, b_contracted, a_own.size(), 0);
+  Dims summed;
+  for (size_t d = products.rank() - a_contracted.size(); d < products.rank(); ++d) {
+    summed.push_back(static_cast<int64_t>(d));
+  }
+  return reduce_sum(products, summed);
+}
+
+} // namespace
+
 Hlo dot(Hlo a, Hlo b, const Dims& a_batch, const Dims& b_batch, const Dims& a_contracted, const Dims& b_contracted) {
+  if (a.dtype() == DType::I64) {
+    return written_dot(a, b, a_batch, b_batch, a_contracted, b_contracted);
+  }
   DType dtype = is_reduced_float(a.dtype()) ? DType::F32 : a.dtype();
   Dims dims;
   for (int64_t d : a_batch) {

@@ -15,6 +15,8 @@ Hlo reduce_sum(Hlo x, const Dims& reduced);
 // Reduces several values at once: `combine` gets the two sides.
 using Combine = std::function<Hlos(const Hlos& a, const Hlos& b)>;
 Hlos reduce(const Hlos& x, const Hlos& init, const Dims& reduced, const Combine& combine);
+// x summed (or by another named operation, with its neutral element) with all before it along a dim. Compilers know this window.
+Hlo running(Hlo x, const char* name, double neutral, size_t dim);
 // Inclusive, along a dim; `init` are the combination's neutral elements, 0-d. `combine` gets whole values, the earlier ones first.
 Hlos scan(Hlos x, const Hlos& init, size_t dim, const Combine& combine);
 
@@ -40,9 +42,8 @@ Hlo gather(Hlo x, const std::vector<size_t>& dims, const Hlos& coordinates, size
 // The inverse: combines updates, with the dims of gather's result, into x. Updates out of range are dropped.
 Hlo scatter(Hlo x, const std::vector<size_t>& dims, const Hlos& coordinates, Hlo updates, size_t at, const Combine& combine);
 Combine combine_by(const char* name);
-// XLA's reductions for the CPU drop NaN in maximum and minimum, so the comparison is written out to keep it.
+Hlo extremum(bool largest, const Hlo& a, const Hlo& b); // NaN if one of them is NaN, on every target
 Combine combine_extremum(bool largest);
-Hlo extremum(bool largest, const Hlo& a, const Hlo& b); // written out: XLA's CPU client loses a NaN in maximum's second operand
 Combine combine_replace(); // the update's value
 
 // Stable sort along a dim; `before` gets the two sides of each operand in turn and says whether the first comes first.

@@ -10,6 +10,7 @@
 
 #include "core/precision.h"
 #include "ir/type.h"
+#include "stablehlo/target.h"
 
 namespace torch_xla::stablehlo {
 
@@ -66,7 +67,8 @@ using Attributes = std::vector<Attribute>;
 class Text {
  public:
   // The precision of float32 products and convolutions.
-  Text(Precision::Level products, Precision::Level convolutions) : products(products), convolutions(convolutions) {}
+  Text(Precision::Level products, Precision::Level convolutions, StableHloTarget target)
+      : products(products), convolutions(convolutions), target(target) {}
   virtual ~Text() = default;
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;
@@ -94,6 +96,7 @@ class Text {
 
   const Precision::Level products;
   const Precision::Level convolutions;
+  const StableHloTarget target;
 
  protected:
   // `elements`: one for all, or nested in brackets; empty for no elements.

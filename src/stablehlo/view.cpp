@@ -32,7 +32,7 @@ Hlo zero(const Hlo& x) {
 
 // The element numbers that the view shows.
 Hlo element_numbers(Text& text, const ViewGeometry& view, int64_t length) {
-  DType dtype = length <= INT32_MAX ? DType::I32 : DType::I64;
+  DType dtype = index_type(length);
   Hlo numbers = text.constant_int(view.offset, {dtype, view.dims});
   for (size_t i = 0; i < view.dims.size(); ++i) {
     if (view.dims[i] != 1 && view.strides[i] != 0) {

@@ -63,7 +63,8 @@ struct Draw {
 class GraphWriter {
  public:
   // `arguments`: the parameters, then the scalars.
-  GraphWriter(Text& text, const Graph& graph, const Hlos& arguments) : text_(text), graph_(graph), values_(graph.values.size()) {
+  GraphWriter(Text& text, const Graph& graph, const Hlos& arguments)
+      : text_(text), graph_(graph), values_(graph.values.size()), read_(find_read(graph)) {
     XLA_ASSERT(arguments.size() == graph.parameters.size() + graph.scalars.size(), "arguments of a graph");
     for (size_t i = 0; i < arguments.size(); ++i) {
       size_t n = graph.parameters.size();
@@ -86,6 +87,21 @@ class GraphWriter {
   }
 
  private:
+  static std::vector<bool> find_read(const Graph& graph) {
+    std::vector<bool> read(graph.values.size(), false);
+    for (const Node& node : graph.nodes) {
+      for (ValueId v : node.operands) {
+        if (v != kNoValue) {
+          read[v] = true;
+        }
+      }
+    }
+    for (ValueId v : graph.outputs) {
+      read[v] = true;
+    }
+    return read;
+  }
+
   // "file.py:12 in forward" without the function; other names whole.
   static std::string source_line(const std::string& text) {
     std::string line = text.substr(0, text.rfind(" in "));
@@ -133,7 +149,7 @@ class GraphWriter {
   void write_library(const Node& node, Hlos operands) {
     auto found = writers().find(node.op->name);
     XLA_CHECK_KIND(NotImplemented, found != writers().end(), node.op->name, " has no StableHLO form: this engine cannot run it");
-    Call call(text_, graph_, node, std::move(operands));
+    Call call(text_, graph_, node, std::move(operands), read_);
     found->second(call);
     for (int32_t i = 0; i < node.num_results; ++i) {
       values_[node.result(i)] = call.results()[static_cast<size_t>(i)];
@@ -143,6 +159,7 @@ class GraphWriter {
   Text& text_;
   const Graph& graph_;
   Hlos values_; // by ValueId
+  std::vector<bool> read_; // by ValueId: whether a node or an output reads it
   std::vector<Draw> draws_;
 };
 
@@ -195,12 +212,12 @@ bool has_stablehlo_form(const Op& op) {
 }
 
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options) {
-  stablehlo::Text text(options.products, options.convolutions);
+  stablehlo::Text text(options.products, options.convolutions, options.target);
   return stablehlo::write_module(text, graph, options);
 }
 
 std::string write_hlo(const Graph& graph, const StableHloOptions& options) {
-  stablehlo::HloText text(options.products, options.convolutions);
+  stablehlo::HloText text(options.products, options.convolutions, options.target);
   return stablehlo::write_module(text, graph, options);
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/precision.h"
 #include "ir/graph.h"
+#include "stablehlo/target.h"
 
 namespace torch_xla {
 
@@ -20,6 +21,7 @@ struct StableHloOptions {
   std::span<const int32_t> aliases = {};
   Precision::Level products = Precision::kHighest;
   Precision::Level convolutions = Precision::kHighest;
+  StableHloTarget target = {};
   LocationText location = {}; // may be empty
 };
 

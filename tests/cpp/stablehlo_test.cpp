@@ -300,6 +300,34 @@ TEST(StableHlo, PrecisionOfFloat32) {
   EXPECT_FALSE(contains("aten::mm(bf16[4,6], bf16[6,3])", Precision::kHighest, Precision::kHighest, "precision"));
 }
 
+// XLA's CPU client loses NaN in maximum and minimum, and has the comparison in their place; all others have the operations.
+TEST(StableHlo, ExtremaByTarget) {
+  const char* cases[] = {
+      "aten::amax(f32[4,6]) {[1], false}",
+      "aten::relu(bf16[5])",
+      "aten::scatter_reduce.two(f32[4,6], i64[2,6]<4, f32[2,6]) {0, \"amax\", true}",
+  };
+  for (const char* line : cases) {
+    Graph graph = run_passes(testing::CaseReader(line).run().trace, 0, {.keeps = has_stablehlo_form});
+    for (const char* platform : {"cpu", "cuda", "tpu", "tt"}) {
+      std::string text = write_stablehlo(graph, {.target = stablehlo_target(platform)});
+      bool is_cpu = std::string(platform) == "cpu";
+      EXPECT_EQ(text.find("stablehlo.maximum") == text.npos, is_cpu) << platform << "\n" << text;
+    }
+  }
+}
+
+// A result without a reader costs nothing.
+TEST(StableHlo, PositionsThatNothingReads) {
+  for (const char* line :
+       {"aten::max_pool2d_with_indices(f32[2,3,8,7]) {[2, 3], [2], [0, 1], [1, 2], false}", "aten::sort(f32[4,6]) {0, false}"}) {
+    Graph trace = testing::CaseReader(line).run().trace;
+    EXPECT_NE(write(trace).find(" \"stablehlo.iota\""), std::string::npos) << line;
+    trace.outputs.resize(1);
+    EXPECT_EQ(write(trace).find("stablehlo.iota"), std::string::npos) << write(trace);
+  }
+}
+
 // A channels-last parameter comes as the row-major tensor that its memory is.
 TEST(StableHlo, ParametersInMemoryOrder) {
   Graph graph;

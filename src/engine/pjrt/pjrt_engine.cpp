@@ -129,7 +129,13 @@ class PjrtEngine final : public Engine {
  private:
   std::string write_program(const Graph& graph, const Signature& signature, const CompileOptions& options) const {
     observer::Span span(observer::Phase::kPass, options.device, "write StableHLO");
-    return write_stablehlo(graph, {signature.aliases, options.precision.products, convolutions(options.precision), options.location});
+    return write_stablehlo(
+        graph,
+        {.aliases = signature.aliases,
+         .products = options.precision.products,
+         .convolutions = convolutions(options.precision),
+         .target = stablehlo_target(client_->platform_name()),
+         .location = options.location});
   }
 
   Precision::Level convolutions(const Precision& precision) const {

@@ -1,0 +1,12 @@
+// The platforms that need another text than the specification's.
+#include "stablehlo/target.h"
+
+namespace torch_xla {
+
+StableHloTarget stablehlo_target(std::string_view platform) {
+  StableHloTarget target;
+  target.keeps_nan = platform != "cpu"; // XLA's client: its vector code drops a NaN in the second operand
+  return target;
+}
+
+} // namespace torch_xla

@@ -1,0 +1,16 @@
+// What the compilers behind plugins differ in, where a text that all of them take has a price or another value.
+#pragma once
+
+#include <string_view>
+
+namespace torch_xla {
+
+// The default is a compiler that follows StableHLO's specification.
+struct StableHloTarget {
+  bool keeps_nan = true; // in maximum and minimum, as reducers too
+};
+
+// By PJRT's name of the platform: "cpu", "tpu", "cuda".
+StableHloTarget stablehlo_target(std::string_view platform);
+
+} // namespace torch_xla
