@@ -61,13 +61,34 @@ void write_sort(Call& c) {
   c.set(1, sorted.indices);
 }
 
+// The first k along dim, of numbers that float32 holds.
+Sorted top_k(Hlo x, size_t dim, int64_t k, bool largest) {
+  size_t last = x.rank() - 1;
+  Hlo row = move_dim(convert(x, DType::F32), dim, last);
+  row = select(
+      is_nan(row),
+      constant_like(row, std::numeric_limits<double>::quiet_NaN()),
+      row); // without a sign: one with it is less than all numbers
+  row = largest ? row : -row;
+  Dims dims = with(row.dims(), last, k);
+  Hlos best = x.text().op("chlo.top_k", {row}, {{"k", int_text(k)}}, {{DType::F32, dims}, {DType::I32, dims}});
+  return {move_dim(largest ? best[0] : -best[0], last, dim), move_dim(best[1], last, dim)};
+}
+
 // Attributes k, dim: the first k, by attribute largest, or the k-th alone.
 template <bool IsTop>
 void write_ranked(Call& c) {
   Hlo x = vector_of(c[0]);
   size_t dim = c.get_dim(1, x.rank());
   int64_t k = c.get_int(0);
-  Sorted sorted = sort_with_indices(x, dim, IsTop && c.get_bool(2, true));
+  bool largest = IsTop && c.get_bool(2, true);
+  if (IsTop && k > 0 && c.text().target.has_top_k && (x.dtype() == DType::F32 || is_reduced_float(x.dtype()))) {
+    Sorted best = top_k(x, dim, k, largest);
+    c.set(0, best.values);
+    c.set(1, best.indices);
+    return;
+  }
+  Sorted sorted = sort_with_indices(x, dim, largest);
   c.set(0, slice_dim(sorted.values, dim, IsTop ? 0 : k - 1, k));
   c.set(1, slice_dim(sorted.indices, dim, IsTop ? 0 : k - 1, k));
 }

@@ -8,6 +8,7 @@ namespace torch_xla {
 // The default is a compiler that follows StableHLO's specification.
 struct StableHloTarget {
   bool keeps_nan = true; // in maximum and minimum, as reducers too
+  bool has_top_k = false; // chlo.top_k of float32, with NaN as the largest number; compiling a sort takes minutes there
 };
 
 // By PJRT's name of the platform: "cpu", "tpu", "cuda".

@@ -317,6 +317,16 @@ TEST(StableHlo, ExtremaByTarget) {
   }
 }
 
+TEST(StableHlo, TopKByTarget) {
+  auto has_top_k = [](const char* line, const char* platform) {
+    Graph graph = run_passes(testing::CaseReader(line).run().trace, 0, {.keeps = has_stablehlo_form});
+    return write_stablehlo(graph, {.target = stablehlo_target(platform)}).find("chlo.top_k") != std::string::npos;
+  };
+  EXPECT_TRUE(has_top_k("aten::topk(bf16[4,6]) {3, 0, false, true}", "tpu"));
+  EXPECT_FALSE(has_top_k("aten::topk(i64[4,6]) {3, 0, false, true}", "tpu")); // as float32 it would lose digits
+  EXPECT_FALSE(has_top_k("aten::topk(f32[4,6]) {3, 0, false, true}", "cuda")); // whose kernel loses NaN
+}
+
 // A result without a reader costs nothing.
 TEST(StableHlo, PositionsThatNothingReads) {
   for (const char* line :
