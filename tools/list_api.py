@@ -188,7 +188,7 @@ STATES = {
     "torch_xla.core.xla_env_vars.HOST_WORLD_SIZE": "nothing reads it",
     "torch_xla._XLAC._set_ir_debug": "does nothing: lines are always kept",
     "torch_xla._XLAC._get_ir_debug": "what was set",
-    "torch_xla._XLAC._set_xla_all_numbers_special_scalars": "does nothing: numbers are inputs",
+    "torch_xla._XLAC._set_xla_all_numbers_special_scalars": "numbers stay constants when they change; on plugins",
     "torch_xla._XLAC._get_xla_all_numbers_special_scalars": "what was set",
     "torch_xla._XLAC._set_xla_custom_op_name_prefix": "in the place of the line; the depth is not used",
     "torch_xla._XLAC._get_all_reduce_token": "orders nothing",

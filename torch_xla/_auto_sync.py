@@ -103,9 +103,10 @@ def _is_lost(value: object) -> bool:
 
 
 def _before_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
-    """Drops the state of a failed first step, so that the next step makes it again. In eager such a step raises before
-    it makes state.
+    """Notes that the step's numbers change: a scheduler sets the learning rate. Drops the state of a failed first step,
+    so that the next step makes it again; in eager such a step raises before it makes state.
     """
+    _XLAC._expect_number_changes(True)
     if not _XLAC._has_lost_values():
         return
     for parameter, state in list(optimizer.state.items()):
@@ -114,6 +115,7 @@ def _before_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
 
 
 def _after_step(optimizer: torch.optim.Optimizer, args, kwargs) -> None:
+    _XLAC._expect_number_changes(False)  # a step that raises leaves it on until the next one ends
     # The first parameter of each group is enough: a group is rarely split over devices, and a missed sync only delays.
     devices = set() if optimizer in _parts else _find_devices(optimizer, 1)
     if not devices:

@@ -219,7 +219,7 @@ class Engine {
   virtual bool moves_views() const {
     return false;
   }
-  // Whether a program should have few numbers: numbers that are equal in all of its runs become one.
+  // Whether a program should have few numbers: those that never change become constants, others that are equal in all runs become one.
   virtual bool shares_numbers() const {
     return false;
   }
@@ -230,6 +230,10 @@ class Engine {
   // Whether a value may be spread over the devices of the process.
   virtual bool spreads_values() const {
     return false;
+  }
+  // How it reads PyTorch's switches for CompileOptions::precision.
+  virtual PrecisionRules precision_rules() const {
+    return {};
   }
   // Whether CompileOptions::custom may have options.
   virtual bool takes_custom_options() const {

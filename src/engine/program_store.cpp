@@ -1,8 +1,6 @@
 // Keys of programs, and their way to and from the disk.
 #include "engine/program_store.h"
 
-#include <optional>
-
 #include "core/env.h"
 #include "core/errors.h"
 #include "core/metrics.h"
@@ -16,13 +14,12 @@ namespace {
 // Everything besides the trace that a program depends on.
 void write_settings(Writer& out, const Engine& engine, const CompileOptions& options) {
   const Precision& precision = options.precision;
-  out(std::string_view(kProgramSources),
-      env::fusion(),
-      env::float_storage(),
-      precision.products,
-      precision.convolutions,
-      precision.cuda_convolutions);
+  out(std::string_view(kProgramSources), env::fusion(), env::float_storage(), precision.products, precision.convolutions);
   out(engine.settings(options));
+}
+
+std::string note_key(const std::string& key) {
+  return str("note ", kProgramSources, " ", key);
 }
 
 } // namespace
@@ -89,6 +86,14 @@ bool ProgramStore::teach(Engine& engine, const ProgramKey& key) const {
   } catch (const InternalError&) { // a damaged file: nothing to learn
     return false;
   }
+}
+
+std::optional<std::string> ProgramStore::find_note(const std::string& key) const {
+  return files_.find(note_key(key));
+}
+
+void ProgramStore::put_note(const std::string& key, const std::string& note) {
+  files_.put(note_key(key), note);
 }
 
 void ProgramStore::put(const ProgramKey& key, const std::string& stored) {

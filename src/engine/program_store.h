@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/engine.h"
@@ -34,6 +35,9 @@ class ProgramStore {
   std::shared_ptr<Executable> find(Engine& engine, const ProgramKey& key, const CompileOptions& options);
   // Has the engine learn() the first stored program of the structure; false if there is none.
   bool teach(Engine& engine, const ProgramKey& key) const;
+  // What later processes of this build shall know under the key, beside the programs. Nothing is found while the store is off.
+  std::optional<std::string> find_note(const std::string& key) const;
+  void put_note(const std::string& key, const std::string& note);
   // `stored`: the bytes that the engine wrote to CompileOptions::stored.
   void put(const ProgramKey& key, const std::string& stored);
 

@@ -13,6 +13,10 @@ std::string graph_key(const Graph& graph) {
       graph.outputs,
       graph.output_strides,
       static_cast<uint64_t>(graph.values.size()));
+  out(static_cast<uint64_t>(graph.fixed_scalars.size()));
+  for (const std::optional<uint64_t>& fixed : graph.fixed_scalars) {
+    out(fixed.has_value(), fixed.value_or(0));
+  }
   for (const Value& value : graph.values) {
     out(value.kind, value.index, value.type.dtype, value.type.dims);
   }

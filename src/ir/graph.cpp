@@ -1,6 +1,8 @@
 // Building up a graph's lists of values and nodes, and which nodes are live.
 #include "ir/graph.h"
 
+#include <bit>
+
 #include "core/errors.h"
 
 namespace torch_xla {
@@ -66,9 +68,14 @@ void Graph::clear() {
   values.clear();
   parameters.clear();
   scalars.clear();
+  fixed_scalars.clear();
   outputs.clear();
   parameter_strides.clear();
   output_strides.clear();
+}
+
+Attr number_attr(DType dtype, uint64_t bits) {
+  return dtype == DType::F64 ? Attr(std::bit_cast<double>(bits)) : Attr(static_cast<int64_t>(bits));
 }
 
 std::vector<bool> find_live_nodes(const Graph& graph) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +54,9 @@ class Graph {
   std::vector<Value> values;
   std::vector<ValueId> parameters;
   std::vector<ValueId> scalars;
+  // In a trace: the scalars that are the same in each run (bits of a double or int64), which lowering makes constants. Parallel to scalars,
+  // or empty: none.
+  std::vector<std::optional<uint64_t>> fixed_scalars;
   std::vector<ValueId> outputs;
   // Strides of parameters, in elements; empty Dims: row-major contiguous. Parallel to parameters.
   std::vector<Dims> parameter_strides;
@@ -78,8 +82,15 @@ class Graph {
   Dims strides_of_output(size_t i) const {
     return output_strides.empty() ? Dims() : output_strides[i];
   }
+  // The bits of scalars[i], if it is fixed.
+  std::optional<uint64_t> fixed_scalar(size_t i) const {
+    return fixed_scalars.empty() ? std::nullopt : fixed_scalars[i];
+  }
   void clear();
 };
+
+// The bits of a scalar as the attribute of a constant.
+Attr number_attr(DType dtype, uint64_t bits);
 
 // Text form, one node a line:
 //   graph(%0: f32[64,10], %1: f64 scalar) {

@@ -1,4 +1,6 @@
 // Reader of the text form of graphs.
+#include <bit>
+
 #include "core/errors.h"
 #include "ir/computation.h"
 #include "ir/cursor.h"
@@ -98,6 +100,7 @@ class GraphReader {
     if (in_.accept_word("scalar")) {
       define(id, {dtype, {}}, ValueKind::kScalar, graph_.scalars.size());
       graph_.scalars.push_back(id);
+      read_fixed(dtype);
       return;
     }
     Dims dims = parse_dims(in_, '[', ']');
@@ -105,6 +108,23 @@ class GraphReader {
     define(id, {dtype, std::move(dims)}, ValueKind::kParameter, graph_.parameters.size());
     graph_.parameters.push_back(id);
     graph_.parameter_strides.push_back(std::move(strides));
+  }
+  // The value of a scalar that is the same in each run: " = 0x1p-1".
+  void read_fixed(DType dtype) {
+    if (!in_.accept('=')) {
+      if (!graph_.fixed_scalars.empty()) {
+        graph_.fixed_scalars.emplace_back();
+      }
+      return;
+    }
+    const Attr value = parse_attr(in_, find_op_);
+    const auto* number = std::get_if<double>(&value);
+    const auto* whole = std::get_if<int64_t>(&value);
+    if ((dtype == DType::F64 && !number) || (dtype != DType::F64 && !whole)) {
+      in_.fail(str("expected a number of type ", dtype_name(dtype)));
+    }
+    graph_.fixed_scalars.resize(graph_.scalars.size() - 1);
+    graph_.fixed_scalars.emplace_back(number ? std::bit_cast<uint64_t>(*number) : static_cast<uint64_t>(*whole));
   }
   void read_results(Node& node) {
     do {

@@ -15,6 +15,9 @@ void print_input(const Graph& graph, ValueId v, std::string& out) {
   out += id_text(v) + ": ";
   if (value.kind == ValueKind::kScalar) {
     out += std::string(dtype_name(value.type.dtype)) + " scalar";
+    if (std::optional<uint64_t> fixed = graph.fixed_scalar(static_cast<size_t>(value.index))) {
+      out += " = " + attr_text(number_attr(value.type.dtype, *fixed));
+    }
     return;
   }
   out += type_text(value.type);

@@ -43,6 +43,10 @@ Hash128 hash_graph(const Graph& graph) {
   Hash128 hash;
   add_values(hash, graph.parameters);
   add_values(hash, graph.scalars);
+  for (const std::optional<uint64_t>& fixed : graph.fixed_scalars) {
+    hash.add(uint64_t{fixed.has_value()});
+    hash.add(fixed.value_or(0));
+  }
   for (const Value& value : graph.values) {
     add_type(hash, value.type);
   }

@@ -25,6 +25,8 @@ class Verifier {
     check(graph_.parameters.size() == graph_.parameter_strides.size(), "parameter_strides is not parallel to parameters");
     check_inputs(graph_.parameters, ValueKind::kParameter);
     check_inputs(graph_.scalars, ValueKind::kScalar);
+    bool parallel = graph_.fixed_scalars.empty() || graph_.fixed_scalars.size() == graph_.scalars.size();
+    check(parallel, "fixed_scalars is not parallel to scalars");
     for (index_ = 0; index_ < graph_.nodes.size(); ++index_) {
       check_node(graph_.nodes[index_]);
     }

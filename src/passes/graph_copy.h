@@ -12,14 +12,18 @@ class GraphCopy {
  protected:
   explicit GraphCopy(const Graph& from) : from_(from), mapped_(from.values.size(), kNoValue) {}
 
-  void add_inputs() {
+  void add_parameters() {
     for (size_t i = 0; i < from_.parameters.size(); ++i) {
       ValueId v = from_.parameters[i];
       mapped_[v] = graph_.add_parameter(from_.type(v), from_.parameter_strides[i]);
     }
+  }
+  void add_inputs() {
+    add_parameters();
     for (ValueId v : from_.scalars) {
       mapped_[v] = graph_.add_scalar(from_.type(v).dtype);
     }
+    graph_.fixed_scalars = from_.fixed_scalars;
   }
   ValueId get_mapped(ValueId v) const {
     XLA_ASSERT(mapped_[v] != kNoValue, "%", v, " is used, but its row leaves it undefined");

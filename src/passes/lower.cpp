@@ -23,7 +23,7 @@ class Lowering : private GraphCopy {
 
   Graph run() {
     graph_.reserve(kGrowth * from_.nodes.size(), kGrowth * from_.values.size());
-    add_inputs();
+    add_inputs_but_fixed();
     std::vector<bool> live = find_live_nodes(from_);
     for (size_t i = 0; i < from_.nodes.size(); ++i) {
       if (live[i]) {
@@ -34,6 +34,20 @@ class Lowering : private GraphCopy {
   }
 
  private:
+  // Fixed scalars become constants. Rows convert them to the type in which they compute.
+  void add_inputs_but_fixed() {
+    add_parameters();
+    for (size_t i = 0; i < from_.scalars.size(); ++i) {
+      ValueId v = from_.scalars[i];
+      DType dtype = from_.type(v).dtype;
+      std::optional<uint64_t> fixed = from_.fixed_scalar(i);
+      mapped_[v] = fixed ? add_constant(dtype, number_attr(dtype, *fixed)) : graph_.add_scalar(dtype);
+    }
+  }
+  ValueId add_constant(DType dtype, const Attr& value) {
+    const auto* number = std::get_if<double>(&value);
+    return number ? builder_.constant(*number, dtype) : builder_.constant_int(std::get<int64_t>(value), dtype);
+  }
   void lower_node(const Node& node) {
     builder_.set_location(node.location);
     switch (node.op->kind) {

@@ -22,6 +22,7 @@ class Narrowing {
     for (ValueId v : trace_.scalars) {
       stored_[v] = full_[v] = graph_.add_scalar(trace_.type(v).dtype);
     }
+    graph_.fixed_scalars = trace_.fixed_scalars;
     for (const Node& node : trace_.nodes) {
       computes_on_stored(*node.op) ? copy(node) : widen(node);
     }

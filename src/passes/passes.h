@@ -27,9 +27,9 @@ Graph narrow(const Graph& trace, FloatStorage storage, bool narrow_products);
 // Trace -> trace in which sums of `a` and zeros with a part written (the gradient of a slice) add to that part of `a` only; nothing if the
 // trace has no such sum. The sign of a zero may change: -0.0 stays where +0.0 would have been added.
 std::optional<Graph> add_into_parts(const Graph& trace);
-// Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; scalars and parameters keep
-// their positions. With fusion off the expansion is the same. Throws UserError(NotImplemented) naming a row that is not kept and has no
-// expansion.
+// Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; fixed scalars become
+// constants, the others and the parameters keep their order. With fusion off the expansion is the same. Throws UserError(NotImplemented)
+// naming a row that is not kept and has no expansion.
 Graph lower(const Graph& trace, KeepLibrary keeps = keep_all);
 // The same graph with float32 operands and results of the chosen calls in place of 16-bit floats: separate nodes convert operands and round
 // results.

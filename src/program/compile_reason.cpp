@@ -55,6 +55,36 @@ void find_alive_value(
   }
 }
 
+std::string number_text(const Graph& graph, size_t number, uint64_t bits) {
+  const Attr value = number_attr(graph.type(graph.scalars[number]).dtype, bits);
+  const auto* real = std::get_if<double>(&value);
+  return real ? str(*real) : str(std::get<int64_t>(value));
+}
+
+// The first number that is not as in the program's other runs, at the node that takes it.
+void explain_number(const Trace& trace, const NumberGroups& groups, CompileReason& reason) {
+  const Graph& graph = trace.graph();
+  const std::vector<uint64_t>& bits = trace.scalar_bits();
+  const size_t number = groups.find_misfit(bits).value_or(0);
+  auto takes_it = [&](const Node& node) {
+    return std::find(node.operands.begin(), node.operands.end(), graph.scalars[number]) != node.operands.end();
+  };
+  const auto node = std::find_if(graph.nodes.begin(), graph.nodes.end(), takes_it) - graph.nodes.begin();
+  const auto at = std::min(static_cast<size_t>(node), graph.nodes.size() - 1);
+  reason.kind = Kind::kNumbers;
+  reason.operation = graph.nodes[at].op->name;
+  reason.now = number_text(graph, number, bits[number]);
+  reason.before = number_text(graph, number, groups.wanted(number, bits));
+  reason.what =
+      str("the trace is known, but a number that was a constant, or equal to others, in all of its runs differs: ",
+          reason.operation,
+          " takes ",
+          reason.now,
+          ", before ",
+          reason.before);
+  reason.line = trace.locations()[at];
+}
+
 } // namespace
 
 const char* kind_text(Kind kind) {
@@ -104,9 +134,7 @@ CompileReason CompileHistory::find(
   bool known = nearest && nearest->key == trace.key();
   reason.nodes_before = nearest ? nearest->graph.nodes.size() : 0;
   if (!entry.programs.empty() && has_outputs(entry.programs.back(), alive)) {
-    reason.kind = Kind::kNumbers;
-    reason.what = "the trace is known, but Python numbers that were equal in all of its runs differ";
-    reason.line = trace.locations().back();
+    explain_number(trace, entry.programs.back().groups, reason);
   } else if (!entry.programs.empty()) {
     find_alive_value(trace, entry, alive, known ? nearest->lines : std::vector<int64_t>(), reason);
   } else if (known) {

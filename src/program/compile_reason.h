@@ -17,7 +17,7 @@ struct CompileReason {
     kFirst, // nothing was compiled before
     kUnlike, // no operation in common with a remembered trace
     kAliveValues, // the trace is known, but one more tensor is alive at its end
-    kNumbers, // the trace is known, but numbers equal so far now differ
+    kNumbers, // the trace is known, but a number constant so far, or equal to others, now differs
     kOperation, // another operation, one more or one less
     kShape, // of an operand or result
     kDtype, // of an operand (numbers too) or result

@@ -3,7 +3,9 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include "core/env.h"
 #include "core/hash.h"
@@ -21,8 +23,11 @@ CustomOptions& custom_options() {
   return *options;
 }
 
-Precision::Level read_level(at::Float32Backend backend, at::Float32Op op) {
+// Nothing: the user has not chosen.
+std::optional<Precision::Level> read_level(at::Float32Backend backend, at::Float32Op op) {
   switch (at::globalContext().float32Precision(backend, op)) {
+    case at::Float32Precision::NONE:
+      return std::nullopt;
     case at::Float32Precision::BF16:
       return Precision::kDefault;
     case at::Float32Precision::TF32:
@@ -34,13 +39,20 @@ Precision::Level read_level(at::Float32Backend backend, at::Float32Op op) {
 }
 
 // torch.set_float32_matmul_precision sets both backends: "medium" is BF16 in one and TF32 in the other.
-Precision read_precision() {
+std::optional<Precision::Level> read_products() {
   using at::Float32Backend;
-  using at::Float32Op;
-  return {
-      std::min(read_level(Float32Backend::MKLDNN, Float32Op::MATMUL), read_level(Float32Backend::CUDA, Float32Op::MATMUL)),
-      read_level(Float32Backend::MKLDNN, Float32Op::CONV),
-      read_level(Float32Backend::CUDA, Float32Op::CONV)};
+  std::optional<Precision::Level> host = read_level(Float32Backend::MKLDNN, at::Float32Op::MATMUL);
+  std::optional<Precision::Level> cuda = read_level(Float32Backend::CUDA, at::Float32Op::MATMUL);
+  return host && cuda ? std::min(*host, *cuda) : host ? host : cuda;
+}
+
+// Where an engine's own default is a lower precision than float32, convolutions without a choice of their own follow the products.
+Precision read_precision(const PrecisionRules& rules) {
+  using at::Float32Backend;
+  const Precision::Level products = read_products().value_or(rules.unchosen);
+  const Precision::Level otherwise = rules.unchosen == Precision::kHighest ? Precision::kHighest : products;
+  const Float32Backend backend = rules.has_cudnn ? Float32Backend::CUDA : Float32Backend::MKLDNN;
+  return {products, read_level(backend, at::Float32Op::CONV).value_or(otherwise)};
 }
 
 void add_text(Hash128& hash, const std::string& text) {
@@ -65,7 +77,7 @@ void add_value(Hash128& hash, const NamedValue& value) {
 
 uint64_t CompileSettings::hash() const {
   Hash128 hash;
-  hash.add(uint64_t{fusion} << 24 | precision.products << 16 | precision.convolutions << 8 | precision.cuda_convolutions);
+  hash.add(uint64_t{fusion} << 16 | precision.products << 8 | precision.convolutions);
   for (const auto& [name, value] : custom) {
     add_text(hash, name);
     add_value(hash, value);
@@ -74,9 +86,10 @@ uint64_t CompileSettings::hash() const {
 }
 
 CompileSettings read_compile_settings() {
+  const Precision precision = read_precision(engine().precision_rules());
   CustomOptions& options = custom_options();
   std::lock_guard<std::mutex> lock(options.mutex);
-  return {read_precision(), env::fusion(), options.values};
+  return {precision, env::fusion(), options.values};
 }
 
 void set_compile_options(NamedValues values) {

@@ -1,4 +1,4 @@
-// Groups of numbers, and the graph with one number of each.
+// Constants and groups of numbers, and the graph with one number of each group.
 #include "program/number_groups.h"
 
 #include <algorithm>
@@ -10,10 +10,14 @@
 
 namespace torch_xla {
 
-NumberGroups NumberGroups::of_equal(const Graph& graph, const std::vector<uint64_t>& numbers) {
-  NumberGroups one;
-  one.group_.resize(numbers.size());
-  return one.refined(graph, numbers);
+NumberGroups NumberGroups::of_first_run(const Graph& graph, const std::vector<uint64_t>& numbers, const std::vector<bool>& changing) {
+  NumberGroups before; // one group of all that change
+  before.first_.push_back(0);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    before.group_.push_back(changing[i] ? 0 : kConstant);
+    before.value_.push_back(changing[i] ? 0 : numbers[i]);
+  }
+  return before.refined(graph, numbers);
 }
 
 NumberGroups NumberGroups::refined(const Graph& graph, const std::vector<uint64_t>& numbers) const {
@@ -22,9 +26,15 @@ NumberGroups NumberGroups::refined(const Graph& graph, const std::vector<uint64_
     return {};
   }
   NumberGroups finer;
-  std::map<std::tuple<size_t, DType, uint64_t>, size_t> known; // in one group so far, and equal here
+  std::map<std::tuple<uint64_t, uint64_t, DType, uint64_t>, size_t> known; // equal so far, and equal here
   for (size_t i = 0; i < numbers.size(); ++i) {
-    auto [at, is_new] = known.try_emplace({group_[i], graph.type(graph.scalars[i]).dtype, numbers[i]}, known.size());
+    const bool is_constant = group_[i] == kConstant && value_[i] == numbers[i];
+    finer.value_.push_back(is_constant ? numbers[i] : 0);
+    if (is_constant) {
+      finer.group_.push_back(kConstant);
+      continue;
+    }
+    auto [at, is_new] = known.try_emplace({group_[i], value_[i], graph.type(graph.scalars[i]).dtype, numbers[i]}, known.size());
     if (is_new) {
       finer.first_.push_back(i);
     }
@@ -33,13 +43,17 @@ NumberGroups NumberGroups::refined(const Graph& graph, const std::vector<uint64_
   return finer;
 }
 
-bool NumberGroups::hold(const std::vector<uint64_t>& numbers) const {
+uint64_t NumberGroups::wanted(size_t number, const std::vector<uint64_t>& numbers) const {
+  return group_[number] == kConstant ? value_[number] : numbers[first_[group_[number]]];
+}
+
+std::optional<size_t> NumberGroups::find_misfit(const std::vector<uint64_t>& numbers) const {
   for (size_t i = 0; i < group_.size(); ++i) {
-    if (numbers[i] != numbers[first_[group_[i]]]) {
-      return false;
+    if (numbers[i] != wanted(i, numbers)) {
+      return i;
     }
   }
-  return true;
+  return std::nullopt;
 }
 
 std::vector<uint64_t> NumberGroups::take(std::vector<uint64_t> numbers) const {
@@ -56,8 +70,15 @@ void NumberGroups::apply(Graph& graph) const {
     return;
   }
   std::unordered_map<ValueId, ValueId> instead;
+  std::vector<ValueId> constants;
+  std::vector<std::optional<uint64_t>> fixed(first_.size());
   for (size_t i = 0; i < group_.size(); ++i) {
-    instead[graph.scalars[i]] = graph.scalars[first_[group_[i]]];
+    if (group_[i] == kConstant) {
+      constants.push_back(graph.scalars[i]);
+      fixed.emplace_back(value_[i]);
+    } else {
+      instead[graph.scalars[i]] = graph.scalars[first_[group_[i]]];
+    }
   }
   for (Node& node : graph.nodes) {
     for (ValueId& operand : node.operands) {
@@ -67,10 +88,12 @@ void NumberGroups::apply(Graph& graph) const {
   }
   std::vector<ValueId> left;
   std::transform(first_.begin(), first_.end(), std::back_inserter(left), [&](size_t i) { return graph.scalars[i]; });
+  left.insert(left.end(), constants.begin(), constants.end());
   for (size_t i = 0; i < left.size(); ++i) {
     graph.values[left[i]].index = static_cast<int32_t>(i);
   }
   graph.scalars = std::move(left);
+  graph.fixed_scalars = std::move(fixed);
 }
 
 } // namespace torch_xla

@@ -3,17 +3,17 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <memory>
 
 #include "core/env.h"
 #include "core/errors.h"
 #include "core/log_file.h"
 #include "engine/engine.h"
-#include "ir/builder.h"
 #include "ir/listing.h"
 #include "ops/registry.h"
 #include "passes/passes.h"
+#include "program/compile_settings.h"
+#include "program/known_numbers.h"
 #include "program/sync.h"
 #include "stablehlo/writer.h"
 #include "trace/cell.h"
@@ -29,7 +29,7 @@ namespace {
 // The inputs of an excerpt.
 enum class Inputs : uint8_t {
   kNeeded, // the parameters and scalars of its nodes and outputs, in order of use
-  kParameters, // all parameters in their order, scalars as constants
+  kParameters, // all parameters in their order, all scalars fixed
 };
 
 // The live nodes of a graph, with their inputs and the bits of its scalars.
@@ -59,21 +59,15 @@ struct Excerpt {
       return v == kNoValue ? kNoValue : mapped_[v];
     }
     const Value& value = from_.values[v];
-    if (value.kind == ValueKind::kScalar && inputs_ == Inputs::kParameters) {
-      mapped_[v] = add_constant(value.type.dtype, bits_[value.index]);
-    } else if (value.kind == ValueKind::kScalar) {
+    if (value.kind == ValueKind::kScalar) {
+      const auto number = static_cast<size_t>(value.index);
       mapped_[v] = graph.add_scalar(value.type.dtype);
-      scalars.push_back(bits_[value.index]);
+      scalars.push_back(bits_[number]);
+      graph.fixed_scalars.push_back(inputs_ == Inputs::kParameters ? bits_[number] : from_.fixed_scalar(number));
     } else {
       mapped_[v] = graph.add_parameter(value.type, from_.parameter_strides[value.index]);
     }
     return mapped_[v];
-  }
-
-  ValueId add_constant(DType dtype, uint64_t bits) {
-    Builder builder(graph);
-    return dtype == DType::F64 ? builder.constant(std::bit_cast<double>(bits), dtype)
-                               : builder.constant_int(static_cast<int64_t>(bits), dtype);
   }
 
   void add(const Node& node) {
@@ -153,8 +147,8 @@ void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph
 // Of the graph from `lower`.
 template <typename Lower>
 std::string stablehlo_text(Lower lower, const LocationText& location, GraphFormat format = GraphFormat::kStableHlo) {
-  StableHloOptions options;
-  options.location = location;
+  const Precision precision = read_compile_settings().precision;
+  const StableHloOptions options{{}, precision.products, precision.convolutions, location};
   try {
     return format == GraphFormat::kHlo ? write_hlo(lower(), options) : write_stablehlo(lower(), options);
   } catch (const UserError& error) {
@@ -176,6 +170,11 @@ std::string text_of(const Excerpt& excerpt, int device, const std::vector<int64_
 }
 
 std::string graph_text(int device, const Trace& trace, Graph graph, GraphFormat format) {
+  if (format == GraphFormat::kHlo || format == GraphFormat::kStableHlo) { // the constants and numbers of the program
+    KnownNumbers::get().find(trace).apply(graph);
+    const std::vector<uint64_t> bits(graph.scalars.size()); // numbers are arguments: the text does not show their values
+    return text_of(Excerpt(graph, bits), device, trace.locations(), format);
+  }
   return text_of(Excerpt(graph, trace.scalar_bits()), device, trace.locations(), format);
 }
 

@@ -18,6 +18,7 @@
 #include "program/analysis.h"
 #include "program/compile_reason.h"
 #include "program/compile_settings.h"
+#include "program/known_numbers.h"
 #include "runtime/interrupt.h"
 #include "trace/recorder.h"
 #include "trace/source_line.h"
@@ -172,6 +173,7 @@ void compile(const Wanted& wanted, CompileOptions& options, const ProgramKey& ke
 // The program's executable: from the disk, or compiled.
 void find_or_make_executable(
     const Wanted& wanted, CompileOptions options, const std::function<CompileReason()>& find_reason, Program& program) {
+  static metrics::Metric new_shape("NewShapeCompileTime", metrics::Unit::kTime); // a part of CompileTime
   bool known = engine().reuses_code() && KnownStructures::get().add(wanted.structure, wanted.trace.key());
   options.interpretable = may_interpret(options, wanted.making) ? &wanted.graph : nullptr;
   options.often_interpreted = KnownStructures::get().interpreted(wanted.structure) >= env::interpreted_operations();
@@ -192,7 +194,11 @@ void find_or_make_executable(
     print_reason(wanted.trace, reason);
   }
   known = known || ProgramStore::get().teach(engine(), key);
+  const int64_t start = metrics::now_ns();
   compile(wanted, options, key, known, program);
+  if (reason.kind == CompileReason::Kind::kShape && !engine().reuses_code()) {
+    new_shape.add(static_cast<double>(metrics::now_ns() - start));
+  }
   CompileHistory::get().add(wanted.trace, reason);
 }
 
@@ -204,15 +210,6 @@ int64_t runs_of(const Graph& graph) {
 // Whether the found program runs once more; if not, a compiled one replaces it.
 bool may_run(Program& program, SyncCause cause) {
   return !program.executable->is_interpreted() || (!is_settled(cause) && program.runs_left-- > 0);
-}
-
-// Groups of the numbers that were equal in all runs of the entry's programs: each is one number of the new program.
-NumberGroups find_groups(const ProgramEntry& entry, const Trace& trace) {
-  if (!engine().shares_numbers()) {
-    return {};
-  }
-  return entry.programs.empty() ? NumberGroups::of_equal(trace.graph(), trace.scalar_bits())
-                                : entry.programs.back().groups.refined(trace.graph(), trace.scalar_bits());
 }
 
 } // namespace
@@ -241,7 +238,7 @@ FoundProgram find_or_compile(Trace& trace, const ValueBits& alive, SyncCause cau
     entry.wanted[i] |= alive[i];
   }
   Graph graph = trace.graph();
-  NumberGroups groups = find_groups(entry, trace);
+  NumberGroups groups = KnownNumbers::get().find(trace);
   groups.apply(graph);
   entry.offsets.apply(graph);
   graph.outputs = list_values(entry.wanted);
@@ -251,6 +248,7 @@ FoundProgram find_or_compile(Trace& trace, const ValueBits& alive, SyncCause cau
   Program program{nullptr, graph.outputs, graph.output_strides, entry.wanted, std::move(groups)};
   const Wanted wanted{trace, graph, structure_of(graph), cause, making};
   find_or_make_executable(wanted, compile_options(trace, std::move(settings), std::move(donated)), find_reason, program);
+  KnownNumbers::get().note(trace, program.groups);
   trace.num_programs += making != Making::kPromoted;
   program.runs_left = runs_of(graph);
   KnownStructures::get().add_program(wanted.structure, program.executable, graph);

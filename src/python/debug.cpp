@@ -13,6 +13,7 @@
 #include "kernels/barrier.h"
 #include "program/compile_reason.h"
 #include "program/donation.h"
+#include "program/known_numbers.h"
 #include "program/pending_graph.h"
 #include "program/sync.h"
 #include "python/bindings.h"
@@ -190,6 +191,8 @@ void init_debug(py::module_& m) {
   m.def("_get_current_graph_name", [] { return graph_name(); });
   m.def("_set_current_graph_name", [](const std::string& name) { graph_name() = name; }, py::arg("name"));
   m.def("_set_records_one_program", [](bool on) { return Recorder::current().records_one_program.exchange(on); }, py::arg("on"));
+  m.def("_expect_number_changes", &Trace::expect_changes, py::arg("on"));
+  m.def("_keep_constant_numbers", [](bool on) { KnownNumbers::get().keep_constants(on); }, py::arg("on"));
   m.def("_count_own_programs", [] { return Recorder::current().counts(); });
   m.def("_xla_optimization_barrier_", &barrier, py::arg("tensors"));
   m.def("_unsafe_buffer_pointer", &address_of, py::arg("tensor"));

@@ -148,6 +148,12 @@ void import_first_use() {
   }
 }
 
+// The words of torch_xla.backends.
+const char* precision_of_products() {
+  constexpr const char* kWords[] = {"default", "high", "highest"}; // in the order of Precision::Level
+  return kWords[read_compile_settings().precision.products];
+}
+
 py::object backends() {
   return py::module_::import("torch_xla.backends");
 }
@@ -196,6 +202,7 @@ void init_device(py::module_& m) {
       [](const std::string& precision) { backends().attr("set_mat_mul_precision")(precision); },
       py::arg("precision"));
   m.def("_xla_get_mat_mul_precision", [] { return backends().attr("get_mat_mul_precision")(); });
+  m.def("_precision_of_products", &precision_of_products);
   m.def("_xla_set_plugin_finder", &take_plugin_finder, py::arg("find"));
   m.def("_xla_chosen_device", &chosen_device);
   m.def("_xla_runtime_is_initialized", &process::is_used);

@@ -29,6 +29,8 @@ uint64_t type_hash(const Type& type) {
   return h;
 }
 
+thread_local bool changes_expected = false;
+
 } // namespace
 
 // If append() throws, all lists get their old lengths back.
@@ -57,6 +59,7 @@ ValueId Trace::append(Append append) {
     cut(inputs_, parameters);
     cut(graph_.scalars, scalars);
     cut(scalars_, scalars);
+    cut(changing_, scalars);
     cut(offsets_, offsets);
     throw;
   }
@@ -117,9 +120,14 @@ ValueId Trace::add_parameter(const BufferRef& buffer) {
   return id;
 }
 
+void Trace::expect_changes(bool on) {
+  changes_expected = on;
+}
+
 ValueId Trace::add_scalar(DType dtype, uint64_t bits) {
   ValueId id = append([&] {
     scalars_.push_back(bits);
+    changing_.push_back(changes_expected);
     return graph_.add_scalar(dtype);
   });
   key_.add(0x2002 + static_cast<uint64_t>(dtype));
@@ -254,6 +262,7 @@ void Trace::clear() {
   replaced_.clear();
   overwritten_.clear();
   scalars_.clear();
+  changing_.clear();
   locations_.clear();
   node_hashes_.clear();
   has_collectives_ = false;

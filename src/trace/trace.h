@@ -44,6 +44,8 @@ class Trace {
   // The parameter's buffer; null for other values.
   BufferRef buffer_of(ValueId v) const;
   ValueId add_scalar(DType dtype, uint64_t bits);
+  // Whether the numbers that the calling thread adds from now on are known to change from run to run, as those of an optimizer's step are.
+  static void expect_changes(bool on);
   // Appends a node and folds it into the key. Returns the first result.
   ValueId add_node(const Op& op, InlineVec<ValueId, 4>&& operands, Attrs&& attrs, std::span<const Type> results, int64_t location);
   // Notes the dense, not row-major order of a cell's value: a program's output has this memory order. The first note of a value counts.
@@ -110,6 +112,10 @@ class Trace {
   const std::vector<uint64_t>& scalar_bits() const {
     return scalars_;
   }
+  // By number: whether it was added while changes were expected. No part of the key.
+  const std::vector<bool>& changing_numbers() const {
+    return changing_;
+  }
   std::vector<int64_t>& locations() {
     return locations_;
   }
@@ -161,6 +167,7 @@ class Trace {
   std::vector<Recorded::Overwritten> overwritten_;
   std::vector<std::unique_ptr<Recorded>> recorded_; // of earlier runs, some still in use by them: memory for the next runs
   std::vector<uint64_t> scalars_; // parallel to graph_.scalars
+  std::vector<bool> changing_; // parallel to graph_.scalars
   std::vector<int64_t> locations_; // parallel to graph_.nodes
   bool has_collectives_ = false;
   int64_t start_ns_ = 0;

@@ -142,17 +142,25 @@ def test_other_tensors_alive(device, reasons):
     assert reason["line"].endswith("program") and reason["line_before"] == reason["line"]
 
 
-def test_numbers_that_were_equal(device, reasons):
-    """Only plugins have programs that take equal numbers as one."""
+def test_numbers_that_change(device, reasons):
+    """Only plugins have programs with constant numbers and with equal numbers as one."""
     x = torch.ones(23, 3, device=device)
     program = lambda a, b: x.mul(a).add(b).mul(a)  # noqa: E731
+    has_groups = os.environ.get("PJRT_DEVICE", "CPU") != "CPU"
+    wanted = ["numbers"] if has_groups else []
+    kinds = lambda *numbers: [reason["kind"] for reason in reasons(lambda: program(*numbers))]  # noqa: E731
     run(lambda: None, lambda: program(2.5, 2.5))
-    assert reasons(lambda: program(3.5, 3.5)) == []
+    assert kinds(2.5, 2.5) == []
+    assert kinds(3.5, 3.5) == wanted  # no constants any more
+    assert kinds(4.5, 4.5) == []
     result = []
-    kinds = [reason["kind"] for reason in reasons(lambda: result.append(program(2.5, 7.5)))]
-    assert kinds == ([] if os.environ.get("PJRT_DEVICE", "CPU") == "CPU" else ["numbers"])
+    (*all_reasons,) = reasons(lambda: result.append(program(2.5, 7.5)))
+    assert [reason["kind"] for reason in all_reasons] == wanted  # no longer equal
+    if has_groups:
+        assert all_reasons[0]["what"].endswith("aten::add.Tensor takes 7.5, before 2.5")
+        assert "test_compile_reasons.py" in all_reasons[0]["line"]
     assert (result[0].cpu() == (2.5 + 7.5) * 2.5).all()
-    assert reasons(lambda: program(4.5, 5.5)) == [] == reasons(lambda: program(6.5, 6.5))
+    assert kinds(4.5, 5.5) == [] == kinds(6.5, 6.5)
 
 
 def test_another_precision(device, reasons):

@@ -398,6 +398,122 @@ print(error_of(lambda: backends.set_mat_mul_precision("medium")))
     assert lines[4].startswith("ValueError: precision 'medium' is not known")
 
 
+PRECISION = """
+import torch_xla.core.xla_model as xm
+from torch_xla import backends
+x = torch.ones(4, 4).to("xla")
+def said():
+    text = xm.get_stablehlo([x @ x])
+    return "HIGHEST" if "HIGHEST" in text else "HIGH" if "HIGH" in text else "nothing"
+print(torch.get_float32_matmul_precision(), said(), backends.get_mat_mul_precision())
+torch.set_float32_matmul_precision("highest")
+print(said(), backends.get_mat_mul_precision())
+torch.set_float32_matmul_precision("high")
+print(said(), backends.get_mat_mul_precision())
+torch.backends.cuda.matmul.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision = "none"
+print(said(), backends.get_mat_mul_precision())
+"""
+
+
+def test_precision_where_the_user_has_not_chosen(run_fake, run_python):
+    """The fake plugin's platform is no host or GPU, so its own default holds."""
+    chosen = ["HIGHEST highest", "HIGH high"]
+    assert run_fake(PRECISION) == ["highest nothing default", *chosen, "nothing default"]
+    source = "import torch, torch_xla\n" + PRECISION
+    assert run_python(source, PJRT_DEVICE="CPU").splitlines() == ["highest HIGHEST highest", *chosen, "HIGHEST highest"]
+
+
+# ---- Numbers ----
+NUMBERS = """
+import torch_xla.core.xla_model as xm
+import torch_xla.debug.metrics as met
+def count():
+    return met.counter_value("UncachedCompile") or 0
+x, y = torch.ones(4).to("xla"), torch.ones(6).to("xla")
+def compiles(body):
+    torch_xla.sync(wait=True)
+    before = count()
+    keep = body()
+    torch_xla.sync(wait=True)
+    return count() - before
+"""
+
+
+def test_numbers_are_constants_until_they_change(run_fake):
+    lines = run_fake(
+        NUMBERS
+        + """
+def body(a, b, of=x):
+    return of * a + b
+print(*(compiles(lambda: body(a, b)) for a, b in [(2.0, 0.5), (2.0, 0.5), (3.0, 0.5), (4.0, 0.5), (2.0, 0.5)]))
+text = xm.get_stablehlo([body(5.0, 0.5)])
+print("%arg1: tensor<f64>" in text, "%arg2" in text, "dense<0x3F000000> : tensor<f32>" in text)
+print(*(compiles(lambda: body(a, b, y)) for a, b in [(2.0, 0.5), (3.0, 0.5), (3.0, 0.7)]))
+reason = torch_xla._XLAC._compile_reasons()[-1]
+print(reason["kind"], reason["operation"], reason["now"], reason["before"], reason["line"] != "")
+"""
+    )
+    assert lines[0] == "1 0 1 0 0"  # one more compile for the first change
+    assert lines[1] == "True False True"  # the changed number is an argument, the other a constant of the row's type
+    assert lines[2] == "1 0 1"  # another shape of the same structure knows which number changes
+    assert lines[3] == "numbers aten::add.Tensor 0.7 0.5 True"
+
+
+def test_the_text_without_changes_has_no_numbers_as_arguments(run_fake):
+    lines = run_fake(NUMBERS + 'print("f64" in xm.get_stablehlo([torch.nn.functional.layer_norm(x * 3, [4])]))')
+    assert lines == ["False"]
+
+
+def test_a_learning_rate_compiles_nothing(run_fake):
+    lines = run_fake(
+        NUMBERS
+        + """
+for make, options in [
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}), (torch.optim.Adam, {}), (torch.optim.AdamW, {"fused": True})
+]:
+    model = torch.nn.Linear(4, 4).to("xla")
+    optimizer = make(model.parameters(), **options)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
+    counts = []
+    for _ in range(10):
+        before = count()
+        model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        scheduler.step()
+        counts.append(count() - before)
+    print(*counts)
+"""
+    )
+    for line in lines:
+        assert line.split()[2:] == ["0"] * 8, lines
+
+
+def test_draws_compile_nothing(run_fake):
+    body = "print(*(compiles(lambda: torch.nn.functional.dropout(x, 0.25)) for _ in range(4)))"
+    assert run_fake(NUMBERS + body) == ["1 0 0 0"]
+
+
+def test_numbers_of_deterministic_programs_are_arguments(run_fake):
+    body = "torch.use_deterministic_algorithms(True)\nprint(*(compiles(lambda: x * a) for a in (1.5, 2.5)))"
+    assert run_fake(NUMBERS + body) == ["1 0"]
+
+
+def test_numbers_stay_constants_where_asked(run_fake):
+    body = """
+torch_xla._XLAC._set_xla_all_numbers_special_scalars(True)
+print(*(compiles(lambda: x * a) for a in (1.5, 2.5, 3.5, 1.5)))
+"""
+    assert run_fake(NUMBERS + body) == ["1 1 1 0"]
+
+
+def test_later_processes_know_which_numbers_change(run_fake, tmp_path):
+    cache = {"XLA_PERSISTENT_CACHE_PATH": str(tmp_path / "cache")}
+    body = NUMBERS + "print(*(compiles(lambda: x * a + 1.5) for a in {}))"
+    assert run_fake(body.format((2.0, 3.0)), **cache) == ["1 1"]
+    assert run_fake(body.format((7.0, 8.0, 2.0)), **cache) == ["0 0 0"]
+
+
 # ---- Programs on disk ----
 TWICE = """
 for _ in range(2):

@@ -29,8 +29,12 @@ def get_ir_debug() -> bool:
 
 
 def set_all_numbers_special_scalars(all_numbers_special_scalars: bool) -> None:
-    """Keeps the getter's result. All numbers are inputs of programs."""
+    """True: in programs that a plugin compiles from now on, all Python numbers are constants, so that each other number
+    is another program. False: a number that changes becomes an input. Programs of the embedded engine take all numbers
+    as inputs.
+    """
     _switches["all_numbers_special_scalars"] = bool(all_numbers_special_scalars)
+    _XLAC._keep_constant_numbers(bool(all_numbers_special_scalars))
 
 
 def get_all_numbers_special_scalars() -> bool:

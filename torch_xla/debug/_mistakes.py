@@ -43,7 +43,8 @@ ADVICE = {
     "one tensor (total += loss.detach()) instead of in a Python list that each step goes through again",
     "changing batch": "make all batches equal: drop_last=True in the DataLoader, or pad the last batch; other sizes "
     "are compiled once each",
-    "changing shape": "pad to one size, or to a few sizes (buckets): a program is compiled for each shape",
+    "changing shape": "pad to one size, or to a few sizes: torch_xla.experimental.bucketing.bucketed() does it for a "
+    "function; a program is compiled for each shape",
     "shape from data": "keep the shape: torch.where, a product with the mask, or a sum over it instead of an index by "
     "a mask, nonzero, masked_select or unique, whose result is as long as the values say",
     "changing dropout": "keep p fixed, or change it rarely: it is part of the program. To change it in each step, "

@@ -31,6 +31,11 @@ def _times(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def _cost_text(compiles: list[Compile]) -> str:
+    """How many, and the time that they took."""
+    return f"{_times(len(compiles), 'program')}, {_milliseconds(sum(each.seconds for each in compiles))}"
+
+
 class Report:
     """The result of explain().
 
@@ -119,7 +124,9 @@ class Report:
         if not self.compiles:
             yield "Compiled: nothing, all programs were known."
             return
-        yield f"Compiled: {_times(len(self.compiles), 'program')}"
+        yield f"Compiled: {_cost_text(self.compiles)}"
+        if shapes := [reason for reason in self.compiles if reason.kind == "shape"]:
+            yield f"  for other shapes: {_cost_text(shapes)}"
         for reason in self.compiles:
             yield f"  xla:{reason.device} step {reason.step}, {_milliseconds(reason.seconds)}: {reason.what}"
             yield from (f"  {text}" for text in self._place_text("at", reason.line))

@@ -52,6 +52,15 @@ class PjrtEngine final : public Engine {
     return true;
   }
 
+  // Hosts and GPUs multiply in float32 until the user allows less, as PyTorch does on them. Others have their own default: TPUs multiply
+  // bfloat16.
+  PrecisionRules precision_rules() const override {
+    constexpr std::string_view kLikePyTorch[] = {"cpu", "host", "Host", "cuda", "rocm", "sycl"};
+    const std::string& platform = client_->platform_name();
+    const bool like_pytorch = std::ranges::find(kLikePyTorch, platform) != std::end(kLikePyTorch);
+    return {like_pytorch ? Precision::kHighest : Precision::kDefault, platform == "cuda"};
+  }
+
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
     Signature signature(graph, choose_aliases(graph, options.donated));
     std::string mlir = write_program(graph, signature, options);
@@ -133,13 +142,9 @@ class PjrtEngine final : public Engine {
         graph,
         {.aliases = signature.aliases,
          .products = options.precision.products,
-         .convolutions = convolutions(options.precision),
+         .convolutions = options.precision.convolutions,
          .target = stablehlo_target(client_->platform_name()),
          .location = options.location});
-  }
-
-  Precision::Level convolutions(const Precision& precision) const {
-    return client_->platform_name() == "cuda" ? precision.cuda_convolutions : precision.convolutions;
   }
 
   LoadedExecutableHandle compile_text(int device, const std::string& mlir, const NamedValues& custom) const {
