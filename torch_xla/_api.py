@@ -229,17 +229,19 @@ def compile(
     return region if f is None else region(f)
 
 
-def set_custom_compile_options(options: dict) -> None:
+def set_custom_compile_options(options: dict, device: torch.device | str | None = None) -> None:
     """Sets the plugin's options for all later compiles, in place of earlier ones; `{}` removes them.
 
     Args:
         options: by the plugin's names for them, as `{"xla_gpu_autotune_level": 0}`: str, bool, int or float. Programs
             compiled with other options are kept beside the new ones.
+        device: for the programs of this device alone. They come beside the options for all devices, and before these
+            where both name an option.
 
     Raises ValueError with the embedded engine, which has no options, and TypeError for values of other types. An option
     unknown to the plugin makes the next sync raise RuntimeError.
     """
-    _XLAC._set_custom_compile_options(options)
+    _XLAC._set_custom_compile_options(options, None if device is None else str(device))
 
 
 def manual_seed(seed: int, device=None) -> None:

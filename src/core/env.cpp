@@ -147,6 +147,7 @@ void check() {
   float_storage();
   cache_dir();
   cache_is_read_only();
+  has_plain_executables();
   program_cache_size();
   interpreted_operations();
   cpu_num_devices();
@@ -191,6 +192,10 @@ std::string cache_dir() {
 
 bool cache_is_read_only() {
   return flag(variable("XLA_PERSISTENT_CACHE_READ_ONLY"));
+}
+
+bool has_plain_executables() {
+  return flag(variable("XLA_PLAIN_EXECUTABLES"));
 }
 
 size_t program_cache_size() {

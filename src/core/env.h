@@ -39,6 +39,7 @@ bool lazy(); // XLA_LAZY=0 or eager mode: sync after each op
 FloatStorage float_storage(); // XLA_USE_BF16, else XLA_DOWNCAST_BF16
 std::string cache_dir(); // XLA_PERSISTENT_CACHE_PATH as it is now, else ~/.cache/torch_xla; empty value switches off
 bool cache_is_read_only(); // XLA_PERSISTENT_CACHE_READ_ONLY as it is now
+bool has_plain_executables(); // XLA_PLAIN_EXECUTABLES as it is now
 size_t program_cache_size(); // XLA_COMPILATION_CACHE_SIZE: programs kept in memory
 int64_t interpreted_operations(); // XLA_INTERPRETED_OPERATIONS: of a small program, before it is compiled
 int cpu_num_devices(); // CPU_NUM_DEVICES: of the embedded engine

@@ -16,6 +16,7 @@
 #include "core/errors.h"
 #include "core/precision.h"
 #include "ir/graph.h"
+#include "stablehlo/target.h"
 
 namespace c10 {
 struct IValue;
@@ -233,6 +234,10 @@ class Engine {
   }
   // How it reads PyTorch's switches for CompileOptions::precision.
   virtual PrecisionRules precision_rules() const {
+    return {};
+  }
+  // What the StableHLO for its compiler differs in.
+  virtual StableHloTarget stablehlo_target() const {
     return {};
   }
   // Whether CompileOptions::custom may have options.

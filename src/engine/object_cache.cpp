@@ -1,26 +1,21 @@
-// Reads and writes the cache's files: a header, the key and the object. A file is written under another name and renamed.
+// Reads and writes the cache's files: a header, the key and the object.
 #include "engine/object_cache.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 
 #include "core/errors.h"
 #include "core/hash.h"
+#include "engine/own_file.h"
 
 namespace torch_xla {
 
 namespace {
-
-constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
-constexpr time_t kTouchAfter = 3600; // seconds from which on a file that is read is marked as used
 
 struct Header {
   char magic[8] = {'X', 'L', 'A', 'C', 'O', 'D', 'E', '2'};
@@ -28,24 +23,6 @@ struct Header {
   uint64_t hash_hi = 0;
   uint64_t key_size = 0;
   uint64_t object_size = 0;
-};
-
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  ~File() {
-    if (fd_ >= 0) {
-      ::close(fd_);
-    }
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const {
-    return fd_;
-  }
-
- private:
-  int fd_;
 };
 
 Header header_of(std::string_view key, std::string_view object) {
@@ -60,50 +37,17 @@ Header header_of(std::string_view key, std::string_view object) {
   return header;
 }
 
-// All or nothing.
-bool write_file(int fd, const std::string& bytes) {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
-    if (n <= 0) {
-      return false;
-    }
-    done += static_cast<size_t>(n);
-  }
-  return true;
-}
-
-bool is_own(const struct stat& info) {
-  return info.st_uid == ::geteuid() && !(info.st_mode & kOthersMayWrite);
-}
-
-bool read_all(int fd, char* bytes, size_t size) {
-  for (size_t done = 0; done < size;) {
-    ssize_t n = ::read(fd, bytes + done, size - done);
-    if (n <= 0) {
-      return false;
-    }
-    done += static_cast<size_t>(n);
-  }
-  return true;
-}
-
 struct Content {
   Header header;
   std::string rest; // the key and the object
 };
 
-// Reads a regular file of this user with the length in its header; nothing for any other file. Never blocks, as a FIFO would, and takes no
-// memory for a lengthened file. `touch`: marks it as used.
+// The file with the length in its header; nothing for any other file. `touch`: marks it as used.
 std::optional<Content> read_file(const std::string& path, bool touch) {
-  File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
-  struct stat info;
-  if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0 || !S_ISREG(info.st_mode) || !is_own(info)) {
-    return std::nullopt;
-  }
+  OwnFile file(path);
+  uint64_t size = file.size();
   Content content;
-  auto size = static_cast<uint64_t>(info.st_size);
-  if (size < sizeof(Header) || !read_all(file.fd(), reinterpret_cast<char*>(&content.header), sizeof(Header))) {
+  if (size < sizeof(Header) || !file.read(reinterpret_cast<char*>(&content.header), sizeof(Header))) {
     return std::nullopt;
   }
   size -= sizeof(Header);
@@ -111,11 +55,11 @@ std::optional<Content> read_file(const std::string& path, bool touch) {
     return std::nullopt;
   }
   content.rest.resize(size);
-  if (!read_all(file.fd(), content.rest.data(), size)) {
+  if (!file.read(content.rest.data(), size)) {
     return std::nullopt;
   }
-  if (touch && std::time(nullptr) - info.st_mtime > kTouchAfter) {
-    ::futimens(file.fd(), nullptr);
+  if (touch) {
+    file.touch();
   }
   return content;
 }
@@ -204,25 +148,16 @@ std::optional<std::string> ObjectCache::read_object(const Hash128& hash, const s
 }
 
 void ObjectCache::put(const std::string& key, const std::string& object) {
-  static std::atomic<uint64_t> counter{0};
   std::unique_lock lock(mutex_);
   std::string path = read_only_ ? std::string() : path_of(hash_of(key));
   lock.unlock();
   if (path.empty()) {
     return;
   }
-  std::string temporary = str(path, ".", ::getpid(), ".", counter++);
-  int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    return;
-  }
   Header header = header_of(key, object);
-  bool ok = write_file(fd, std::string(reinterpret_cast<const char*>(&header), sizeof header) + key + object);
-  ok = ::close(fd) == 0 && ok;
-  if (!ok || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    ::unlink(temporary.c_str());
+  if (write_own_file(path, std::string(reinterpret_cast<const char*>(&header), sizeof header) + key + object)) {
+    prune_sometimes();
   }
-  prune_sometimes();
 }
 
 void ObjectCache::prune_sometimes() {

@@ -3,6 +3,7 @@
 
 #include "aten/fallback.h"
 #include "aten/rows.h"
+#include "kernels/composite.h"
 #include "kernels/register.h"
 
 namespace torch_xla {
@@ -35,6 +36,7 @@ void register_kernels() {
       register_checked_values(*library);
     }
     register_barrier();
+    register_custom_calls();
     register_donation();
     register_sparse_kernels();
     register_fallback();

@@ -1,5 +1,6 @@
-// Control flow: loops with a computation as body.
+// Operations with a graph as attribute, loops and composites, and custom calls.
 #include "core/errors.h"
+#include "ir/composite.h"
 #include "ir/computation.h"
 #include "ops/row.h"
 #include "ops/rules.h"
@@ -38,8 +39,39 @@ void infer_loop(InferContext& c) {
   }
 }
 
+void expand_mark(ExpandContext& c) {
+  c.set(0, c.raw(0));
+}
+
+void infer_composite(InferContext& c) {
+  const Graph& body = body_of(c.attr(kCompositeBody)).graph;
+  XLA_CHECK(c.size() == body.parameters.size() + body.scalars.size(), "the operands of a composite are not its decomposition's");
+  for (ValueId v : body.outputs) {
+    c.add_result(body.type(v).dtype, body.type(v).dims);
+  }
+}
+
+void infer_custom_call(InferContext& c) {
+  const Dims shapes = c.get_dims(kCallShapes);
+  size_t at = 0;
+  for (int64_t dtype : c.get_dims(kCallTypes)) {
+    XLA_CHECK(at < shapes.size() && at + shapes[at] < shapes.size(), "a custom call has more types of results than shapes");
+    const auto rank = static_cast<size_t>(shapes[at]);
+    c.add_result(static_cast<DType>(dtype), Dims(shapes.data() + at + 1, rank));
+    at += 1 + rank;
+  }
+}
+
 constinit const Op kRows[] = {
     {.name = "xla::loop", .kind = OpKind::kLibrary, .infer = infer_loop, .reads = kDenseOperands, .traits = kOwnKernel | kChecksValues},
+    {.name = "xla::mark_tensor", .kind = OpKind::kComposite, .infer = like_operand<0>, .expand = expand_mark, .traits = kOwnKernel | kMark},
+    // Only graphs for plugins have composites: passes/outline.cpp makes them of marks.
+    {.name = "xla::composite", .kind = OpKind::kLibrary, .infer = infer_composite, .dtypes = kAllTypes, .traits = kOwnKernel},
+    {.name = "xla::custom_call",
+     .kind = OpKind::kLibrary,
+     .infer = infer_custom_call,
+     .dtypes = kAllTypes,
+     .traits = kOwnKernel | kOtherLibrary | kChecksValues},
 };
 
 } // namespace

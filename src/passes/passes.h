@@ -14,8 +14,12 @@ bool keep_all(const Op& op);
 // Which library calls of 16-bit floats an engine computes in float32.
 using WidenCall = bool (*)(const Graph& graph, const Node& call);
 
+// Makes composites of marks: outline().
+using Outline = std::optional<Graph> (*)(const Graph& trace);
+
 struct EngineRules {
   KeepLibrary keeps = keep_all;
+  Outline outlines = nullptr; // null: marks are their operands
   WidenCall widens = nullptr; // null: none
   bool narrow_products = true; // the engine multiplies 16-bit floats faster than float32
 };
@@ -27,6 +31,10 @@ Graph narrow(const Graph& trace, FloatStorage storage, bool narrow_products);
 // Trace -> trace in which sums of `a` and zeros with a part written (the gradient of a slice) add to that part of `a` only; nothing if the
 // trace has no such sum. The sign of a zero may change: -0.0 stays where +0.0 would have been added.
 std::optional<Graph> add_into_parts(const Graph& trace);
+// Trace -> trace in which each part between the marked inputs and outputs of a composite is one node, xla::composite, with that part as its
+// decomposition; nothing if the trace has none. Operands of the node: the marked inputs in their order, then other tensors and numbers that
+// the part reads. What else needs values of the part computes them outside, too. Marks that belong to no composite stay.
+std::optional<Graph> outline(const Graph& trace);
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; fixed scalars become
 // constants, the others and the parameters keep their order. With fusion off the expansion is the same. Throws UserError(NotImplemented)
 // naming a row that is not kept and has no expansion.

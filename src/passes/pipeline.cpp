@@ -52,11 +52,15 @@ Graph run_passes(const Graph& trace, int device, const EngineRules& rules) {
 Graph run_passes_on_body(const Graph& body, int device, const EngineRules& rules) {
   check(body);
   Graph graph;
-  std::optional<Graph> added = add_into_parts(body);
+  std::optional<Graph> outlined = rules.outlines ? rules.outlines(body) : std::nullopt;
+  if (outlined) {
+    run_stage("outline", device, *outlined, [](Graph&) {});
+  }
+  std::optional<Graph> added = add_into_parts(outlined ? *outlined : body);
   if (added) {
     run_stage("add_into_parts", device, *added, [](Graph&) {});
   }
-  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(added ? *added : body, rules.keeps); });
+  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(added ? *added : outlined ? *outlined : body, rules.keeps); });
   if (rules.widens && std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return rules.widens(graph, node); })) {
     run_stage("widen", device, graph, [&](Graph& widened) { widened = widen(graph, rules.widens); });
   }

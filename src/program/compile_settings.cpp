@@ -14,8 +14,9 @@ namespace torch_xla {
 namespace {
 
 struct CustomOptions {
-  std::mutex mutex; // guards values
-  NamedValues values;
+  std::mutex mutex; // guards all
+  NamedValues values; // for all devices
+  std::map<int, NamedValues> of_device;
 };
 
 CustomOptions& custom_options() {
@@ -47,14 +48,6 @@ std::optional<Precision::Level> read_products() {
 }
 
 // Where an engine's own default is a lower precision than float32, convolutions without a choice of their own follow the products.
-Precision read_precision(const PrecisionRules& rules) {
-  using at::Float32Backend;
-  const Precision::Level products = read_products().value_or(rules.unchosen);
-  const Precision::Level otherwise = rules.unchosen == Precision::kHighest ? Precision::kHighest : products;
-  const Float32Backend backend = rules.has_cudnn ? Float32Backend::CUDA : Float32Backend::MKLDNN;
-  return {products, read_level(backend, at::Float32Op::CONV).value_or(otherwise)};
-}
-
 void add_text(Hash128& hash, const std::string& text) {
   hash.add_bytes(text.data(), text.size());
 }
@@ -85,14 +78,28 @@ uint64_t CompileSettings::hash() const {
   return hash.lo;
 }
 
-CompileSettings read_compile_settings() {
-  const Precision precision = read_precision(engine().precision_rules());
-  CustomOptions& options = custom_options();
-  std::lock_guard<std::mutex> lock(options.mutex);
-  return {precision, env::fusion(), options.values};
+Precision read_precision() {
+  const PrecisionRules rules = engine().precision_rules();
+  using at::Float32Backend;
+  const Precision::Level products = read_products().value_or(rules.unchosen);
+  const Precision::Level otherwise = rules.unchosen == Precision::kHighest ? Precision::kHighest : products;
+  const Float32Backend backend = rules.has_cudnn ? Float32Backend::CUDA : Float32Backend::MKLDNN;
+  return {products, read_level(backend, at::Float32Op::CONV).value_or(otherwise)};
 }
 
-void set_compile_options(NamedValues values) {
+CompileSettings read_compile_settings(int device) {
+  const Precision precision = read_precision();
+  CustomOptions& options = custom_options();
+  std::lock_guard<std::mutex> lock(options.mutex);
+  CompileSettings settings{precision, env::fusion(), {}};
+  if (auto own = options.of_device.find(device); own != options.of_device.end()) {
+    settings.custom = own->second;
+  }
+  settings.custom.insert(options.values.begin(), options.values.end());
+  return settings;
+}
+
+void set_compile_options(NamedValues values, std::optional<int> device) {
   if (!values.empty() && !engine().takes_custom_options()) {
     throw UserError(
         ErrorKind::Value,
@@ -100,7 +107,7 @@ void set_compile_options(NamedValues values) {
   }
   CustomOptions& options = custom_options();
   std::lock_guard<std::mutex> lock(options.mutex);
-  options.values = std::move(values);
+  (device ? options.of_device[*device] : options.values) = std::move(values);
 }
 
 } // namespace torch_xla

@@ -147,8 +147,12 @@ void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph
 // Of the graph from `lower`.
 template <typename Lower>
 std::string stablehlo_text(Lower lower, const LocationText& location, GraphFormat format = GraphFormat::kStableHlo) {
-  const Precision precision = read_compile_settings().precision;
-  const StableHloOptions options{{}, precision.products, precision.convolutions, location};
+  const Precision precision = read_precision();
+  const StableHloOptions options{
+      .products = precision.products,
+      .convolutions = precision.convolutions,
+      .target = engine().stablehlo_target(),
+      .location = location};
   try {
     return format == GraphFormat::kHlo ? write_hlo(lower(), options) : write_stablehlo(lower(), options);
   } catch (const UserError& error) {
@@ -163,7 +167,8 @@ std::string text_of(const Excerpt& excerpt, int device, const std::vector<int64_
     return known ? location_text(lines[static_cast<size_t>(node)]) : std::string();
   };
   if (format == GraphFormat::kHlo || format == GraphFormat::kStableHlo) {
-    return stablehlo_text([&] { return run_passes(excerpt.graph, device, {.keeps = has_stablehlo_form}); }, location, format);
+    return stablehlo_text(
+        [&] { return run_passes(excerpt.graph, device, {.keeps = has_stablehlo_form, .outlines = outline}); }, location, format);
   }
   ListingOptions options{str(engine().hardware(), ":", device), excerpt.scalars, location};
   return format == GraphFormat::kDot ? list_dot(excerpt.graph, options) : list_graph(excerpt.graph, options);
@@ -261,7 +266,10 @@ std::string body_text(int device, const Body& body, GraphFormat format) {
   std::vector<uint64_t> bits;
   std::transform(body.numbers.begin(), body.numbers.end(), std::back_inserter(bits), [](const Number& number) { return number.bits; });
   Excerpt excerpt(body.computation->graph, bits, Inputs::kParameters);
-  return stablehlo_text([&] { return run_passes_on_body(excerpt.graph, device, {.keeps = has_stablehlo_form}); }, /*location=*/{}, format);
+  return stablehlo_text(
+      [&] { return run_passes_on_body(excerpt.graph, device, {.keeps = has_stablehlo_form, .outlines = outline}); },
+      /*location=*/{},
+      format);
 }
 
 std::string pending_operation(const at::Tensor& tensor) {

@@ -219,7 +219,7 @@ FoundProgram find_or_compile(Trace& trace, const ValueBits& alive, SyncCause cau
   static const bool moves_views = engine().moves_views();
   const int device = trace.device();
   Hash128 key = moves_views ? trace.key_without_offsets() : trace.key();
-  CompileSettings settings = read_compile_settings();
+  CompileSettings settings = read_compile_settings(device);
   key.add(settings.hash());
   ProgramEntry& entry = program_cache(device).entry(key, trace.offsets());
   std::vector<uint64_t> offsets = entry.offsets.numbers(trace.offsets());

@@ -98,7 +98,7 @@ py::list tensors_from_aten(const py::list& tensors, const std::vector<std::strin
   return moved;
 }
 
-void take_compile_options(const py::dict& options) {
+void take_compile_options(const py::dict& options, const std::optional<std::string>& device) {
   NamedValues values;
   for (auto [name, value] : options) {
     bool fits = py::isinstance<py::str>(value) || py::isinstance<py::int_>(value) || py::isinstance<py::float_>(value); // bool is an int
@@ -107,7 +107,7 @@ void take_compile_options(const py::dict& options) {
     values[text] = to_option(value);
   }
   const py::gil_scoped_release no_gil;
-  set_compile_options(std::move(values));
+  set_compile_options(std::move(values), device ? std::make_optional(device_index(*device)) : std::nullopt);
 }
 
 // Python's function from a name to (path, options) or None; never destroyed.
@@ -151,7 +151,7 @@ void import_first_use() {
 // The words of torch_xla.backends.
 const char* precision_of_products() {
   constexpr const char* kWords[] = {"default", "high", "highest"}; // in the order of Precision::Level
-  return kWords[read_compile_settings().precision.products];
+  return kWords[read_precision().products];
 }
 
 py::object backends() {
@@ -196,7 +196,7 @@ void init_device(py::module_& m) {
   m.def("_xla_memory_info", &memory_info, py::arg("device") = "");
   m.def("_xla_empty_cache", &empty_caches, py::call_guard<py::gil_scoped_release>());
   m.def("_xla_tensors_from_aten", &tensors_from_aten, py::arg("tensors"), py::arg("devices"));
-  m.def("_set_custom_compile_options", &take_compile_options, py::arg("options"));
+  m.def("_set_custom_compile_options", &take_compile_options, py::arg("options"), py::arg("device") = py::none());
   m.def(
       "_xla_set_mat_mul_precision",
       [](const std::string& precision) { backends().attr("set_mat_mul_precision")(precision); },

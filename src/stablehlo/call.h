@@ -88,6 +88,7 @@ std::span<const Writer> function_writers(); // of one number
 std::span<const Writer> rnn_writers();
 std::span<const Writer> identity_writers(); // reinterpreted bytes, checks
 std::span<const Writer> control_writers();
+std::span<const Writer> composite_writers();
 
 // Writes a computation's graph (a trace) into the text; its results for these parameters and scalars.
 Hlos write_computation(Text& text, const Graph& body, const Hlos& arguments);

@@ -111,7 +111,22 @@ std::string struct_text(const std::string& text) {
   return replaced(replaced(replaced(between(text, '<', '>'), " = ", "="), "[", "{"), "]", "}");
 }
 
+std::string custom_call_text(const AttributeReader& a) {
+  std::string text = "custom_call_target=" + a.get("call_target_name");
+  text += a.get("has_side_effect") == "true" ? ", custom_call_has_side_effect=true" : "";
+  if (const std::string* config = a.find("backend_config")) {
+    text += ", backend_config=" + *config;
+  }
+  if (const std::string* frontend = a.find("mhlo.frontend_attributes")) {
+    text += ", frontend_attributes=" + replaced(*frontend, " = \"", "=\"");
+  }
+  return text;
+}
+
 std::string own_attributes(const std::string& opcode, const Hlos& operands, const AttributeReader& a) {
+  if (opcode == "custom-call") {
+    return custom_call_text(a);
+  }
   if (opcode == "slice") {
     return slice_text(a);
   }

@@ -172,6 +172,15 @@ Hlos HloText::op(
   return elements_of(instruction(tuple_shape(results), opcode, operands_text(operands), text), results);
 }
 
+Hlos HloText::composite(
+    const std::string&,
+    const Hlos& operands,
+    const std::string&,
+    const std::vector<Type>&,
+    const std::function<Hlos(const Hlos& arguments)>& body) {
+  return body(operands);
+}
+
 Hlo HloText::constant_text(const std::string& elements, const Type& type) {
   bool same = !type.dims.empty() && !elements.empty() && elements[0] != '[';
   Type of_literal{type.dtype, same ? Dims{} : type.dims};

@@ -18,6 +18,13 @@ class HloText final : public Text {
       const Attributes& attributes,
       const std::vector<Type>& results,
       const std::vector<Region>& regions) override;
+  // HLO has no composites: the body stands in the place of the operation.
+  Hlos composite(
+      const std::string& name,
+      const Hlos& operands,
+      const std::string& attributes,
+      const std::vector<Type>& results,
+      const std::function<Hlos(const Hlos& arguments)>& body) override;
   Hlo argument(const Type& type) override;
   std::string finish(const Hlos& results, const std::vector<std::string>& argument_attributes) override;
 

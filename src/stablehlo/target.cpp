@@ -3,7 +3,7 @@
 
 namespace torch_xla {
 
-StableHloTarget stablehlo_target(std::string_view platform) {
+StableHloTarget find_stablehlo_target(std::string_view platform) {
   StableHloTarget target;
   target.keeps_nan = platform != "cpu"; // XLA's client: its vector code drops a NaN in the second operand
   target.has_top_k = platform == "tpu";

@@ -12,6 +12,6 @@ struct StableHloTarget {
 };
 
 // By PJRT's name of the platform: "cpu", "tpu", "cuda".
-StableHloTarget stablehlo_target(std::string_view platform);
+StableHloTarget find_stablehlo_target(std::string_view platform);
 
 } // namespace torch_xla

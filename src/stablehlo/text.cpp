@@ -99,9 +99,15 @@ std::string location_text(const std::string& location) {
 } // namespace
 
 std::string quoted(const std::string& v) {
+  constexpr char kDigits[] = "0123456789ABCDEF";
   std::string text = "\"";
   for (char c : v) {
-    text += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+    auto code = static_cast<unsigned char>(c);
+    if (code < ' ') {
+      text += {'\\', kDigits[code / 16], kDigits[code % 16]};
+    } else {
+      text += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+    }
   }
   return text + "\"";
 }
@@ -185,6 +191,44 @@ void Text::region(const Region& region) {
   std::string names = join(results, [](const Hlo& v) { return v.name(); });
   line("\"stablehlo.return\"(" + names + ") : (" + join(results, [](const Hlo& v) { return tensor_text(v.type()); }) + ") -> ()");
   --indent_;
+}
+
+// Gives the function's symbol: "@NAME.impl", or "@NAME.impl_0" and so on where there is one.
+std::string Text::add_function(
+    const std::string& name, const std::vector<Type>& arguments, const std::function<Hlos(const Hlos& arguments)>& body) {
+  std::string symbol = name + ".impl";
+  for (int i = 0; !function_names_.insert(symbol).second; ++i) {
+    symbol = str(name, ".impl_", i);
+  }
+  std::string outer = std::exchange(body_, {});
+  int indent = std::exchange(indent_, 2);
+  Hlos values;
+  for (const Type& type : arguments) {
+    values.emplace_back(this, next_name(), type);
+  }
+  Hlos results = body(values);
+  std::string types = join(results, [](const Hlo& v) { return tensor_text(v.type()); });
+  line("\"func.return\"(" + join(results, [](const Hlo& v) { return v.name(); }) + ") : (" + types + ") -> ()");
+  std::string takes = join(values, [](const Hlo& v) { return v.name() + ": " + tensor_text(v.type()); });
+  functions_ += "  func.func private @" + quoted(symbol) + "(" + takes + ") -> (" + types + ") {\n" + body_ + "  }\n";
+  body_ = std::move(outer);
+  indent_ = indent;
+  return "@" + quoted(symbol);
+}
+
+Hlos Text::composite(
+    const std::string& name,
+    const Hlos& operands,
+    const std::string& attributes,
+    const std::vector<Type>& results,
+    const std::function<Hlos(const Hlos& arguments)>& body) {
+  std::vector<Type> types;
+  std::transform(operands.begin(), operands.end(), std::back_inserter(types), [](const Hlo& v) { return v.type(); });
+  Attributes all{{"name", quoted(name)}, {"decomposition", add_function(name, types, body)}};
+  if (!attributes.empty()) {
+    all.push_back({"composite_attributes", attributes});
+  }
+  return op("composite", operands, all, results);
 }
 
 // The short form that elementwise operations of one type have.
@@ -277,7 +321,8 @@ std::string Text::finish(const Hlos& results, const std::vector<std::string>& ar
   }
   std::string types = join(results, [](const Hlo& v) { return tensor_text(v.type()); });
   line("\"func.return\"(" + join(results, [](const Hlo& v) { return v.name(); }) + ") : (" + types + ") -> ()");
-  std::string text = "module @program {\n  func.func public @main(" + arguments + ") -> (" + types + ") {\n" + body_ + "  }\n}\n";
+  std::string text = "module @program {\n  func.func public @main(" + arguments + ") -> (" + types + ") {\n" + body_ + "  }\n";
+  text += functions_ + "}\n";
   for (size_t i = 0; i < locations_.size(); ++i) {
     text += str("#loc", i, " = ", location_text(locations_[i]), "\n");
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -80,6 +81,13 @@ class Text {
       const std::vector<Type>& results,
       const std::vector<Region>& regions = {});
   Hlo op(const std::string& name, const Hlos& operands, const Attributes& attributes, Type result);
+  // Appends a stablehlo.composite whose decomposition, a function of its own, has this body.
+  virtual Hlos composite(
+      const std::string& name,
+      const Hlos& operands,
+      const std::string& attributes, // a dictionary; empty: none
+      const std::vector<Type>& results,
+      const std::function<Hlos(const Hlos& arguments)>& body);
   // A 0-d constant, or one with equal elements. Floating numbers must be exact in the type; integers are given as int64.
   Hlo constant(double v, const Type& type);
   Hlo constant_int(int64_t v, const Type& type);
@@ -112,8 +120,12 @@ class Text {
   void line(const std::string& text);
   void region(const Region& region);
   std::string location_suffix() const;
+  std::string add_function(
+      const std::string& name, const std::vector<Type>& arguments, const std::function<Hlos(const Hlos& arguments)>& body);
 
   std::string body_;
+  std::string functions_; // beside @main
+  std::set<std::string> function_names_;
   int indent_ = 2;
   int next_ = 0;
   std::vector<Type> arguments_;
@@ -122,7 +134,7 @@ class Text {
   int location_ = -1;
 };
 
-// The text in quotation marks; a backslash before inner quotation marks and backslashes.
+// The text in quotation marks; a backslash before inner quotation marks and backslashes, control characters by their hexadecimal digits.
 std::string quoted(const std::string& v);
 // "file.py:12" as its two parts; another text as it is, with an empty second part.
 std::pair<std::string, std::string> file_and_line(const std::string& location);

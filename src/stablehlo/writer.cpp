@@ -35,6 +35,7 @@ WriterMap* make_writer_map() {
       rnn_writers(),
       identity_writers(),
       control_writers(),
+      composite_writers(),
   };
   auto* map = new WriterMap;
   for (std::span<const Writer> table : tables) {
@@ -202,7 +203,7 @@ std::string write_module(Text& text, const Graph& graph, const StableHloOptions&
 } // namespace
 
 Hlos write_computation(Text& text, const Graph& body, const Hlos& arguments) {
-  return GraphWriter(text, run_passes_on_body(body, /*device=*/0, {.keeps = has_stablehlo_form}), arguments).run();
+  return GraphWriter(text, run_passes_on_body(body, /*device=*/0, {.keeps = has_stablehlo_form, .outlines = outline}), arguments).run();
 }
 
 } // namespace stablehlo

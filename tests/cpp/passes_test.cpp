@@ -53,6 +53,9 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
   if (name == "add_into_parts") {
     return add_into_parts(input).value_or(input);
   }
+  if (name == "outline") {
+    return outline(input).value_or(input);
+  }
   if (name == "narrow_to_bf16") {
     return narrow(input, FloatStorage::kBf16, /*narrow_products=*/true);
   }

@@ -21,7 +21,7 @@ namespace {
 using testing::RowCase;
 
 std::string write(const Graph& trace) {
-  return write_stablehlo(run_passes(trace, 0, {.keeps = has_stablehlo_form}));
+  return write_stablehlo(run_passes(trace, 0, {.keeps = has_stablehlo_form, .outlines = outline}));
 }
 
 // ---- Coverage ----
@@ -310,7 +310,7 @@ TEST(StableHlo, ExtremaByTarget) {
   for (const char* line : cases) {
     Graph graph = run_passes(testing::CaseReader(line).run().trace, 0, {.keeps = has_stablehlo_form});
     for (const char* platform : {"cpu", "cuda", "tpu", "tt"}) {
-      std::string text = write_stablehlo(graph, {.target = stablehlo_target(platform)});
+      std::string text = write_stablehlo(graph, {.target = find_stablehlo_target(platform)});
       bool is_cpu = std::string(platform) == "cpu";
       EXPECT_EQ(text.find("stablehlo.maximum") == text.npos, is_cpu) << platform << "\n" << text;
     }
@@ -320,7 +320,7 @@ TEST(StableHlo, ExtremaByTarget) {
 TEST(StableHlo, TopKByTarget) {
   auto has_top_k = [](const char* line, const char* platform) {
     Graph graph = run_passes(testing::CaseReader(line).run().trace, 0, {.keeps = has_stablehlo_form});
-    return write_stablehlo(graph, {.target = stablehlo_target(platform)}).find("chlo.top_k") != std::string::npos;
+    return write_stablehlo(graph, {.target = find_stablehlo_target(platform)}).find("chlo.top_k") != std::string::npos;
   };
   EXPECT_TRUE(has_top_k("aten::topk(bf16[4,6]) {3, 0, false, true}", "tpu"));
   EXPECT_FALSE(has_top_k("aten::topk(i64[4,6]) {3, 0, false, true}", "tpu")); // as float32 it would lose digits

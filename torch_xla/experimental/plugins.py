@@ -15,8 +15,9 @@ import importlib.metadata
 import importlib.util
 import os
 from pathlib import Path
+from types import ModuleType
 
-from .. import _XLAC
+from .. import _late_modules, _XLAC
 
 ClientOptions = dict[str, str | bool | int | float | list[int]]
 
@@ -55,6 +56,14 @@ class DevicePlugin:
         """False. Not used: clients of several processes are not connected, and collectives between them run outside."""
         return False
 
+    def dynamo_settings(self) -> dict[str, object]:
+        """Defaults of torch._dynamo.config for this process, from the first use of the device on.
+
+        Those of the original: each shape and each float of a graph is a number of its own, as compilers of fixed shapes
+        want it, so that backends of torch.compile get no SymInt or SymFloat. The program's own settings go before.
+        """
+        return {"automatic_dynamic_shapes": False, "specialize_float": True}
+
 
 def _module_folders(module: str) -> list[Path]:
     """The folders of an installed package, without importing it. Empty if there is no such package."""
@@ -70,6 +79,10 @@ class _WheelPlugin(DevicePlugin):
 
     def __init__(self, *files: tuple[str, str]):
         self._files = files
+
+    def dynamo_settings(self) -> dict[str, object]:
+        """None: graphs of the default backend may have dynamic shapes."""
+        return {}
 
     def find_library(self) -> str | None:
         """Path of the plugin, without importing its module. None if no wheel that has it is installed."""
@@ -161,9 +174,22 @@ def get(name: str) -> DevicePlugin | None:
 
 
 def find(name: str) -> tuple[str, ClientOptions] | None:
-    """The path and client options of the named plugin. None if there is no such plugin."""
-    plugin = get(name)
-    return (str(plugin.library_path()), dict(plugin.client_create_options())) if plugin else None
+    """The path and client options of the named plugin, for the first use of the device. None if there is no such plugin.
+
+    The plugin's settings of torch._dynamo apply from then on.
+    """
+    if not (plugin := get(name)):
+        return None
+    found = str(plugin.library_path()), dict(plugin.client_create_options())
+    settings = plugin.dynamo_settings()
+    _late_modules.when_imported("torch._dynamo.config", lambda config: _set_defaults(config, settings))
+    return found
+
+
+def _set_defaults(config: ModuleType, settings: dict[str, object]) -> None:
+    """Changes the defaults of a module of settings, for all threads: a program's own settings go before them."""
+    for name, value in settings.items():
+        config._config[name].default = value
 
 
 def default() -> DevicePlugin:

@@ -9,6 +9,7 @@
 #include "core/env.h"
 #include "core/observer.h"
 #include "engine/pjrt/executable.h"
+#include "engine/plain_files.h"
 #include "ir/archive.h"
 #include "passes/passes.h"
 #include "stablehlo/writer.h"
@@ -37,7 +38,7 @@ class PjrtEngine final : public Engine {
   }
 
   Graph lower(const Graph& trace, int device) const override {
-    return run_passes(trace, device, {.keeps = has_stablehlo_form});
+    return run_passes(trace, device, {.keeps = has_stablehlo_form, .outlines = outline});
   }
 
   bool runs_library_calls() const override {
@@ -61,6 +62,10 @@ class PjrtEngine final : public Engine {
     return {like_pytorch ? Precision::kHighest : Precision::kDefault, platform == "cuda"};
   }
 
+  StableHloTarget stablehlo_target() const override {
+    return find_stablehlo_target(client_->platform_name());
+  }
+
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
     Signature signature(graph, choose_aliases(graph, options.donated));
     std::string mlir = write_program(graph, signature, options);
@@ -78,22 +83,33 @@ class PjrtEngine final : public Engine {
   // The aliases depend on the donated parameters.
   std::string settings(const CompileOptions& options) const override {
     Writer out;
-    out(fingerprints_[options.device], client_->compile_options(options.device, options.custom), options.donated);
+    out(fingerprints_[options.device], client_->compile_options(options.device, options.custom), options.donated, plain_files_.is_on());
     return out.take();
   }
 
   std::shared_ptr<Executable> restore(std::string_view stored, const CompileOptions& options) override {
     Signature signature;
     std::string program;
+    Hash128 file;
     Reader in(stored);
-    in(signature, program);
+    in(signature, program, file);
     in.finish();
+    if (program.empty()) {
+      program = plain_files_.find(file).value_or(std::string());
+    }
+    if (program.empty()) { // the file has been deleted
+      return nullptr;
+    }
     try {
       return std::make_shared<PjrtExecutable>(client_->load(program), std::move(signature), std::string(), counts_[options.device]);
     } catch (const UserError& error) {
       explain_miss("a program on disk is compiled again", error);
       return nullptr;
     }
+  }
+
+  void set_cache_directory(const std::string& path, bool read_only) override {
+    plain_files_.set_directory(env::has_plain_executables() ? path : std::string(), read_only);
   }
 
   EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) override {
@@ -143,7 +159,7 @@ class PjrtEngine final : public Engine {
         {.aliases = signature.aliases,
          .products = options.precision.products,
          .convolutions = options.precision.convolutions,
-         .target = stablehlo_target(client_->platform_name()),
+         .target = stablehlo_target(),
          .location = options.location});
   }
 
@@ -153,12 +169,16 @@ class PjrtEngine final : public Engine {
   }
 
   // Empty if the plugin lacks the function. Many have it and fail.
-  std::string store(const LoadedExecutableHandle& loaded, const Signature& signature) const {
+  std::string store(const LoadedExecutableHandle& loaded, const Signature& signature) {
     try {
       std::string program = client_->serialize(loaded);
+      if (program.empty()) {
+        return program;
+      }
+      std::optional<Hash128> file = plain_files_.put(program);
       Writer out;
-      out(signature, program);
-      return program.empty() ? program : out.take();
+      out(signature, file ? std::string() : program, file.value_or(Hash128()));
+      return out.take();
     } catch (const UserError& error) {
       explain_miss("a program is not kept on disk", error);
       return {};
@@ -174,6 +194,7 @@ class PjrtEngine final : public Engine {
   const ClientRef client_;
   std::vector<std::string> fingerprints_; // by device
   std::deque<MemoryCount> counts_; // by device: buffers refer to them
+  PlainFiles plain_files_; // where the user wants them: the serialized executables, which the store then only names
 };
 
 } // namespace
