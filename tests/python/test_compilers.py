@@ -29,7 +29,10 @@ for line in sys.stdin:
         print("a last word", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGSEGV)
     elif "endless" in line:
-        time.sleep(100)
+        while True:
+            pass
+    elif "sleeping" in line:
+        time.sleep(1000)
     print(json.dumps({"refusal": "bad" if "bad" in line else "", "seconds": 0.5, "cycles": os.getpid()}), flush=True)
 """
 
@@ -37,7 +40,7 @@ for line in sys.stdin:
 # ---- Children ----
 @pytest.fixture
 def child():
-    child = Child([sys.executable, "-c", WORKER], limit=5)
+    child = Child([sys.executable, "-c", WORKER], limit=20)
     yield child
     child.close()
 
@@ -54,9 +57,10 @@ def test_a_fault_ends_one_text_alone(child):
     assert last.refusal == "" and last.cycles != first.cycles
 
 
-def test_a_text_without_end_is_cut():
-    child = Child([sys.executable, "-c", WORKER], limit=0.5)
-    assert child.compile(Path("endless")).refusal.startswith("no end within")
+@pytest.mark.parametrize("text", ["endless", "sleeping"])
+def test_a_text_without_end_is_cut(text):
+    child = Child([sys.executable, "-c", WORKER], limit=0.25)
+    assert child.compile(Path(text)).refusal.startswith("no end within")
     child.close()
 
 

@@ -45,7 +45,7 @@ def _targets(results: dict[str, Outcomes]) -> str:
                 f"{outcomes[slowest].seconds:.1f}, `{slowest}`",
             ]
         )
-    head = ["target", "wheel", "rows", "models", "seconds for all", "the slowest text, seconds"]
+    head = ["target", "wheel", "rows", "models", "processor seconds", "the slowest text, processor seconds"]
     return _table(head, rows)
 
 
@@ -98,7 +98,7 @@ def _cycles(measured: dict[str, Outcomes]) -> str:
 def write(results: dict[str, Outcomes], table: list[expected.Refusal], measured: dict[str, Outcomes]) -> str:
     """The page."""
     text = f"{_HEAD}\n{_targets(results)}"
-    text += f"\n## Models\n\nSeconds of each compile, on a machine that other programs share.\n\n{_models(results)}"
+    text += f"\n## Models\n\nProcessor seconds of each compile.\n\n{_models(results)}"
     refusals = "".join(_refusals(results, table))
     text += "\n## Refusals\n" + (refusals or "\nThere are none.\n")
     if measured.get("jax"):

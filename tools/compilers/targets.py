@@ -28,7 +28,7 @@ class Target:
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     topology: str | None = None  # None: the plugin compiles on a client only
     description: str = ""  # the file with the hardware, which the plugin takes as an option
-    seconds: int = 120  # that one text may take
+    seconds: int = 120  # of the processor, that one text may take
 
 
 TARGETS = {

@@ -17,12 +17,12 @@ from .targets import Compiler, TARGETS
 
 def _compile(compiler: Compiler, path: str) -> dict:
     text = Path(path).read_text(encoding="utf-8")
-    start = time.monotonic()
+    start = time.process_time()
     try:
         executable = compiler.compile(text)
     except RefusedError as error:
-        return {"refusal": str(error) or "no reason", "seconds": time.monotonic() - start}
-    seconds = time.monotonic() - start
+        return {"refusal": str(error) or "no reason", "seconds": time.process_time() - start}
+    seconds = time.process_time() - start
     found = dataclasses.asdict(executable.describe())
     executable.destroy()
     return {"refusal": "", "seconds": seconds, **found}
