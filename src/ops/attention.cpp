@@ -80,6 +80,13 @@ Ex product(Ex a, Ex b, bool rounds = false) {
   return batch_product(a.to(b.dtype()), b, rounds);
 }
 
+// [Tq, Tk]: the keys up to each query's own position.
+Ex causal_keys(ExpandContext& c, int64_t queries, int64_t keys) {
+  Ex row(&c.b(), c.b().iota({queries, keys}, 0, DType::I32));
+  Ex column(&c.b(), c.b().iota({queries, keys}, 1, DType::I32));
+  return column <= row;
+}
+
 // Query times key, scaled and masked: [B * H, Tq, Tk]. Attributes is_causal (1), scale.
 Ex scores(ExpandContext& c, Ex query, Ex key, size_t mask) {
   Dims q = query.type().dims;
@@ -87,9 +94,7 @@ Ex scores(ExpandContext& c, Ex query, Ex key, size_t mask) {
   double scale = c.get_double(2, 1 / std::sqrt(static_cast<double>(q[3])));
   Ex s = product(batches(query), transposed(batches(key))) * scale;
   if (c.get_bool(1)) {
-    Ex row(&c.b(), c.b().iota({q[2], keys}, 0, DType::I32));
-    Ex column(&c.b(), c.b().iota({q[2], keys}, 1, DType::I32));
-    s = select(column <= row, s, -kInfinity);
+    s = select(causal_keys(c, q[2], keys), s, -kInfinity);
   }
   if (c.has(mask)) {
     s = s.reshape({q[0], q[1], q[2], keys});
@@ -98,19 +103,33 @@ Ex scores(ExpandContext& c, Ex query, Ex key, size_t mask) {
   return s;
 }
 
-// Rows without any key give 0: only a mask hides all keys of a row, is_causal leaves the first one. Without these guards, and with the
-// weights divided before the second product, libtpu recognizes attention and computes it in one kernel.
+// The rows whose keys are all hidden, by the mask of the forward form: of its dims, with one key.
+Ex hidden_rows(ExpandContext& c) {
+  Ex mask = c.raw(3);
+  Ex open = mask.dtype() == DType::Bool ? mask : mask != -kInfinity;
+  if (c.get_bool(1)) {
+    open = open & causal_keys(c, c.operand(0).dims[2], c.operand(1).dims[2]);
+  }
+  return !reduce_max(open, {static_cast<int64_t>(open.type().dims.size()) - 1});
+}
+
+// Rows without any key give 0: only a mask hides all, is_causal leaves the first one. Between the products stands the plain softmax,
+// divided before the second one: in this form libtpu makes one kernel of attention.
 void expand_flash(ExpandContext& c) {
-  Ex query = c.raw(0);
-  int64_t heads = query.type().dims[1];
-  Ex s = scores(c, query, for_heads(c.raw(1), heads), 3);
+  const Dims q = c.operand(0).dims;
+  Ex s = scores(c, c.raw(0), for_heads(c.raw(1), q[1]), 3);
   Ex top = reduce_max(s, {2});
-  top = c.has(3) ? select(top == -kInfinity, 0.0, top) : top;
   Ex weights = exp(s - top);
   Ex sum = reduce_sum(weights, {2});
-  Ex divisor = c.has(3) ? select(sum == 0.0, 1.0, sum) : sum;
-  c.set(0, product(weights / divisor, batches(for_heads(c.raw(2), heads))));
-  c.set(1, top + log(sum));
+  Ex out = product(weights / sum, batches(for_heads(c.raw(2), q[1])));
+  Ex total = top + log(sum);
+  if (c.has(3)) {
+    Ex hidden = hidden_rows(c);
+    out = select(hidden, 0.0, out.reshape(q));
+    total = select(hidden, -kInfinity, total.reshape({q[0], q[1], q[2], 1}));
+  }
+  c.set(0, out);
+  c.set(1, total);
 }
 
 void expand_flash_backward(ExpandContext& c) {

@@ -1,5 +1,5 @@
-// Writes at indices. For repeated indices, sums and the like are computed in float32 for the 16-bit floats; updates out of range are
-// dropped: a program on such an engine cannot raise.
+// Writes at indices. For repeated indices, sums and the like are computed in float32 for the 16-bit floats, except an embedding's; updates out
+// of range are dropped: a program on such an engine cannot raise.
 #include <algorithm>
 #include <string_view>
 
@@ -147,9 +147,10 @@ void write_index_fill(Call& c) {
   c.set(0, target.put(target.self, c.size() > 2 ? c.computed(2) : number_attr(c, 1, target.self.dtype(), c.text()), combine_replace()));
 }
 
-// Operands gradient, indices; attributes number of weights, padding index, scale_grad_by_freq.
+// Operands gradient, indices; attributes number of weights, padding index, scale_grad_by_freq. 16-bit floats are summed as they are, as by
+// ATen's kernel: sums in float32 would write the whole table twice.
 void write_embedding_backward(Call& c) {
-  Hlo g = c.computed(0);
+  Hlo g = c.get_bool(2) ? c.computed(0) : c[0];
   Hlo index = flatten(wide_index(c[1]));
   g = reshape(g, {index.dim(0), g.dims().back()});
   Dims result = c.result_type(0).dims;
