@@ -91,6 +91,12 @@ def build(python: Path, release: str, headers: list[Path], stage: Path) -> None:
     run("cmake", "--install", folder, "--prefix", stage, "--strip")
 
 
+def built_files(stage: Path) -> list[Path]:
+    """The libraries, and the program that compiles in a process of its own."""
+    folder = stage / "torch_xla" / "lib"
+    return [*sorted(folder.rglob("*.so")), folder / "torch_xla_compile"]
+
+
 def span(versions: list[str]) -> str:
     """The specifier of these minor versions alone, as of 3.10 and 3.12: `>=3.10,<3.13,!=3.11.*`."""
     present = sorted(map(numbers, versions))
@@ -108,7 +114,7 @@ def replaced(text: str, line: str, new: str) -> str:
 
 def assemble(stage: Path, releases: list[str], pythons: list[str], target: Path) -> Path:
     """Packs the Python files of the tree and the libraries of the stage into a wheel in the target folder."""
-    run(sys.executable, ROOT / "tools" / "check_symbols.py", *sorted((stage / "torch_xla" / "lib").rglob("*.so")))
+    run(sys.executable, ROOT / "tools" / "check_symbols.py", *built_files(stage))
     options = ["wheel.cmake=false", "wheel.platlib=true", "wheel.py-api=py3"]
     plain = WORK / "plain"
     pip = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", plain]

@@ -1,4 +1,4 @@
-"""Prints a summary of a large tensor without a copy.
+"""Prints a summary of a large tensor without a copy, and shapes where a device has no values.
 
 PyTorch's printer moves a whole device tensor to the CPU, then reads a few numbers. Here it gets a tensor over the
 device's memory, if the host can read that.
@@ -35,6 +35,8 @@ def _is_summarized(tensor: torch.Tensor) -> bool:
 
 @functools.wraps(_print_in_torch)
 def _print(tensor, **kwargs):
+    if tensor.device.type == "xla" and _XLAC._why_no_values():
+        return f"tensor(..., device='{tensor.device}', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
     if not _is_summarized(tensor):
         return _print_in_torch(tensor, **kwargs)
     with _Showing():

@@ -155,6 +155,14 @@ class FallbackCall {
         return exchange.cpu;
       }
     }
+    const std::string why = engine().why_no_values();
+    XLA_CHECK(
+        why.empty(),
+        op_.schema().name(),
+        " would run on the CPU, which needs values, but ",
+        why,
+        "\nat ",
+        location_text(current_location()));
     bool plain = is_plain(t);
     at::Tensor cpu = plain ? read_on_cpu(t) : t.to(at::kCPU);
     if (written && plain) {

@@ -39,7 +39,7 @@ struct Variable {
 inline constexpr Variable kVariables[] = {
     // The device
     {"PJRT_DEVICE",
-     words("CPU, CUDA, TPU, LIBRARY or the name of a plugin"),
+     words("CPU, CUDA, TPU, TT, LIBRARY or the name of a plugin"),
      "CPU",
      "the engine that runs programs",
      "src/engine/choose.cpp, torch_xla/experimental/plugins.py, torch_xla/runtime.py, torch_xla/_internal/tpu.py"},
@@ -53,6 +53,11 @@ inline constexpr Variable kVariables[] = {
      "",
      "the PJRT plugin for PJRT_DEVICE=LIBRARY",
      "src/engine/choose.cpp"},
+    {"XLA_COMPILE_ONLY",
+     words("hardware that the plugin compiles for: v5e:2x2, h100"),
+     "",
+     "programs are compiled for hardware that is not there, and never run",
+     "src/engine/choose.cpp, torch_xla/experimental/_compile_only.py, torch_xla/debug/_programs.py"},
     {"PJRT_ALLOCATOR_FRACTION", kShare, "", "share of a GPU's memory that is taken", "torch_xla/experimental/plugins.py", "XLA's: 0.75"},
     {"PJRT_ALLOCATOR_PREALLOCATE", kSwitch, "", "take a GPU's memory at once", "torch_xla/experimental/plugins.py", "XLA's: on"},
     {"PJRT_ALLOCATOR_CUDA_ASYNC", kSwitch, "off", "use CUDA's own allocator", "torch_xla/experimental/plugins.py"},
@@ -71,7 +76,7 @@ inline constexpr Variable kVariables[] = {
      words("XLA's own flags"),
      "",
      "read by a plugin, and part of the keys of its programs on disk; the embedded engine has no such flags",
-     "src/engine/pjrt/client.cpp, torch_xla/experimental/plugins.py"},
+     "src/engine/pjrt/client.cpp, src/engine/pjrt/compile_options.cpp, torch_xla/experimental/plugins.py"},
 
     // Processes, as torchrun and xmp.spawn set them
     {"RANK", whole_number(0, 1 << 20), "", "number of this process in its run", "torch_xla/_world.py, src/program/pending_graph.cpp"},

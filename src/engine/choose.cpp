@@ -1,11 +1,14 @@
 // The engine that PJRT_DEVICE names.
 #include <atomic>
 #include <mutex>
+#include <variant>
 
 #include "core/env.h"
 #include "core/first_use.h"
 #include "core/paths.h"
+#include "engine/compile_only.h"
 #include "engine/engine.h"
+#include "engine/pjrt/compile_only_engine.h"
 #include "engine/pjrt/pjrt_engine.h"
 #include "engine/program_store.h"
 
@@ -26,6 +29,7 @@ std::string chosen_by_environment() {
 
 struct Choice {
   std::atomic<PluginFinder> find{nullptr};
+  std::atomic<TargetFinder> find_target{nullptr};
   std::mutex mutex; // guards the making of the engine and `device`
   std::string device;
   std::atomic<Engine*> engine{nullptr};
@@ -42,22 +46,64 @@ std::string library_path() {
   return path.find('/') == path.npos ? path : full_path(path); // the loader searches for a bare name
 }
 
-// Nothing for the embedded engine.
-std::optional<PluginFile> find_plugin(const std::string& device) {
-  if (device == kEmbedded) {
-    return std::nullopt;
-  }
+[[noreturn]] void refuse_device(const std::string& device) {
+  XLA_CHECK(device != "CUDA", "PJRT_DEVICE=CUDA needs the PJRT plugin of a wheel that is not installed: jax-cuda13-plugin[with-cuda]");
+  XLA_CHECK(device != "TPU", "PJRT_DEVICE=TPU needs the PJRT plugin of a wheel that is not installed: libtpu");
+  throw UserError(ErrorKind::Value, str("PJRT_DEVICE=", device, " is not known; allowed are ", kAllowed));
+}
+
+PluginFile find_plugin(const std::string& device) {
   if (device == "LIBRARY") {
     return PluginFile{library_path(), {}};
   }
   PluginFinder find = choice().find;
   std::optional<PluginFile> plugin = find ? find(device) : std::nullopt;
   if (!plugin) {
-    XLA_CHECK(device != "CUDA", "PJRT_DEVICE=CUDA needs the PJRT plugin of a wheel that is not installed: jax-cuda13-plugin[with-cuda]");
-    XLA_CHECK(device != "TPU", "PJRT_DEVICE=TPU needs the PJRT plugin of a wheel that is not installed: libtpu");
-    XLA_CHECK_KIND(Value, false, "PJRT_DEVICE=", device, " is not known; allowed are ", kAllowed);
+    refuse_device(device);
   }
-  return plugin;
+  return *std::move(plugin);
+}
+
+CompileTarget find_target(const std::string& device, const std::string& name) {
+  XLA_CHECK_KIND(
+      Value,
+      device != kEmbedded,
+      "XLA_COMPILE_ONLY=",
+      name,
+      " needs the plugin that compiles for it in PJRT_DEVICE: TPU, CUDA, TT, or another plugin's name");
+  if (device == "LIBRARY") {
+    CompileTarget target;
+    target.name = target.topology = name;
+    target.plugin = library_path();
+    return target;
+  }
+  TargetFinder find = choice().find_target;
+  std::optional<CompileTarget> target = find ? find(device, name) : std::nullopt;
+  if (!target) {
+    refuse_device(device);
+  }
+  return *std::move(target);
+}
+
+// What PJRT_DEVICE and XLA_COMPILE_ONLY name: nothing for the embedded engine.
+std::variant<std::monostate, PluginFile, CompileTarget> find_chosen(const std::string& device) {
+  if (std::string target = env::text(env::variable("XLA_COMPILE_ONLY")); !target.empty()) {
+    return find_target(device, target);
+  }
+  if (device == kEmbedded) {
+    return {};
+  }
+  return find_plugin(device);
+}
+
+Engine& open(const std::string& device, const std::variant<std::monostate, PluginFile, CompileTarget>& chosen) {
+  if (auto* target = std::get_if<CompileTarget>(&chosen)) {
+    return *open_compile_only_engine(device, *target);
+  }
+  if (auto* plugin = std::get_if<PluginFile>(&chosen)) {
+    return *open_pjrt_engine(device, *plugin);
+  }
+  return cpu_engine();
 }
 
 // Programs have a folder of their own, so that the many more kernels do not push them out. A folder within a refused one is refused too.
@@ -79,10 +125,10 @@ Engine& engine() {
   first_use::begin();
   env::check();
   std::string device = chosen_by_environment();
-  std::optional<PluginFile> plugin = find_plugin(device); // may take the GIL; a thread waiting for the mutex may hold that
+  const auto chosen = find_chosen(device); // may take the GIL; a thread waiting for the mutex may hold that
   std::lock_guard<std::mutex> lock(c.mutex);
   if (!c.engine.load(std::memory_order_relaxed)) {
-    Engine& made = plugin ? *open_pjrt_engine(device, *plugin) : cpu_engine();
+    Engine& made = open(device, chosen);
     open_caches(made);
     c.engine.store(&made, std::memory_order_release);
     c.device = device;
@@ -92,7 +138,7 @@ Engine& engine() {
 
 void check_choice() {
   if (!choice().engine.load(std::memory_order_acquire)) {
-    find_plugin(chosen_by_environment());
+    find_chosen(chosen_by_environment());
   }
 }
 
@@ -102,15 +148,20 @@ void reopen_caches() {
   }
 }
 
+// Whether the environment chooses the embedded engine.
+static bool chooses_embedded() {
+  return chosen_by_environment() == kEmbedded && !env::is_set(env::variable("XLA_COMPILE_ONLY"));
+}
+
 int num_devices() {
   bool is_open = choice().engine.load(std::memory_order_acquire);
-  return is_open || chosen_by_environment() != kEmbedded ? engine().num_devices() : env::cpu_num_devices();
+  return is_open || !chooses_embedded() ? engine().num_devices() : env::cpu_num_devices();
 }
 
 int num_visible_devices() noexcept {
   try {
     bool is_open = choice().engine.load(std::memory_order_acquire);
-    return is_open || chosen_by_environment() == kEmbedded ? num_devices() : 1;
+    return is_open || chooses_embedded() ? num_devices() : 1;
   } catch (const UserError&) {
     return 0;
   }
@@ -134,6 +185,10 @@ std::string chosen_device() {
 
 void set_plugin_finder(PluginFinder find) {
   choice().find = find;
+}
+
+void set_target_finder(TargetFinder find) {
+  choice().find_target = find;
 }
 
 } // namespace torch_xla

@@ -250,6 +250,14 @@ class Engine {
   // As upload() of memory that nobody writes any more: an engine that can read it makes no copy. `release` is called once, after the last
   // use.
   virtual EngineBufferRef adopt(int device, const Type& type, const Dims& strides, void* data, std::function<void()> release) = 0;
+  // A row-major buffer of memory that nobody has written to, or null: then it holds zeros, which a program computes.
+  virtual EngineBufferRef uninitialized(int /*device*/, const Type& /*type*/) {
+    return nullptr;
+  }
+  // Empty where runs compute values. Else buffers have shapes and types alone, and this tells the user why: download() throws it.
+  virtual std::string why_no_values() const {
+    return {};
+  }
   // Copies the buffer's elements to host memory, in the order of its strides().
   virtual void download(const EngineBuffer& buffer, void* data) = 0;
   // Ends the calling thread's team of threads. Called by a thread that hands a run to another thread, before the run starts, and by a

@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include "core/errors.h"
+#include "engine/engine.h"
 #include "kernels/register.h"
 #include "recording/copy.h"
 #include "recording/recording.h"
@@ -33,6 +34,9 @@ at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_b
       download(self, from);
     } else if (from.device() != self.device()) {
       at::assert_no_internal_overlap(self);
+      if (!from.is_cpu() && !engine().why_no_values().empty()) {
+        return self; // no values are there to copy
+      }
       write_from_cpu(self, is_xla_tensor(from) ? read_on_cpu(from) : from);
     } else if (recordable) {
       at::assert_no_internal_overlap(self);

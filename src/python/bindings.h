@@ -4,10 +4,14 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "engine/engine.h"
+
 namespace py = pybind11;
 
 namespace torch_xla {
 
+// An option of a plugin's. Throws cast_error for types that it cannot have.
+NamedValue to_option(py::handle value);
 // The number of the device with a name such as "xla:1"; "" and "xla" name the thread's own. Throws UserError if it does not exist.
 int device_index(const std::string& name);
 
@@ -15,6 +19,7 @@ void init_errors(py::module_& m);
 void init_metrics(py::module_& m);
 void init_sync(py::module_& m);
 void init_device(py::module_& m);
+void init_plugins(py::module_& m);
 void init_random(py::module_& m);
 void init_control(py::module_& m);
 void init_replay(py::module_& m);

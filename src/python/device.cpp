@@ -72,23 +72,6 @@ void fix_storage_size(py::handle storage) {
   THPStorage_Unpack(storage.ptr()).unsafeGetStorageImpl()->set_resizable(false);
 }
 
-// Throws cast_error for other types.
-NamedValue to_option(py::handle value) {
-  if (py::isinstance<py::bool_>(value)) {
-    return value.cast<bool>();
-  }
-  if (py::isinstance<py::int_>(value)) {
-    return value.cast<int64_t>();
-  }
-  if (py::isinstance<py::float_>(value)) {
-    return value.cast<double>();
-  }
-  if (py::isinstance<py::str>(value)) {
-    return value.cast<std::string>();
-  }
-  return value.cast<std::vector<int64_t>>();
-}
-
 py::list tensors_from_aten(const py::list& tensors, const std::vector<std::string>& devices) {
   XLA_CHECK_KIND(Value, tensors.size() == devices.size(), "there are ", tensors.size(), " tensors for ", devices.size(), " devices");
   py::list moved;
@@ -110,34 +93,6 @@ void take_compile_options(const py::dict& options, const std::optional<std::stri
   set_compile_options(std::move(values), device ? std::make_optional(device_index(*device)) : std::nullopt);
 }
 
-// Python's function from a name to (path, options) or None; never destroyed.
-py::object* plugin_finder = nullptr;
-
-std::optional<PluginFile> call_plugin_finder(const std::string& device) {
-  py::gil_scoped_acquire gil;
-  try {
-    py::object found = (*plugin_finder)(device);
-    if (found.is_none()) {
-      return std::nullopt;
-    }
-    auto [path, options] = found.cast<std::pair<std::string, py::dict>>();
-    PluginFile plugin{path, {}};
-    for (auto [name, value] : options) {
-      plugin.options[py::str(name)] = to_option(value);
-    }
-    return plugin;
-  } catch (const py::error_already_set& error) {
-    std::string text = py::str(error.value());
-    if (error.matches(PyExc_ValueError)) {
-      throw UserError(ErrorKind::Value, str("PJRT_DEVICE=", device, ": ", text));
-    }
-    std::string type = py::str(error.type().attr("__name__"));
-    throw UserError(ErrorKind::Runtime, str("PJRT_DEVICE=", device, ": ", type, ": ", text));
-  } catch (const py::cast_error&) {
-    throw UserError(ErrorKind::Type, str("PJRT_DEVICE=", device, ": options of a client are str, bool, int, float or a list of int"));
-  }
-}
-
 // If Python cannot do its part, the use fails.
 void import_first_use() {
   py::gil_scoped_acquire gil;
@@ -156,11 +111,6 @@ const char* precision_of_products() {
 
 py::object backends() {
   return py::module_::import("torch_xla.backends");
-}
-
-void take_plugin_finder(const py::object& find) {
-  plugin_finder = new py::object(find);
-  set_plugin_finder(&call_plugin_finder);
 }
 
 } // namespace
@@ -203,7 +153,6 @@ void init_device(py::module_& m) {
       py::arg("precision"));
   m.def("_xla_get_mat_mul_precision", [] { return backends().attr("get_mat_mul_precision")(); });
   m.def("_precision_of_products", &precision_of_products);
-  m.def("_xla_set_plugin_finder", &take_plugin_finder, py::arg("find"));
   m.def("_xla_chosen_device", &chosen_device);
   m.def("_xla_runtime_is_initialized", &process::is_used);
   m.def("_in_bad_fork", &in_bad_fork);

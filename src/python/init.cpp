@@ -12,6 +12,7 @@ PYBIND11_MODULE(_XLAC, m) {
   torch_xla::init_metrics(m);
   torch_xla::init_sync(m);
   torch_xla::init_device(m);
+  torch_xla::init_plugins(m);
   torch_xla::init_random(m);
   torch_xla::init_control(m);
   torch_xla::init_replay(m);

@@ -11,6 +11,7 @@
 
 #include "core/errors.h"
 #include "core/observer.h"
+#include "engine/engine.h"
 #include "program/sync.h"
 #include "recording/capture.h"
 #include "recording/recording.h"
@@ -87,6 +88,14 @@ at::Tensor dense_form(const at::Tensor& tensor) {
   return cpu.is_non_overlapping_and_dense() ? cpu : cpu.contiguous();
 }
 
+// For who reads the tensor: throws where the device computes no values.
+void check_has_values() {
+  if (std::string why = engine().why_no_values(); !why.empty()) {
+    const std::string line = location_text(current_location());
+    throw UserError(ErrorKind::Runtime, line.empty() ? why : str(why, "\nat ", line));
+  }
+}
+
 observer::Span download_span(int device, std::string_view use) {
   constexpr observer::Phase phase = observer::Phase::kDownload;
   return {phase, device, use, observed_location(phase), observed_call(phase)};
@@ -147,6 +156,7 @@ at::Tensor show_on_cpu(const at::Tensor& t) {
   if (t.numel() == 0) {
     return uninitialized_on_cpu(t);
   }
+  check_has_values();
   check_bounds(t, t.storage().nbytes());
   std::optional<Source> source = wait_for_source(find_cell(t));
   if (!source) {

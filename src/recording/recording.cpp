@@ -10,6 +10,7 @@
 #include "program/sync.h"
 #include "recording/capture.h"
 #include "recording/copy.h"
+#include "recording/transfer.h"
 #include "runtime/interrupt.h"
 #include "trace/source_line.h"
 #include "trace/torch_errors.h"
@@ -20,6 +21,13 @@ namespace {
 bool same_geometry(const at::Tensor& t, const Cell& cell) {
   return t.storage_offset() == 0 && to_dtype(t.scalar_type()) == cell.dtype && same_dims(t.sizes(), to_ref(cell.dims)) &&
       same_dims(t.strides(), to_ref(cell.strides));
+}
+
+// Makes the cell's content that of a tensor that fills the storage.
+void set_geometry(Cell& cell, const at::Tensor& t) {
+  cell.dtype = to_dtype(t.scalar_type());
+  cell.dims = to_dims(t.sizes());
+  cell.strides = to_dims(t.strides());
 }
 
 Cell& device_cell(const at::Tensor& t) {
@@ -84,6 +92,16 @@ void Recording::check_writable(const Cell& cell) const {
   }
 }
 
+// Gives a cell without a value the engine's memory that nobody has written to, if it has such memory.
+bool Recording::find_uninitialized(Cell& cell) const {
+  BufferRef buffer = uninitialized_buffer(device_, cell.dtype, cell.dims);
+  if (!buffer) {
+    return false;
+  }
+  cell.set_value(LazyValue::ready(std::move(buffer)));
+  return true;
+}
+
 ValueId Recording::content(Cell& cell) {
   if (!cell.value) {
     TORCH_CHECK(
@@ -91,7 +109,9 @@ ValueId Recording::content(Cell& cell) {
         "the captured step reads a tensor of shape ",
         to_ref(cell.dims),
         " that nothing has been written to: write it before the capture");
-    set_content(cell, zeros(cell.dtype, cell.dims));
+    if (!find_uninitialized(cell)) {
+      set_content(cell, zeros(cell.dtype, cell.dims));
+    }
   }
   const BufferRef& buffer = cell.value->buffer();
   // The sync of this trace reports an error that no user has got, and drops the whole trace.
@@ -182,7 +202,11 @@ ValueId Recording::read(const at::Tensor& t) {
   if (t.numel() == 0) {
     return zeros(to_dtype(t.scalar_type()), to_dims(t.sizes()));
   }
-  if (cell.value && same_geometry(t, cell)) {
+  const bool is_blank = !cell.value && fills_storage(t, cell.nbytes);
+  if (is_blank) {
+    set_geometry(cell, t);
+  }
+  if (is_blank || (cell.value && same_geometry(t, cell))) {
     return content(cell);
   }
   ensure_base(cell, t);
@@ -211,9 +235,7 @@ void Recording::write(const at::Tensor& t, ValueId v) {
   check_writable(cell);
   if (fills_storage(t, cell.nbytes)) {
     set_content(cell, v);
-    cell.dtype = to_dtype(t.scalar_type());
-    cell.dims = to_dims(t.sizes());
-    cell.strides = to_dims(t.strides());
+    set_geometry(cell, t);
     note_order(v, cell.dims, cell.strides);
     return;
   }

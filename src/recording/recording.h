@@ -77,6 +77,7 @@ class Recording {
   LazyValue* hold(ValueId v);
   void check_writable(const Cell& cell) const;
   ValueId content(Cell& cell);
+  bool find_uninitialized(Cell& cell) const;
   ValueId flat_content(Cell& cell);
   void ensure_base(Cell& cell, const at::Tensor& t);
   void ensure_dtype(Cell& cell, DType dtype);

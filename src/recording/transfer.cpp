@@ -43,6 +43,11 @@ BufferRef upload_dense(int device, const at::Tensor& dense) {
   return std::make_shared<Buffer>(std::move(payload), to_dtype(dense.scalar_type()));
 }
 
+BufferRef uninitialized_buffer(int device, DType dtype, const Dims& dims) {
+  EngineBufferRef payload = engine().uninitialized(device, {stored_type(dtype, env::float_storage()), dims});
+  return payload ? std::make_shared<Buffer>(std::move(payload), dtype) : nullptr;
+}
+
 BufferRef adopt_dense(int device, const at::Tensor& dense) {
   at::Tensor stored = stored_form(dense);
   EngineBufferRef payload = engine().adopt(device, type_of(stored), engine_strides(stored), stored.mutable_data_ptr(), [stored] {});

@@ -11,6 +11,8 @@ namespace torch_xla {
 BufferRef upload_dense(int device, const at::Tensor& dense);
 // As upload_dense(), for memory that is no longer written: without a copy if the engine can read it and stores this type.
 BufferRef adopt_dense(int device, const at::Tensor& dense);
+// A row-major buffer that nobody has written to, or null where the engine has none (Engine::uninitialized()).
+BufferRef uninitialized_buffer(int device, DType dtype, const Dims& dims);
 // A dense tensor's memory order in the engines' form: empty if contiguous.
 Dims engine_strides(const at::Tensor& dense);
 // The buffer's elements as `dtype`, in its own memory order: its memory if the host can read it and it has this type, else a copy.

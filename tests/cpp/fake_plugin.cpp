@@ -1,12 +1,16 @@
-// A PJRT plugin for tests, of two devices over host memory, that fails when told to. A program's outputs are copies of the first argument
-// of their size, else zeros.
+// A PJRT plugin for tests, of two devices over host memory, that fails when told to, and a compiler for the topologies "1" to "9". A
+// program's outputs are copies of the first argument of their size, else zeros.
 //
 // FAKE_PJRT_TABLE in the environment spoils the table: null, empty, old (version), hole (an entry that is needed), short (an old table).
 // FAKE_PJRT_PLATFORM is the platform that it says it is. FAKE_PJRT_SLOW is the number of seconds that opening the device takes.
+// A compile for a topology crashes for a program with the text FAKE_PJRT_CRASH, and exceeds the memory for one with FAKE_PJRT_REFUSE.
 // fake_pjrt_fail(where, code) makes the next call of one kind fail: create, upload, download, compile, execute, complete (the run fails
 // after it has started), outputs (the program has too many), serialize, load.
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -30,6 +34,10 @@ struct Event {
 struct DeviceDescription {
   int id = 0;
 };
+struct TopologyDescription {
+  std::vector<DeviceDescription> devices;
+  std::vector<DeviceDescription*> list;
+};
 struct Device {
   DeviceDescription description;
 };
@@ -46,6 +54,7 @@ struct Executable {
   size_t num_outputs = 0;
   std::vector<size_t> outputs; // bytes of each
   int device = 0; // its number
+  std::string optimized; // of a compile for a topology
 };
 struct LoadedExecutable {
   Executable executable;
@@ -327,8 +336,109 @@ Error* load(ExecutableDeserializeAndLoad* args) {
   return nullptr;
 }
 
-Error* executable_destroy(ExecutableDestroy*) {
-  return nullptr; // part of the loaded one
+// That of a client is part of the loaded one.
+Error* executable_destroy(ExecutableDestroy* args) {
+  if (!args->executable->optimized.empty()) {
+    delete args->executable;
+  }
+  return nullptr;
+}
+
+// ---- Compiling for topologies ----
+Error* topology_create(TopologyDescriptionCreate* args) {
+  const std::string name(args->name, args->name_size);
+  if (name.size() != 1 || name < "1" || name > "9") {
+    return new Error{ErrorCode::kInvalidArgument, "no topology is named " + name};
+  }
+  auto* topology = new TopologyDescription; // lives as long as the process
+  for (int device = 0; device < name[0] - '0'; ++device) {
+    topology->devices.push_back({device});
+  }
+  for (DeviceDescription& device : topology->devices) {
+    topology->list.push_back(&device);
+  }
+  args->topology = topology;
+  return nullptr;
+}
+
+Error* topology_text(TopologyDescriptionText* args) {
+  args->text = "fake";
+  args->text_size = 4;
+  return nullptr;
+}
+
+Error* topology_devices(TopologyDescriptionGetDeviceDescriptions* args) {
+  args->descriptions = args->topology->list.data();
+  args->num_descriptions = args->topology->list.size();
+  return nullptr;
+}
+
+bool has_text_of(const std::string& mlir, const char* variable) {
+  const char* text = std::getenv(variable);
+  return text && mlir.find(text) != std::string::npos;
+}
+
+Error* compile_for_topology(Compile* args) {
+  const std::string mlir(args->program->code, args->program->code_size);
+  if (has_text_of(mlir, "FAKE_PJRT_CRASH")) {
+    std::fputs("the fake compiler crashes now\n", stderr);
+    std::raise(SIGSEGV);
+  }
+  if (has_text_of(mlir, "FAKE_PJRT_REFUSE")) {
+    return new Error{ErrorCode::kResourceExhausted, "the program exceeds the memory"};
+  }
+  auto* executable = new Executable;
+  executable->outputs = parse_outputs(mlir);
+  executable->num_outputs = executable->outputs.size();
+  executable->device = args->options[args->options_size - 1];
+  executable->optimized = "optimized: " + mlir;
+  args->executable = executable;
+  return nullptr;
+}
+
+Error* memory_stats(ExecutableGetCompiledMemoryStats* args) {
+  if (args->executable->optimized.empty()) {
+    return new Error{ErrorCode::kUnimplemented, "a client's programs have none"};
+  }
+  args->generated_code_size = 1000;
+  args->argument_size = 300;
+  for (size_t bytes : args->executable->outputs) {
+    args->output_size += static_cast<int64_t>(bytes);
+  }
+  args->alias_size = 4;
+  args->temp_size = 50;
+  return nullptr;
+}
+
+Error* cost_analysis(ExecutableGetCostAnalysis* args) {
+  static const std::array<NamedValue, 2> costs = [] {
+    std::array<NamedValue, 2> values{make<NamedValue>(), make<NamedValue>()};
+    values[0].name = "flops";
+    values[0].name_size = 5;
+    values[0].float_value = 4e9F;
+    values[1].name = "bytes accessed";
+    values[1].name_size = 14;
+    values[1].float_value = 2e6F;
+    for (NamedValue& value : values) {
+      value.type = NamedValueType::kFloat;
+      value.value_size = 1;
+    }
+    return values;
+  }();
+  args->properties = costs.data();
+  args->num_properties = costs.size();
+  return nullptr;
+}
+
+Error* optimized_program(ExecutableOptimizedProgram* args) {
+  const std::string& text = args->executable->optimized;
+  args->program->code_size = text.size();
+  args->program->format = "text";
+  args->program->format_size = 4;
+  if (args->program->code) {
+    std::memcpy(args->program->code, text.data(), text.size());
+  }
+  return nullptr;
 }
 
 Error* num_outputs(ExecutableNumOutputs* args) {
@@ -340,7 +450,7 @@ Error* execute(LoadedExecutableExecute* args) {
   if (Error* error = take_error("execute")) {
     return error;
   }
-  const auto& [num_outputs, outputs, device] = args->executable->executable;
+  const auto& [num_outputs, outputs, device, optimized] = args->executable->executable;
   for (size_t i = 0; i < outputs.size(); ++i) {
     std::vector<char> bytes(outputs[i]);
     for (size_t a = 0; a < args->num_args; ++a) {
@@ -382,6 +492,8 @@ void fill_table(Api& api) {
   set(api, 29, device_description);
   set(api, 40, executable_destroy);
   set(api, 44, num_outputs);
+  set(api, 46, cost_analysis);
+  set(api, 48, optimized_program);
   set(api, 49, serialize);
   set(api, 50, loaded_destroy);
   set(api, 51, get_executable);
@@ -389,6 +501,12 @@ void fill_table(Api& api) {
   set(api, 56, load);
   set(api, 58, buffer_destroy);
   set(api, 70, download);
+  set(api, 82, topology_create);
+  set(api, 84, topology_text);
+  set(api, 85, topology_text);
+  set(api, 86, topology_devices);
+  set(api, 89, compile_for_topology);
+  set(api, 96, memory_stats);
 }
 
 const Api* make_table(const std::string& fault) {

@@ -92,6 +92,21 @@ TEST(PjrtCApi, Programs) {
   }
 }
 
+TEST(PjrtCApi, Compilers) {
+  STRUCT(TopologyDescriptionCreate, PJRT_TopologyDescription_Create_Args, PAIR(name, topology_name), PAIR(name_size, topology_name_size),
+         PAIR(options, create_options), SAME(num_options), SAME(topology))
+  STRUCT(TopologyDescriptionText, PJRT_TopologyDescription_PlatformName_Args, SAME(topology), PAIR(text, platform_name),
+         PAIR(text_size, platform_name_size))
+  STRUCT(TopologyDescriptionText, PJRT_TopologyDescription_PlatformVersion_Args, PAIR(text, platform_version),
+         PAIR(text_size, platform_version_size))
+  STRUCT(TopologyDescriptionGetDeviceDescriptions, PJRT_TopologyDescription_GetDeviceDescriptions_Args, SAME(topology), SAME(descriptions),
+         SAME(num_descriptions))
+  STRUCT(Compile, PJRT_Compile_Args, SAME(topology), SAME(program), PAIR(options, compile_options),
+         PAIR(options_size, compile_options_size), SAME(client), SAME(executable))
+  STRUCT(ExecutableGetCostAnalysis, PJRT_Executable_GetCostAnalysis_Args, SAME(executable), SAME(num_properties), SAME(properties))
+  STRUCT(ExecutableOptimizedProgram, PJRT_Executable_OptimizedProgram_Args, SAME(executable), SAME(program))
+}
+
 TEST(PjrtCApi, Runs) {
   STRUCT(ExecuteOptions, PJRT_ExecuteOptions, SAME(send_callbacks), SAME(recv_callbacks), SAME(num_send_ops), SAME(num_recv_ops),
          SAME(launch_id), SAME(non_donatable_input_indices), SAME(num_non_donatable_input_indices), SAME(context), SAME(call_location),

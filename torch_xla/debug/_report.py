@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ._findings import find_all, Finding
 from ._history import Compile, Event, source_of, split_line, Step
+from ._programs import ProgramReport
 
 _TEMPLATE = Path(__file__).with_name("explain.html")
 
@@ -44,10 +45,12 @@ class Report:
     Attributes:
         findings: the mistakes, the most expensive first.
         steps: its steps, for each device in order.
+        programs: what the compiler says of each program, if the device is compiled for and not there.
     """
 
-    def __init__(self, steps: list[Step]):
+    def __init__(self, steps: list[Step], programs: list[ProgramReport] | None = None):
         self.steps = steps
+        self.programs = programs or []
         self.findings: list[Finding] = find_all(steps)
 
     @property
@@ -87,6 +90,7 @@ class Report:
     def _text(self) -> Iterator[str]:
         if not self.steps:
             yield "torch_xla.debug.explain(): nothing has run on the device yet"
+            yield from (str(program) for program in self.programs)
             return
         names = ", ".join(f"xla:{device}" for device in self._devices())
         yield f"torch_xla.debug.explain(): the last {_times(len(self.steps), 'step')} of {names}"
@@ -96,6 +100,7 @@ class Report:
         for number, finding in enumerate(self.findings, 1):
             yield from self._finding_text(number, finding)
         yield from self._compile_text()
+        yield from (str(program) for program in self.programs)
         reads = [(step.syncs_within(event), event) for step in self.steps for event in step.of("download")]
         yield from self._event_text("Ran on the CPU", self.fallbacks)
         yield from self._event_text(

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from .. import _late_modules, _XLAC
+from ._compile_targets import CompileTarget, gpu_target, tenstorrent_target, tpu_target
 
 ClientOptions = dict[str, str | bool | int | float | list[int]]
 
@@ -32,6 +33,14 @@ class DevicePlugin:
     def client_create_options(self) -> ClientOptions:
         """Options of the client, as the vendor documents them."""
         return {}
+
+    def compile_target(self, name: str) -> CompileTarget:
+        """What the plugin needs to compile for hardware that is not there. Here: a topology of that name.
+
+        Args:
+            name: the value of XLA_COMPILE_ONLY.
+        """
+        return CompileTarget(topology=name)
 
     def host_index(self) -> int:
         """This machine's number."""
@@ -106,6 +115,22 @@ def _find_cuda() -> Path | None:
     return next((folder for folder in folders if (folder / "bin/ptxas").is_file()), None)
 
 
+class _TpuPlugin(_WheelPlugin):
+    """TPUs, with the plugin of the wheel libtpu."""
+
+    def compile_target(self, name: str) -> CompileTarget:
+        """TPUs by generation and extent: v5e:2x2."""
+        return tpu_target(name)
+
+
+class _TenstorrentPlugin(_WheelPlugin):
+    """Tenstorrent's chips, with the plugin of the wheel jax-tt-plugin."""
+
+    def compile_target(self, name: str) -> CompileTarget:
+        """The chips that a file describes."""
+        return tenstorrent_target(name)
+
+
 class _CudaPlugin(_WheelPlugin):
     """NVIDIA GPUs, with the plugin of the jax-cuda wheels."""
 
@@ -115,6 +140,10 @@ class _CudaPlugin(_WheelPlugin):
         if "xla_gpu_cuda_data_dir" not in flags and (folder := _find_cuda()):
             os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_cuda_data_dir={folder}".strip()
         return super().library_path()
+
+    def compile_target(self, name: str) -> CompileTarget:
+        """A GPU by its name: h100."""
+        return gpu_target(name)
 
     def client_create_options(self) -> ClientOptions:
         """Options of the allocator, from the original's variables; XLA chooses if they are not set."""
@@ -133,7 +162,8 @@ _WHEELS = {
         ("jax_plugins.xla_cuda13", "xla_cuda_plugin.so"),
         ("jax_plugins.xla_cuda12", "xla_cuda_plugin.so"),
     ),
-    "TPU": _WheelPlugin(("libtpu", "libtpu.so")),
+    "TPU": _TpuPlugin(("libtpu", "libtpu.so")),
+    "TT": _TenstorrentPlugin(("jax_plugins.libtt", "libtt.so")),
 }
 _BUILT_IN = ("CPU", "LIBRARY")
 _registry: dict[str, DevicePlugin] = {}
@@ -192,6 +222,22 @@ def _set_defaults(config: ModuleType, settings: dict[str, object]) -> None:
         config._config[name].default = value
 
 
+def chosen_compile_target(target: str) -> CompileTarget | None:
+    """What the plugin that PJRT_DEVICE names needs to compile for the target. None if it names no plugin."""
+    plugin = get(_XLAC._env_text("PJRT_DEVICE"))
+    return plugin.compile_target(target) if plugin else None
+
+
+def _find_target(name: str, target: str) -> tuple[str, str, ClientOptions, dict[str, str], bool] | None:
+    """The members of a CompileTarget of src/engine/compile_only.h after its name. None if there is no such plugin."""
+    plugin = get(name)
+    if plugin is None:
+        return None
+    found = plugin.compile_target(target)
+    path = str(plugin.library_path())
+    return path, found.topology, dict(found.options), dict(found.environment), found.by_client
+
+
 def default() -> DevicePlugin:
     """The plugin that PJRT_DEVICE names.
 
@@ -224,3 +270,4 @@ def using_dynamic_plugins() -> bool:
 
 
 _XLAC._xla_set_plugin_finder(find)
+_XLAC._xla_set_target_finder(_find_target)

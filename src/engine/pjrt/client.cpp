@@ -2,59 +2,18 @@
 #include "engine/pjrt/client.h"
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
 #include <string_view>
-#include <thread>
 
 #include "core/env.h"
-#include "core/threads.h"
+#include "engine/pjrt/compile_options.h"
+#include "engine/pjrt/slow_answer.h"
 
 namespace torch_xla::pjrt {
 namespace {
 
 constexpr char kFormat[] = "mlir";
-// Unless this is off, XLA skips roundings to 16 bits between the operations of a kernel; eager rounds. XLA_FLAGS and the user's options
-// take precedence.
-constexpr char kExcessPrecision[] = "xla_allow_excess_precision";
-
-// ---- A message of protocol buffers: fields, each with its number ----
-std::string varint(uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) {
-    bytes += static_cast<char>(value | 0x80);
-  }
-  return bytes + static_cast<char>(value);
-}
-
-std::string field(int number, uint64_t value) {
-  return varint(static_cast<uint64_t>(number) << 3) + varint(value);
-}
-
-std::string field(int number, const std::string& message) {
-  return varint(static_cast<uint64_t>(number) << 3 | 2) + varint(message.size()) + message;
-}
-
-// OptionOverrideProto of a value that is not a list.
-std::string override_of(const NamedValue& value) {
-  if (auto text = std::get_if<std::string>(&value)) {
-    return field(1, *text);
-  }
-  if (auto flag = std::get_if<bool>(&value)) {
-    return field(2, uint64_t{*flag});
-  }
-  if (auto number = std::get_if<int64_t>(&value)) {
-    return field(3, static_cast<uint64_t>(*number));
-  }
-  std::string bytes(sizeof(double), 0);
-  std::memcpy(bytes.data(), &std::get<double>(value), sizeof(double));
-  return varint(4 << 3 | 1) + bytes;
-}
 
 struct ValueText {
   std::string operator()(const std::string& text) const {
@@ -71,42 +30,6 @@ struct ValueText {
   std::string operator()(T v) const {
     return std::to_string(v);
   }
-};
-
-// While it lives, prints to stderr once if a plugin does not answer: libtpu waits for ever on a machine without a TPU.
-class SlowAnswer {
- public:
-  static constexpr std::chrono::seconds kPatience{10};
-
-  explicit SlowAnswer(const std::string& path) {
-    try {
-      thread_ = start_thread("xla_slow_answer", [this, path] { watch(path); });
-    } catch (const UserError&) { // no thread can be started: no message then
-    }
-  }
-  ~SlowAnswer() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      answered_ = true;
-    }
-    changed_.notify_all();
-  }
-  SlowAnswer(const SlowAnswer&) = delete;
-  SlowAnswer& operator=(const SlowAnswer&) = delete;
-
- private:
-  void watch(const std::string& path) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (!changed_.wait_for(lock, kPatience, [this] { return answered_; })) {
-      std::fprintf(
-          stderr, "torch_xla: still waiting for the PJRT plugin %s to open its device; is the device there and free?\n", path.c_str());
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool answered_ = false; // guarded by mutex_
-  std::jthread thread_; // the last member: it is joined first
 };
 
 // The lines of /proc/cpuinfo that identify the kind of processor; empty without that file.
@@ -135,7 +58,7 @@ void Client::open(const NamedValues& options) {
   create.options = values.data();
   create.num_options = values.size();
   {
-    SlowAnswer slow(plugin_->path());
+    const SlowAnswer slow(str("the PJRT plugin ", plugin_->path(), " to open its device; is the device there and free?"));
     plugin_->call(kClient_Create, create, "creating a client of the PJRT plugin");
   }
   client_ = create.client;
@@ -190,17 +113,7 @@ std::string Client::compile_options(int device, const NamedValues& custom) const
   auto args = c::make<c::DeviceDescriptionId>();
   args.description = description(device);
   plugin_->call(kDeviceDescription_Id, args, "asking for the device's number");
-  std::string computation = field(1, varint(static_cast<uint64_t>(args.id))); // replica_device_ids
-  std::string assignment = field(1, 1) + field(2, 1) + field(3, computation); // replica_count, computation_count
-  NamedValues values = custom;
-  if (platform_name_ == "cuda" && env::text(env::variable("XLA_FLAGS")).find(kExcessPrecision) == std::string::npos) {
-    values.try_emplace(kExcessPrecision, false);
-  }
-  std::string options;
-  for (const auto& [name, value] : values) {
-    options += field(7, field(1, name) + field(2, override_of(value))); // env_option_overrides
-  }
-  return options + field(3, field(4, 1) + field(5, 1) + field(9, assignment)); // num_replicas, num_partitions, device_assignment
+  return pjrt::compile_options(platform_name_, args.id, custom);
 }
 
 std::string Client::fingerprint(int device) const {

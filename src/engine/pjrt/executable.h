@@ -25,6 +25,11 @@ struct Signature {
   std::vector<int32_t> aliases; // by parameter
 };
 
+template <typename Archive>
+void fields(Archive& archive, Signature& signature) {
+  archive(signature.num_parameters, signature.scalars, signature.outputs, signature.aliases);
+}
+
 class PjrtExecutable final : public Executable {
  public:
   // A program of the count's device; the count outlives it. Throws UserError if the program's outputs are not the graph's.

@@ -1,30 +1,20 @@
 // The engine: buffers, and programs through StableHLO, kept on disk if the plugin can serialize them.
 #include "engine/pjrt/pjrt_engine.h"
 
-#include <algorithm>
-#include <cctype>
 #include <deque>
 #include <string_view>
 
 #include "core/env.h"
 #include "core/observer.h"
-#include "engine/pjrt/executable.h"
+#include "engine/pjrt/stablehlo_engine.h"
 #include "engine/plain_files.h"
 #include "ir/archive.h"
-#include "passes/passes.h"
-#include "stablehlo/writer.h"
 
 namespace torch_xla {
 namespace pjrt {
-
-template <typename Archive>
-void fields(Archive& archive, Signature& signature) {
-  archive(signature.num_parameters, signature.scalars, signature.outputs, signature.aliases);
-}
-
 namespace {
 
-class PjrtEngine final : public Engine {
+class PjrtEngine final : public StablehloEngine {
  public:
   explicit PjrtEngine(ClientRef client) : client_(std::move(client)) {
     for (int device = 0; device < client_->num_devices(); ++device) {
@@ -37,41 +27,9 @@ class PjrtEngine final : public Engine {
     return client_->num_devices();
   }
 
-  Graph lower(const Graph& trace, int device) const override {
-    return run_passes(trace, device, {.keeps = has_stablehlo_form, .outlines = outline});
-  }
-
-  bool runs_library_calls() const override {
-    return false;
-  }
-
-  bool shares_numbers() const override {
-    return true;
-  }
-
-  bool takes_custom_options() const override {
-    return true;
-  }
-
-  // Hosts and GPUs multiply in float32 until the user allows less, as PyTorch does on them. Others have their own default: TPUs multiply
-  // bfloat16.
-  PrecisionRules precision_rules() const override {
-    constexpr std::string_view kLikePyTorch[] = {"cpu", "host", "Host", "cuda", "rocm", "sycl"};
-    const std::string& platform = client_->platform_name();
-    const bool like_pytorch = std::ranges::find(kLikePyTorch, platform) != std::end(kLikePyTorch);
-    return {like_pytorch ? Precision::kHighest : Precision::kDefault, platform == "cuda"};
-  }
-
-  StableHloTarget stablehlo_target() const override {
-    return find_stablehlo_target(client_->platform_name());
-  }
-
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
     Signature signature(graph, choose_aliases(graph, options.donated));
     std::string mlir = write_program(graph, signature, options);
-    if (env::debug_level() >= 3) {
-      env::debug_print("StableHLO", mlir);
-    }
     LoadedExecutableHandle loaded = compile_text(options.device, mlir, options.custom);
     if (options.stored) {
       *options.stored = store(loaded, signature);
@@ -138,12 +96,6 @@ class PjrtEngine final : public Engine {
     counts_[device].reset_peak();
   }
 
-  std::string hardware() const override {
-    std::string name = client_->platform_name();
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
-    return name;
-  }
-
   NamedValues attributes(int device) const override {
     NamedValues values = client_->device_attributes(device);
     values["kind"] = client_->device_kind(device);
@@ -152,15 +104,8 @@ class PjrtEngine final : public Engine {
   }
 
  private:
-  std::string write_program(const Graph& graph, const Signature& signature, const CompileOptions& options) const {
-    observer::Span span(observer::Phase::kPass, options.device, "write StableHLO");
-    return write_stablehlo(
-        graph,
-        {.aliases = signature.aliases,
-         .products = options.precision.products,
-         .convolutions = options.precision.convolutions,
-         .target = stablehlo_target(),
-         .location = options.location});
+  const std::string& platform() const override {
+    return client_->platform_name();
   }
 
   LoadedExecutableHandle compile_text(int device, const std::string& mlir, const NamedValues& custom) const {

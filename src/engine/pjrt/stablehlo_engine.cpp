@@ -1,0 +1,52 @@
+// Lowering, and the text of programs.
+#include "engine/pjrt/stablehlo_engine.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "core/env.h"
+#include "core/observer.h"
+#include "passes/passes.h"
+#include "stablehlo/writer.h"
+
+namespace torch_xla::pjrt {
+
+Graph StablehloEngine::lower(const Graph& trace, int device) const {
+  return run_passes(trace, device, {.keeps = has_stablehlo_form, .outlines = outline});
+}
+
+// Hosts and GPUs multiply in float32 until the user allows less, as PyTorch does on them. Others have their own default: TPUs multiply
+// bfloat16.
+PrecisionRules StablehloEngine::precision_rules() const {
+  constexpr std::string_view kLikePyTorch[] = {"cpu", "host", "Host", "cuda", "rocm", "sycl"};
+  const bool like_pytorch = std::ranges::find(kLikePyTorch, platform()) != std::end(kLikePyTorch);
+  return {like_pytorch ? Precision::kHighest : Precision::kDefault, platform() == "cuda"};
+}
+
+StableHloTarget StablehloEngine::stablehlo_target() const {
+  return find_stablehlo_target(platform());
+}
+
+std::string StablehloEngine::hardware() const {
+  std::string name = platform();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name;
+}
+
+std::string StablehloEngine::write_program(const Graph& graph, const Signature& signature, const CompileOptions& options) const {
+  observer::Span span(observer::Phase::kPass, options.device, "write StableHLO");
+  std::string mlir = write_stablehlo(
+      graph,
+      {.aliases = signature.aliases,
+       .products = options.precision.products,
+       .convolutions = options.precision.convolutions,
+       .target = stablehlo_target(),
+       .location = options.location});
+  if (env::debug_level() >= 3) {
+    env::debug_print("StableHLO", mlir);
+  }
+  return mlir;
+}
+
+} // namespace torch_xla::pjrt
