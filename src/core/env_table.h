@@ -57,7 +57,7 @@ inline constexpr Variable kVariables[] = {
      words("hardware that the plugin compiles for: v5e:2x2, h100"),
      "",
      "programs are compiled for hardware that is not there, and never run",
-     "src/engine/choose.cpp, torch_xla/experimental/_compile_only.py, torch_xla/debug/_programs.py"},
+     "src/engine/choose.cpp, torch_xla/_first_use.py, torch_xla/experimental/_compile_only.py, torch_xla/debug/_programs.py"},
     {"PJRT_ALLOCATOR_FRACTION", kShare, "", "share of a GPU's memory that is taken", "torch_xla/experimental/plugins.py", "XLA's: 0.75"},
     {"PJRT_ALLOCATOR_PREALLOCATE", kSwitch, "", "take a GPU's memory at once", "torch_xla/experimental/plugins.py", "XLA's: on"},
     {"PJRT_ALLOCATOR_CUDA_ASYNC", kSwitch, "off", "use CUDA's own allocator", "torch_xla/experimental/plugins.py"},

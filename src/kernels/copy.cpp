@@ -1,5 +1,6 @@
 // copy_ within an XLA device, between several, and to and from the CPU.
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/copy_native.h>
 #include <torch/library.h>
 
 #include "core/errors.h"
@@ -51,6 +52,15 @@ at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool /*non_b
   return self;
 }
 
+// PyTorch asks the kernel of `meta` where one of the two tensors is there. To a device without values there is nothing to copy.
+at::Tensor& copy_with_meta(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  if (is_xla_tensor(self) && !engine().why_no_values().empty()) {
+    source.expand(self.sizes()); // for its error
+    return self;
+  }
+  return at::native::copy_(self, source, non_blocking);
+}
+
 at::Tensor copy_from_kernel(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
   at::Tensor target = destination;
   copy_kernel(target, self, non_blocking);
@@ -65,6 +75,15 @@ at::Tensor copy_from_and_resize_kernel(const at::Tensor& self, const at::Tensor&
 }
 
 } // namespace
+
+void register_copies_of_meta() {
+  static auto* library = [] {
+    auto* made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
+    made->impl("copy_", TORCH_FN(copy_with_meta));
+    return made;
+  }();
+  static_cast<void>(library);
+}
 
 void register_copies(torch::Library& m) {
   m.impl("copy_", TORCH_FN(copy_kernel));

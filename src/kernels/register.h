@@ -23,6 +23,8 @@ void register_factories(torch::Library& library);
 void register_out_forms(torch::Library& library);
 void register_optimizers(torch::Library& library);
 void register_transformer_layers(torch::Library& library);
+// Lets tensors on `meta` move to a device that computes no values. Called if there is one.
+void register_copies_of_meta();
 // Also registered at the autograd key: they compose differentiable rows.
 void register_attention(torch::Library& library);
 void register_rnn(torch::Library& library);

@@ -1,6 +1,7 @@
 // Plugins and targets of compile-only devices, which Python finds; what their compilers say of programs.
 #include "core/errors.h"
 #include "engine/compile_only.h"
+#include "kernels/register.h"
 #include "python/bindings.h"
 
 namespace torch_xla {
@@ -127,6 +128,7 @@ void init_plugins(py::module_& m) {
   m.def("_xla_set_target_finder", &take_target_finder, py::arg("find"));
   m.def("_program_reports", &list_reports);
   m.def("_forget_program_reports", &forget_program_reports);
+  m.def("_register_copies_of_meta", &register_copies_of_meta);
   m.def("_why_no_values", [] { return engine().why_no_values(); });
 }
 
