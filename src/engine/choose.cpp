@@ -1,6 +1,8 @@
 // The engine that PJRT_DEVICE names.
 #include <atomic>
+#include <charconv>
 #include <mutex>
+#include <sstream>
 #include <variant>
 
 #include "core/env.h"
@@ -52,9 +54,38 @@ std::string library_path() {
   throw UserError(ErrorKind::Value, str("PJRT_DEVICE=", device, " is not known; allowed are ", kAllowed));
 }
 
+// A whole number, true or false, else a text.
+NamedValue option_value(const std::string& text) {
+  int64_t number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (!text.empty() && error == std::errc() && end == text.data() + text.size()) {
+    return number;
+  }
+  return text == "true" || text == "false" ? NamedValue(text == "true") : NamedValue(text);
+}
+
+NamedValues library_options() {
+  std::string text = env::text(env::variable("PJRT_LIBRARY_OPTIONS"));
+  NamedValues options;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    size_t equals = part.find('=');
+    XLA_CHECK_KIND(
+        Value,
+        equals != part.npos && equals > 0,
+        "PJRT_LIBRARY_OPTIONS=",
+        text,
+        ": \"",
+        part,
+        "\" is no option; wanted is name=value, or several with commas between them");
+    options[part.substr(0, equals)] = option_value(part.substr(equals + 1));
+  }
+  return options;
+}
+
 PluginFile find_plugin(const std::string& device) {
   if (device == "LIBRARY") {
-    return PluginFile{library_path(), {}};
+    return PluginFile{library_path(), library_options()};
   }
   PluginFinder find = choice().find;
   std::optional<PluginFile> plugin = find ? find(device) : std::nullopt;

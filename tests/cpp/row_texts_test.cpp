@@ -1,4 +1,5 @@
-// Writes the texts of all cases of tests/rows to the file that XLA_ROW_TEXTS names, for tools/compilers: each behind a comment with its case.
+// Writes the texts of all cases of tests/rows, each behind a comment with its case, to the file that XLA_ROW_TEXTS names: tools/compilers
+// compiles them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

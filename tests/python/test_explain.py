@@ -1,6 +1,5 @@
 """torch_xla.debug.explain() names the cause of seeded mistakes in small programs, and leaves right ones alone."""
 
-import os
 import re
 import threading
 from pathlib import Path
@@ -631,7 +630,7 @@ def test_two_devices_with_a_thread_each(run_python):
         print(sorted({step.device for step in report.steps}))
         """,
         CPU_NUM_DEVICES="2",
-        XLA_FLAGS=f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2",  # of XLA's CPU client
+        PJRT_LIBRARY_OPTIONS="cpu_device_count=2",  # of XLA's CPU client
     )
     assert "[('item in the loop', [1], 8)]\n[0, 1]\n" in out
 

@@ -164,6 +164,25 @@ print(torch.ones(2).to("xla").tolist())
     assert lines[0].startswith("torch_xla: still waiting for the PJRT plugin ") and lines[1] == "[1.0, 1.0]"
 
 
+# ---- Options of a plugin by its path ----
+def test_options_of_a_library(run_fake):
+    lines = run_fake(
+        """
+print(torch.ones(2).to("xla").tolist())
+fake.fake_pjrt_options.restype = ctypes.c_char_p
+print(fake.fake_pjrt_options().decode())
+""",
+        PJRT_LIBRARY_OPTIONS="count=2,flag=false,text=2x,none=",
+    )
+    assert lines == ["[1.0, 1.0]", "count=2 flag=False none='' text='2x'"]
+
+
+@pytest.mark.parametrize("options, part", [("count", "count"), ("a=1,=2", "=2"), ("a=1,,b=2", "")])
+def test_options_of_a_library_that_are_not_understood(run_fake, options, part):
+    (line,) = run_fake("""print(error_of(lambda: torch.ones(2).to("xla")))""", PJRT_LIBRARY_OPTIONS=options)
+    assert line.startswith(f'ValueError: PJRT_LIBRARY_OPTIONS={options}: "{part}" is no option; wanted is name=value')
+
+
 # ---- Plugins by name ----
 PLUGIN = """
 from torch_xla.experimental import plugins

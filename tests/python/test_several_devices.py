@@ -10,7 +10,7 @@ import pytest
 # Two devices of either engine: the embedded one, and XLA's CPU client.
 TWO = {
     "CPU_NUM_DEVICES": "2",
-    "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2",
+    "PJRT_LIBRARY_OPTIONS": "cpu_device_count=2",
 }
 
 
