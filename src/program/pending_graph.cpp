@@ -149,10 +149,7 @@ template <typename Lower>
 std::string stablehlo_text(Lower lower, const LocationText& location, GraphFormat format = GraphFormat::kStableHlo) {
   const Precision precision = read_precision();
   const StableHloOptions options{
-      .products = precision.products,
-      .convolutions = precision.convolutions,
-      .target = engine().stablehlo_target(),
-      .location = location};
+      .products = precision.products, .convolutions = precision.convolutions, .target = engine().stablehlo_target(), .location = location};
   try {
     return format == GraphFormat::kHlo ? write_hlo(lower(), options) : write_stablehlo(lower(), options);
   } catch (const UserError& error) {

@@ -1,5 +1,5 @@
-// Writes at indices. For repeated indices, sums and the like are computed in float32 for the 16-bit floats, except an embedding's; updates out
-// of range are dropped: a program on such an engine cannot raise.
+// Writes at indices. For repeated indices, sums and the like are computed in float32 for the 16-bit floats, except an embedding's; updates
+// out of range are dropped: a program on such an engine cannot raise.
 #include <algorithm>
 #include <string_view>
 
