@@ -54,7 +54,7 @@ class Lowering : private GraphCopy {
       case OpKind::kPointwise:
         return lower_pointwise(node);
       case OpKind::kComposite:
-        return lower_composite(node);
+        return keeps_(*node.op) ? copy(node) : lower_composite(node);
       case OpKind::kLibrary:
         return lower_library(node);
       default:
@@ -97,8 +97,8 @@ class Lowering : private GraphCopy {
 
 } // namespace
 
-bool keep_all(const Op&) {
-  return true;
+bool keep_all(const Op& op) {
+  return op.kind == OpKind::kLibrary;
 }
 
 Graph lower(const Graph& trace, KeepLibrary keeps) {

@@ -7,9 +7,9 @@
 
 namespace torch_xla {
 
-// Which library rows an engine runs as they are; the others are expanded.
+// Which library rows and composites an engine runs as they are; the others are expanded.
 using KeepLibrary = bool (*)(const Op& op);
-bool keep_all(const Op& op);
+bool keep_all(const Op& op); // library rows
 
 // Which library calls of 16-bit floats an engine computes in float32.
 using WidenCall = bool (*)(const Graph& graph, const Node& call);

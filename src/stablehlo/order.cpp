@@ -121,19 +121,52 @@ void write_median(Call& c) {
   c.set(0, median<IgnoreNan>(flatten(c[0]), 0).values);
 }
 
-// ---- The most frequent element ----
+// ---- Extrema with their positions: NaN before all, of equal elements the first ----
 
-// The place of the first largest integer.
-Hlo first_largest(const Hlo& x, size_t dim) {
-  auto better = [](const Hlos& a, const Hlos& b) {
-    Hlo is_first = b[1] < a[1];
-    Hlo b_wins = (b[0] > a[0]) | ((a[0] == b[0]) & is_first);
-    return Hlos{select(b_wins, b[0], a[0]), select(b_wins, b[1], a[1])};
-  };
-  Hlo index = positions(x, dim);
-  Hlos init{lowest(x.text(), x.dtype()), highest(x.text(), index.dtype())};
-  return reduce({x, index}, init, {static_cast<int64_t>(dim)}, better)[1];
+template <bool Largest>
+Hlos first_extremum(const Hlos& a, const Hlos& b) {
+  Hlo before = Largest ? a[0] > b[0] : a[0] < b[0];
+  Hlo same = a[0] == b[0];
+  if (is_float(a[0].dtype())) {
+    Hlo a_nan = is_nan(a[0]);
+    Hlo b_nan = is_nan(b[0]);
+    before = before | (a_nan & !b_nan);
+    same = same | (a_nan & b_nan);
+  }
+  Hlo a_wins = before | (same & (a[1] < b[1]));
+  return {select(a_wins, a[0], b[0]), select(a_wins, a[1], b[1])};
 }
+
+template <bool Largest>
+Sorted find_extremum(const Hlo& x, size_t dim) {
+  Hlo index = positions(x, dim);
+  Hlos init{Largest ? lowest(x.text(), x.dtype()) : highest(x.text(), x.dtype()), highest(x.text(), index.dtype())};
+  Hlos found = reduce({x, index}, init, {static_cast<int64_t>(dim)}, first_extremum<Largest>);
+  return {found[0], found[1]};
+}
+
+// One reduction of pairs, for compilers: the row's expansion into two suits the CPU engine. Attribute dim, or none for all elements;
+// results the position, or the extremum and the position.
+template <bool Largest>
+void write_extremum(Call& c) {
+  Hlo x = c[0].dtype() == DType::Bool ? convert(c[0], DType::I32) : c.computed(0);
+  bool is_flat = c.is_none(0) || x.rank() == 0;
+  x = is_flat ? flatten(x) : x;
+  size_t dim = is_flat ? 0 : c.get_dim(0, x.rank());
+  size_t position = c.num_results() - 1;
+  if (!c.is_read(position)) {
+    Hlo init = Largest ? lowest(x.text(), x.dtype()) : highest(x.text(), x.dtype());
+    c.set(0, reduce({x}, {init}, {static_cast<int64_t>(dim)}, combine_extremum(Largest))[0]);
+    return;
+  }
+  Sorted found = find_extremum<Largest>(x, dim);
+  if (position > 0) {
+    c.set(0, found.values);
+  }
+  c.set(position, found.indices);
+}
+
+// ---- The most frequent element ----
 
 // The most frequent element, of several the smallest; its last index.
 void write_mode(Call& c) {
@@ -148,7 +181,7 @@ void write_mode(Call& c) {
   row.back() = x.dim(last);
   Hlo counts = reduce_sum(convert(reshape(x, column) == reshape(x, row), sorted.indices.dtype()), {static_cast<int64_t>(last) + 1});
   // Equal elements are neighbours and have equal counts: the first of the highest counts starts the run.
-  Hlo start = reshape(first_largest(counts, last), with(x.dims(), last, 1));
+  Hlo start = reshape(find_extremum<true>(counts, last).indices, with(x.dims(), last, 1));
   Hlo end = start + take_along(counts, start, last) - 1;
   c.set(0, take_along(x, end, last));
   c.set(1, take_along(move_dim(sorted.indices, dim, last), end, last));
@@ -196,6 +229,10 @@ void write_running_extremum(Call& c) {
 }
 
 constexpr Writer kWriters[] = {
+    {"aten::argmax", write_extremum<true>},
+    {"aten::argmin", write_extremum<false>},
+    {"aten::max.dim", write_extremum<true>},
+    {"aten::min.dim", write_extremum<false>},
     {"aten::median.dim", write_median_dim<false>},
     {"aten::nanmedian.dim", write_median_dim<true>},
     {"aten::median", write_median<false>},

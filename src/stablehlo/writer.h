@@ -25,7 +25,7 @@ struct StableHloOptions {
   LocationText location = {}; // may be empty
 };
 
-// True for a library row with a writer: lowering keeps it and expands the others.
+// True for a row with a writer: lowering keeps it and expands the others.
 bool has_stablehlo_form(const Op& op);
 
 // MLIR text of a lowered graph: one public function @main. Parameters in the order of Graph::parameters, then Graph::scalars as 0-d
