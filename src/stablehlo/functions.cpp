@@ -21,7 +21,7 @@ Hlo small_i0(const Hlo& x) {
   Hlo t = x * x / 4;
   Hlo sum = constant_like(x, 1);
   for (int k = kTerms; k > 0; --k) {
-    sum = sum * (t / (static_cast<double>(k) * k)) + 1;
+    sum = sum * (t * (1.0 / k / k)) + 1; // a division would be long in double precision on TPUs
   }
   return sum;
 }
@@ -29,10 +29,11 @@ Hlo small_i0(const Hlo& x) {
 // The asymptotic series times e^x / sqrt(2 pi x); the exponential in two halves, as i0 is smaller than it.
 Hlo large_i0(const Hlo& x) {
   constexpr double kTwoPi = 6.28318530717958647693;
+  Hlo inverse = 1 / x;
   Hlo sum = constant_like(x, 1);
   for (int k = kTerms / 2; k > 0; --k) {
     double odd = 2.0 * k - 1;
-    sum = sum * (odd * odd / (8.0 * k) / x) + 1;
+    sum = sum * (inverse * (odd * odd / (8.0 * k))) + 1;
   }
   Hlo root = unary("exponential", x / 2);
   return root / unary("sqrt", x * kTwoPi) * sum * root;

@@ -145,8 +145,20 @@ Sorted find_extremum(const Hlo& x, size_t dim) {
   return {found[0], found[1]};
 }
 
-// One reduction of pairs, for compilers: the row's expansion into two suits the CPU engine. Attribute dim, or none for all elements;
-// results the position, or the extremum and the position.
+template <bool Largest>
+Hlo extreme_value(const Hlo& x, size_t dim) {
+  Hlo init = Largest ? lowest(x.text(), x.dtype()) : highest(x.text(), x.dtype());
+  return reduce({x}, {init}, {static_cast<int64_t>(dim)}, combine_extremum(Largest))[0];
+}
+
+// Where x is the extreme value: the first such place.
+Hlo first_place(const Hlo& x, const Hlo& value, size_t dim) {
+  Hlo wide = reshape(value, with(x.dims(), dim, 1));
+  Hlo places = select((x == wide) | nan_mask(x), positions(x, dim), static_cast<double>(x.dim(dim)));
+  return reduce({places}, {highest(x.text(), places.dtype())}, {static_cast<int64_t>(dim)}, combine_extremum(false))[0];
+}
+
+// Attribute dim, or none for all elements; results the position, or the extremum and the position.
 template <bool Largest>
 void write_extremum(Call& c) {
   Hlo x = c[0].dtype() == DType::Bool ? convert(c[0], DType::I32) : c.computed(0);
@@ -154,16 +166,21 @@ void write_extremum(Call& c) {
   x = is_flat ? flatten(x) : x;
   size_t dim = is_flat ? 0 : c.get_dim(0, x.rank());
   size_t position = c.num_results() - 1;
-  if (!c.is_read(position)) {
-    Hlo init = Largest ? lowest(x.text(), x.dtype()) : highest(x.text(), x.dtype());
-    c.set(0, reduce({x}, {init}, {static_cast<int64_t>(dim)}, combine_extremum(Largest))[0]);
+  if (c.is_read(position) && c.text().target.reduces_pairs) {
+    Sorted found = find_extremum<Largest>(x, dim);
+    if (position > 0) {
+      c.set(0, found.values);
+    }
+    c.set(position, found.indices);
     return;
   }
-  Sorted found = find_extremum<Largest>(x, dim);
-  if (position > 0) {
-    c.set(0, found.values);
+  Hlo value = extreme_value<Largest>(x, dim);
+  if (c.is_read(position)) {
+    c.set(position, first_place(x, value, dim));
   }
-  c.set(position, found.indices);
+  if (position > 0) {
+    c.set(0, value);
+  }
 }
 
 // ---- The most frequent element ----

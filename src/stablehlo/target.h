@@ -9,6 +9,7 @@ namespace torch_xla {
 struct StableHloTarget {
   bool keeps_nan = true; // in maximum and minimum, as reducers too
   bool has_top_k = false; // chlo.top_k of float32, with NaN as the largest number; compiling a sort takes minutes there
+  bool reduces_pairs = false; // elements with their positions in one reduction, for half the price of two
 };
 
 // By PJRT's name of the platform: "cpu", "tpu", "cuda".

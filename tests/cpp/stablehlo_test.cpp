@@ -327,6 +327,17 @@ TEST(StableHlo, TopKByTarget) {
   EXPECT_FALSE(has_top_k("aten::topk(f32[4,6]) {3, 0, false, true}", "cuda")); // whose kernel loses NaN
 }
 
+TEST(StableHlo, PairsByTarget) {
+  auto count_reductions = [](const char* platform) {
+    Graph graph = run_passes(testing::CaseReader("aten::argmax(f32[4,6]) {1, false}").run().trace, 0, {.keeps = has_stablehlo_form});
+    std::string text = write_stablehlo(graph, {.target = stablehlo_target(platform)});
+    size_t first = text.find("stablehlo.reduce");
+    return first != text.npos && text.find("stablehlo.reduce\"", first + 1) != text.npos ? 2 : 1;
+  };
+  EXPECT_EQ(count_reductions("tpu"), 1);
+  EXPECT_EQ(count_reductions("tt"), 2);
+}
+
 // A result without a reader costs nothing.
 TEST(StableHlo, PositionsThatNothingReads) {
   for (const char* line :
