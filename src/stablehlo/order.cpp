@@ -138,14 +138,6 @@ Hlos first_extremum(const Hlos& a, const Hlos& b) {
 }
 
 template <bool Largest>
-Sorted find_extremum(const Hlo& x, size_t dim) {
-  Hlo index = positions(x, dim);
-  Hlos init{Largest ? lowest(x.text(), x.dtype()) : highest(x.text(), x.dtype()), highest(x.text(), index.dtype())};
-  Hlos found = reduce({x, index}, init, {static_cast<int64_t>(dim)}, first_extremum<Largest>);
-  return {found[0], found[1]};
-}
-
-template <bool Largest>
 Hlo extreme_value(const Hlo& x, size_t dim) {
   Hlo init = Largest ? lowest(x.text(), x.dtype()) : highest(x.text(), x.dtype());
   return reduce({x}, {init}, {static_cast<int64_t>(dim)}, combine_extremum(Largest))[0];
@@ -158,6 +150,18 @@ Hlo first_place(const Hlo& x, const Hlo& value, size_t dim) {
   return reduce({places}, {highest(x.text(), places.dtype())}, {static_cast<int64_t>(dim)}, combine_extremum(false))[0];
 }
 
+template <bool Largest>
+Sorted find_extremum(const Hlo& x, size_t dim) {
+  if (!x.text().target.reduces_pairs) {
+    Hlo value = extreme_value<Largest>(x, dim);
+    return {value, first_place(x, value, dim)};
+  }
+  Hlo index = positions(x, dim);
+  Hlos init{Largest ? lowest(x.text(), x.dtype()) : highest(x.text(), x.dtype()), highest(x.text(), index.dtype())};
+  Hlos found = reduce({x, index}, init, {static_cast<int64_t>(dim)}, first_extremum<Largest>);
+  return {found[0], found[1]};
+}
+
 // Attribute dim, or none for all elements; results the position, or the extremum and the position.
 template <bool Largest>
 void write_extremum(Call& c) {
@@ -166,21 +170,15 @@ void write_extremum(Call& c) {
   x = is_flat ? flatten(x) : x;
   size_t dim = is_flat ? 0 : c.get_dim(0, x.rank());
   size_t position = c.num_results() - 1;
-  if (c.is_read(position) && c.text().target.reduces_pairs) {
-    Sorted found = find_extremum<Largest>(x, dim);
-    if (position > 0) {
-      c.set(0, found.values);
-    }
-    c.set(position, found.indices);
+  if (!c.is_read(position)) {
+    c.set(0, extreme_value<Largest>(x, dim));
     return;
   }
-  Hlo value = extreme_value<Largest>(x, dim);
-  if (c.is_read(position)) {
-    c.set(position, first_place(x, value, dim));
-  }
+  Sorted found = find_extremum<Largest>(x, dim);
   if (position > 0) {
-    c.set(0, value);
+    c.set(0, found.values);
   }
+  c.set(position, found.indices);
 }
 
 // ---- The most frequent element ----
