@@ -30,6 +30,21 @@ void set_geometry(Cell& cell, const at::Tensor& t) {
   cell.strides = to_dims(t.strides());
 }
 
+// For a storage that nobody has written and that the tensor fills: the geometry of the tensor of which this one is a transpose, if it is
+// one.
+void set_blank_geometry(Cell& cell, const at::Tensor& t) {
+  set_geometry(cell, t);
+  if (t.suggest_memory_format() == c10::MemoryFormat::Contiguous) { // images in channels-last order are themselves
+    Dims order = memory_order(cell.dims, cell.strides);
+    Dims dims;
+    for (int64_t d : order) {
+      dims.push_back(cell.dims[static_cast<size_t>(d)]);
+    }
+    cell.dims = dims;
+    cell.strides = contiguous_strides(dims);
+  }
+}
+
 Cell& device_cell(const at::Tensor& t) {
   Cell* cell = find_cell(t);
   XLA_CHECK(cell, kNoCell);
@@ -202,11 +217,11 @@ ValueId Recording::read(const at::Tensor& t) {
   if (t.numel() == 0) {
     return zeros(to_dtype(t.scalar_type()), to_dims(t.sizes()));
   }
-  const bool is_blank = !cell.value && fills_storage(t, cell.nbytes);
-  if (is_blank) {
-    set_geometry(cell, t);
+  if (!cell.value && fills_storage(t, cell.nbytes)) {
+    set_blank_geometry(cell, t);
+    content(cell);
   }
-  if (is_blank || (cell.value && same_geometry(t, cell))) {
+  if (cell.value && same_geometry(t, cell)) {
     return content(cell);
   }
   ensure_base(cell, t);

@@ -219,5 +219,17 @@ TEST(PjrtAliases, FollowUpdatesToTheirWeights) {
   EXPECT_EQ(choose_aliases(graph, {}), (std::vector<int32_t>{-1, -1, -1, -1}));
 }
 
+TEST(PjrtAliases, FollowUpdatesInAnotherType) {
+  Graph graph = parse_graph(
+      R"(graph(%0: bf16[4], %1: f32[4]) {
+    %2: f32[4] = convert(%0)
+    %3: f32[4] = subtract(%2, %1)
+    %4: bf16[4] = convert(%3)
+    return %4
+  })",
+      find_op);
+  EXPECT_EQ(choose_aliases(graph, {true, true}), (std::vector<int32_t>{0, -1}));
+}
+
 } // namespace
 } // namespace torch_xla::pjrt

@@ -131,6 +131,20 @@ print(tuple(y.shape), {{p.device.type for p in model.parameters()}}, len(program
     assert out == "(2, 50000) {'xla'} 1"
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_updates_take_the_memory_of_what_they_replace(run_fake, dtype):
+    first, second = run_fake(f"""
+weight = torch.nn.Linear(8, 16, bias=False, dtype=torch.{dtype}, device="meta").to_empty(device="xla")
+optimizer = torch.optim.AdamW(weight.parameters(), lr=1e-3)
+for _ in range(2):
+    optimizer.zero_grad()
+    weight(torch.empty(4, 8, dtype=torch.{dtype}, device="xla")).sum().backward()
+    optimizer.step()
+    print(program_reports()[-1].text().count("tf.aliasing_output"))
+""")
+    assert (first, second) == ("1", "3")  # the weight; the weight and its two moments
+
+
 # ---- The compiler's errors ----
 def test_a_crash_of_the_compiler_is_an_error(run_fake, tmp_path):
     error, after, sizes = run_fake(

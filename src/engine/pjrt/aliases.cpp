@@ -22,13 +22,14 @@ class Aliases {
   }
 
  private:
-  bool is_free(ValueId v) const {
+  bool is_free(ValueId v, const Type& type) const {
     const Value& value = graph_.values[v];
     auto index = static_cast<size_t>(value.index);
-    return value.kind == ValueKind::kParameter && index < donated_.size() && donated_[index] && chosen_[index] < 0;
+    bool is_donated = value.kind == ValueKind::kParameter && index < donated_.size() && donated_[index];
+    return is_donated && chosen_[index] < 0 && graph_.type(v) == type;
   }
 
-  // Breadth first from the output through operands of its type.
+  // Breadth first from the output through operands of its dims: updates of 16-bit weights are computed in float32.
   void choose(int32_t position, ValueId output) {
     if (taken_[output] || graph_.values[output].kind != ValueKind::kResult) {
       return; // listed twice, or no memory of its own
@@ -37,21 +38,21 @@ class Aliases {
     std::vector<ValueId> reached{output};
     for (size_t at = 0; at < reached.size() && at < kReach; ++at) {
       ValueId v = reached[at];
-      if (is_free(v)) {
+      if (is_free(v, graph_.type(output))) {
         chosen_[graph_.values[v].index] = position;
         return;
       }
-      add_operands(v, graph_.type(output), reached);
+      add_operands(v, graph_.type(output).dims, reached);
     }
   }
 
-  void add_operands(ValueId v, const Type& type, std::vector<ValueId>& reached) const {
+  void add_operands(ValueId v, const Dims& dims, std::vector<ValueId>& reached) const {
     const Node* node = graph_.find_producer(v);
     if (!node) {
       return;
     }
     for (ValueId operand : node->operands) {
-      bool fits = operand != kNoValue && graph_.type(operand) == type;
+      bool fits = operand != kNoValue && graph_.type(operand).dims == dims;
       if (fits && std::find(reached.begin(), reached.end(), operand) == reached.end()) {
         reached.push_back(operand);
       }

@@ -11,7 +11,7 @@
 namespace torch_xla::pjrt {
 
 // For each parameter the output that takes its memory, or -1. A donated parameter goes to an output of its type that is computed from it
-// through values of that type (a weight and its update).
+// through values of its dims (a weight and its update).
 std::vector<int32_t> choose_aliases(const Graph& graph, const std::vector<bool>& donated);
 
 // The facts of the compiled graph that a run needs.
