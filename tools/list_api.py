@@ -144,7 +144,12 @@ NAMES = {
     "torch_xla.experimental.gru": ("Recurrent layers as a loop", "GRU"),
     "torch_xla.experimental.pytreeify": ("Functions of nested tensors", "pytreeify"),
     "torch_xla.experimental.callback": ("What waits for data", "on_ready_callback on_ready_event"),
-    "torch_xla.experimental.stablehlo_custom_call": ("Where tensors lie", "place_to_host place_to_device"),
+    "torch_xla.experimental.stablehlo_custom_call": (
+        "Custom calls, and where tensors lie",
+        "stablehlo_custom_call extract_custom_call_outputs_shape_dtype place_to_host place_to_device",
+    ),
+    "torch_xla.experimental.mark_pattern_utils": ("Composites", "StableHLOCompositeBuilder"),
+    "torch_xla.experimental.xla_marker": ("Attributes of composites", "serialize_composite_attr"),
     "torch_xla.experimental.deprecation": ("Old names", "deprecated mark_deprecated register_deprecated"),
     "torch_xla.experimental.plugins": (
         "Plugins",
@@ -226,6 +231,8 @@ STATES = {
     "torch_xla.distributed.spmd.auto_policy": "replicates",
     "torch_xla.experimental.callback.on_ready_callback": "starts what is pending",
     "torch_xla.experimental.callback.on_ready_event": "starts what is pending",
+    "torch_xla.experimental.stablehlo_custom_call.stablehlo_custom_call": "the embedded engine has no kernels",
+    "torch_xla.experimental.xla_marker.serialize_composite_attr": "gives MLIR's text",
     "torch_xla.experimental.stablehlo_custom_call.place_to_host": "an identity",
     "torch_xla.experimental.stablehlo_custom_call.place_to_device": "an identity",
     "torch_xla.runtime.is_bf16_supported": "always true",

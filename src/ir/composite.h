@@ -8,12 +8,14 @@ namespace torch_xla {
 // The trait of marks, beside those of OpTrait: operand 0, as an input or output of a composite.
 constexpr uint32_t kMark = 1u << 21;
 
-// Attributes of a mark, by position. Its operands: the marked value; of an output then the marked inputs of the composite.
+// Attributes of a mark, by position. Its operands: the marked value; of an output then the marked inputs of the composite, and last the
+// numbers that are constants of the composite.
 enum MarkAttr {
   kMarkName = 0, // of the composite
   kMarkPosition = 1, // of the value among the composite's inputs or outputs
   kMarkIsInput = 2,
   kMarkAttributes = 3, // of an output: the composite's attributes as an MLIR dictionary, "{eps = 1.0 : f32}"; empty: none
+  kMarkNumbers = 4, // the bits of the last operands, as int64
 };
 
 // Attributes of xla::composite, by position. Operands and results are those of the computation.

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/errors.h"
 #include "ir/composite.h"
+#include "ir/computation.h"
 #include "ops/registry.h"
 #include "recording/copy.h"
 #include "recording/recording.h"
@@ -64,21 +66,62 @@ class MarkedInputs {
   size_t limit_ = kLeast;
 };
 
+// Whether the operand is the seed or offset of a draw.
+bool is_draw(const Node& node, size_t operand) {
+  return find_body(node) || ((node.op->traits & kRandom) && operand + 2 >= node.operands.size());
+}
+
+// The numbers, but for seeds, that the part between the inputs and the value reads. A few more do no harm.
+std::vector<ValueId> find_numbers(const Graph& graph, std::span<const ValueId> inputs, ValueId output) {
+  int32_t first = static_cast<int32_t>(graph.nodes.size());
+  std::unordered_set<ValueId> seen(inputs.begin(), inputs.end());
+  std::for_each(inputs.begin(), inputs.end(), [&](ValueId v) { first = std::min(first, graph.values[static_cast<size_t>(v)].index); });
+  std::vector<ValueId> open{output}, numbers;
+  while (!open.empty()) {
+    const ValueId v = open.back();
+    open.pop_back();
+    const Node* node = graph.find_producer(v);
+    if (!seen.insert(v).second || !node || graph.values[static_cast<size_t>(v)].index < first) {
+      continue;
+    }
+    for (size_t i = 0; i < node->operands.size(); ++i) {
+      const ValueId operand = node->operands[i];
+      if (operand == kNoValue || is_draw(*node, i)) {
+        continue;
+      }
+      bool is_number = graph.values[static_cast<size_t>(operand)].kind == ValueKind::kScalar;
+      if (!is_number) {
+        open.push_back(operand);
+      } else if (seen.insert(operand).second) {
+        numbers.push_back(operand);
+      }
+    }
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
 ValueId add_mark(Recording& recording, ValueId v, const Mark& mark) {
   static const Op& op = get_op("xla::mark_tensor");
   MarkedInputs& marked = MarkedInputs::get();
   const uint64_t trace = recording.trace().generation();
   InlineVec<ValueId, 4> operands{v};
+  Dims numbers;
   if (!mark.is_input) {
-    for (ValueId input : marked.find(mark, trace)) {
-      operands.push_back(input);
-    }
-    if (operands.size() == 1) {
+    std::span<const ValueId> inputs = marked.find(mark, trace);
+    if (inputs.empty()) {
       return v;
+    }
+    std::for_each(inputs.begin(), inputs.end(), [&](ValueId input) { operands.push_back(input); });
+    for (ValueId number : find_numbers(recording.graph(), inputs, v)) {
+      const auto index = static_cast<size_t>(recording.graph().values[static_cast<size_t>(number)].index);
+      operands.push_back(number);
+      numbers.push_back(static_cast<int64_t>(recording.trace().scalar_bits()[index]));
     }
   }
   const Type type = recording.type(v);
-  ValueId result = recording.node(op, std::move(operands), {mark.name, mark.position, mark.is_input, mark.attributes}, type);
+  Attrs attrs{mark.name, mark.position, mark.is_input, mark.attributes, std::move(numbers)};
+  ValueId result = recording.node(op, std::move(operands), std::move(attrs), type);
   if (mark.is_input) {
     marked.add(mark, trace, result);
   }

@@ -1,7 +1,11 @@
 // Composites: each part between marked inputs and outputs becomes one node with the part as its decomposition.
 #include <algorithm>
+#include <bit>
+#include <map>
 #include <optional>
+#include <ranges>
 
+#include "ir/builder.h"
 #include "ir/composite.h"
 #include "ir/computation.h"
 #include "ops/registry.h"
@@ -20,8 +24,16 @@ struct Composite {
   Operands operands;
 };
 
+const Dims& numbers_of(const Node& mark) {
+  return std::get<Dims>(mark.attrs[kMarkNumbers]);
+}
+
+std::span<const ValueId> inputs_of(const Node& mark) {
+  return {mark.operands.data() + 1, mark.operands.size() - 1 - numbers_of(mark).size()};
+}
+
 bool is_output_mark(const Node& node) {
-  return (node.op->traits & kMark) && !std::get<bool>(node.attrs[kMarkIsInput]) && node.operands.size() > 1;
+  return (node.op->traits & kMark) && !std::get<bool>(node.attrs[kMarkIsInput]) && !inputs_of(node).empty();
 }
 
 int64_t position_of(const Node& mark) {
@@ -29,7 +41,7 @@ int64_t position_of(const Node& mark) {
 }
 
 bool has_equal_inputs(const Node& a, const Node& b) {
-  return a.operands.size() == b.operands.size() && std::equal(a.operands.begin() + 1, a.operands.end(), b.operands.begin() + 1);
+  return std::ranges::equal(inputs_of(a), inputs_of(b));
 }
 
 std::vector<Composite> find_composites(const Graph& graph) {
@@ -80,8 +92,14 @@ class Part {
  public:
   Part(const Graph& trace, const std::vector<bool>& constants, Composite& composite)
       : trace_(trace), constants_(constants), composite_(composite), mapped_(trace.values.size(), kNoValue), inside_(trace.values.size()) {
-    const Node& mark = trace.nodes[composite.at];
-    inputs_ = Operands(mark.operands.data() + 1, mark.operands.size() - 1);
+    inputs_ = inputs_of(trace.nodes[composite.at]);
+    for (size_t output : composite.outputs) {
+      const Node& mark = trace.nodes[output];
+      const size_t first = 1 + inputs_.size();
+      for (size_t i = 0; i < numbers_of(mark).size(); ++i) {
+        numbers_[mark.operands[first + i]] = numbers_of(mark)[i];
+      }
+    }
   }
 
   // False if it cannot be one node: it has a collective, or reads what is computed after its first output.
@@ -141,6 +159,9 @@ class Part {
       }
       seen[v] = true;
       const Node* node = trace_.find_producer(v);
+      if (numbers_.count(v)) {
+        continue;
+      }
       if (trace_.values[v].kind == ValueKind::kScalar) {
         scalars.push_back(v);
       } else if (!node || !is_part(v)) {
@@ -159,9 +180,20 @@ class Part {
       mapped_[v] = body_.add_scalar(trace_.type(v).dtype);
       composite_.operands.push_back(v);
     }
+    add_constants(seen);
     return std::all_of(outside.begin(), outside.end(), [this](ValueId v) {
       return !trace_.find_producer(v) || static_cast<size_t>(trace_.values[v].index) < composite_.at;
     });
+  }
+
+  void add_constants(const std::vector<bool>& needed) {
+    Builder builder(body_);
+    for (auto [v, bits] : numbers_) {
+      DType dtype = trace_.type(v).dtype;
+      if (needed[v]) {
+        mapped_[v] = dtype == DType::F64 ? builder.constant(std::bit_cast<double>(bits), dtype) : builder.constant_int(bits, dtype);
+      }
+    }
   }
 
   bool finish(size_t last) {
@@ -201,7 +233,8 @@ class Part {
   const std::vector<bool>& constants_; // by value
   Composite& composite_;
   Graph body_;
-  Operands inputs_;
+  std::span<const ValueId> inputs_;
+  std::map<ValueId, int64_t> numbers_; // bits of the numbers that become constants
   std::vector<ValueId> mapped_; // by value of the trace
   std::vector<bool> inside_; // by value: it depends on an input
   std::vector<bool> taken_; // by node

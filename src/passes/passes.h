@@ -32,8 +32,9 @@ Graph narrow(const Graph& trace, FloatStorage storage, bool narrow_products);
 // trace has no such sum. The sign of a zero may change: -0.0 stays where +0.0 would have been added.
 std::optional<Graph> add_into_parts(const Graph& trace);
 // Trace -> trace in which each part between the marked inputs and outputs of a composite is one node, xla::composite, with that part as its
-// decomposition; nothing if the trace has none. Operands of the node: the marked inputs in their order, then other tensors and numbers that
-// the part reads. What else needs values of the part computes them outside, too. Marks that belong to no composite stay.
+// decomposition; nothing if the trace has none. Operands of the node: the marked inputs in their order, then other tensors that the part
+// reads, then numbers that are no constants of the composite: seeds of draws. What else needs values of the part computes them outside,
+// too. Marks that belong to no composite stay.
 std::optional<Graph> outline(const Graph& trace);
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; fixed scalars become
 // constants, the others and the parameters keep their order. With fusion off the expansion is the same. Throws UserError(NotImplemented)

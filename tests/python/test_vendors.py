@@ -72,10 +72,13 @@ def test_step(vendor, step):
 
 
 # ---- Executables as files ----
-COUNTED = STEPS[9][0] + """
+COUNTED = (
+    STEPS[9][0]
+    + """
 count = torch_xla._XLAC._xla_counter_value
 print([count(name) or 0 for name in ("PersistentCacheHit", "PersistentCacheMiss", "UncachedCompile")])
 """
+)
 
 
 def test_plain_executables_are_found_again(vendor, tmp_path):
@@ -85,9 +88,10 @@ def test_plain_executables_are_found_again(vendor, tmp_path):
     assert first[-2:] == [f"['{file.name}']", "[0, 1, 1]"]
     assert vendor(COUNTED).splitlines()[-2:] == [f"['{file.name}']", "[1, 0, 0]"]
     # Without the switch the program is another file's, and the plain one is no part of it.
-    assert vendor(COUNTED.replace('"XLA_PLAIN_EXECUTABLES"] = "1"', '"XLA_PLAIN_EXECUTABLES"] = "0"')).splitlines()[
-        -1
-    ] == "[0, 1, 1]"
+    assert (
+        vendor(COUNTED.replace('"XLA_PLAIN_EXECUTABLES"] = "1"', '"XLA_PLAIN_EXECUTABLES"] = "0"')).splitlines()[-1]
+        == "[0, 1, 1]"
+    )
     (program,) = [entry for entry in (tmp_path / "cache" / "programs").glob("*.o") if executable in entry.read_bytes()]
     assert program.read_bytes() != executable
 
@@ -137,7 +141,7 @@ def test_settings_of_the_program_go_before(vendor):
 def test_the_embedded_engine_changes_no_settings(run_python):
     source = "import torch, torch._dynamo, torch_xla; torch.ones(1, device='xla')\n"
     source += "print([getattr(torch._dynamo.config, n) for n in ('automatic_dynamic_shapes', 'specialize_float')])"
-    assert run_python(source, PJRT_DEVICE="CPU") == "[True, False]\n"
+    assert run_python(source, timeout=600, PJRT_DEVICE="CPU") == "[True, False]\n"
 
 
 # ---- Options of one device ----

@@ -22,9 +22,10 @@ class StableHLOCompositeBuilder:
         y = torch.nn.functional.rms_norm(x, x.shape[-1:], weight, 1e-5)
         y = builder.mark_outputs(y)
 
-    The composite's operands are the marked inputs in their order, then other tensors and numbers that the decomposition
-    reads. Its results are the marked outputs. Values are those of the decomposition on every engine, and so are the
-    gradients. A sync between the marks leaves the operations as they are.
+    The composite's operands are the marked inputs in their order, then other tensors that the decomposition reads.
+    Numbers are constants of it, so another number is another program. Its results are the marked outputs. Values are
+    those of the decomposition on every engine, and so are the gradients. A sync between the marks leaves the operations
+    as they are.
 
     Args:
         name: of the composite, as the compiler knows it.

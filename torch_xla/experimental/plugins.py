@@ -204,9 +204,9 @@ def get(name: str) -> DevicePlugin | None:
 
 
 def find(name: str) -> tuple[str, ClientOptions] | None:
-    """The path and client options of the named plugin, for the first use of the device. None if there is no such plugin.
+    """The path and client options of the named plugin, for the first use of the device.
 
-    The plugin's settings of torch._dynamo apply from then on.
+    None if there is no such plugin. Its settings of torch._dynamo apply from then on.
     """
     if not (plugin := get(name)):
         return None

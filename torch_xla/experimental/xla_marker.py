@@ -1,7 +1,7 @@
 """torch.ops.xla.mark_tensor: marks a value as an input or output of a composite.
 
-The operations between marked inputs and outputs are one `stablehlo.composite` in the programs of PJRT plugins, with these
-operations as its decomposition. The embedded engine runs the decomposition, and a mark costs nothing there.
+The operations between marked inputs and outputs are one `stablehlo.composite` in the programs of PJRT plugins, with
+these operations as its decomposition. The embedded engine runs the decomposition, and a mark costs nothing there.
 """
 
 import re
@@ -50,8 +50,8 @@ def _attribute(name: str, value) -> str:
         if len(types) == 1:
             return f"dense<[{', '.join(map(_number, value))}]> : tensor<{len(value)}x{types.pop()}>"
     raise ValueError(
-        f"the attribute {name!r} of a composite is a str, bool, int or float, or a list of equal numbers of one of these "
-        f"types, but got {value!r}"
+        f"the attribute {name!r} of a composite is a str, bool, int or float, or a list of bool, int or float alone, "
+        f"but got {value!r}"
     )
 
 
