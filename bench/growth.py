@@ -8,6 +8,7 @@ depth 2 and 24, in inference and training, in float32 and under bfloat16 autocas
 
 import itertools
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,6 +178,7 @@ def read_options():
     )
     options = parser.parse_args()
     options.impls, options.only, options.busy = options.impls.split(","), options.only.split(","), [0]
+    options.threads = len(os.sched_getaffinity(0))
     if options.impls[0] != "xla" or set(options.impls) - {"xla", "eager", "inductor"}:
         parser.error(f"--impls {','.join(options.impls)}: wanted is xla first, then of eager, inductor")
     if set(options.only) - {"series", "combinations"}:
