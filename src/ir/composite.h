@@ -1,15 +1,10 @@
 // Composites: parts of a trace that users have marked, for compilers that know them by name.
 #pragma once
 
-#include <cstdint>
-
 namespace torch_xla {
 
-// The trait of marks, beside those of OpTrait: operand 0, as an input or output of a composite.
-constexpr uint32_t kMark = 1u << 21;
-
-// Attributes of a mark, by position. Its operands: the marked value; of an output then the marked inputs of the composite, and last the
-// numbers that are constants of the composite.
+// Attributes of xla::mark_tensor, by position. Its operands: the marked value, an input or output of a composite; of an output then the
+// marked inputs of the composite, and last the numbers that are constants of the composite.
 enum MarkAttr {
   kMarkName = 0, // of the composite
   kMarkPosition = 1, // of the value among the composite's inputs or outputs

@@ -64,7 +64,7 @@ void infer_custom_call(InferContext& c) {
 
 constinit const Op kRows[] = {
     {.name = "xla::loop", .kind = OpKind::kLibrary, .infer = infer_loop, .reads = kDenseOperands, .traits = kOwnKernel | kChecksValues},
-    {.name = "xla::mark_tensor", .kind = OpKind::kComposite, .infer = like_operand<0>, .expand = expand_mark, .traits = kOwnKernel | kMark},
+    {.name = "xla::mark_tensor", .kind = OpKind::kComposite, .infer = like_operand<0>, .expand = expand_mark, .traits = kOwnKernel},
     // Only graphs for plugins have composites: passes/outline.cpp makes them of marks.
     {.name = "xla::composite", .kind = OpKind::kLibrary, .infer = infer_composite, .dtypes = kAllTypes, .traits = kOwnKernel},
     {.name = "xla::custom_call",
@@ -78,6 +78,10 @@ constinit const Op kRows[] = {
 
 std::span<const Op> control_ops() {
   return kRows;
+}
+
+bool is_mark(const Op& op) {
+  return op.expand == &expand_mark;
 }
 
 } // namespace torch_xla

@@ -38,4 +38,6 @@ std::span<const Op> torchvision_ops(); // torchvision: pooling of regions, defor
 // All rows, each table in the order above.
 std::span<const std::span<const Op>> op_tables();
 
+bool is_mark(const Op& op); // xla::mark_tensor, whose attributes are in ir/composite.h
+
 } // namespace torch_xla

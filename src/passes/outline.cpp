@@ -9,6 +9,7 @@
 #include "ir/composite.h"
 #include "ir/computation.h"
 #include "ops/registry.h"
+#include "ops/tables.h"
 #include "passes/graph_copy.h"
 #include "passes/passes.h"
 
@@ -33,7 +34,7 @@ std::span<const ValueId> inputs_of(const Node& mark) {
 }
 
 bool is_output_mark(const Node& node) {
-  return (node.op->traits & kMark) && !std::get<bool>(node.attrs[kMarkIsInput]) && !inputs_of(node).empty();
+  return is_mark(*node.op) && !std::get<bool>(node.attrs[kMarkIsInput]) && !inputs_of(node).empty();
 }
 
 int64_t position_of(const Node& mark) {

@@ -330,7 +330,7 @@ TEST(StableHlo, TopKByTarget) {
 TEST(StableHlo, PairsByTarget) {
   auto count_reductions = [](const char* platform) {
     Graph graph = run_passes(testing::CaseReader("aten::argmax(f32[4,6]) {1, false}").run().trace, 0, {.keeps = has_stablehlo_form});
-    std::string text = write_stablehlo(graph, {.target = stablehlo_target(platform)});
+    std::string text = write_stablehlo(graph, {.target = find_stablehlo_target(platform)});
     size_t first = text.find("stablehlo.reduce");
     return first != text.npos && text.find("stablehlo.reduce\"", first + 1) != text.npos ? 2 : 1;
   };
