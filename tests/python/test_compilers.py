@@ -139,7 +139,7 @@ def test_the_texts_of_a_training_step_and_of_a_function(run_python, tmp_path):
         sys.argv[1:] = [{str(tmp_path)!r}, "mlp.training.bfloat16", "cumsum.float32"]
         programs.main()
     """
-    run_python(program, PJRT_DEVICE="CPU")
+    run_python(program, PJRT_DEVICE="CPU", XLA_INTERPRETED_OPERATIONS="1000000000")
     step, cumsum = ((tmp_path / f"{name}.mlir").read_text() for name in ("mlp.training.bfloat16", "cumsum.float32"))
     # Three layers, and their gradients; the images need none.
     assert len(re.findall(r"stablehlo.dot_general.*bf16", step)) == 8

@@ -54,6 +54,7 @@ _MemoryStats = _arguments(
 _OptimizedProgram = _arguments(("executable", _pointer), ("program", _pointer))
 _CostAnalysis = _arguments(("executable", _pointer), ("num_properties", _size), ("properties", _pointer))
 _FLOAT = 3  # the type of a named value
+_SORT = b"\x12\x04sort"  # an instruction's opcode in an HloModuleProto: its field 2, of four characters
 
 
 class RefusedError(Exception):
@@ -84,7 +85,7 @@ class Compiled:
 
     memory: dict[str, int] | None = None  # bytes of code, arguments, outputs, aliases, temporaries
     flops: float | None = None
-    cycles: int | None = None  # the plugin's estimate, the sum of all fusions
+    cycles: int | None = None  # the plugin's estimate, the sum over its instructions
 
 
 class Plugin:
@@ -201,7 +202,7 @@ class Executable:
         return None
 
     def _cycles(self) -> int | None:
-        """The sum of what stands at the fusions of the optimized program."""
+        """The sum of the estimates in the optimized program. None without one, and with a sort, which has none."""
         program = _Program(ctypes.sizeof(_Program))
         arguments = _OptimizedProgram(executable=self._handle, program=ctypes.addressof(program))
         self._plugin.call("Executable_OptimizedProgram", arguments)  # how many bytes there are
@@ -209,7 +210,7 @@ class Executable:
         program.code = ctypes.cast(code, ctypes.c_char_p)
         self._plugin.call("Executable_OptimizedProgram", arguments)
         found = re.findall(rb'"estimated_cycles":"(\d+)"', code.raw)
-        return sum(map(int, found)) if found else None
+        return sum(map(int, found)) if found and _SORT not in code.raw else None
 
     def destroy(self) -> None:
         """Frees it."""

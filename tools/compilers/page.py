@@ -27,7 +27,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 def _count(outcomes: Outcomes, are_models: bool) -> str:
     chosen = [outcome for name, outcome in outcomes.items() if (name in MODEL_NAMES) == are_models]
-    return f"{sum(not outcome.refusal for outcome in chosen)} of {len(chosen)}"
+    return f"{sum(not outcome.refusal for outcome in chosen)} of {len(MODEL_NAMES) if are_models else len(chosen)}"
 
 
 def _targets(results: dict[str, Outcomes]) -> str:
@@ -53,10 +53,8 @@ def _models(results: dict[str, Outcomes]) -> str:
     """A line for each model, kind and type: the seconds that its compile took."""
     rows = []
     for name in MODEL_NAMES:
-        cells = []
-        for outcomes in results.values():
-            outcome = outcomes[name]
-            cells.append("refused" if outcome.refusal else f"{outcome.seconds:.1f}")
+        tried = [outcomes.get(name) for outcomes in results.values()]
+        cells = ["" if one is None else "refused" if one.refusal else f"{one.seconds:.1f}" for one in tried]
         rows.append([" ".join(name.split(".")), *cells])
     return _table(["seconds", *(TARGETS[target].title for target in results)], rows)
 
@@ -81,7 +79,7 @@ def _refusals(results: dict[str, Outcomes], table: list[expected.Refusal]) -> It
 def _cycles(measured: dict[str, Outcomes]) -> str:
     ours, jax = measured["torch_xla"], measured["jax"]
     rows, ratios = [], []
-    for name in [*FUNCTIONS, *STEPS]:
+    for name in [name for name in [*FUNCTIONS, *STEPS] if all(f"{name}.{title}" in ours for title in TYPES)]:
         row = [name.replace("_", " ")]
         for title in TYPES:
             pair = [outcomes[f"{name}.{title}"] for outcomes in (ours, jax)]
@@ -98,14 +96,16 @@ def _cycles(measured: dict[str, Outcomes]) -> str:
 def write(results: dict[str, Outcomes], table: list[expected.Refusal], measured: dict[str, Outcomes]) -> str:
     """The page."""
     text = f"{_HEAD}\n{_targets(results)}"
-    text += f"\n## Models\n\nProcessor seconds of each compile.\n\n{_models(results)}"
+    text += f"\n## Models\n\nProcessor seconds of each compile; an empty cell was not tried.\n\n{_models(results)}"
     refusals = "".join(_refusals(results, table))
     text += "\n## Refusals\n" + (refusals or "\nThere are none.\n")
     if measured.get("jax"):
         text += (
             "\n## Cycles on TPU v5e\n\n"
-            "The sum of `estimated_cycles` of all fusions in libtpu's optimized program, for this device's text and\n"
-            "for JAX's text of the same computation (`tools/compilers/jax_programs.py`), at the precision of products\n"
-            "of float32 that this device's text asks for.\n\n" + _cycles(measured)
+            "The sum of `estimated_cycles` in libtpu's optimized program, for this device's text and for JAX's text\n"
+            "of the same computation (`tools/compilers/jax_programs.py`), at the precision of products of float32\n"
+            "that this device's text asks for. These are estimates, no measurements. Instructions without an\n"
+            "estimate count nothing, so a small sum beside large data tells little; a program with a sort, which\n"
+            "has none, has no figure here.\n\n" + _cycles(measured)
         )
     return text
