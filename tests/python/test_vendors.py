@@ -19,7 +19,7 @@ STEPS = {
 @pytest.fixture
 def vendor(tmp_path, python_path):
     """Function that runs a program where the vendor's package of step 2 is installed, and returns what it printed."""
-    library = os.environ.get("XLA_TEST_PJRT_PLUGIN") or ROOT / "build/release/tests/cpp/libfake_pjrt_plugin.so"
+    library = ROOT / "build/release/tests/cpp/libfake_pjrt_plugin.so"
     if not Path(library).is_file():
         pytest.skip("the fake PJRT plugin is not built: run cmake --build --preset release-tests")
     (tmp_path / "vendor.py").write_text(STEPS[2][0])
