@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that no source file and no function of the package and the tools is too long to be read in one go.
+"""Checks that no source file, function or folder of the package and the tools is too large to be read in one go.
 
 Prints each offender as file:line and exits with 1 if there is one.
 """
@@ -7,13 +7,15 @@ Prints each offender as file:line and exits with 1 if there is one.
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ["src", "torch_xla", "tools"]
 FILE_LINES = 350
 FUNCTION_LINES = 50
+FOLDER_FILES = 40
 
 # In C++: what may hold braces that are none, lines of the preprocessor, and macros that go over several of them.
 LITERAL = re.compile(
@@ -74,14 +76,21 @@ def problems_of(path: Path) -> Iterator[tuple[int, str]]:
             yield first, f"the function has {last - first + 1} lines, more than {FUNCTION_LINES}"
 
 
+def crowded(files: Iterable[Path]) -> Iterator[str]:
+    """A line for each folder with too many of the files."""
+    for folder, count in Counter(path.parent for path in files).items():
+        if count > FOLDER_FILES:
+            yield f"{folder}: {count} files, more than {FOLDER_FILES}"
+
+
 def main() -> int:
-    found = 0
-    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*")):
-        if path.suffix in {".cpp", ".h", ".py"}:
-            for line, problem in problems_of(path):
-                print(f"{path.relative_to(ROOT)}:{line}: {problem}")
-                found += 1
-    return 1 if found else 0
+    paths = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))
+    sources = [path.relative_to(ROOT) for path in paths if path.suffix in {".cpp", ".h", ".py"}]
+    problems = [f"{path}:{line}: {problem}" for path in sources for line, problem in problems_of(ROOT / path)]
+    problems += crowded(path for path in sources if path.parts[0] == "src")
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 #include "ops/registry.h"
 #include "passes/passes.h"
 #include "stablehlo/call.h"
-#include "stablehlo/hlo_text.h"
+#include "stablehlo/hlo_text/hlo_text.h"
 #include "stablehlo/primitive.h"
 #include "stablehlo/random.h"
 #include "stablehlo/view.h"

@@ -81,6 +81,12 @@ def test_what_is_no_long_function(code):
     assert all(last - first < check_sizes.FUNCTION_LINES for first, last in check_sizes.cpp_functions(code))
 
 
+def test_a_crowded_folder():
+    files = [Path("src/a") / f"{i}.h" for i in range(check_sizes.FOLDER_FILES)]
+    assert not list(check_sizes.crowded([*files, Path("src/a/b/c.h")]))
+    assert list(check_sizes.crowded([*files, Path("src/a/c.h")])) == ["src/a: 41 files, more than 40"]
+
+
 @pytest.mark.parametrize(
     ("file", "header", "is_allowed"),
     [

@@ -1,5 +1,5 @@
 // Writes MLIR's attributes in HLO's form.
-#include "stablehlo/hlo_attributes.h"
+#include "stablehlo/hlo_text/attributes.h"
 
 #include <algorithm>
 #include <cctype>

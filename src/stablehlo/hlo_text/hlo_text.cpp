@@ -1,5 +1,5 @@
 // Opcodes and computations of HLO text.
-#include "stablehlo/hlo_text.h"
+#include "stablehlo/hlo_text/hlo_text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "core/errors.h"
 #include "ir/listing.h"
-#include "stablehlo/hlo_attributes.h"
+#include "stablehlo/hlo_text/attributes.h"
 
 namespace torch_xla::stablehlo {
 namespace {
