@@ -77,7 +77,7 @@ fuzz: build ## random programs of every kind against PyTorch eager, with fusion 
 	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000) --syncs --deterministic --fusion on
 	python -m tests.fuzz.check --programs $(or $(PROGRAMS),1000) --disk
 
-lint: setup ## formatters in check mode, ruff, codespell, direction of includes, names of operations, sizes, words
+lint: setup ## formatters in check mode, ruff, codespell, direction of includes, names of operations, sizes, words, pages
 	@clang-format-19 --dry-run -Werror $(CPP)
 	ruff check .
 	ruff format --check .
@@ -86,6 +86,7 @@ lint: setup ## formatters in check mode, ruff, codespell, direction of includes,
 	tools/check_names.py
 	tools/check_sizes.py
 	tools/check_words.py
+	tools/check_pages.py
 
 format: setup ## format all C++ and Python files
 	@clang-format-19 -i $(CPP)
@@ -102,7 +103,7 @@ dev: build ## build in place, so that `import torch_xla` in .venv uses this sour
 	@echo "ready: . .venv/bin/activate"
 
 # RELEASES: interpreters with a release of torch each, or names of releases that test-releases has environments for (else .venv's); PYTHONS: interpreters,
-# or folders of their headers (else those that are found). docs/installing.md has an example.
+# or folders of their headers (else those that are found). docs/packaging.md has an example.
 wheel: setup ## one wheel for several releases of torch and Pythons into dist/ (RELEASES="env/bin/python ..." PYTHONS="python3.12 include/python3.13 ...")
 	python tools/make_wheel.py $(if $(RELEASES),--releases $(RELEASES)) $(if $(PYTHONS),--pythons $(PYTHONS))
 

@@ -7,6 +7,7 @@ made no first step in time there is `gave_up` alone, a text.
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from pages import load, load_line, machine, processor
@@ -15,12 +16,17 @@ from workloads import WORKLOADS
 HEAD = """
 # Performance beside the peers
 
-Warm processes in turns, medians of one step; all with settings of malloc that keep memory. eager: PyTorch's on the CPU
-(ResNet-18's in channels-last order); inductor: `torch.compile(model)` on the CPU; jax: the whole step under one
-`jax.jit`. `replay`: this device's whole step, recorded once ([how](replay.md)). The limit: what products and
-convolutions of a step would take at the speed of one large product, and parameters, states, inputs and result at the
-speed of memory (caches are faster). Recording: until the caller of a step goes on. Written by `bench/compare.py`, a
-part for each kind of processor; what grows with sizes is in [growth.md](growth.md).
+For readers who want the figures behind [the overview](performance_at_a_glance.md). A part for each kind of processor,
+written by `bench/compare.py`; what grows with sizes is in [growth.md](growth.md).
+
+Warm processes take turns; the figures are medians of one step. All run with settings of malloc that keep memory.
+
+- xla: this device, recorded in each step. replay: this device's whole step, recorded once ([how](replay.md)).
+- eager: PyTorch's on the CPU, ResNet-18's in channels-last order. inductor: `torch.compile(model)` on the CPU.
+- jax: the whole step under one `jax.jit`.
+- The limit: what products and convolutions of a step would take at the speed of one large product, and parameters,
+  states, inputs and result at the speed of memory. Caches are faster.
+- Recording: until the caller of a step goes on.
 """.strip().splitlines()
 
 # Of the weighted sum of the result after three steps, relative to eager's; bfloat16 and deep networks that train drift.
@@ -29,7 +35,7 @@ TOLERANCE = 2e-2
 OWN = ("xla", "replay")  # implementations that are this device's
 
 # What the numbers of a column "xla / eager" are.
-RATIO = "This device's time / the peer's: below 1 this device is faster"
+RATIO = "This device's time divided by the peer's: below 1 this device is faster"
 
 
 def ratio(found: dict[str, dict], peer: str, busy: int, impl: str = "xla") -> float | None:
@@ -65,26 +71,66 @@ def limit_ms(eager: dict, options: argparse.Namespace) -> float | None:
     return (eager["flops"] / options.peak_flops + eager["bytes"] / options.peak_bytes) * 1e3
 
 
-def rows(workload: str, results: dict[str, dict], options: argparse.Namespace) -> list[str]:
-    """The cells of one program: quiet time, ratios, the limit, first step, memory, remarks."""
+def title_of(workload: str) -> str:
+    """The first line of the program's docstring."""
+    return WORKLOADS[workload].__doc__.split("\n")[0].rstrip(".") if workload in WORKLOADS else workload
+
+
+def step_cells(results: dict[str, dict], options: argparse.Namespace) -> list[str]:
+    """The quiet time of a step, its ratio to each peer's, remarks."""
     found, remarks = split(results)
-    ours, eager = found["xla"], found.get("eager", {})
-    limit = limit_ms(eager, options)
-    quiet = ours["ms"][str(options.busy[0])]
-    title = WORKLOADS[workload].__doc__.split("\n")[0].rstrip(".") if workload in WORKLOADS else workload
-    cells = [title, _cell(quiet, ".3g")]
-    for impl in own(options):
-        cells += [_cell(ratio(found, peer, options.busy[0], impl)) for peer in peers(options)]
-    told = limit if limit and limit > 0.01 * quiet else None  # else the step is bounded by its calls
-    cells += [_cell(told, ".2g"), _cell(told and quiet / told, ".1f")]
-    cells += [" / ".join(f"{found[impl]['host_ms']:.2g}" for impl in own(options) if impl in found)]
-    cells += [" / ".join(f"{found[impl]['first_s']:.2g}" for impl in options.impls if impl in found)]
-    cells += [" / ".join(f"{found[impl]['peak_mb']:.0f}" for impl in options.impls if impl in found)]
+    ours = found["xla"]
     apart = {
         impl: abs(result["check"] - ours["check"]) / max(abs(ours["check"]), 1e-6) for impl, result in found.items()
     }
     remarks += [f"**{impl} differs: {value:.1e}**" for impl, value in apart.items() if value > TOLERANCE]
-    return [*cells, ", ".join(remarks)]
+    ratios = [_cell(ratio(found, peer, options.busy[0])) for peer in peers(options)]
+    return [_cell(ours["ms"][str(options.busy[0])], ".3g"), *ratios, ", ".join(remarks)]
+
+
+def replay_cells(results: dict[str, dict], options: argparse.Namespace) -> list[str]:
+    """The ratios of the replayed step."""
+    return [_cell(ratio(split(results)[0], peer, options.busy[0], "replay")) for peer in peers(options)]
+
+
+def limit_cells(results: dict[str, dict], options: argparse.Namespace) -> list[str]:
+    """The limit, the step's time as its multiple, the time of recording."""
+    found, _ = split(results)
+    quiet, limit = found["xla"]["ms"][str(options.busy[0])], limit_ms(found.get("eager", {}), options)
+    shown = limit if limit and limit > 0.01 * quiet else None  # else the step is bounded by its calls
+    recording = [f"{found[impl]['host_ms']:.2g}" if impl in found else "" for impl in own(options)]
+    return [_cell(shown, ".2g"), _cell(shown and quiet / shown, ".1f"), *recording]
+
+
+def first_cells(results: dict[str, dict], options: argparse.Namespace) -> list[str]:
+    """The first step of each implementation."""
+    found, _ = split(results)
+    return [f"{found[impl]['first_s']:.2g}" if impl in found else "" for impl in options.impls]
+
+
+def memory_cells(results: dict[str, dict], options: argparse.Namespace) -> list[str]:
+    """The most resident memory of each implementation."""
+    found, _ = split(results)
+    return [f"{found[impl]['peak_mb']:.0f}" if impl in found else "" for impl in options.impls]
+
+
+def topics(options: argparse.Namespace) -> list[tuple[str, str, list[str], Callable]]:
+    """The tables: a title, a sentence, the headings after the program's, and the function that gives the cells."""
+    tables = [
+        ("A step", f"{RATIO}.", ["xla ms", *(f"xla / {peer}" for peer in peers(options)), "remarks"], step_cells),
+        (
+            "The limit and recording",
+            "In ms; the second column is the step's time as a multiple of the limit.",
+            ["limit", "x limit", *(f"recording, {impl}" for impl in own(options))],
+            limit_cells,
+        ),
+        ("The first step", "In seconds, compiling included.", list(options.impls), first_cells),
+        ("Memory", "The most resident memory of the process, in MB.", list(options.impls), memory_cells),
+    ]
+    if "replay" in options.impls:
+        headings = [f"replay / {peer}" for peer in peers(options)]
+        tables.insert(1, ("A step, recorded once", f"{RATIO}.", headings, replay_cells))
+    return tables
 
 
 def busy_rows(workload: str, results: dict[str, dict], options: argparse.Namespace) -> list[str]:
@@ -106,30 +152,25 @@ def table(headings: list[str], lines: list[list[str]]) -> list[str]:
 
 def page(measured: dict[str, dict], options: argparse.Namespace, before: float) -> list[str]:
     """The lines of this machine's part of the page."""
-    headings = ["program", "xla ms"]
-    headings += [f"{impl} / {peer}" for impl in own(options) for peer in peers(options)]
-    headings += ["limit ms", "x limit", f"recording ms ({' / '.join(own(options))})"]
-    headings += [f"first step s ({' / '.join(options.impls)})", f"peak MB ({' / '.join(options.impls)})", ""]
     lines = [
         f"## {machine()}",
         "",
         f"{load_line(before, load())} {options.rounds} rounds of {options.seconds:g} s.",
         f"One large product: {options.peak_flops / 1e9:.0f} GFLOP/s. Memory: {options.peak_bytes / 1e9:.1f} GB/s.",
-        "",
-        f"### {RATIO}",
-        "",
-        *table(headings, [rows(name, found, options) for name, found in measured.items()]),
     ]
     if options.page:
         lines += ["", f"![Time divided by each peer's]({plot_path(options.page).name})"]
+    for title, sentence, headings, cells_of in topics(options):
+        body = [[title_of(name), *cells_of(found, options)] for name, found in measured.items()]
+        lines += ["", f"### {title}", "", sentence, "", *table(["program", *headings], body)]
     if options.busy[1:]:
         counts = [f"{impl}, {busy} busy" for busy in options.busy[1:] for impl in [*options.impls, "xla / eager"]]
         lines += [
             "",
             "### Beside busy processes",
             "",
-            "How many times its own quiet time a step takes beside processes that compute without end; `xla / eager`:",
-            "this device's time divided by eager's in the same load, below 1 this device is faster",
+            "How many times its own quiet time a step takes beside processes that compute without end. `xla / eager`",
+            "is this device's time divided by eager's in the same load; below 1 this device is faster",
             "([why](decisions/0016-teams-sleep-on-a-busy-machine.md)).",
             "",
             *table(["program", *counts], [busy_rows(name, found, options) for name, found in measured.items()]),
@@ -144,23 +185,37 @@ def plot_path(page: Path) -> Path:
 
 def plot(measured: dict[str, dict], options: argparse.Namespace) -> None:
     """Bars of this device's time divided by each peer's, quiet."""
+    ratios = {
+        peer: [ratio(split(found)[0], peer, options.busy[0]) for found in measured.values()] for peer in peers(options)
+    }
+    draw_bars(plot_path(options.page), list(measured), ratios)
+
+
+def draw_bars(path: Path, names: list[str], ratios: dict[str, list[float | None]]) -> None:
+    """Bars from 1 to each peer's ratio, on a logarithmic axis; the number stands beside its bar."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
     matplotlib.rcParams["svg.hashsalt"] = "torch_xla"  # the same file for the same numbers
-    figure, axes = pyplot.subplots(figsize=(8, 0.45 * len(measured) + 1.2))
-    height = 0.8 / max(1, len(peers(options)))
-    for i, peer in enumerate(peers(options)):
-        values = [ratio(found, peer, options.busy[0]) or float("nan") for found in measured.values()]
-        axes.barh([y + i * height for y in range(len(measured))], values, height, label=f"x {peer}")
+    figure, axes = pyplot.subplots(figsize=(7, 0.5 * len(names) + 1.2))
+    axes.set_xscale("log", base=2)
+    height = 0.8 / max(1, len(ratios))
+    for i, (peer, values) in enumerate(ratios.items()):
+        places = [(y + i * height, value) for y, value in enumerate(values) if value]
+        widths = [value - 1 for _, value in places]
+        bars = axes.barh([y for y, _ in places], widths, height, left=1, label=f"beside {peer}")
+        axes.bar_label(bars, [f"{value:.2f}" for _, value in places], fontsize=7, padding=2)
     axes.axvline(1, color="black", linewidth=1)
-    axes.set_yticks([y + 0.4 - height / 2 for y in range(len(measured))], list(measured))
+    axes.margins(x=0.12)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_yticks([y + 0.4 - height / 2 for y in range(len(names))], names)
     axes.invert_yaxis()
     axes.set_xlabel("time of a step divided by the peer's: left of 1 this device is faster")
-    axes.legend()
-    figure.savefig(plot_path(options.page), bbox_inches="tight", metadata={"Date": None})
+    axes.legend(loc="lower right")
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+    pyplot.close(figure)
 
 
 def slower(measured: dict[str, dict], baseline: dict[str, dict]) -> list[str]:

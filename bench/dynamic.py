@@ -122,9 +122,9 @@ def measure(names: list[str], options: argparse.Namespace) -> tuple[dict[str, di
 
 # ---- The page ----
 TIMES = ("program", "eager, s", "cold / eager", "at most", "later", "CPU")
-WARM_TIMES = ("warm / eager", "later", "CPU", "compiled")
-WORK = ("program", "compiled", "at most", "re-planned", "found", "kernels", "compiling, s", "fallbacks")
-WORK += ("MB, eager", "MB", "MB, later", "difference")
+WARM_TIMES = ("program", "warm / eager", "later", "CPU", "compiled")
+PROGRAMS = ("program", "compiled", "at most", "re-planned", "found", "kernels", "compiling, s")
+WORK = ("program", "fallbacks", "MB, eager", "MB", "MB, later", "difference")
 
 
 def table(headings: tuple[str, ...], rows: list[list[str]]) -> list[str]:
@@ -133,59 +133,80 @@ def table(headings: tuple[str, ...], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in lines]
 
 
+def ratios_of(found: dict[str, dict], kind: str) -> list[str]:
+    """The times of a kind of run beside eager's: the whole, the later steps, the processor's."""
+    keys = ("seconds", "later_seconds", "cpu_seconds")
+    return [f"{found[kind][key] / found['eager'][key]:.2f}" for key in keys]
+
+
 def times_of(name: str, found: dict[str, dict]) -> list[str]:
-    """The cells of a program in the first table."""
-    eager = found["eager"]
+    """The cells of a program in the table of cold runs."""
+    whole, *parts = ratios_of(found, "cold")
+    return [name, f"{found['eager']['seconds']:.2f}", whole, str(CASES[name].ratio or ""), *parts]
 
-    def ratios(kind: str) -> tuple[str, ...]:
-        return tuple(f"{found[kind][key] / eager[key]:.2f}" for key in ("seconds", "later_seconds", "cpu_seconds"))
 
-    whole, *parts = ratios("cold")
-    cells = [name, f"{eager['seconds']:.2f}", whole, str(CASES[name].ratio or ""), *parts]
-    return cells + [*ratios("warm"), f"{found['warm']['UncachedCompile']:.0f}"] if "warm" in found else cells
+def warm_times_of(name: str, found: dict[str, dict]) -> list[str]:
+    """The cells of a program in the table of warm runs."""
+    return [name, *ratios_of(found, "warm"), f"{found['warm']['UncachedCompile']:.0f}"]
+
+
+def programs_of(name: str, found: dict[str, dict]) -> list[str]:
+    """The cells of a program in the table of compiled programs."""
+    cold = found["cold"]
+    counts = (f"{cold[key]:.0f}" for key in ("ReplannedProgram", "CachedCompile", "kernels"))
+    limit = str(CASES[name].compiles or "")
+    return [name, f"{cold['UncachedCompile']:.0f}", limit, *counts, f"{cold['CompileTime']:.2f}"]
 
 
 def work_of(name: str, found: dict[str, dict]) -> list[str]:
-    """The cells of a program in the second table."""
+    """The cells of a program in the table of fallbacks, memory and differences."""
     eager, cold = found["eager"], found["cold"]
     apart = max(kind["difference"] for kind in found.values())
-    return [
-        name,
-        f"{cold['UncachedCompile']:.0f}",
-        str(CASES[name].compiles or ""),
-        *(f"{cold[key]:.0f}" for key in ("ReplannedProgram", "CachedCompile", "kernels")),
-        f"{cold['CompileTime']:.2f}",
-        *(f"{mb:.0f}" for mb in (cold["fallbacks"], eager["grown_mb"], cold["grown_mb"], cold["later_grown_mb"])),
-        f"**differs: {apart:.1e}**" if apart > TOLERANCE else f"{apart:.1e}",
-    ]
+    numbers = (cold["fallbacks"], eager["grown_mb"], cold["grown_mb"], cold["later_grown_mb"])
+    difference = f"**differs: {apart:.1e}**" if apart > TOLERANCE else f"{apart:.1e}"
+    return [name, *(f"{number:.0f}" for number in numbers), difference]
 
 
 def page(
     found: dict[str, dict], failures: dict[str, RunError], options: argparse.Namespace, before: float
 ) -> list[str]:
     """The lines of the page."""
+    failed = [[name, str(error)] for name, error in failures.items()]
     lines = [
         "# What changing shapes cost",
         "",
+        "For programs whose tensors have other sizes from step to step. Written by `bench/dynamic.py`.",
+        "",
         "The time from the first use of the device to the last value, compiling included, beside PyTorch eager's. Each",
         "run is a process of its own; cold ones find no compiled kernels, warm ones those of the cold run before.",
-        "Imports and what is made on the CPU beforehand do not count. Later: without the first steps, of which the",
-        "list below says how many. CPU: processor time, which other work on the machine changes less than the clock's.",
-        f"Threads: {options.threads}. Runs of each kind, in turns: {options.rounds}; medians (`bench/dynamic.py`).",
+        "Imports and what is made on the CPU beforehand do not count. Later: without the first steps; the list below",
+        "has their number. CPU: processor time, which other work on the machine changes less than the clock's.",
+        f"Threads: {options.threads}. Runs of each kind, in turns: {options.rounds}; medians.",
         "",
-        f"{machine()}.",
-        load_line(before, load()),
+        f"{machine()}. {load_line(before, load())}",
         "",
-        *table(
-            TIMES + WARM_TIMES * options.warm,
-            [times_of(*item) for item in found.items()] + [[name, str(error)] for name, error in failures.items()],
-        ),
+        "## Cold starts",
         "",
-        "What cold runs did. Compiled, re-planned, found: programs compiled whole, made for new shapes from kernels",
-        "that exist, taken from memory. Kernels: files of compiled code. MB: what the resident memory grew by.",
-        "Difference: the largest one between a value and eager's.",
+        *table(TIMES, [times_of(*item) for item in found.items()] + failed),
+        "",
+    ]
+    if options.warm:
+        lines += ["## Warm starts", "", *table(WARM_TIMES, [warm_times_of(*item) for item in found.items()]), ""]
+    lines += [
+        "## What cold runs compiled",
+        "",
+        "Compiled, re-planned, found: programs compiled whole, made for new shapes from kernels that exist, taken from",
+        "memory. Kernels: files of compiled code.",
+        "",
+        *table(PROGRAMS, [programs_of(*item) for item in found.items()]),
+        "",
+        "## Fallbacks, memory, values",
+        "",
+        "MB: the growth of the resident memory. Difference: the largest one between a value and eager's.",
         "",
         *table(WORK, [work_of(*item) for item in found.items()]),
+        "",
+        "## The programs",
         "",
     ]
     for name in [*found, *failures]:

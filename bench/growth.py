@@ -81,22 +81,23 @@ def is_apart(results: dict[str, dict]) -> bool:
 
 def series_lines(series: Series, measured: dict[str, dict]) -> list[str]:
     """The table of a series."""
-    lines = []
+    lines, notes = [], []
     for value in series.values:
         found, remarks = split(measured[series.text(value)])
+        notes += [f"- {series.size} {value}: {remark}" for remark in remarks]
         if "xla" not in found:
-            lines.append([f"{value}", *[""] * 6, ", ".join(remarks)])
+            lines.append([f"{value}", *[""] * 6])
             continue
         ours = found["xla"]
         peers = [impl for impl in found if impl != "xla"]
-        remarks += ["**differs**"] if is_apart(found) else []
+        notes += [f"- {series.size} {value}: **differs**"] if is_apart(found) else []
         times = ", ".join(f"{impl} {found[impl]['ms']['0']:.3g}" for impl in peers)
         ratios = ", ".join(f"{ratio(found, impl, 0):.2f}" for impl in peers)
         cells = [f"{value}", f"{ours['ms']['0']:.3g}", times, ratios, f"{ours['host_ms']:.2g}"]
         memory = " / ".join(f"{found[impl]['peak_mb']:.0f}" for impl in ("xla", *peers))
-        lines.append([*cells, f"{ours['first_s']:.2g}", memory, ", ".join(remarks)])
-    headings = [series.size, "xla ms", "peers' ms", "xla / each peer", "recording ms", "first step s", "peak MB", ""]
-    return [f"### {series.title}", "", *table(headings, lines), ""]
+        lines.append([*cells, f"{ours['first_s']:.2g}", memory])
+    headings = [series.size, "xla ms", "peers' ms", "xla / each peer", "recording ms", "first step s", "peak MB"]
+    return [f"### {series.title}", "", *table(headings, lines), "", *notes, *[""] * bool(notes)]
 
 
 def combination_lines(measured: dict[str, dict]) -> list[str]:
@@ -121,6 +122,8 @@ def page(measured: dict[str, dict], options, before: float) -> list[str]:
     """The lines of the page."""
     lines = [
         "# How steps grow",
+        "",
+        "For readers who want to know where this device gains or loses as a program grows.",
         "",
         f"{machine()}. {load_line(before, load())}",
         f"Warm processes in turns, {options.rounds} rounds of {options.seconds:g} s, medians of one step; all with",

@@ -19,8 +19,8 @@ WARM_MALLOC = {
 OPERATIONS = """
 # What single operations cost
 
-Single operations beside PyTorch eager's: their time and the most memory that they take. For a lazy device this is the
-worst case, as nothing fuses.
+For readers who want the worst case: single operations beside PyTorch eager's, their time and the most memory that they
+take. Nothing fuses then.
 """.strip().splitlines()
 
 

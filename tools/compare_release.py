@@ -161,6 +161,8 @@ def page(old: str, new: str, changes: list[Change]) -> str:
     lines = [
         f"# PyTorch {old} to {new}",
         "",
+        "For those who serve a new release of PyTorch.",
+        "",
         f"What changed between the two releases, written by `tools/compare_release.py {old} {new}`. The last column",
         "has our files that name it; what has none there is listed because a new program may ask for it.",
     ]

@@ -237,7 +237,7 @@ STATES = {
     "torch_xla.experimental.stablehlo_custom_call.place_to_device": "an identity",
     "torch_xla.runtime.is_bf16_supported": "always true",
 }
-MISSING = "missing"
+SAME, MISSING = "as in the original", "missing"
 
 
 def find(module: str, name: str):
@@ -250,7 +250,7 @@ def find(module: str, name: str):
 
 def state_of(module: str, name: str) -> str:
     """A few words."""
-    return STATES.get(f"{module}.{name}", "as in the original") if find(module, name) is not None else MISSING
+    return STATES.get(f"{module}.{name}", SAME) if find(module, name) is not None else MISSING
 
 
 class TestFile:
@@ -302,28 +302,39 @@ def find_test(files: list[TestFile], module: str, name: str) -> str | None:
     return min(found, key=lambda test: (": test_" not in test, ":" not in test), default=None)
 
 
-def rows(module: str, names: str, files: list[TestFile]) -> list[str]:
-    """Lines of the module's table."""
-    lines = ["| name | state | a test |", "|---|---|---|"]
-    for name in names.split():
-        test = find_test(files, module, name) or ""
-        lines.append(f"| `{name}` | {state_of(module, name)} | {f'`{test}`' if test else ''} |")
-    return lines
+def tables(files: list[TestFile]) -> tuple[list[str], list[str]]:
+    """The table of the names that do not do what the original's do, and that of the others, a row for each module."""
+    differ, same = ["| name | here | a test |", "|---|---|---|"], ["| module | for | names |", "|---|---|---|"]
+    for module, (title, names) in NAMES.items():
+        states = {name: state_of(module, name) for name in names.split()}
+        for name in (name for name, state in states.items() if state != SAME):
+            differ.append(f"| `{module}.{name}` | {states[name]} | `{find_test(files, module, name)}` |")
+        if listed := ", ".join(f"`{name}`" for name, state in states.items() if state == SAME):
+            same.append(f"| `{module}` | {title} | {listed} |")
+    return differ, same
 
 
 def page() -> str:
     """The text of the page."""
-    files = test_files()
     count = sum(len(names.split()) for _, names in NAMES.values())
     here = sum(find(module, name) is not None for module, (_, names) in NAMES.items() for name in names.split())
+    differ, same = tables(test_files())
     lines = [
         "# The API",
         "",
-        f"Of {count} names that programs of the original use, {here} exist here. `tools/list_api.py` writes this page,",
-        "and a test compares it. Each name has a docstring; the tests are in `tests/python/`.",
+        "For users who look for a name of torch_xla 2.x; [these](coming_from_torch_xla.md) are gone. Written by",
+        "`tools/list_api.py`, and a test compares it.",
+        "",
+        f"Of {count} names that programs use, {here} exist here, each with a docstring and a test in `tests/python/`.",
+        "",
+        "## Names that differ",
+        "",
+        *differ,
+        "",
+        "## Names that are the same",
+        "",
+        *same,
     ]
-    for module, (title, names) in NAMES.items():
-        lines += ["", f"## {title}: `{module}`", "", *rows(module, names, files)]
     return "\n".join(lines) + "\n"
 
 

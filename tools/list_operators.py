@@ -7,6 +7,7 @@ Needs the built package: `.venv/bin/python tools/list_operators.py`.
 import collections
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import torch
@@ -68,17 +69,31 @@ def base_names(classes: dict, kind: str) -> set[str]:
     return {name.split(".")[0] for name, (found, _) in classes.items() if found == kind}
 
 
+def fallback_table(classes: dict[str, tuple[str, str]]) -> list[str]:
+    """A row for each reason, with the names of all overloads that have it."""
+    rows = collections.defaultdict(list)
+    for name, (kind, remark) in classes.items():
+        if kind == "fallback":
+            rows[remark].append(f"`{name.removeprefix('aten::')}`")
+    lines = [f"| {remark} | {', '.join(names)} |" for remark, names in rows.items()]
+    return ["| because | overloads |", "|---|---|", *lines]
+
+
 def page() -> str:
     """The text of the page."""
     classes = classify()
     counts = collections.Counter(kind for kind, _ in classes.values())
     names = len(base_names(classes, "fallback"))
+    on_cpu = [name.removeprefix("aten::") for name, found in classes.items() if found == ("library", "CPU")]
     version = torch.__version__.split("+")[0]
     lines = [
         "# Operators",
         "",
+        "For users who ask what happens to an operation. The tables list the exceptions; all others are part of the",
+        "program on every engine. Written by `tools/list_operators.py`.",
+        "",
         f"ATen {version} has {len(classes)} overloads with a CPU kernel that no composite one serves. Each is in one",
-        "of these classes; all other operations are made of them. Written by `tools/list_operators.py`.",
+        "of these classes; all other operations are made of them.",
         "",
         "| class | overloads | what it means |",
         "|---|---|---|",
@@ -87,14 +102,21 @@ def page() -> str:
         f"| own | {counts['own']} | storage, views, copies, factories, optimizers: the recorder knows them itself |",
         f"| fallback | {counts['fallback']} ({names} names) | runs on the CPU at once, counted as `aten::NAME` |",
         "",
-        "A PJRT plugin has a form for what is fused and for library calls that say so; others run on the CPU there.",
         "torchvision's operations on regions and its deformable convolution are library calls too; `nms` runs on the",
         "CPU, as data decides on the shape of its result.",
         "",
-        "| overload | class | on plugins, or why it falls back |",
-        "|---|---|---|",
+        "## Fallbacks",
+        "",
+        *fallback_table(classes),
+        "",
+        "## Library calls without a form for PJRT plugins",
+        "",
+        "On a plugin these run on the CPU, as fallbacks do. All others have a StableHLO form.",
+        "",
+        "```text",
+        *textwrap.wrap(" ".join(on_cpu), 119, break_on_hyphens=False),
+        "```",
     ]
-    lines += [f"| `{name.removeprefix('aten::')}` | {kind} | {remark} |" for name, (kind, remark) in classes.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from pytorch_tests_process import Result
 
-OUTCOMES = ["passed", "failed", "crashed", "timed out", "skipped"]
 BAD = ["failed", "crashed", "timed out"]
 
 
@@ -29,7 +28,8 @@ class FileReport:
         """The file's numbers, in the order of the table."""
         fallbacks = sum(bool(result.fallbacks) for result in self.results)
         excluded = sum(map(len, self.excluded.values()))
-        return [*map(self.count, OUTCOMES), excluded, self.left_out, fallbacks]
+        counts = (self.count("passed"), self.count(*BAD), self.count("skipped"))
+        return [*counts, excluded, self.left_out, fallbacks]
 
 
 def cell(text: object) -> str:
@@ -46,9 +46,10 @@ def table(head: list[str], rows: list[list]) -> Iterator[str]:
 
 def overview(reports: list[FileReport]) -> Iterator[str]:
     """A row for each file, and their sum."""
-    rows = [[report.file, *(["-"] * 8 if report.problem else report.cells())] for report in reports]
-    total = [sum(numbers) for numbers in zip(*(report.cells() for report in reports))] or [0] * 8
-    yield from table(["file", *OUTCOMES, "excluded", "left out", "fell back"], [*rows, ["all", *total]])
+    head = ["file", "passed", "did not pass", "skipped", "excluded", "left out", "fell back"]
+    rows = [[report.file, *(["-"] * 6 if report.problem else report.cells())] for report in reports]
+    total = [sum(numbers) for numbers in zip(*(report.cells() for report in reports))] or [0] * 6
+    yield from table(head, [*rows, ["all", *total]])
 
 
 def shares(reports: list[FileReport]) -> str:
@@ -99,9 +100,10 @@ def write_page(title: str, about: str, command: str, reports: list[FileReport]) 
         f"# {title}",
         "",
         *([*about.strip().splitlines(), ""] if about else []),
-        f"Written by `{command}`. *Skipped*: the test skips itself. *Excluded*: the list says that it",
-        "cannot apply, and why. *Left out*: tests of the file that are not for the device. *Fell back*: tests where an",
-        "operation ran on the CPU, whatever became of them; reading a number is none.",
+        f"Written by `{command}`. *Did not pass*: it failed, crashed or timed out; the file's",
+        "section says which. *Skipped*: the test skips itself. *Excluded*: the list says that it cannot apply, and",
+        "why. *Left out*: tests of the file that are not for the device. *Fell back*: tests where an operation ran on",
+        "the CPU, whatever became of them; reading a number is none.",
         "",
         *overview(reports),
         shares(reports),

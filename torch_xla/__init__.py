@@ -8,7 +8,7 @@ import torch
 
 import torch_xla_autoload
 
-from . import _library, _torch_release
+from . import _gone, _library, _torch_release
 from .version import __version__
 
 with torch_xla_autoload.keep_first_error():
@@ -77,3 +77,4 @@ def _find_binding(name: str):
 
 
 _XLAC.__getattr__ = _find_binding
+_gone.set_up()

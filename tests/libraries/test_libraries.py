@@ -49,5 +49,10 @@ def test_two_processes(library, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_lines_of_the_readme(tmp_path):
+    run_program("transformers", "transformers_readme.py", tmp_path)
+
+
+@pytest.mark.slow
 def test_exported_models_run_in_jax(tmp_path):
     run_program("jax", "jax_stablehlo.py", tmp_path)

@@ -45,9 +45,9 @@ def test_page(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     text = path.read_text(encoding="utf-8")
     assert text.strip() == done.stdout.strip() and f"Steps: {STEPS}, first ones: {STEPS - 1}." in text
-    times, work = (line.split(" | ") for line in text.splitlines() if line.startswith("| rollout | "))
-    assert len(times) == len(dynamic.TIMES + dynamic.WARM_TIMES) and float(times[2]) > 0
-    assert len(work) == len(dynamic.WORK) and int(work[1]) >= 1 and "differs" not in work[-1]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| rollout | ")]
+    assert list(map(len, rows)) == [*map(len, (dynamic.TIMES, dynamic.WARM_TIMES, dynamic.PROGRAMS, dynamic.WORK))]
+    assert float(rows[0][2]) > 0 and float(rows[1][1]) > 0 and int(rows[2][1]) >= 1 and "differs" not in rows[3][-1]
 
 
 def test_a_program_that_fails_or_lacks_its_library(monkeypatch, tmp_path):

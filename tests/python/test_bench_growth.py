@@ -42,7 +42,7 @@ def test_a_run(monkeypatch, tmp_path):
     values.write_text(json.dumps(measured), encoding="utf-8")
     monkeypatch.delattr(growth.compare, "measure")  # all is there
     assert growth.main() == 1
-    assert "| 3 |" in (text := path.read_text(encoding="utf-8")) and "xla: no |" in text
+    assert "| 3 |" in (text := path.read_text(encoding="utf-8")) and "- tensors 3: xla: no" in text
 
 
 @pytest.mark.parametrize("arguments", [["--impls", "eager,xla"], ["--only", "other"]])

@@ -1,12 +1,18 @@
-"""What the pages refer to is there: files, headings, names in files, tests; each page is found from an index."""
+"""What the pages refer to is there: files, headings, names in files, tests; pages are in an index, and easy to read."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+import check_pages
+
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 of_each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 # A path of the tree in backquotes, or `path::name` for what is in it; <family>, FAMILY, * and {a,b} stand for names.
@@ -82,3 +88,69 @@ def test_each_page_is_in_an_index():
         for target in links_of(index)
     }
     assert [str(page) for page in PAGES if page not in linked and page.name != "README.md"] == []
+
+
+# ---- Readability ----
+
+
+def test_pages_are_easy_to_read():
+    assert list(check_pages.all_problems()) == []
+
+
+LONG = " ".join(["word"] * 36)
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        (f"{LONG}.", "a sentence of 36 words"),
+        (f"- An item: {LONG}.", "a sentence of 38 words"),
+        (f"| a cell | {LONG} |", "a sentence of 36 words"),
+        (f"Short. {LONG} `one name` [a link](of/many/words.md).", "a sentence of 39 words"),
+        ("The name of which the page says which one it is.", "a chain of relative clauses"),
+        ("| a | b | c | d | e | f | g | h |\n|---|---|---|---|---|---|---|---|", "a table of 8 columns"),
+    ],
+)
+def test_what_is_hard_to_read(text, problem):
+    assert [what for _, what in check_pages.problems_of(text) if what.startswith(problem)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LONG[5:]}. A second sentence; and libgomp. starts a third.",
+        f"```\n{LONG}\n```",
+        f"# {LONG}",
+        "Names: " + ", ".join(f"`name_{i}`" for i in range(50)) + ".",
+        "| a | b | c | d | e | f | g |\n|---|---|---|---|---|---|---|",
+    ],
+)
+def test_what_is_easy_to_read(text):
+    assert list(check_pages.problems_of(text)) == []
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("# A page\n\nIt says something.", "the first line"),
+        ("# A page\n\nFor users.\n" + "\nA line.\n" * 1500, "a page of "),
+        ("# A page\n\nFor users. Written by `tools/no_such_program.py`.", "no program tools/no_such_program.py"),
+    ],
+)
+def test_pages_as_a_whole(text, problem):
+    assert [what for _, what in check_pages.problems_of_page(text) if what.startswith(problem)]
+
+
+def test_a_page_that_a_program_writes_may_be_long():
+    text = "# A page\n\nFor users. Written by `tools/list_api.py`.\n" + "\nA line.\n" * 1500
+    assert list(check_pages.problems_of_page(text)) == []
+
+
+def test_the_rows_of_the_readme_are_measured():
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in README.splitlines() if "|" in line]
+    measured = (ROOT / "docs/performance.md").read_text(encoding="utf-8").split("## Intel")[0]
+    steps = measured.split("### A step, recorded once")[0]
+    found = [row for row in rows if len(row) == 5 and row[0] != "program" and not row[0].startswith("-")]
+    assert len(found) == 4
+    for row in found:
+        assert f"| {' | '.join(row)} |" in re.sub(r" \|[^|\n]*\|$", " |", steps, flags=re.MULTILINE), row

@@ -4,7 +4,6 @@ import copy
 import gc
 import threading
 import weakref
-from pathlib import Path
 
 import pytest
 import torch
@@ -542,11 +541,3 @@ def test_interrupt_in_a_captured_step(run_python):
         graph.replay()
         assert x.grad.tolist() == [2, 2, 2]
     """)
-
-
-def test_the_code_of_the_page(device):
-    page = (Path(__file__).resolve().parents[2] / "docs" / "replay.md").read_text()
-    blocks = page.split("```python\n")[1:]
-    assert len(blocks) == 2
-    for block in blocks:
-        exec(block.split("```")[0], {})

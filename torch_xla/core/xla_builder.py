@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .. import _XLAC
+from .. import _gone, _XLAC
 from .._api import device as current_device
 from ._hlo_fields import TABLE, torch_type
 from ._hlo_run import ModuleRun
@@ -298,3 +298,7 @@ def _user_computation(name: str, inputs: Sequence[torch.Tensor], computation: Co
 _XLAC._xla_user_computation = _user_computation
 _XLAC._xla_op_computation_from_module_proto = computation_from_module_proto
 _XLAC._xla_computation_text = get_computation_hlo
+
+
+def __getattr__(name: str):
+    _gone.refuse(__name__, name)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch.utils import _pytree as pytree
 
-from .. import _dynamo, _XLAC
+from .. import _dynamo, _gone, _XLAC
 from .._device_module import random
 
 # Forms of arguments kept for a function.
@@ -115,3 +115,7 @@ def _describe(leaf) -> tuple:
     if isinstance(leaf, torch.Tensor):
         return leaf.dtype, leaf.shape, leaf.stride(), leaf.requires_grad, leaf.device
     return type(leaf), leaf
+
+
+def __getattr__(name: str):
+    _gone.refuse(__name__, name)

@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 
+from .. import _gone
 from ..core._operators import XLA_LIB
 from ._grouped_products import gmm, gmm_backward, tgmm  # noqa: F401 (part of this module for its users)
 
@@ -139,3 +140,7 @@ XLA_LIB.define(
     "bool transpose_rhs=False) -> Tensor"
 )
 XLA_LIB.impl("gmm", gmm, "CompositeImplicitAutograd")
+
+
+def __getattr__(name: str):
+    _gone.refuse(__name__, name)
