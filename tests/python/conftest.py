@@ -129,6 +129,13 @@ def python_path():
 
 
 @pytest.fixture
+def users_environment() -> dict[str, str]:
+    """The environment of a user's program on the embedded engine: without the settings of the tests."""
+    ours = ("PJRT_", "XLA_INTERPRETED_OPERATIONS", "XLA_VERIFY", "XLA_COLLECTIVE_TIMEOUT")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+
+@pytest.fixture
 def run_python():
     """Function that runs a program in a fresh interpreter and returns what it printed; the test fails if it fails."""
 

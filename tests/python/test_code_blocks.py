@@ -52,7 +52,7 @@ RUN = [(page, number, block) for number, (page, block) in enumerate(ALL) if find
 
 
 @pytest.mark.parametrize("block", [pytest.param(block, id=f"{page}-{number}") for page, number, block in RUN])
-def test_a_block_runs(block, tmp_path):
+def test_a_block_runs(block, tmp_path, users_environment):
     for start, module in NEEDS.items():
         if start in block and not importlib.util.find_spec(module):
             pytest.skip(f"no {module} is installed")
@@ -64,6 +64,7 @@ def test_a_block_runs(block, tmp_path):
         text=True,
         timeout=120,
         check=False,
+        env=users_environment,
     )
     assert done.returncode == 0, f"{block}\n{done.stdout}{done.stderr}"
 

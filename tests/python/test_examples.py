@@ -11,12 +11,19 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("notebooks/*.ipynb"))
 
 
-def run(folder: Path, name: str, *arguments: str) -> str:
-    """What the program prints, in a folder of its own."""
-    command = [sys.executable, EXAMPLES / name, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=folder, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+@pytest.fixture
+def run(tmp_path, users_environment):
+    """Function that runs a program in a folder of its own and returns what it prints."""
+
+    def run_there(name: str, *arguments: str) -> str:
+        command = [sys.executable, EXAMPLES / name, *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=240, cwd=tmp_path, env=users_environment, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run_there
 
 
 def losses(text: str) -> list[tuple[float, float]]:
@@ -24,38 +31,38 @@ def losses(text: str) -> list[tuple[float, float]]:
     return [(float(first), float(last)) for first, last in re.findall(r"loss ([\d.]+) -> ([\d.]+)", text)]
 
 
-def test_a_small_gpt_is_trained_and_generates(tmp_path):
-    text = run(tmp_path, "fine_tune.py", "--steps", "25", "--layers", "2", "--width", "64")
+def test_a_small_gpt_is_trained_and_generates(run):
+    text = run("fine_tune.py", "--steps", "25", "--layers", "2", "--width", "64")
     parts = losses(text)
     assert len(parts) == 2 and parts[0][1] < parts[0][0] - 1 and parts[1][1] < parts[1][0] + 0.2, text
-    text = run(tmp_path, "generate_text.py", "--model", "results/small_gpt.pt", "--tokens", "12")
+    text = run("generate_text.py", "--model", "results/small_gpt.pt", "--tokens", "12")
     sizes = [
         float(size) for size in re.findall(r"^\w+ +([\d.]+) MB, +[\d.]+ tokens/s: 'The device ", text, re.MULTILINE)
     ]
     assert len(sizes) == 4 and sizes[1] < 0.6 * sizes[0] and sizes[2] < sizes[0], text
 
 
-def test_poles_stand_longer(tmp_path):
-    text = run(tmp_path, "reinforcement_learning.py", "--updates", "12", "--carts", "32", "--turns", "30")
+def test_poles_stand_longer(run):
+    text = run("reinforcement_learning.py", "--updates", "12", "--carts", "32", "--turns", "30")
     first, last = re.search(r"stood ([\d.]+) of 30 turns at first, ([\d.]+) at the end", text).groups()
     assert float(last) > float(first), text
 
 
-def test_noise_becomes_digits(tmp_path):
-    text = run(tmp_path, "diffusion.py", "--steps", "60", "--levels", "10", "--channels", "16")
+def test_noise_becomes_digits(run, tmp_path):
+    text = run("diffusion.py", "--steps", "60", "--levels", "10", "--channels", "16")
     ((first, last),) = losses(text)
     assert last < 0.7 * first, text
     assert (tmp_path / "results/diffusion.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("way", ["processes", "threads"])
-def test_replicas(way, tmp_path):
-    text = run(tmp_path, "data_parallel.py", "--way", way, "--epochs", "2")
+def test_replicas(way, run):
+    text = run("data_parallel.py", "--way", way, "--epochs", "2")
     assert 0 < float(re.fullmatch(rf"2 {way}: loss ([\d.]+)\n", text)[1]) < 2, text
 
 
-def test_a_mesh(tmp_path):
-    text = run(tmp_path, "spmd.py", "--steps", "60")
+def test_a_mesh(run):
+    text = run("spmd.py", "--steps", "60")
     ((first, last),) = losses(text)
     assert last < 0.8 * first and "on 4 devices" in text, text
 
@@ -67,13 +74,12 @@ def test_examples_are_short(program):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_a_notebook_runs(path, tmp_path):
+def test_a_notebook_runs(path, tmp_path, users_environment):
     nbformat, nbclient = (pytest.importorskip(name) for name in ("nbformat", "nbclient"))
     pytest.importorskip("ipykernel")
     notebook = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
-    ).execute()
+    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": tmp_path}})
+    client.execute(env=users_environment)
     text = "\n".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
     if path.name == "why_is_this_slow.ipynb":
         assert "item in the loop" in text and "Cell In[2], line 10" in text and "Timeline" in text

@@ -29,7 +29,8 @@ def headings(page: Path) -> set[str]:
 def links_of(page: Path) -> list[str]:
     """Where a page's links go within the tree."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [target for target in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"\w+://", target)]
+    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'<img src="([^"]+)"', text)
+    return [target for target in targets if not re.match(r"\w+://", target)]
 
 
 def missing_paths(text: str) -> list[str]:

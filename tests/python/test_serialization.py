@@ -398,3 +398,21 @@ def test_print_shows_values_and_device(device):
     assert repr(torch.tensor([1.0, 2.0], device=device)) == "tensor([1., 2.], device='xla:0')"
     assert repr(torch.tensor(3, device=device)) == "tensor(3, device='xla:0')"
     assert f"{torch.tensor(1.5, device=device):.2f}" == "1.50"
+
+
+class AsTheOriginal:
+    """A tensor of the device as torch_xla 2.x pickles it: by an array of NumPy's."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.array = tensor.numpy()
+
+    def __reduce__(self):
+        return torch._utils._rebuild_device_tensor_from_numpy, (self.array, torch.float32, "xla:0", False)
+
+
+def test_a_file_of_the_original(device):
+    file = io.BytesIO()
+    torch.save({"weight": AsTheOriginal(torch.arange(6.0))}, file)
+    file.seek(0)
+    weight = torch.load(file, weights_only=False)["weight"]
+    assert weight.device == device and weight.tolist() == [0, 1, 2, 3, 4, 5]
