@@ -67,6 +67,18 @@ def test_a_mesh(run):
     assert last < 0.8 * first and "on 4 devices" in text, text
 
 
+def test_spread_weights(run):
+    text = run("fsdp.py", "--steps", "40")
+    ((first, last),) = losses(text)
+    assert last < first - 0.1 and "49,957 of 99,914 numbers" in text and "loaded on the CPU" in text, text
+
+
+def test_an_export(run, tmp_path):
+    text = run("export_stablehlo.py", "--steps", "40")
+    assert float(re.match(r"([\d.]+) % of the digits", text)[1]) > 80, text
+    assert text.count("stablehlo.dot_general") == 2 and (tmp_path / "results/exported/data/0.weight").is_file()
+
+
 @pytest.mark.parametrize("program", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_examples_are_short(program):
     whole = ("train_digits.py", "lstm_ensemble.py")  # they compare devices and report
