@@ -32,6 +32,8 @@ Warm processes take turns; the figures are medians of one step. All run with set
 # Of the weighted sum of the result after three steps, relative to eager's; bfloat16 and deep networks that train drift.
 TOLERANCE = 2e-2
 
+LONG_NAMES = {"inductor": "torch.compile", "jax": "JAX"}  # of peers, in pictures
+
 OWN = ("xla", "replay")  # implementations that are this device's
 
 # What the numbers of a column "xla / eager" are.
@@ -205,7 +207,7 @@ def draw_bars(path: Path, names: list[str], ratios: dict[str, list[float | None]
     for i, (peer, values) in enumerate(ratios.items()):
         places = [(y + i * height, value) for y, value in enumerate(values) if value]
         widths = [value - 1 for _, value in places]
-        bars = axes.barh([y for y, _ in places], widths, height, left=1, label=f"beside {peer}")
+        bars = axes.barh([y for y, _ in places], widths, height, left=1, label=f"beside {LONG_NAMES.get(peer, peer)}")
         axes.bar_label(bars, [f"{value:.2f}" for _, value in places], fontsize=7, padding=2)
     axes.axvline(1, color="black", linewidth=1)
     axes.margins(x=0.12)
