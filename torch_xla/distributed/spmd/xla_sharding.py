@@ -10,34 +10,28 @@ from dataclasses import dataclass
 import torch
 from torch.utils import _pytree as pytree
 
-from ... import _XLAC, runtime
+from ... import runtime
+from . import _effects
 from .mesh import get_1d_mesh, get_global_mesh, HybridMesh, Mesh, set_global_mesh  # noqa: F401 (also for users)
 from .op_sharding import OpSharding, PartitionSpec, ShardingType
 from .xla_sharded_tensor import find_sharding, remove_sharding, set_sharding, XLAShardedTensor
 
 
 # ---- Marks ----
-def _check_devices(mesh: Mesh) -> None:
-    if mesh.size() == 1:
-        return
-    if runtime.process_count() > 1 or not _XLAC._xla_spreads_values():
-        raise NotImplementedError(
-            f"a mesh of {mesh.size()} devices is possible on the devices of one process of the embedded engine "
-            "(PJRT_DEVICE=CPU, CPU_NUM_DEVICES); plugins and several processes need collectives that the compiler "
-            "adds, which are not there yet"
-        )
-    if not runtime.is_spmd():
-        raise RuntimeError(f"a mesh of {mesh.size()} devices wants torch_xla.runtime.use_spmd() before")
-
-
 def _sharding_of(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> OpSharding:
     """The sharding for a mark. Raises mark_sharding()'s errors."""
     if t.device.type != "xla":
         raise ValueError(f"only tensors on the device xla can be sharded, and this one is on {t.device}")
     if len(partition_spec) != t.dim():
         raise ValueError(f"partition_spec {partition_spec} has not one entry for each dim of shape {list(t.shape)}")
-    _check_devices(mesh)
+    _effects.check(mesh)
     return mesh.get_op_sharding(tuple(partition_spec))
+
+
+def _mark(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
+    _effects.spread(t, sharding, mesh, partition_spec)
+    set_sharding(t, sharding)
+    return wrap_as_sharded_tensor(t)
 
 
 def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
@@ -56,14 +50,12 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) ->
     sharding, before = _sharding_of(t, mesh, partition_spec), find_sharding(t)
     if before not in (None, sharding) and before.type is not ShardingType.REPLICATED:
         raise RuntimeError(f"the tensor is sharded as {before}: call clear_sharding() to shard it in another way")
-    set_sharding(t, sharding)
-    return wrap_as_sharded_tensor(t)
+    return _mark(t, sharding, mesh, partition_spec)
 
 
 def annotate_custom_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
     """As mark_sharding(), also for a tensor that is cut in another way."""
-    set_sharding(t, _sharding_of(t, mesh, partition_spec))
-    return wrap_as_sharded_tensor(t)
+    return _mark(t, _sharding_of(t, mesh, partition_spec), mesh, partition_spec)
 
 
 class MarkShardingFunction(torch.autograd.Function):
@@ -146,7 +138,7 @@ class ShardingSpec:
     minibatch: bool = False
 
     def __post_init__(self):
-        _check_devices(self.mesh)
+        _effects.check(self.mesh)
         self.mesh.get_op_sharding(tuple(self.partition_spec))
 
     def can_apply(self, t: torch.Tensor) -> bool:

@@ -1,0 +1,19 @@
+"""Marks over the processes of a run."""
+
+import torch
+
+from .mesh import Mesh
+from .op_sharding import OpSharding, PartitionSpec
+
+
+def check(mesh: Mesh) -> None:
+    """Raises NotImplementedError."""
+    raise NotImplementedError(
+        f"a mesh of {mesh.size()} devices of several processes needs collectives that the compiler adds, which are not there "
+        "yet; the devices of one process of the embedded engine can have one (PJRT_DEVICE=CPU, CPU_NUM_DEVICES)"
+    )
+
+
+def spread(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> None:
+    """Spreads the tensor's value over the mesh, in place."""
+    raise NotImplementedError
