@@ -7,9 +7,12 @@ torch_xla.distributed.spmd to distribute tensors.
 import contextlib
 import functools
 import importlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 
 from torch.distributed import is_available
+
+_make: Callable | None = None  # DeviceMesh.__init__ as PyTorch has it
 
 
 class _OfGroups(str):
@@ -37,8 +40,35 @@ def mesh_of_groups(mesh) -> Iterator[None]:
         mesh._device_type = name
 
 
+def _make_with_groups(mesh, *args, **kwargs) -> None:
+    """DeviceMesh.__init__() for the device xla. Meets the other processes of the run."""
+    importlib.import_module("torch_xla.distributed.xla_backend").join()
+    _make(mesh, _OfGroups("xla"), *args, **kwargs)
+    mesh._device_type = "xla"
+
+
+def mesh_of_processes(ranks):
+    """A DeviceMesh of the run's processes with process groups, also after xr.use_spmd(). All processes call it.
+
+    It has groups for several axes at once too, in which torch.distributed.tensor reduces over them by one transfer.
+
+    Args:
+        ranks: the processes' numbers, an array in the shape of the mesh.
+    """
+    from torch.distributed.device_mesh import DeviceMesh
+
+    mesh = DeviceMesh.__new__(DeviceMesh)
+    names = tuple(map(str, range(ranks.ndim)))
+    _make_with_groups(mesh, ranks, mesh_dim_names=names)
+    with mesh_of_groups(mesh):
+        for joined in (some for count in range(2, ranks.ndim + 1) for some in itertools.combinations(names, count)):
+            mesh[joined]._flatten()._device_type = "xla"
+    return mesh
+
+
 def install() -> None:
     """Called once, when torch_xla is imported."""
+    global _make
     if not is_available():
         return
     from torch.distributed import device_mesh
@@ -47,15 +77,13 @@ def install() -> None:
     if resources := getattr(device_mesh, "_mesh_resources", None):  # finds the device's module by the name
         devices_per_host = resources.num_devices_per_host
         type(resources).num_devices_per_host = staticmethod(lambda name: devices_per_host(str(name)))
-    make = DeviceMesh.__init__
+    _make = DeviceMesh.__init__
 
-    @functools.wraps(make)
-    def make_with_groups(self, device_type, *args, **kwargs):
+    @functools.wraps(_make)
+    def make(self, device_type, *args, **kwargs):
         if device_type != "xla" or importlib.import_module("torch_xla.runtime").is_spmd():
-            make(self, device_type, *args, **kwargs)
-            return
-        importlib.import_module("torch_xla.distributed.xla_backend").join()
-        make(self, _OfGroups(device_type), *args, **kwargs)
-        self._device_type = device_type
+            _make(self, device_type, *args, **kwargs)
+        else:
+            _make_with_groups(self, *args, **kwargs)
 
-    DeviceMesh.__init__ = make_with_groups
+    DeviceMesh.__init__ = make

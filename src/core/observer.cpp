@@ -27,7 +27,8 @@ constexpr const char* kPhaseTexts[kNumPhases] = {
     "download",
     "fallback",
     "wait",
-    "optimizer"};
+    "optimizer",
+    "replicated"};
 
 void add_time(metrics::Metric& metric, const Event& event) {
   metric.add(static_cast<double>(event.end_ns - event.start_ns));

@@ -23,8 +23,9 @@ enum class Phase : uint8_t {
   kFallback, // an operation ran on the CPU, operands and results included
   kWait, // a sync waited for the runs before it
   kOptimizer, // an optimizer of PyTorch's recorded its step; has no length
+  kReplicated, // an operation over processes ran on the whole values on each; has no length
 };
-constexpr int kNumPhases = 15;
+constexpr int kNumPhases = 16;
 const char* phase_text(Phase phase); // "record", "sync", ...
 
 // One bit for each of the phases.
@@ -54,7 +55,7 @@ struct Event {
   // The name of the operation, pass, kernel, call or optimizer's class; the cause of a sync; the use of a read. `name` and `detail` are
   // valid while the observer is called.
   std::string_view name = {};
-  std::string_view detail = {}; // a fallback's reason, a compile's cause, "replaces" if an optimizer takes another one's parameters
+  std::string_view detail = {}; // the reason of a fallback or a replication, a compile's cause, "replaces" if an optimizer takes another one's parameters
   int64_t start_ns = 0; // of metrics::now_ns()
   int64_t end_ns = 0;
   int64_t line = -1; // id of the user's line (location_text() of trace/source_line.h), or -1

@@ -35,8 +35,8 @@ using libkineto::GenericTraceActivity;
 using observer::Event;
 using observer::Phase;
 
-// All except optimizers' steps, which PyTorch reports itself.
-constexpr uint32_t kPhases = observer::kAllPhases & ~observer::phase_bits(Phase::kOptimizer);
+// All except what has no length; PyTorch reports optimizers' steps itself.
+constexpr uint32_t kPhases = observer::kAllPhases & ~observer::phase_bits(Phase::kOptimizer, Phase::kReplicated);
 
 ActivityType type_of(Phase phase) {
   if (is_step(phase)) {

@@ -119,7 +119,8 @@ constexpr uint32_t kHistoryPhases = observer::phase_bits(
     Phase::kDownload,
     Phase::kFallback,
     Phase::kWait,
-    Phase::kOptimizer);
+    Phase::kOptimizer,
+    Phase::kReplicated);
 
 EventLog& history() {
   static auto* log = new EventLog(kHistoryEvents); // the device's threads report events until the process ends
@@ -140,6 +141,18 @@ void note_optimizer(const std::string& name, uint64_t number, bool replaces, int
        .content = number});
 }
 
+void note_replicated(const std::string& name, const std::string& reason, int device) {
+  const int64_t now = metrics::now_ns();
+  observer::report(
+      {.phase = Phase::kReplicated,
+       .name = name,
+       .detail = reason,
+       .start_ns = now,
+       .end_ns = now,
+       .line = current_location(),
+       .device = device});
+}
+
 } // namespace
 
 void init_observer(py::module_& m) {
@@ -154,6 +167,7 @@ void init_observer(py::module_& m) {
   m.def("_clear_history", [] { history().clear(); });
   m.def("_profile_all_threads", &set_all_threads, py::arg("on"));
   m.def("_note_optimizer", &note_optimizer, py::arg("name"), py::arg("number"), py::arg("replaces"), py::arg("device"));
+  m.def("_note_replicated", &note_replicated, py::arg("name"), py::arg("reason"), py::arg("device"));
 }
 
 } // namespace torch_xla

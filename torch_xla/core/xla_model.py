@@ -176,14 +176,14 @@ def add_step_closure(closure: Callable, args: Sequence = (), run_async: bool = F
 
 
 def reduce_gradients(optimizer: torch.optim.Optimizer, groups: list | None = None, pin_layout: bool = True) -> None:
-    """Averages the gradients over the replicas, in few transfers.
+    """Averages the gradients over the replicas, in few transfers; after xr.use_spmd() it leaves them as they are.
 
     Args:
         groups: numbers of the replicas of each group; None is one group of all.
         pin_layout: accepted for the original's sake.
     """
     size = len(groups[0]) if groups else _runtime.world_size()
-    if size > 1:
+    if size > 1 and not _runtime.is_spmd():
         all_reduce(REDUCE_SUM, _fetch_gradients(optimizer), 1 / size, groups)
 
 

@@ -116,6 +116,14 @@ def find_fallbacks(steps: list[Step]) -> Iterator[Finding]:
             yield _finding("fallback", f"{name} runs on the CPU: {seen[0][1].detail}", seen)
 
 
+def find_replicated(steps: list[Step]) -> Iterator[Finding]:
+    """Operations over processes that each process computes whole."""
+    for (_, name), seen in _by_line(steps, "replicated", lambda event: event.name).items():
+        if _is_frequent(step.number for step, _ in seen):
+            what = f"{name} cannot be spread over the processes: its operands are gathered, and each process computes "
+            yield _finding("replicated", f"{what}all of it ({seen[0][1].detail})", seen)
+
+
 def find_uploads(steps: list[Step]) -> Iterator[Finding]:
     """The same bytes moved from one line again and again."""
     for (line, _), seen in _by_line(steps, "upload", lambda event: None).items():
@@ -217,7 +225,7 @@ def _turns_within(step: Step, trace: Event) -> Iterator[tuple[str, str]]:
             yield line, f"{at_least}{turns or 'several'} turns of the loop"
 
 
-_RULES = (find_forgotten_syncs, find_compiles, find_fallbacks, find_reads, find_uploads, find_optimizers)
+_RULES = (find_forgotten_syncs, find_compiles, find_fallbacks, find_replicated, find_reads, find_uploads, find_optimizers)
 
 
 def find_all(steps: list[Step]) -> list[Finding]:

@@ -66,6 +66,8 @@ ADVICE = {
     "makes it again in each step",
     "fallback": "use an operation that the device has (docs/operators.md), or move the call out of the loop: on the "
     "CPU it cuts the step in two",
+    "replicated": "use an operation that torch.distributed.tensor can spread, or mark its operands so that no process "
+    "needs another one's part",
     "changing operations": "let each step record the same operations: choose by torch.where instead of Python's if, "
     "run loops a fixed number of turns",
     "other values kept": "keep the same tensors from step to step: each set of tensors that live at a sync is one "

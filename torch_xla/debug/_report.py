@@ -64,6 +64,11 @@ class Report:
         return [event for step in self.steps for event in step.of("fallback")]
 
     @property
+    def replicated(self) -> list[Event]:
+        """The operations over processes that each process computed whole."""
+        return [event for step in self.steps for event in step.of("replicated")]
+
+    @property
     def reads(self) -> list[Event]:
         """The program's reads from the device, without fallbacks' operands."""
         return [event for step in self.steps for event in step.of("download")]
@@ -103,6 +108,7 @@ class Report:
         yield from (str(program) for program in self.programs)
         reads = [(step.syncs_within(event), event) for step in self.steps for event in step.of("download")]
         yield from self._event_text("Ran on the CPU", self.fallbacks)
+        yield from self._event_text("Ran on the whole values in each process", self.replicated)
         yield from self._event_text(
             "Early reads, for which what was recorded so far ran", [e for is_early, e in reads if is_early]
         )

@@ -14,6 +14,6 @@ def check(mesh: Mesh) -> None:
     )
 
 
-def spread(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> None:
-    """Spreads the tensor's value over the mesh, in place."""
+def spread(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
+    """Spreads the tensor's value over the mesh, in place. Returns it."""
     raise NotImplementedError

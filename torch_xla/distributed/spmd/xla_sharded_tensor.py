@@ -27,13 +27,19 @@ def set_sharding(t: torch.Tensor, sharding: OpSharding) -> None:
     of_storage[_view_of(t)] = sharding
 
 
-def find_sharding(t: torch.Tensor) -> OpSharding | None:
+def find_mark(t: torch.Tensor) -> OpSharding | None:
     """The tensor's mark. None without one."""
     return (_marks.get(t) or {}).get(_view_of(t))
 
 
+def find_sharding(t: torch.Tensor) -> OpSharding | None:
+    """The tensor's sharding: that of its mark or, of a result over processes, its own. None without both."""
+    own = t._own_sharding() if isinstance(t, XLAShardedTensor) else None
+    return own or find_mark(t)
+
+
 def sharding_spec(t: torch.Tensor) -> str:
-    """The tensor's mark, in XLA's words. Empty without one."""
+    """The tensor's sharding, in XLA's words. Empty without one."""
     return str(find_sharding(t) or "")
 
 
@@ -84,6 +90,17 @@ class XLAShardedTensor(torch.Tensor):
     """
 
     __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def _own_sharding(self) -> OpSharding | None:
+        """The sharding that the tensor has without a mark."""
+        return None
+
+    def _join(self) -> torch.Tensor:
+        """Makes the tensor whole, in place, if its parts are on several processes. Returns it."""
+        return self.as_subclass(torch.Tensor)
+
+    def _spread_alike(self, t: torch.Tensor) -> None:
+        """Spreads another tensor as this one, in place, if the parts of this one are on several processes."""
 
     def detach(self) -> "XLAShardedTensor":
         """As torch.Tensor.detach(); the mark belongs to the memory, so it stays."""

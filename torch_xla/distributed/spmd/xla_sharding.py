@@ -14,7 +14,7 @@ from ... import runtime
 from . import _effects
 from .mesh import get_1d_mesh, get_global_mesh, HybridMesh, Mesh, set_global_mesh  # noqa: F401 (also for users)
 from .op_sharding import OpSharding, PartitionSpec, ShardingType
-from .xla_sharded_tensor import find_sharding, remove_sharding, set_sharding, XLAShardedTensor
+from .xla_sharded_tensor import find_mark, find_sharding, remove_sharding, set_sharding, XLAShardedTensor
 
 
 # ---- Marks ----
@@ -29,7 +29,7 @@ def _sharding_of(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> 
 
 
 def _mark(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
-    _effects.spread(t, sharding, mesh, partition_spec)
+    t = _effects.spread(t, sharding, mesh, partition_spec)
     set_sharding(t, sharding)
     return wrap_as_sharded_tensor(t)
 
@@ -47,7 +47,7 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) ->
     fit, RuntimeError for a tensor that is already cut in another way, NotImplementedError for a mesh of several devices
     of a plugin or of several processes.
     """
-    sharding, before = _sharding_of(t, mesh, partition_spec), find_sharding(t)
+    sharding, before = _sharding_of(t, mesh, partition_spec), find_mark(t)
     if before not in (None, sharding) and before.type is not ShardingType.REPLICATED:
         raise RuntimeError(f"the tensor is sharded as {before}: call clear_sharding() to shard it in another way")
     return _mark(t, sharding, mesh, partition_spec)
@@ -81,7 +81,15 @@ def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: Pa
 def clear_sharding(t: torch.Tensor) -> torch.Tensor:
     """Undoes mark_sharding(). Returns the plain tensor."""
     remove_sharding(t)
-    return unwrap_sharded_tensor(t)
+    return t._join() if isinstance(t, XLAShardedTensor) else t
+
+
+def _shard_alike(x: torch.Tensor, y: torch.Tensor, sharding: OpSharding) -> None:
+    first, second = (y, x) if find_sharding(x) is None else (x, y)
+    if isinstance(first, XLAShardedTensor):
+        first._spread_alike(second)
+    set_sharding(x, sharding)
+    set_sharding(y, sharding)
 
 
 def shard_as(a, b) -> tuple:
@@ -98,8 +106,7 @@ def shard_as(a, b) -> tuple:
             raise ValueError(f"shapes {list(x.shape)} and {list(y.shape)} are sharded alike only if they are equal")
         sharding = find_sharding(x) or find_sharding(y)
         if sharding is not None:
-            set_sharding(x, sharding)
-            set_sharding(y, sharding)
+            _shard_alike(x, y, sharding)
     return a, b
 
 
@@ -127,7 +134,8 @@ class ShardingSpec:
 
     Args:
         mesh, partition_spec: as for mark_sharding().
-        minibatch: each process holds its own part of the batch, with a size that is a multiple of its devices.
+        minibatch: each process holds its own part of the batch (dim 0), with a size that is a multiple of its devices
+            and the same for all. Processes that differ only in axes that do not cut the batch hold the same part.
 
     Raises ValueError for an axis that does not exist or occurs twice, and RuntimeError or NotImplementedError as
     mark_sharding().
@@ -153,42 +161,56 @@ class ShardingSpec:
                 "When minibatch is configured, the per-host batch size must be divisible by local runtime device "
                 f"count. Per host input data shape {list(t.shape)}, devices {devices}"
             )
-        mark_sharding(t, self.mesh, self.partition_spec)
+        if self.minibatch:
+            sharding = _sharding_of(t, self.mesh, self.partition_spec)
+            set_sharding(_effects.spread_minibatch(t, sharding, self.mesh, self.partition_spec), sharding)
+        else:
+            mark_sharding(t, self.mesh, self.partition_spec)
 
 
 # ---- Programs of one device each ----
-def _check_one_device(mesh: Mesh | None, what: str) -> Mesh:
+def _mesh_or_global(mesh: Mesh | None, what: str) -> Mesh:
     mesh = mesh or get_global_mesh()
     if mesh is None:
         raise ValueError(f"{what} wants mesh=, or set_global_mesh() before")
-    if mesh.size() > 1:
-        raise NotImplementedError(
-            f"{what}: a program that says what each device of a mesh of {mesh.size()} does is not there yet; "
-            "torch.distributed over several processes has such programs"
-        )
     return mesh
 
 
 def enable_manual_sharding(
     t: torch.Tensor, partition_spec: PartitionSpec, *, mesh: Mesh | None = None
 ) -> XLAShardedTensor:
-    """This device's part of the tensor: over a mesh of one device, all of it.
+    """This device's part of the tensor: over a mesh of one device, all of it. Its gradient is that of the tensor's part.
 
-    Raises NotImplementedError for a mesh of several devices, ValueError without a mesh.
+    Raises NotImplementedError for several devices of one process, ValueError without a mesh and for a dim that the axes
+    do not divide.
     """
-    return mark_sharding(t, _check_one_device(mesh, "enable_manual_sharding"), partition_spec)
+    mesh = _mesh_or_global(mesh, "enable_manual_sharding")
+    sharding = _sharding_of(t, mesh, partition_spec)
+    if mesh.size() == 1:
+        return mark_sharding(t, mesh, partition_spec)
+    _check_parts(t.shape, sharding)
+    return _effects.take_part(t, mesh, partition_spec)
+
+
+def _check_parts(shape, sharding: OpSharding) -> None:
+    if any(size % tiles for size, tiles in zip(shape, sharding.tiles)):
+        raise ValueError(f"shape {list(shape)} cannot be cut into {list(sharding.tiles)} equal parts")
 
 
 def disable_manual_sharding(
     t: torch.Tensor, partition_spec: PartitionSpec, full_shape: torch.Size, *, mesh: Mesh | None = None
 ) -> XLAShardedTensor:
-    """The tensor of shape full_shape with the part `t`: over a mesh of one device, `t`. Errors as
-    enable_manual_sharding().
+    """The tensor of shape full_shape with this device's part `t`: over a mesh of one device, `t`. Errors as
+    enable_manual_sharding(), also ValueError for a part of another shape.
     """
-    mesh = _check_one_device(mesh, "disable_manual_sharding")
-    if tuple(full_shape) != tuple(t.shape):
-        raise ValueError(f"full_shape {list(full_shape)} is not that of the tensor, {list(t.shape)}")
-    return mark_sharding(t, mesh, partition_spec)
+    mesh = _mesh_or_global(mesh, "disable_manual_sharding")
+    sharding = _sharding_of(t, mesh, partition_spec)
+    _check_parts(full_shape, sharding)
+    if sharding.tile_shape(full_shape) != list(t.shape):
+        raise ValueError(f"full_shape {list(full_shape)} has no part of shape {list(t.shape)} as {sharding}")
+    if mesh.size() == 1:
+        return mark_sharding(t, mesh, partition_spec)
+    return _effects.join_part(t, mesh, partition_spec, full_shape)
 
 
 # ---- Linear layers ----
