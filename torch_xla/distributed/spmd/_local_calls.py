@@ -1,10 +1,13 @@
-"""Calls that need only this process's parts of their operands, and for which torch.distributed.tensor has no rule."""
+"""Calls that each process computes on its parts by rules of this package.
+
+torch.distributed.tensor has none for attention, and its rule for embeddings fails where several axes cut the weight.
+"""
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-from ._placements import join_parts, Placements
+from ._placements import join_parts, own_part, Placements, without_empty_parts, without_sums
 from ._spread_tensor import place, SpreadTensor
 
 
@@ -25,13 +28,16 @@ def _cut_of(mesh: DeviceMesh, t: torch.Tensor, query: torch.Tensor, key: torch.T
     return tuple(kept)
 
 
-def _part(t: torch.Tensor | None, mesh: DeviceMesh, cut: Placements) -> torch.Tensor | None:
-    """This process's part; a dim of size 1 stands for all of its elements."""
-    if t is None:
+def _part(t: torch.Tensor, mesh: DeviceMesh, cut: Placements) -> torch.Tensor:
+    return place(t, mesh, cut).to_local()
+
+
+def _part_of_mask(mask: torch.Tensor | None, mesh: DeviceMesh, cut: Placements) -> torch.Tensor | None:
+    """This process's part of a mask of 2 or 4 dims; a dim of size 1 stands for all elements."""
+    if mask is None:
         return None
-    sizes = [1] * (4 - t.dim()) + list(t.shape)
-    own = [p if isinstance(p, Shard) and sizes[p.dim] > 1 else Replicate() for p in cut]
-    return place(t, mesh, own).to_local()
+    own = [p if isinstance(p, Shard) and mask.dim() == 4 and mask.shape[p.dim] > 1 else Replicate() for p in cut]
+    return _part(mask, mesh, tuple(own))
 
 
 def _join(results, operands, mesh: DeviceMesh, cut: Placements) -> tuple:
@@ -49,7 +55,7 @@ def attend(func, query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask
     mesh = _find_operand((query, key, value), {"attn_mask": attn_mask})._placed.device_mesh
     cut = _cut_of(mesh, query, query, key)
     parts = [_part(t, mesh, cut) for t in (query, key, value)]
-    results = func(*parts, dropout_p, is_causal, attn_mask=_part(attn_mask, mesh, cut), scale=scale)
+    results = func(*parts, dropout_p, is_causal, attn_mask=_part_of_mask(attn_mask, mesh, cut), scale=scale)
     return _join(results, query, mesh, cut)
 
 
@@ -60,5 +66,39 @@ def attend_backward(
     mesh = _find_operand((out, grad_out, query, key, value), {})._placed.device_mesh
     cut = _cut_of(mesh, out, query, key)
     parts = [_part(t, mesh, cut) for t in (grad_out, query, key, value, out, logsumexp)]
-    results = func(*parts, dropout_p, is_causal, attn_mask=_part(attn_mask, mesh, cut), scale=scale)
+    results = func(*parts, dropout_p, is_causal, attn_mask=_part_of_mask(attn_mask, mesh, cut), scale=scale)
     return _join(results, query, mesh, cut)
+
+
+# ---- Embeddings ----
+def embed(func, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    """Rows of the weight by their numbers. A process without a row gives zeros, which the others' sums do not change."""
+    mesh = _find_operand((weight, indices), {})._placed.device_mesh
+    of_rows, of_indices = _placements_of(weight, mesh), _placements_of(indices, mesh)
+    gathers_indices = indices.numel() * weight.shape[1] <= weight.numel()
+    for axis in range(mesh.ndim):
+        if isinstance(of_rows[axis], Shard) and isinstance(of_indices[axis], Shard):
+            (of_indices if gathers_indices else of_rows)[axis] = Replicate()
+    rows = without_empty_parts(place(weight, mesh, of_rows))
+    numbers = place(indices, mesh, of_indices).to_local()
+    (own, _), _ = own_part(rows)
+    if own.stop - own.start == rows.shape[0]:
+        part = func(rows.to_local(), numbers, padding_idx)
+    else:
+        missing = (numbers < own.start) | (numbers >= own.stop)
+        part = func(rows.to_local(), (numbers - own.start).masked_fill(missing, 0))
+        part = part.masked_fill(missing.unsqueeze(-1), 0)
+    cut = [_cut_of_rows(*pair, indices.dim()) for pair in zip(rows.placements, of_indices)]
+    return SpreadTensor(join_parts(part, mesh, tuple(cut), [*indices.shape, weight.shape[1]]))
+
+
+def _placements_of(t: torch.Tensor, mesh: DeviceMesh) -> list:
+    placed: DTensor | None = t._placed if isinstance(t, SpreadTensor) and t._placed.device_mesh == mesh else None
+    return [Replicate()] * mesh.ndim if placed is None else list(without_sums(placed.placements))
+
+
+def _cut_of_rows(of_rows, of_indices, dims: int):
+    """How an axis cuts the result."""
+    if isinstance(of_rows, Shard):
+        return Partial() if of_rows.dim == 0 else Shard(dims)
+    return of_indices

@@ -10,16 +10,17 @@ from typing import NamedTuple
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
 from ... import _XLAC
-from ._local_calls import attend, attend_backward
-from ._placements import distribute, replicate, whole_of, without_empty_parts
+from ._local_calls import attend, attend_backward, embed
+from ._placements import distribute, replicate, whole_of, without_empty_parts, without_sums
 from ._spread_tensor import gather, move, SpreadTensor, View
 
 aten = torch.ops.aten
 _SUMS = ("sum", "avg")
+_NO_VIEW = "view size is not compatible with input tensor's size and stride"
 
 
 class _Facts(NamedTuple):
@@ -61,6 +62,7 @@ class _Call:
     def __init__(self, func, facts: _Facts, args: tuple, kwargs: dict):
         self._func, self._facts, self._args, self._kwargs = func, facts, args, kwargs
         self._mesh = _mesh_of(args, kwargs)
+        self._takes_lists = any(isinstance(value, list) for value in args)
         self._operands: dict[int, tuple] = {}  # by the DTensors' ids, if the call writes: the DTensors, their tensors
 
     def run(self):
@@ -71,7 +73,7 @@ class _Call:
         args = [self._enter(value) for value in self._args]
         kwargs = {name: self._enter(value) for name, value in self._kwargs.items()}
         try:
-            results = self._func(*args, **kwargs)
+            results = self._compute(args, kwargs)
         except (NotImplementedError, RuntimeError) as error:
             if not _is_unknown(error):
                 raise
@@ -79,6 +81,15 @@ class _Call:
         for tensor in written:
             tensor.note_write()
         return self._leave(results, args, kwargs)
+
+    def _compute(self, args: list, kwargs: dict):
+        try:
+            return self._func(*args, **kwargs)
+        except RuntimeError as error:
+            if _NO_VIEW not in str(error) or not self._facts.is_view:
+                raise
+        args[0] = args[0].clone(memory_format=torch.contiguous_format)  # the order of a part differs from the whole's
+        return self._func(*args, **kwargs)
 
     def _run_whole(self, why: str):
         return _run_whole(self._func, self._facts, self._mesh, self._args, self._kwargs, why)
@@ -116,21 +127,16 @@ class _Call:
 
     # ---- Results ----
     def _leave(self, results, args: list, kwargs: dict):
-        if isinstance(results, DTensor):
-            if id(results) in self._operands:
-                return self._operands[id(results)][1]
-            if results.dim() == 0 and not self._facts.writes:
-                results = _whole_number(results)
-            return SpreadTensor(results, view=self._view_of(results, args, kwargs))
         if isinstance(results, (list, tuple)):
-            return type(results)(self._leave_one(i, part, args, kwargs) for i, part in enumerate(results))
-        return results
+            return type(results)(self._leave_one(part, args, kwargs, i) for i, part in enumerate(results))
+        return self._leave_one(results, args, kwargs)
 
-    def _leave_one(self, index: int, result, args: list, kwargs: dict):
+    def _leave_one(self, result, args: list, kwargs: dict, index: int | None = None):
         if not isinstance(result, DTensor):
             return result
         if id(result) in self._operands:
             return self._operands[id(result)][1]
+        result = result if self._facts.writes or self._takes_lists else _settle(result)
         return SpreadTensor(result, view=self._view_of(result, args, kwargs, index))
 
     def _view_of(self, result: DTensor, args: list, kwargs: dict, index: int | None = None) -> View | None:
@@ -175,11 +181,14 @@ def _mesh_of(args: tuple, kwargs: dict) -> DeviceMesh:
     return next(_spread_among(args, kwargs))._placed.device_mesh
 
 
-def _whole_number(result: DTensor) -> DTensor:
-    """A sum over processes with one number, such as a loss, made whole at once: one process may read it alone then."""
-    if any(placement.is_partial() and placement.reduce_op in _SUMS for placement in result.placements):
-        return result.redistribute(result.device_mesh, [Replicate()] * result.device_mesh.ndim)
-    return result
+def _settle(result: DTensor) -> DTensor:
+    """The result without a sum over processes that must not wait.
+
+    A sum with one number, such as a loss, is made whole: one process may read it alone then.
+    """
+    if result.dim() or not any(p.is_partial() and p.reduce_op in _SUMS for p in result.placements):
+        return result
+    return result.redistribute(result.device_mesh, without_sums(result.placements))
 
 
 # ---- Gradients ----
@@ -306,6 +315,7 @@ _HANDLERS: dict = {
     aten.equal.default: _compare,
     aten._to_copy.default: _convert,
     aten.copy_.default: _copy,
+    aten.embedding.default: embed,
     aten._scaled_dot_product_flash_attention_for_cpu.default: attend,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attend_backward,
 }
