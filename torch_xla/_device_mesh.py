@@ -7,7 +7,6 @@ torch_xla.distributed.spmd to distribute tensors.
 import contextlib
 import functools
 import importlib
-import itertools
 from collections.abc import Callable, Iterator
 
 from torch.distributed import is_available
@@ -50,19 +49,13 @@ def _make_with_groups(mesh, *args, **kwargs) -> None:
 def mesh_of_processes(ranks):
     """A DeviceMesh of the run's processes with process groups, also after xr.use_spmd(). All processes call it.
 
-    It has groups for several axes at once too, in which torch.distributed.tensor reduces over them by one transfer.
-
     Args:
         ranks: the processes' numbers, an array in the shape of the mesh.
     """
     from torch.distributed.device_mesh import DeviceMesh
 
     mesh = DeviceMesh.__new__(DeviceMesh)
-    names = tuple(map(str, range(ranks.ndim)))
-    _make_with_groups(mesh, ranks, mesh_dim_names=names)
-    with mesh_of_groups(mesh):
-        for joined in (some for count in range(2, ranks.ndim + 1) for some in itertools.combinations(names, count)):
-            mesh[joined]._flatten()._device_type = "xla"
+    _make_with_groups(mesh, ranks)
     return mesh
 
 

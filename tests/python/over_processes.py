@@ -154,8 +154,12 @@ def views_and_writes(rank: int) -> None:
     assert x.cpu().equal(expected + 1)
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         x + expected
-    with pytest.raises(RuntimeError, match="t_ changes the sizes of a tensor over processes in place: use its result"):
-        x.t_()
+    with pytest.raises(RuntimeError, match="resize_ cannot change the memory of a tensor over processes"):
+        x.resize_(4)
+    row = x[6]
+    assert row.unsqueeze_(0).shape == (1, 8) and x.t_().shape == (8, 8) and x.cpu().equal((expected + 1).t())
+    row.zero_()
+    assert not x[:, 6].any() and x[:, 5].any() and not row.any()
 
 
 def random_numbers(rank: int) -> None:

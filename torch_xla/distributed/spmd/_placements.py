@@ -1,6 +1,7 @@
 """Meshes and specs as torch.distributed.tensor has them: a DeviceMesh of the run's processes, placements, DTensors."""
 
 import functools
+import logging
 import math
 from collections.abc import Sequence
 
@@ -27,7 +28,13 @@ def device_mesh(mesh: Mesh) -> DeviceMesh:
 def _make_mesh(shape: tuple[int, ...], ranks: tuple[int, ...]) -> DeviceMesh:
     made = mesh_of_processes(np.array(ranks).reshape(shape))
     _share_random_state()
+    # It advises to flatten the mesh. In a flattened mesh parts of uneven dims are others, and values come out wrong.
+    logging.getLogger("torch.distributed.tensor._redistribute").addFilter(_is_no_advice)
     return made
+
+
+def _is_no_advice(record: logging.LogRecord) -> bool:
+    return "While redistributing from" not in record.getMessage()
 
 
 @functools.lru_cache(maxsize=None)

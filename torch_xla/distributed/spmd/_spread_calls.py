@@ -5,6 +5,7 @@ rule for the call, it runs on the whole values, on each process, and its results
 """
 
 import functools
+import operator
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ def run(func, args: tuple, kwargs: dict):
         return handler(func, *args, **kwargs)
     facts = _facts_of(func)
     if facts.resizes:
-        raise RuntimeError(f"{func._schema.name} changes the sizes of a tensor over processes in place: use its result")
+        return _change_sizes(func, *args)
     if facts.draws:
         return _draw(func, args, kwargs)
     return _Call(func, facts, args, kwargs).run()
@@ -256,6 +257,29 @@ def _run_whole(func, facts: _Facts, mesh: DeviceMesh, args: tuple, kwargs: dict,
 
 def _like(whole: torch.Tensor, tensor: SpreadTensor) -> DTensor:
     return distribute(whole, tensor._placed.device_mesh, tensor._placed.placements)
+
+
+# ---- Views in place ----
+def _change_sizes(func, t: SpreadTensor, *args) -> SpreadTensor:
+    """squeeze_(), t_() and their like."""
+    name = func._schema.name.removeprefix("aten::")[:-1]
+    if not hasattr(aten, name) or name in ("resize", "set"):
+        raise RuntimeError(f"aten::{name}_ cannot change the memory of a tensor over processes: use a new tensor")
+    change = getattr(getattr(aten, name), func._overloadname)
+    placed = change(t.placed(), *args)
+    t._placed = placed
+    t._view = None if t._view is None else t._view.then(lambda base: change(base, *args))
+    with torch._C._ForceDispatchKeyGuard(_keys(_Key.Meta), _keys(*_OWN_KEYS)):
+        func(t, *args)  # its sizes and strides
+    return t
+
+
+_Key = torch._C.DispatchKey
+_OWN_KEYS = (_Key.Python, _Key.PythonTLSSnapshot, _Key.PrivateUse1, _Key.AutogradPrivateUse1, _Key.ADInplaceOrView)
+
+
+def _keys(*keys) -> torch._C.DispatchKeySet:
+    return functools.reduce(operator.or_, map(torch._C.DispatchKeySet, keys))
 
 
 # ---- Random numbers: each process draws those of the whole tensor, and keeps its part ----

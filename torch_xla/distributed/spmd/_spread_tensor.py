@@ -5,6 +5,7 @@ A SpreadTensor is one tensor to the program, with the sizes of the whole value. 
 (_spread_calls.py).
 """
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -182,17 +183,25 @@ class View:
     """
 
     def __init__(self, base: SpreadTensor, compute: Callable):
-        self._base, self._compute = base, compute
+        self._counter, self._compute = base, compute
+        self._base = SpreadTensor(base.placed(), view=copy.copy(base._view))  # whose sizes nobody changes
         self._version = self._present()
 
     def _present(self) -> int:
-        return 0 if self._base.is_inference() else self._base._version
+        return 0 if self._counter.is_inference() else self._counter._version
 
     def refresh(self, view: SpreadTensor) -> None:
         """Computes the view's value again, if the base was written."""
         if self._version != self._present():
             self._version = self._present()
             view._placed = self._compute(self._base.placed())
+
+    def then(self, change: Callable) -> "View":
+        """This link, of a view that was changed further."""
+        compute = self._compute
+        changed = copy.copy(self)
+        changed._compute = lambda base: change(compute(base))
+        return changed
 
     def write(self, view: SpreadTensor) -> None:
         """Writes the view's value to the base."""
