@@ -55,7 +55,7 @@ struct Event {
   // The name of the operation, pass, kernel, call or optimizer's class; the cause of a sync; the use of a read. `name` and `detail` are
   // valid while the observer is called.
   std::string_view name = {};
-  std::string_view detail = {}; // the reason of a fallback or a replication, a compile's cause, "replaces" if an optimizer takes another one's parameters
+  std::string_view detail = {}; // a fallback's or replication's reason, a compile's cause, "replaces": with another optimizer's parameters
   int64_t start_ns = 0; // of metrics::now_ns()
   int64_t end_ns = 0;
   int64_t line = -1; // id of the user's line (location_text() of trace/source_line.h), or -1

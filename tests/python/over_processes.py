@@ -101,7 +101,7 @@ def parameters(rank: int) -> None:
     torch_xla.sync()
     xs.mark_sharding(layer.weight, mesh, ("a", None))
     assert layer.weight is weight and isinstance(weight, nn.Parameter) and weight.partition == "rows"
-    assert weight.is_leaf and weight.requires_grad and list(layer.parameters())[0] is weight
+    assert weight.is_leaf and weight.requires_grad and next(layer.parameters()) is weight
     step()
     step()
     for tensor in (weight, optimizers[1].state[weight]["exp_avg"]):
@@ -259,7 +259,9 @@ def check_training(model, mark, loss_of, batches, mark_batch, optimizer) -> nn.M
     actual = losses_of(marked, stepped, [mark_batch(batch) for batch in batches], loss_of)
     assert actual == pytest.approx(expected, rel=1e-4, abs=1e-4)
     for (name, ours), theirs in zip(marked.named_parameters(), model.parameters()):
-        torch.testing.assert_close(ours.detach().cpu(), theirs.detach(), rtol=2e-3, atol=2e-4, msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(
+            ours.detach().cpu(), theirs.detach(), rtol=2e-3, atol=2e-4, msg=lambda m, name=name: f"{name}: {m}"
+        )
     for parameter in marked.parameters():
         if isinstance(parameter, SpreadTensor):
             for t in (parameter.grad, *(s for s in stepped.state[parameter].values() if s.shape == parameter.shape)):
@@ -271,7 +273,9 @@ def train_mlp(rank: int, grid: tuple[int, ...]) -> None:
     """Data x fsdp x tensor, some parameters unmarked."""
     torch.manual_seed(0)
     mesh = mesh_of(*grid, names="dft")
-    model = nn.Sequential(nn.Linear(10, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 5))
+    model = nn.Sequential(
+        nn.Linear(10, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 5)
+    )
     batches = [(numbers(16, 10, seed=i), torch.arange(16) % 5) for i in range(10)]
 
     def mark(model) -> None:

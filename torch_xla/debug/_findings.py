@@ -225,7 +225,15 @@ def _turns_within(step: Step, trace: Event) -> Iterator[tuple[str, str]]:
             yield line, f"{at_least}{turns or 'several'} turns of the loop"
 
 
-_RULES = (find_forgotten_syncs, find_compiles, find_fallbacks, find_replicated, find_reads, find_uploads, find_optimizers)
+_RULES = (
+    find_forgotten_syncs,
+    find_compiles,
+    find_fallbacks,
+    find_replicated,
+    find_reads,
+    find_uploads,
+    find_optimizers,
+)
 
 
 def find_all(steps: list[Step]) -> list[Finding]:

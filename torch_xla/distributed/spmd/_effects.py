@@ -48,9 +48,7 @@ def spread(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: Pa
     return t if module is None else module.spread(t, sharding, mesh, partition_spec)
 
 
-def spread_minibatch(
-    t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec
-) -> torch.Tensor:
+def spread_minibatch(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
     """As spread(), of a tensor that is this process's part of a batch."""
     module = _find(mesh)
     if hasattr(module, "spread_minibatch"):

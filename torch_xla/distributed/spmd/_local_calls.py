@@ -72,7 +72,7 @@ def attend_backward(
 
 # ---- Embeddings ----
 def embed(func, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    """Rows of the weight by their numbers. A process without a row gives zeros, which the others' sums do not change."""
+    """Rows of the weight by their numbers. A process without a row gives zeros, which add nothing to the others'."""
     mesh = _find_operand((weight, indices), {})._placed.device_mesh
     of_rows, of_indices = _placements_of(weight, mesh), _placements_of(indices, mesh)
     gathers_indices = indices.numel() * weight.shape[1] <= weight.numel()

@@ -20,11 +20,11 @@ Placements = tuple[Placement, ...]
 
 # ---- From marks ----
 def device_mesh(mesh: Mesh) -> DeviceMesh:
-    """The mesh without its axes of size 1. Its first call meets the other processes; meshes of one grid share groups."""
+    """The mesh without its axes of size 1. The first call for a grid meets the other processes."""
     return _make_mesh(tuple(size for size in mesh.mesh_shape if size > 1), tuple(mesh.device_ids.tolist()))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _make_mesh(shape: tuple[int, ...], ranks: tuple[int, ...]) -> DeviceMesh:
     made = mesh_of_processes(np.array(ranks).reshape(shape))
     _share_random_state()
@@ -37,7 +37,7 @@ def _is_no_advice(record: logging.LogRecord) -> bool:
     return "While redistributing from" not in record.getMessage()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _share_random_state() -> None:
     """All processes go on with the random state of the first one: they draw the same numbers from now on."""
     own = ",".join(map(str, _XLAC._xla_get_rng_state()))

@@ -34,7 +34,7 @@ class _Facts(NamedTuple):
     takes_empty: bool  # computes parts without elements
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _facts_of(func) -> _Facts:
     aliases = [argument.alias_info for argument in func._schema.arguments if argument.alias_info is not None]
     writes = any(alias.is_write for alias in aliases)

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from ... import _XLAC
-from ._placements import distribute, own_part, Placements, replicate, sharding_of, whole_of, without_sums
+from ._placements import distribute, own_part, Placements, sharding_of, whole_of, without_sums
 from .op_sharding import OpSharding, ShardingType
 from .xla_sharded_tensor import XLAShard, XLAShardedTensor
 
@@ -111,9 +111,8 @@ class SpreadTensor(XLAShardedTensor):
         return f"XLAShardedTensor({self.whole()!r}, sharding={self.sharding_spec!r})"
 
     def _whole_parameter(self) -> torch.Tensor:
-        whole = self.whole()
-        is_parameter = isinstance(self, torch.nn.Parameter)
-        return torch.nn.Parameter(whole, self.requires_grad) if is_parameter else whole.requires_grad_(self.requires_grad)
+        whole = self.whole().requires_grad_(self.requires_grad)
+        return torch.nn.Parameter(whole, self.requires_grad) if isinstance(self, torch.nn.Parameter) else whole
 
     def __reduce_ex__(self, proto):
         return self._whole_parameter().__reduce_ex__(proto)
@@ -294,8 +293,8 @@ def become(t: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     except RuntimeError as error:
         if is_leaf:
             raise RuntimeError(
-                f"this tensor of shape {list(t.shape)} cannot change its place while others refer to it: mark it before "
-                f"it takes part in a computation ({error})"
+                f"this tensor of shape {list(t.shape)} cannot change its place while others refer to it: mark it "
+                f"before it takes part in a computation ({error})"
             ) from error
         return new
     return t

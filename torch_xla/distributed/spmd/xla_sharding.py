@@ -179,7 +179,7 @@ def _mesh_or_global(mesh: Mesh | None, what: str) -> Mesh:
 def enable_manual_sharding(
     t: torch.Tensor, partition_spec: PartitionSpec, *, mesh: Mesh | None = None
 ) -> XLAShardedTensor:
-    """This device's part of the tensor: over a mesh of one device, all of it. Its gradient is that of the tensor's part.
+    """This device's part of the tensor: over a mesh of one device, all of it. The gradient passes.
 
     Raises NotImplementedError for several devices of one process, ValueError without a mesh and for a dim that the axes
     do not divide.
