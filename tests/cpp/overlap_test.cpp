@@ -159,6 +159,20 @@ TEST_F(OverlapTest, LastUserOfAValueGivesItsMemoryToTheSum) {
   EXPECT_EQ(s.plan.memory_of[node.operands[0]], s.plan.memory_of[node.result()]);
 }
 
+// The first one still sends it.
+TEST_F(OverlapTest, ValueOfTwoCollectivesGivesItsMemoryToNone) {
+  Ex first = multiply(x_, x_);
+  Ex reduced = reduce(first), again = reduce(first);
+  Schedule s = schedule_of({reduced + again + multiply(x_, x_ + 1.0)});
+  for (const cpu::Step& step : s.steps) {
+    if (step.kind == StepKind::kStart) {
+      const Node& node = s.laid_out.graph.nodes[step.node];
+      EXPECT_NE(s.plan.memory_of[node.operands[0]], s.plan.memory_of[node.result()]);
+    }
+  }
+  EXPECT_EQ(std::count_if(s.steps.begin(), s.steps.end(), [](const auto& step) { return step.kind == StepKind::kStart; }), 2);
+}
+
 // ---- Runs ----
 
 TEST_F(OverlapTest, RunsBesideOtherSteps) {

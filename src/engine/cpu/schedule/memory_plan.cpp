@@ -20,6 +20,7 @@ class MemoryPlanner {
         steps_(steps),
         last_read_(graph_.values.size(), -1),
         in_use_until_(graph_.values.size(), -1),
+        in_use_before_(graph_.values.size(), -1),
         is_output_(graph_.values.size()) {
     plan_.memory_of.assign(graph_.values.size(), -1);
   }
@@ -47,6 +48,7 @@ class MemoryPlanner {
       }
       for (ValueId v : steps_[s].reads) {
         last_read_[v] = static_cast<int32_t>(s);
+        in_use_before_[v] = in_use_until_[v];
         in_use_until_[v] = std::max(in_use_until_[v], steps_[s].until);
       }
     }
@@ -109,9 +111,9 @@ class MemoryPlanner {
         std::accumulate(access.writes.begin(), access.writes.end(), int64_t{0}, add) <= read;
   }
 
-  // Whether no step reads it afterwards, or beside this step.
+  // Whether no step reads it afterwards, or beside this step: a call that was started before and is not waited for, or one beside it.
   bool dies_at(int32_t step, ValueId v) const {
-    return last_read_[v] == step && in_use_until_[v] <= steps_[step].until && !is_output_[v];
+    return last_read_[v] == step && in_use_before_[v] < step && !is_output_[v];
   }
 
   // Puts v into the memory of a value that the step reads for the last time: that memory is in the cache, and it saves a block. The
@@ -219,6 +221,7 @@ class MemoryPlanner {
   const std::vector<StepAccess>& steps_;
   std::vector<int32_t> last_read_; // by root: the last step that reads it; -1: none
   std::vector<int32_t> in_use_until_; // by root: the end of its reads; the number of steps for outputs, -1 for never
+  std::vector<int32_t> in_use_before_; // by root: the same of its reads before the last
   std::vector<bool> is_output_; // by root
   MemoryPlan plan_;
 };
