@@ -5,10 +5,12 @@ import io
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 import torch.nn.functional as F
 from marked_programs import check
 from replicas_lost import until_told
 from torch import nn
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 
 import torch_xla
 import torch_xla.core.xla_model as xm
@@ -359,6 +361,19 @@ def fsdp_by_marks(rank: int) -> None:
 
     plain = copy.deepcopy(model)
     mark(model.to("xla"))
+
+
+def checkpoints(rank: int, path: str) -> None:
+    """A checkpoint of one mesh is read by another one, and by a process alone. Each process writes its part."""
+    mesh, other = mesh_of(4), mesh_of(2, 2)
+    whole = numbers(6, 8)
+    saved = {"x": xs.mark_sharding(whole.to("xla"), mesh, (0, None)), "plain": whole.to("xla")}
+    dcp.save(saved, checkpoint_id=path)
+    loaded = {"x": xs.mark_sharding(torch.zeros(6, 8).to("xla"), other, (1, 0)), "plain": torch.zeros(6, 8)}
+    dcp.load(loaded, checkpoint_id=path)
+    assert loaded["x"].cpu().equal(whole) and loaded["plain"].equal(whole)
+    assert loaded["x"].placed().to_local().shape == (3, 4)
+    assert len(FileSystemReader(path).read_metadata().state_dict_metadata["x"].chunks) == 4
 
 
 def loaders(rank: int) -> None:

@@ -26,6 +26,10 @@ def test_over_four_processes(pool, work):
     pool(work, size=4)
 
 
+def test_checkpoints(pool, tmp_path):
+    pool(over_processes.checkpoints, str(tmp_path), size=4)
+
+
 @pytest.mark.parametrize("size, seeds", [(2, range(6)), (4, range(6, 12))])
 def test_random_programs(pool, size, seeds):
     pool(over_processes.random_programs, seeds, size=size)

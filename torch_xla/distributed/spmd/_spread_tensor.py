@@ -128,6 +128,16 @@ class SpreadTensor(XLAShardedTensor):
             memo[id(self)] = copied
         return memo[id(self)]
 
+    # ---- Checkpoints of torch.distributed.checkpoint: each process writes and reads its part ----
+    def __create_write_items__(self, fqn: str, object) -> list:
+        return self.placed().__create_write_items__(fqn, self.placed())
+
+    def __create_chunk_list__(self) -> list:
+        return self.placed().__create_chunk_list__()
+
+    def __get_tensor_shard__(self, index) -> torch.Tensor:
+        return self.placed().__get_tensor_shard__(index)
+
     # ---- Other places ----
     def _join(self) -> torch.Tensor:
         return become(self, self.whole().requires_grad_(self.requires_grad) if self.is_leaf else gather(self))

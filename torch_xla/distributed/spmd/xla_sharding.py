@@ -1,8 +1,8 @@
 """Marks tensors as spread over a mesh (SPMD).
 
-The program sees a marked tensor as one tensor. On the embedded engine all devices of a mesh share one memory and the
+The program sees a marked tensor as one tensor. On the embedded engine all devices of a process share one memory and the
 same processors: the tensor stays whole, its program runs once on all processors, and the mark assigns parts to devices.
-Meshes of several devices of a plugin or of several processes are refused.
+Over several processes each holds its part. Meshes of several devices of a plugin are refused.
 """
 
 from dataclasses import dataclass
@@ -43,9 +43,14 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) ->
         partition_spec: for each dim of `t` the axis of the mesh (number or name) that cuts it, a tuple of axes, or None
             for an uncut dim.
 
+    Over several processes the object `t` becomes an XLAShardedTensor that holds this process's part; all processes call
+    it, with the same value. A Parameter stays one, in its module and in optimizers, with its attributes, its gradient
+    and their states. Other tensors over the same memory keep the whole value, and hooks on `t` are lost. If autograd
+    has saved a result `t` already, `t` stays as it is, and what this function returns is spread.
+
     Returns `t` as an XLAShardedTensor with its shards. Raises ValueError for a tensor elsewhere or a spec that does not
     fit, RuntimeError for a tensor that is already cut in another way, NotImplementedError for a mesh of several devices
-    of a plugin or of several processes.
+    of a plugin.
     """
     sharding, before = _sharding_of(t, mesh, partition_spec), find_mark(t)
     if before not in (None, sharding) and before.type is not ShardingType.REPLICATED:
