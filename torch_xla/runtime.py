@@ -4,6 +4,7 @@ A run is one replica, number 0, unless `xmp.spawn` or torchrun have started its 
 A process without replicas counts as one, with any number of devices (see the device counts).
 """
 
+import contextlib
 import os
 import sys
 
@@ -156,6 +157,9 @@ def use_spmd(auto: bool = False) -> None:
     """
     del auto
     os.environ["XLA_USE_SPMD"] = "1"
+    if _XLAC._xla_runtime_is_initialized() and process_count() == 1:
+        with contextlib.suppress(NotImplementedError):  # a mesh of several devices raises it
+            _XLAC._run_over_all_devices()
 
 
 is_spmd = _api.is_spmd

@@ -148,6 +148,10 @@ void open_caches(Engine& engine) {
 
 } // namespace
 
+void Engine::run_over_all_devices() {
+  throw UserError(ErrorKind::NotImplemented, str("programs over several devices are not there on ", hardware()));
+}
+
 Engine& engine() {
   Choice& c = choice();
   if (Engine* engine = c.engine.load(std::memory_order_acquire)) {

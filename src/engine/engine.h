@@ -27,7 +27,8 @@ namespace torch_xla {
 // Memory of one value on one of the engine's devices. Immutable by contract once a run has filled it, except by donation.
 class EngineBuffer {
  public:
-  EngineBuffer(Type type, Dims strides, int device) : type_(std::move(type)), strides_(std::move(strides)), device_(device) {}
+  EngineBuffer(Type type, Dims strides, int device, ShardingRef sharding = nullptr)
+      : type_(std::move(type)), strides_(std::move(strides)), device_(device), sharding_(std::move(sharding)) {}
   virtual ~EngineBuffer() = default;
   EngineBuffer(const EngineBuffer&) = delete;
   EngineBuffer& operator=(const EngineBuffer&) = delete;
@@ -42,6 +43,14 @@ class EngineBuffer {
   int device() const {
     return device_;
   }
+  // How the value is cut over the devices, where programs run over several.
+  const ShardingRef& sharding() const {
+    return sharding_;
+  }
+  // False for a value that the host has and no device yet: the first program that reads it moves it to them.
+  virtual bool is_placed() const {
+    return true;
+  }
   // Address of element 0, or null where the host cannot read the memory.
   virtual void* host_pointer() const = 0;
   // True when no other EngineBuffer shares the memory: only then may it be written in place.
@@ -51,6 +60,7 @@ class EngineBuffer {
   Type type_;
   Dims strides_;
   int device_;
+  ShardingRef sharding_;
 };
 using EngineBufferRef = std::shared_ptr<EngineBuffer>;
 
@@ -125,6 +135,10 @@ class Executable {
   // Bytes of machine code; -1 where it is not known.
   virtual int64_t code_bytes() const {
     return -1;
+  }
+  // How the device's compiler cuts output i over the devices.
+  virtual ShardingRef output_sharding(size_t /*i*/) const {
+    return nullptr;
   }
   // Whether a run may throw StepError for the values of its inputs: an index out of range.
   virtual bool checks_values() const {
@@ -228,9 +242,20 @@ class Engine {
   virtual bool orders_outputs() const {
     return false;
   }
-  // Whether a value may be spread over the devices of the process.
-  virtual bool spreads_values() const {
+  // Whether the devices of the process share one memory, so that values lie on all of them.
+  virtual bool shares_memory() const {
     return false;
+  }
+  // The number of devices that each program of device 0 runs over.
+  virtual int num_partitions() const {
+    return 1;
+  }
+  // From now on each program runs over all devices of the process: device 0 stands for all of them, and the others are refused. Values on
+  // device 0 stay. Throws UserError (NotImplemented) if the engine has no such programs.
+  virtual void run_over_all_devices();
+  // A value that is_placed() is false of, cut over the devices.
+  virtual EngineBufferRef place(const EngineBuffer& /*buffer*/, ShardingRef /*sharding*/) {
+    XLA_ASSERT(false, "this engine places values itself");
   }
   // How it reads PyTorch's switches for CompileOptions::precision.
   virtual PrecisionRules precision_rules() const {

@@ -9,6 +9,7 @@ std::string graph_key(const Graph& graph) {
   Writer out;
   out(graph.parameters,
       graph.parameter_strides,
+      graph.parameter_shardings,
       graph.scalars,
       graph.outputs,
       graph.output_strides,

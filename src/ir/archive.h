@@ -11,6 +11,15 @@ void fields(Archive& archive, Type& type) {
   archive(type.dtype, type.dims);
 }
 
+template <typename Archive>
+void fields(Archive& archive, ShardingRef& sharding) {
+  Sharding parts = sharding ? *sharding : Sharding();
+  archive(parts.tiles, parts.devices);
+  if constexpr (std::is_same_v<Archive, Reader>) {
+    sharding = parts.devices.empty() ? nullptr : std::make_shared<Sharding>(std::move(parts));
+  }
+}
+
 // Writes the hash of the structure, which is enough for a key: attributes with a loop's body are never read back.
 template <typename Archive>
 void fields(Archive& archive, ComputationRef& body) {

@@ -22,11 +22,12 @@ void check_size(const Type& type) {
 
 } // namespace
 
-ValueId Graph::add_parameter(Type type, Dims strides) {
+ValueId Graph::add_parameter(Type type, Dims strides, ShardingRef sharding) {
   auto id = static_cast<ValueId>(values.size());
   values.push_back({std::move(type), ValueKind::kParameter, static_cast<int32_t>(parameters.size())});
   parameters.push_back(id);
   parameter_strides.push_back(std::move(strides));
+  parameter_shardings.push_back(std::move(sharding));
   return id;
 }
 
@@ -71,6 +72,7 @@ void Graph::clear() {
   fixed_scalars.clear();
   outputs.clear();
   parameter_strides.clear();
+  parameter_shardings.clear();
   output_strides.clear();
 }
 

@@ -11,6 +11,7 @@
 
 #include "ir/attr.h"
 #include "ir/op.h"
+#include "ir/sharding.h"
 #include "ir/type.h"
 
 namespace torch_xla {
@@ -60,10 +61,12 @@ class Graph {
   std::vector<ValueId> outputs;
   // Strides of parameters, in elements; empty Dims: row-major contiguous. Parallel to parameters.
   std::vector<Dims> parameter_strides;
+  // How parameters lie on the devices of a program that runs over several. Parallel to parameters.
+  std::vector<ShardingRef> parameter_shardings;
   // Strides of outputs, for engines with Engine::orders_outputs(). Parallel to outputs, or empty if all are row-major.
   std::vector<Dims> output_strides;
 
-  ValueId add_parameter(Type type, Dims strides = {});
+  ValueId add_parameter(Type type, Dims strides = {}, ShardingRef sharding = nullptr);
   ValueId add_scalar(DType dtype);
   // Appends a node; its results get consecutive ids. Returns the first result. Throws UserError, and leaves the graph as it was, if a
   // result's size in bytes overflows.

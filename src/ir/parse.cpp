@@ -108,6 +108,7 @@ class GraphReader {
     define(id, {dtype, std::move(dims)}, ValueKind::kParameter, graph_.parameters.size());
     graph_.parameters.push_back(id);
     graph_.parameter_strides.push_back(std::move(strides));
+    graph_.parameter_shardings.emplace_back();
   }
   // The value of a scalar that is the same in each run: " = 0x1p-1".
   void read_fixed(DType dtype) {

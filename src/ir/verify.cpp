@@ -23,6 +23,7 @@ class Verifier {
 
   void run() {
     check(graph_.parameters.size() == graph_.parameter_strides.size(), "parameter_strides is not parallel to parameters");
+    check(graph_.parameters.size() == graph_.parameter_shardings.size(), "parameter_shardings is not parallel to parameters");
     check_inputs(graph_.parameters, ValueKind::kParameter);
     check_inputs(graph_.scalars, ValueKind::kScalar);
     bool parallel = graph_.fixed_scalars.empty() || graph_.fixed_scalars.size() == graph_.scalars.size();

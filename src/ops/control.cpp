@@ -43,6 +43,11 @@ void expand_mark(ExpandContext& c) {
   c.set(0, c.raw(0));
 }
 
+// On one device.
+void expand_constraint(ExpandContext& c) {
+  c.set(0, c.raw(0));
+}
+
 void infer_composite(InferContext& c) {
   const Graph& body = body_of(c.attr(kCompositeBody)).graph;
   XLA_CHECK(c.size() == body.parameters.size() + body.scalars.size(), "the operands of a composite are not its decomposition's");
@@ -64,6 +69,11 @@ void infer_custom_call(InferContext& c) {
 
 constinit const Op kRows[] = {
     {.name = "xla::loop", .kind = OpKind::kLibrary, .infer = infer_loop, .reads = kDenseOperands, .traits = kOwnKernel | kChecksValues},
+    {.name = "xla::sharding_constraint",
+     .kind = OpKind::kComposite,
+     .infer = like_operand<0>,
+     .expand = expand_constraint,
+     .traits = kOwnKernel},
     {.name = "xla::mark_tensor", .kind = OpKind::kComposite, .infer = like_operand<0>, .expand = expand_mark, .traits = kOwnKernel},
     // Only graphs for plugins have composites: passes/outline.cpp makes them of marks.
     {.name = "xla::composite", .kind = OpKind::kLibrary, .infer = infer_composite, .dtypes = kAllTypes, .traits = kOwnKernel},
@@ -78,6 +88,13 @@ constinit const Op kRows[] = {
 
 std::span<const Op> control_ops() {
   return kRows;
+}
+
+std::optional<Sharding> find_constraint(const Node& node) {
+  if (node.op->expand != &expand_constraint) {
+    return std::nullopt;
+  }
+  return Sharding{std::get<Dims>(node.attrs[0]), std::get<Dims>(node.attrs[1])};
 }
 
 bool is_mark(const Op& op) {

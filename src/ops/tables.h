@@ -1,6 +1,7 @@
 // The op tables: one row per ATen operation, one file per family.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "ir/builder.h"
@@ -38,6 +39,7 @@ std::span<const Op> torchvision_ops(); // torchvision: pooling of regions, defor
 // All rows, each table in the order above.
 std::span<const std::span<const Op>> op_tables();
 
+std::optional<Sharding> find_constraint(const Node& node); // of xla::sharding_constraint; attributes: its tiles and devices
 bool is_mark(const Op& op); // xla::mark_tensor, whose attributes are in ir/composite.h
 
 } // namespace torch_xla

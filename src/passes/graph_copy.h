@@ -15,7 +15,7 @@ class GraphCopy {
   void add_parameters() {
     for (size_t i = 0; i < from_.parameters.size(); ++i) {
       ValueId v = from_.parameters[i];
-      mapped_[v] = graph_.add_parameter(from_.type(v), from_.parameter_strides[i]);
+      mapped_[v] = graph_.add_parameter(from_.type(v), from_.parameter_strides[i], from_.parameter_shardings[i]);
     }
   }
   void add_inputs() {

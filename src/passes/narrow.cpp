@@ -17,7 +17,7 @@ class Narrowing {
   Graph run() {
     for (size_t i = 0; i < trace_.parameters.size(); ++i) {
       ValueId v = trace_.parameters[i];
-      stored_[v] = graph_.add_parameter(stored_type_of(v), trace_.parameter_strides[i]);
+      stored_[v] = graph_.add_parameter(stored_type_of(v), trace_.parameter_strides[i], trace_.parameter_shardings[i]);
     }
     for (ValueId v : trace_.scalars) {
       stored_[v] = full_[v] = graph_.add_scalar(trace_.type(v).dtype);

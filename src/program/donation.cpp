@@ -29,7 +29,7 @@ bool has_lost_value(const Cell& cell) {
 }
 
 BufferRef make_lost(const Buffer& buffer) {
-  auto lost = std::make_shared<Buffer>(buffer.type(), buffer.strides());
+  auto lost = std::make_shared<Buffer>(buffer.type(), buffer.strides(), buffer.sharding());
   lost->set_failed(std::make_exception_ptr(
       UserError(ErrorKind::Runtime, "the tensor's memory was given away by _set_buffer_donation(), and a step has taken it")));
   return lost;

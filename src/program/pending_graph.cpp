@@ -65,7 +65,8 @@ struct Excerpt {
       scalars.push_back(bits_[number]);
       graph.fixed_scalars.push_back(inputs_ == Inputs::kParameters ? bits_[number] : from_.fixed_scalar(number));
     } else {
-      mapped_[v] = graph.add_parameter(value.type, from_.parameter_strides[value.index]);
+      const auto i = static_cast<size_t>(value.index);
+      mapped_[v] = graph.add_parameter(value.type, from_.parameter_strides[i], from_.parameter_shardings[i]);
     }
     return mapped_[v];
   }
@@ -104,7 +105,7 @@ ValueId value_of(const Cell& cell, const Trace& trace, Graph& graph) {
     return graph.add_parameter(other->graph().type(cell.value->id()), {});
   }
   const ValueId known = trace.find_parameter(*buffer);
-  return known != kNoValue ? known : graph.add_parameter(buffer->type(), buffer->strides());
+  return known != kNoValue ? known : graph.add_parameter(buffer->type(), buffer->strides(), buffer->sharding());
 }
 
 const Cell& cell_of(int device, const at::Tensor& t) {
@@ -146,10 +147,14 @@ void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph
 
 // Of the graph from `lower`.
 template <typename Lower>
-std::string stablehlo_text(Lower lower, const LocationText& location, GraphFormat format = GraphFormat::kStableHlo) {
+std::string stablehlo_text(Lower lower, const LocationText& location, GraphFormat format, int num_partitions) {
   const Precision precision = read_precision();
   const StableHloOptions options{
-      .products = precision.products, .convolutions = precision.convolutions, .target = engine().stablehlo_target(), .location = location};
+      .products = precision.products,
+      .convolutions = precision.convolutions,
+      .target = engine().stablehlo_target(),
+      .location = location,
+      .num_partitions = num_partitions};
   try {
     return format == GraphFormat::kHlo ? write_hlo(lower(), options) : write_stablehlo(lower(), options);
   } catch (const UserError& error) {
@@ -165,7 +170,10 @@ std::string text_of(const Excerpt& excerpt, int device, const std::vector<int64_
   };
   if (format == GraphFormat::kHlo || format == GraphFormat::kStableHlo) {
     return stablehlo_text(
-        [&] { return run_passes(excerpt.graph, device, {.keeps = has_stablehlo_form, .outlines = outline}); }, location, format);
+        [&] { return run_passes(excerpt.graph, device, {.keeps = has_stablehlo_form, .outlines = outline}); },
+        location,
+        format,
+        engine().num_partitions());
   }
   ListingOptions options{str(engine().hardware(), ":", device), excerpt.scalars, location};
   return format == GraphFormat::kDot ? list_dot(excerpt.graph, options) : list_graph(excerpt.graph, options);
@@ -266,7 +274,8 @@ std::string body_text(int device, const Body& body, GraphFormat format) {
   return stablehlo_text(
       [&] { return run_passes_on_body(excerpt.graph, device, {.keeps = has_stablehlo_form, .outlines = outline}); },
       /*location=*/{},
-      format);
+      format,
+      /*num_partitions=*/1);
 }
 
 std::string pending_operation(const at::Tensor& tensor) {
@@ -285,29 +294,6 @@ void set_location(const at::Tensor& tensor, int64_t location) {
     Trace& trace = *cell.value->trace();
     trace.locations()[static_cast<size_t>(node - trace.graph().nodes.data())] = location;
   }
-}
-
-std::string tensor_text(const at::Tensor& tensor) {
-  if (!tensor.is_privateuseone()) {
-    return "Not a XLATensor\n";
-  }
-  int device = tensor.get_device();
-  const Cell& cell = cell_of(device, tensor);
-  auto lock = lock_recorder(device);
-  std::string shape = shape_text({to_dtype(tensor.scalar_type()), to_dims(tensor.sizes())});
-  std::string ir = "None", data = "XLAData: None\n";
-  if (cell.value && cell.value->buffer()) {
-    const Buffer& buffer = *cell.value->buffer();
-    const char* state = buffer.state() == Buffer::State::kReady ? "ready" : buffer.state() == Buffer::State::kFailed ? "failed" : "queued";
-    data = str("XLAData:\n  Data Device: ", engine().hardware(), ":", device, "\n  Data Shape: ", shape_text(buffer.type()));
-    data += str("\n  Data Handle: ", static_cast<const void*>(&buffer), "\n  State: ", state, "\n");
-  } else if (const Node* node = find_pending(cell)) {
-    ir = str(shape_text(cell.value->trace()->graph().type(cell.value->id())), " ", node->op->name);
-  }
-  auto id = reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl());
-  auto alias = reinterpret_cast<uintptr_t>(tensor.storage().data());
-  return str("XLATensor {\nTensorID: ", id, "\nAliasID: ", alias, "\nDevice: xla:", device, "\nXLA Shape: ", shape) +
-      str("\nShardingSpec: None\nIR: ", ir, "\n", data, "Tensor on host: None\n}\n");
 }
 
 bool saves_graphs() {

@@ -82,13 +82,13 @@ std::string describe(std::span<const int64_t> locations, int32_t node) {
 }
 
 // A buffer for each alive output; null for the program's extra ones.
-std::vector<BufferRef> make_outputs(
-    Trace& trace, const std::vector<ValueId>& outputs, const std::vector<Dims>& strides, const ValueBits& alive) {
-  std::vector<BufferRef> buffers(outputs.size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (has_value(alive, outputs[i])) {
-      buffers[i] = std::make_shared<Buffer>(trace.graph().type(outputs[i]), strides.empty() ? Dims() : strides[i]);
-      trace.lazies()[outputs[i]]->set_buffer(buffers[i]);
+std::vector<BufferRef> make_outputs(Trace& trace, const Program& program, const ValueBits& alive) {
+  std::vector<BufferRef> buffers(program.outputs.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const ValueId v = program.outputs[i];
+    if (has_value(alive, v)) {
+      buffers[i] = make_output(program, i, trace.graph().type(v));
+      trace.lazies()[v]->set_buffer(buffers[i]);
     }
   }
   return buffers;
@@ -107,7 +107,9 @@ void report_trace(const Trace& trace) {
 void drop(Trace& trace) {
   bool any = false;
   ValueBits alive = alive_values(trace, &any);
-  for (const BufferRef& buffer : make_outputs(trace, list_values(alive), {}, alive)) {
+  Program none;
+  none.outputs = list_values(alive);
+  for (const BufferRef& buffer : make_outputs(trace, none, alive)) {
     buffer->set_failed(std::current_exception());
   }
   wait::notify();
@@ -125,7 +127,7 @@ FoundProgram find_within_memory(Trace& trace, const ValueBits& alive, SyncCause 
 uint64_t enqueue(Trace& trace, const FoundProgram& found, const ValueBits& alive) {
   Run run = new_run(found.program);
   run.operation = operation_of(trace.graph());
-  run.outputs = make_outputs(trace, found.program.outputs, found.program.output_strides, alive);
+  run.outputs = make_outputs(trace, found.program, alive);
   run.scalars = found.program.groups.take(std::move(trace.scalars()));
   run.scalars.insert(run.scalars.end(), found.offsets.begin(), found.offsets.end());
   run.donated = find_donated(trace.device(), &trace, trace.inputs(), trace.replaced());
@@ -175,6 +177,12 @@ Run new_run(const Program& program) {
   run.describe = &describe;
   run.options.threads = at::get_num_threads();
   return run;
+}
+
+BufferRef make_output(const Program& program, size_t i, const Type& type) {
+  const std::vector<Dims>& strides = program.output_strides;
+  ShardingRef sharding = program.executable ? program.executable->output_sharding(i) : nullptr;
+  return std::make_shared<Buffer>(type, strides.empty() ? Dims() : strides[i], std::move(sharding));
 }
 
 uint64_t hand_over(int device, Run run) {

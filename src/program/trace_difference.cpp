@@ -122,6 +122,17 @@ bool find_memory_order(const Graph& now, const Graph& before, CompileReason& rea
       reason.what = str("an input ", type_text(now.type(now.parameters[i])), " lies in memory in another order than before");
       return true;
     }
+    if (!same_sharding(now.parameter_shardings[i], before.parameter_shardings[i])) {
+      reason.kind = Kind::kMemoryOrder;
+      reason.what =
+          str("an input ",
+              type_text(now.type(now.parameters[i])),
+              " is sharded as ",
+              sharding_text(now.parameter_shardings[i]),
+              ", before ",
+              sharding_text(before.parameter_shardings[i]));
+      return true;
+    }
   }
   return false;
 }

@@ -22,6 +22,7 @@ void init_device(py::module_& m);
 void init_plugins(py::module_& m);
 void init_random(py::module_& m);
 void init_control(py::module_& m);
+void init_sharding(py::module_& m);
 void init_replay(py::module_& m);
 void init_debug(py::module_& m);
 void init_observer(py::module_& m);

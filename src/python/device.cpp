@@ -137,7 +137,6 @@ void init_device(py::module_& m) {
     return py::module_::import("torch_xla.core.xla_model").attr("xla_real_devices")(devices);
   });
   m.def("_xla_hardware", [] { return engine().hardware(); });
-  m.def("_xla_spreads_values", [] { return engine().spreads_values(); });
   m.def("_xla_device_attributes", &attributes, py::arg("index"));
   m.def("_xla_current_device", [] { return int{current_device()}; });
   m.def("_xla_set_current_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });

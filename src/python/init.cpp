@@ -15,6 +15,7 @@ PYBIND11_MODULE(_XLAC, m) {
   torch_xla::init_plugins(m);
   torch_xla::init_random(m);
   torch_xla::init_control(m);
+  torch_xla::init_sharding(m);
   torch_xla::init_replay(m);
   torch_xla::init_debug(m);
   torch_xla::init_observer(m);

@@ -32,6 +32,7 @@ std::unique_ptr<Cell> copy_content(const Cell& cell) {
   copy->strides = cell.strides;
   copy->nbytes = cell.nbytes;
   copy->device = cell.device;
+  copy->mark = cell.mark;
   return copy;
 }
 

@@ -10,8 +10,8 @@
 #include "program/sync.h"
 #include "recording/capture.h"
 #include "recording/copy.h"
+#include "recording/sharding.h"
 #include "recording/transfer.h"
-#include "runtime/interrupt.h"
 #include "trace/source_line.h"
 #include "trace/torch_errors.h"
 
@@ -249,6 +249,7 @@ void Recording::write(const at::Tensor& t, ValueId v) {
   }
   check_writable(cell);
   if (fills_storage(t, cell.nbytes)) {
+    v = as_marked(cell, to_dims(t.sizes()), to_dims(t.strides()), v);
     set_content(cell, v);
     set_geometry(cell, t);
     note_order(v, cell.dims, cell.strides);
@@ -259,6 +260,7 @@ void Recording::write(const at::Tensor& t, ValueId v) {
   ValueId base = content(cell);
   Type result = type(base);
   v = node(kViewUpdateOp, {base, v}, {cell.strides, to_dims(t.strides()), t.storage_offset()}, result);
+  v = as_marked(cell, cell.dims, cell.strides, v);
   set_content(cell, v);
   note_order(v, cell.dims, cell.strides);
 }
@@ -271,7 +273,7 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   Cell& from = get_cell(source);
   Cell& to = get_cell(destination);
   if (!from.value || destination.sizes() != source.sizes() || destination.scalar_type() != source.scalar_type() ||
-      !fills_storage(destination, to.nbytes)) {
+      !fills_storage(destination, to.nbytes) || to.mark) {
     return false;
   }
   // Shares all bytes of a storage as another one's, for any content.
@@ -303,27 +305,6 @@ bool Recording::share(const at::Tensor& destination, const at::Tensor& source) {
   return true;
 }
 
-// Repeats a compile ended by Ctrl-C if the user's own handler must run first: it may not run under the lock.
-static void sync_other(Trace& trace) {
-  try {
-    const interrupt::Scope scope;
-    sync_locked(trace, SyncCause::kRead);
-  } catch (const interrupt::Interrupted&) {
-    interrupt::raise_default();
-    sync_locked(trace, SyncCause::kRead);
-  }
-}
-
-void run_other_trace(const Cell& cell) {
-  try {
-    sync_other(*cell.value->trace());
-  } catch (const UserError& error) {
-    if (!cell.value->buffer()) {
-      throw_as_torch_error(error);
-    }
-  }
-}
-
 void Recording::run_if_eager() noexcept {
   if (recorder_.is_lazy() || capture_ || trace_.empty()) {
     return;
@@ -342,9 +323,8 @@ void write_buffer(const at::Tensor& tensor, BufferRef buffer) {
   XLA_ASSERT(fills_storage(tensor, cell.nbytes));
   cell.set_value(LazyValue::ready(std::move(buffer)));
   cell.previous = nullptr;
-  cell.dtype = to_dtype(tensor.scalar_type());
-  cell.dims = to_dims(tensor.sizes());
-  cell.strides = to_dims(tensor.strides());
+  set_geometry(cell, tensor);
+  place_as_marked(cell);
 }
 
 } // namespace torch_xla

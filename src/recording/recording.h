@@ -67,6 +67,9 @@ class Recording {
   bool share(const at::Tensor& destination, const at::Tensor& source);
   // Keeps the storage's first bytes; zeros fill the rest.
   void resize(const c10::Storage& storage, size_t nbytes);
+  // Cuts the tensor's content over the devices of its programs, and later contents too if it fills its storage and no other view of that is
+  // marked.
+  void mark(const at::Tensor& tensor, const Sharding& sharding);
   // Replaces the cell's value of another trace by v, of the same type. `storage` is the cell's.
   void give(const c10::Storage& storage, Cell& cell, ValueId v);
 
@@ -84,6 +87,8 @@ class Recording {
   ValueId one_of_each(const at::Tensor& t, ValueId v);
   void reinterpret(Cell& cell, const Type& result);
   void set_content(Cell& cell, ValueId v);
+  ValueId constrain(ValueId v, const Sharding& sharding);
+  ValueId as_marked(const Cell& cell, const Dims& dims, const Dims& strides, ValueId v);
   void note_order(ValueId v, const Dims& dims, const Dims& strides);
   void keep_previous(Cell& cell);
 

@@ -1,8 +1,12 @@
-// Tensors and storages of the device: new ones over values and buffers, sizes, dtypes.
+// Tensors and storages of the device: new ones over values and buffers, values of other threads, sizes, dtypes.
 #include <ATen/EmptyTensor.h>
 
+#include "core/errors.h"
 #include "engine/engine.h"
+#include "program/sync.h"
 #include "recording/capture.h"
+#include "runtime/interrupt.h"
+#include "trace/torch_errors.h"
 
 namespace torch_xla {
 namespace {
@@ -74,6 +78,27 @@ at::Tensor wrap_buffer(BufferRef buffer, const Dims& strides) {
   cell->capture = Recorder::current_capture(cell->device);
   cell->set_value(LazyValue::ready(std::move(buffer)));
   return tensor;
+}
+
+// Repeats a compile ended by Ctrl-C if the user's own handler must run first: it may not run under the lock.
+static void sync_other(Trace& trace) {
+  try {
+    const interrupt::Scope scope;
+    sync_locked(trace, SyncCause::kRead);
+  } catch (const interrupt::Interrupted&) {
+    interrupt::raise_default();
+    sync_locked(trace, SyncCause::kRead);
+  }
+}
+
+void run_other_trace(const Cell& cell) {
+  try {
+    sync_other(*cell.value->trace());
+  } catch (const UserError& error) {
+    if (!cell.value->buffer()) {
+      throw_as_torch_error(error);
+    }
+  }
 }
 
 void Recording::resize(const c10::Storage& storage, size_t nbytes) {

@@ -54,7 +54,7 @@ std::optional<InputValue> find_value(const Capture::Input& input, const Graph& g
   }
   bool fits = cell->dtype == to_dtype(input.whole.scalar_type()) && same_dims(input.whole.sizes(), to_ref(cell->dims)) &&
       same_dims(input.whole.strides(), to_ref(cell->strides)) && buffer->type() == graph.type(graph.parameters[parameter]) &&
-      buffer->strides() == graph.parameter_strides[parameter];
+      buffer->strides() == graph.parameter_strides[parameter] && same_sharding(buffer->sharding(), graph.parameter_shardings[parameter]);
   return fits ? std::make_optional(InputValue{buffer, cell->previous}) : std::nullopt;
 }
 
@@ -202,8 +202,7 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
     if (step.places[i].empty()) {
       continue;
     }
-    const std::vector<Dims>& strides = step.program.output_strides;
-    run.outputs[i] = std::make_shared<Buffer>(step.graph.type(step.program.outputs[i]), strides.empty() ? Dims() : strides[i]);
+    run.outputs[i] = make_output(step.program, i, step.graph.type(step.program.outputs[i]));
     for (size_t place : step.places[i]) {
       give_value(step.outputs[place].whole, run.outputs[i], run.replaced);
     }

@@ -49,7 +49,7 @@ void notify() {
 
 // Row-major has one form, so uploaded and computed values make the same trace key.
 Buffer::Buffer(EngineBufferRef payload, DType dtype)
-    : type_{dtype, payload->type().dims}, state_(State::kReady), payload_(std::move(payload)) {
+    : type_{dtype, payload->type().dims}, sharding_(payload->sharding()), state_(State::kReady), payload_(std::move(payload)) {
   if (payload_->strides() != contiguous_strides(type_.dims)) {
     strides_ = payload_->strides();
   }

@@ -15,7 +15,8 @@ class Buffer {
  public:
   enum class State : uint8_t { kQueued, kRunning, kReady, kFailed };
 
-  Buffer(Type type, Dims strides) : type_(std::move(type)), strides_(std::move(strides)) {}
+  Buffer(Type type, Dims strides, ShardingRef sharding = nullptr)
+      : type_(std::move(type)), strides_(std::move(strides)), sharding_(std::move(sharding)) {}
   explicit Buffer(EngineBufferRef payload);
   // A ready buffer; the payload's elements have the type that stores `dtype`.
   Buffer(EngineBufferRef payload, DType dtype);
@@ -27,6 +28,10 @@ class Buffer {
   // Memory order of the payload, known before the run; empty: row-major.
   const Dims& strides() const {
     return strides_;
+  }
+  // How the payload lies on the devices, known before the run.
+  const ShardingRef& sharding() const {
+    return sharding_;
   }
   State state() const {
     return state_.load(std::memory_order_acquire);
@@ -76,6 +81,7 @@ class Buffer {
  private:
   Type type_;
   Dims strides_;
+  ShardingRef sharding_;
   bool has_ended() const {
     return state() >= State::kReady;
   }

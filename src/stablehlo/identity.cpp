@@ -1,4 +1,4 @@
-// Rows that pass on an operand's bits: as another type, or unchanged for checks and barriers.
+// Rows that pass on an operand's bits: as another type, or unchanged for checks, barriers and shardings.
 #include "stablehlo/call.h"
 
 namespace torch_xla::stablehlo {
@@ -50,10 +50,15 @@ void write_barrier(Call& c) {
   }
 }
 
+void write_constraint(Call& c) {
+  c.set(0, c.text().constrain(c[0], {c.get_dims(0), c.get_dims(1)}));
+}
+
 constexpr Writer kWriters[] = {
     {"aten::view_copy.dtype", write_reinterpret},
     {"aten::_functional_assert_async.msg", write_assert},
     {"xla::optimization_barrier", write_barrier},
+    {"xla::sharding_constraint", write_constraint},
 };
 
 } // namespace

@@ -140,14 +140,14 @@ Hlos first_extremum(const Hlos& a, const Hlos& b) {
 template <bool Largest>
 Hlo extreme_value(const Hlo& x, size_t dim) {
   Hlo init = Largest ? lowest(x.text(), x.dtype()) : highest(x.text(), x.dtype());
-  return reduce({x}, {init}, {static_cast<int64_t>(dim)}, combine_extremum(Largest))[0];
+  return reduce_extremum(Largest, x, init, {static_cast<int64_t>(dim)});
 }
 
 // Where x is the extreme value: the first such place.
 Hlo first_place(const Hlo& x, const Hlo& value, size_t dim) {
   Hlo wide = reshape(value, with(x.dims(), dim, 1));
   Hlo places = select((x == wide) | nan_mask(x), positions(x, dim), static_cast<double>(x.dim(dim)));
-  return reduce({places}, {highest(x.text(), places.dtype())}, {static_cast<int64_t>(dim)}, combine_extremum(false))[0];
+  return reduce_extremum(false, places, highest(x.text(), places.dtype()), {static_cast<int64_t>(dim)});
 }
 
 template <bool Largest>

@@ -194,6 +194,10 @@ constexpr ReduceRow kReduce[] = {
 
 Hlo write_reduce(const Node& node, const Hlo& x, const Type& result) {
   const ReduceRow& row = kReduce[static_cast<int>(node.op->prim) - static_cast<int>(Prim::kReduceSum)];
+  if (row.combine == Prim::kMax || row.combine == Prim::kMin) {
+    const Dims& dims = std::get<Dims>(node.attrs[0]);
+    return reshape(reduce_extremum(row.combine == Prim::kMax, x, row.init(x.text(), x.dtype()), dims), result.dims);
+  }
   Combine combine = [&](const Hlos& a, const Hlos& b) { return Hlos{write_binary(row.combine, a[0], b[0])}; };
   Dims dims = std::get<Dims>(node.attrs[0]);
   return reshape(reduce({x}, {row.init(x.text(), x.dtype())}, dims, combine)[0], result.dims);

@@ -2,6 +2,7 @@
 #include "stablehlo/structured.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/errors.h"
 
@@ -66,6 +67,15 @@ Hlo extremum(bool largest, const Hlo& a, const Hlo& b) {
 
 Combine combine_extremum(bool largest) {
   return [largest](const Hlos& a, const Hlos& b) { return Hlos{extremum(largest, a[0], b[0])}; };
+}
+
+// XLA combines devices' results by plain operations only.
+Hlo reduce_extremum(bool largest, Hlo x, Hlo init, const Dims& reduced) {
+  if (x.text().target.keeps_nan || !is_float(x.dtype()) || !x.text().is_partitioned()) {
+    return reduce({x}, {init}, reduced, combine_extremum(largest))[0];
+  }
+  Hlo plain = reduce({x}, {init}, reduced, combine_by(largest ? "maximum" : "minimum"))[0];
+  return select(reduce(is_nan(x), "or", 0, reduced), constant_like(plain, std::numeric_limits<double>::quiet_NaN()), plain);
 }
 
 Combine combine_replace() {

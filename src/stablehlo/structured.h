@@ -44,6 +44,8 @@ Hlo scatter(Hlo x, const std::vector<size_t>& dims, const Hlos& coordinates, Hlo
 Combine combine_by(const char* name);
 Hlo extremum(bool largest, const Hlo& a, const Hlo& b); // NaN if one of them is NaN, on every target
 Combine combine_extremum(bool largest);
+// As reduce() by combine_extremum(), in a form that devices can combine.
+Hlo reduce_extremum(bool largest, Hlo x, Hlo init, const Dims& reduced);
 Combine combine_replace(); // the update's value
 
 // Stable sort along a dim; `before` gets the two sides of each operand in turn and says whether the first comes first.

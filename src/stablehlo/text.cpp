@@ -65,15 +65,6 @@ std::string nested_text(const std::vector<std::string>& elements, const Dims& di
   return text + "]";
 }
 
-// tensor<2x3xf32>
-std::string tensor_text(const Type& type) {
-  std::string text = "tensor<";
-  for (int64_t d : type.dims) {
-    text += std::to_string(d) + "x";
-  }
-  return text + element_text(type.dtype) + ">";
-}
-
 std::string join(const Hlos& values, const std::function<std::string(const Hlo&)>& part) {
   std::string text;
   for (const Hlo& v : values) {
@@ -90,13 +81,15 @@ bool is_plain(const std::string& name, const Hlos& operands, const Attributes& a
       std::all_of(operands.begin(), operands.end(), same);
 }
 
-// "file.py:12" as loc("file.py":12:0), another name as loc("name").
-std::string location_text(const std::string& location) {
-  auto [file, line] = file_and_line(location);
-  return line.empty() ? str("loc(", quoted(file), ")") : str("loc(", quoted(file), ":", line, ":0)");
-}
-
 } // namespace
+
+std::string tensor_text(const Type& type) {
+  std::string text = "tensor<";
+  for (int64_t d : type.dims) {
+    text += std::to_string(d) + "x";
+  }
+  return text + element_text(type.dtype) + ">";
+}
 
 std::string quoted(const std::string& v) {
   constexpr char kDigits[] = "0123456789ABCDEF";
@@ -307,26 +300,6 @@ Hlo Text::table(const std::vector<double>& elements, const Type& type) {
   }
   size_t at = 0;
   return constant_text(texts.empty() ? "" : nested_text(texts, type.dims, 0, at), type);
-}
-
-Hlo Text::argument(const Type& type) {
-  arguments_.push_back(type);
-  return {this, "%arg" + std::to_string(arguments_.size() - 1), type};
-}
-
-std::string Text::finish(const Hlos& results, const std::vector<std::string>& argument_attributes) {
-  std::string arguments;
-  for (size_t i = 0; i < arguments_.size(); ++i) {
-    arguments += str(i ? ", " : "", "%arg", i, ": ", tensor_text(arguments_[i]), argument_attributes[i]);
-  }
-  std::string types = join(results, [](const Hlo& v) { return tensor_text(v.type()); });
-  line("\"func.return\"(" + join(results, [](const Hlo& v) { return v.name(); }) + ") : (" + types + ") -> ()");
-  std::string text = "module @program {\n  func.func public @main(" + arguments + ") -> (" + types + ") {\n" + body_ + "  }\n";
-  text += functions_ + "}\n";
-  for (size_t i = 0; i < locations_.size(); ++i) {
-    text += str("#loc", i, " = ", location_text(locations_[i]), "\n");
-  }
-  return text;
 }
 
 } // namespace torch_xla::stablehlo

@@ -3,14 +3,18 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/precision.h"
+#include "ir/sharding.h"
 #include "ir/type.h"
+#include "stablehlo/shardy.h"
 #include "stablehlo/target.h"
 
 namespace torch_xla::stablehlo {
@@ -68,8 +72,8 @@ using Attributes = std::vector<Attribute>;
 class Text {
  public:
   // The precision of float32 products and convolutions.
-  Text(Precision::Level products, Precision::Level convolutions, StableHloTarget target)
-      : products(products), convolutions(convolutions), target(target) {}
+  Text(Precision::Level products, Precision::Level convolutions, StableHloTarget target, int64_t num_partitions = 1)
+      : products(products), convolutions(convolutions), target(target), shardy_(num_partitions) {}
   virtual ~Text() = default;
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;
@@ -95,12 +99,22 @@ class Text {
   Hlo table(const std::vector<int64_t>& elements, const Type& type);
   Hlo table(const std::vector<double>& elements, const Type& type);
 
-  // An argument of the function, numbered in order of the calls.
-  virtual Hlo argument(const Type& type);
+  bool is_partitioned() const {
+    return shardy_.num_devices() > 1;
+  }
+  // The value in this sharding, as far as its dims are multiples of the tiles; in a program of one device the value itself.
+  virtual Hlo constrain(const Hlo& x, const Sharding& sharding);
+
+  // An argument of the function, numbered in order of the calls. A program of one device leaves out the sharding.
+  virtual Hlo argument(const Type& type, const ShardingRef& sharding = nullptr);
   // The location of the following operations: a source line ("file:line") or another name; empty: unknown.
   void set_location(const std::string& location);
-  // Appends func.return and gives the whole module. argument_attributes are parallel to the arguments.
-  virtual std::string finish(const Hlos& results, const std::vector<std::string>& argument_attributes);
+  // Appends func.return and gives the whole module. argument_attributes are parallel to the arguments. Shardings are parallel to the
+  // results; nothing: the compiler chooses.
+  virtual std::string finish(
+      const Hlos& results,
+      const std::vector<std::string>& argument_attributes,
+      std::span<const std::optional<ShardingRef>> result_shardings = {});
 
   const Precision::Level products;
   const Precision::Level convolutions;
@@ -123,12 +137,16 @@ class Text {
   std::string add_function(
       const std::string& name, const std::vector<Type>& arguments, const std::function<Hlos(const Hlos& arguments)>& body);
 
+  std::string sharding_attribute(const ShardingRef& sharding, const Type& type);
+
+  Shardy shardy_;
   std::string body_;
   std::string functions_; // beside @main
   std::set<std::string> function_names_;
   int indent_ = 2;
   int next_ = 0;
   std::vector<Type> arguments_;
+  std::vector<std::string> argument_shardings_; // as attributes
   std::vector<std::string> locations_; // distinct ones
   std::unordered_map<std::string, int> location_index_;
   int location_ = -1;
@@ -141,6 +159,7 @@ std::pair<std::string, std::string> file_and_line(const std::string& location);
 
 // ---- Parts of attributes ----
 
+std::string tensor_text(const Type& type); // tensor<2x3xf32>
 std::string list_text(const Dims& dims); // 0, 1
 std::string array_text(const Dims& dims); // array<i64: 0, 1>
 std::string pairs_text(const Dims& low, const Dims& high); // dense<[[0, 1], [0, 0]]> : tensor<2x2xi64>

@@ -174,12 +174,34 @@ std::string alias_text(const Graph& graph, const StableHloOptions& options, size
   ValueId output = graph.outputs.at(static_cast<size_t>(alias));
   bool fits = graph.type(parameter) == graph.type(output) && graph.parameter_strides[i].empty();
   XLA_ASSERT(fits, "output %", output, " cannot take the memory of parameter %", parameter);
-  return str(" {tf.aliasing_output = ", alias, " : i32}");
+  return str("tf.aliasing_output = ", alias, " : i32");
 }
 
-Hlo add_parameter(Text& text, const Type& type, const Dims& strides) {
+// Of a value in these tiles, with their padding.
+Dims padded_dims(const Dims& dims, const ShardingRef& sharding) {
+  Dims padded = sharding ? sharding->tile_dims(dims) : dims;
+  for (size_t i = 0; sharding && i < dims.size(); ++i) {
+    padded[i] *= sharding->tiles[i];
+  }
+  return padded;
+}
+
+Hlo without_padding(Hlo x, const Dims& dims) {
+  return slice(x, Dims(dims.size(), 0), dims, Dims(dims.size(), 1));
+}
+
+Hlo with_padding(Hlo x, const ShardingRef& sharding) {
+  const Dims none(x.dims().size(), 0);
+  Dims high = padded_dims(x.dims(), sharding);
+  for (size_t i = 0; i < high.size(); ++i) {
+    high[i] -= x.dim(i);
+  }
+  return high == none ? x : pad(x, number<0>(x.text(), x.dtype()), none, high, none);
+}
+
+Hlo add_parameter(Text& text, const Type& type, const Dims& strides, const ShardingRef& sharding) {
   if (strides.empty()) {
-    return text.argument(type);
+    return without_padding(text.argument({type.dtype, padded_dims(type.dims, sharding)}, sharding), type.dims);
   }
   return from_memory_order(text.argument({type.dtype, memory_order_dims(type.dims, strides)}), type.dims, strides);
 }
@@ -188,7 +210,7 @@ std::string write_module(Text& text, const Graph& graph, const StableHloOptions&
   Hlos arguments;
   std::vector<std::string> attributes;
   for (size_t i = 0; i < graph.parameters.size(); ++i) {
-    arguments.push_back(add_parameter(text, graph.type(graph.parameters[i]), graph.parameter_strides[i]));
+    arguments.push_back(add_parameter(text, graph.type(graph.parameters[i]), graph.parameter_strides[i], graph.parameter_shardings[i]));
     attributes.push_back(alias_text(graph, options, i));
   }
   for (ValueId v : graph.scalars) {
@@ -197,7 +219,10 @@ std::string write_module(Text& text, const Graph& graph, const StableHloOptions&
   }
   Hlos results = GraphWriter(text, graph, arguments).run(options.location);
   text.set_location("");
-  return text.finish(results, attributes);
+  for (size_t i = 0; i < options.output_shardings.size(); ++i) {
+    results[i] = with_padding(results[i], options.output_shardings[i].value_or(nullptr));
+  }
+  return text.finish(results, attributes, options.output_shardings);
 }
 
 } // namespace
@@ -213,12 +238,12 @@ bool has_stablehlo_form(const Op& op) {
 }
 
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options) {
-  stablehlo::Text text(options.products, options.convolutions, options.target);
+  stablehlo::Text text(options.products, options.convolutions, options.target, options.num_partitions);
   return stablehlo::write_module(text, graph, options);
 }
 
 std::string write_hlo(const Graph& graph, const StableHloOptions& options) {
-  stablehlo::HloText text(options.products, options.convolutions, options.target);
+  stablehlo::HloText text(options.products, options.convolutions, options.target, options.num_partitions);
   return stablehlo::write_module(text, graph, options);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -23,13 +24,17 @@ struct StableHloOptions {
   Precision::Level convolutions = Precision::kHighest;
   StableHloTarget target = {};
   LocationText location = {}; // may be empty
+  int64_t num_partitions = 1;
+  // Of a program with several partitions, by output; nothing: the compiler chooses. Empty: it chooses all.
+  std::span<const std::optional<ShardingRef>> output_shardings = {};
 };
 
 // True for a row with a writer: lowering keeps it and expands the others.
 bool has_stablehlo_form(const Op& op);
 
 // MLIR text of a lowered graph: one public function @main. Parameters in the order of Graph::parameters, then Graph::scalars as 0-d
-// tensors; results in the order of Graph::outputs, row-major. A parameter with parameter_strides is declared with its dims in memory order,
+// tensors; results in the order of Graph::outputs, row-major. Parameters and results that are cut into tiles with padding are declared
+// with it. A parameter with parameter_strides is declared with its dims in memory order,
 // slowest first: a dense buffer is row-major in that order. Throws UserError(NotImplemented) that names a row without a form.
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options = {});
 // The same as text of XLA's HLO, for people and for XLA's tools; without the aliases.

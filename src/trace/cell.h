@@ -3,10 +3,18 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ir/sharding.h"
 #include "ir/type.h"
 #include "trace/lazy_value.h"
 
 namespace torch_xla {
+
+// The sharding that a user has set for a content of these dims and strides.
+struct ShardingMark {
+  Sharding sharding;
+  Dims dims;
+  Dims strides;
+};
 
 // Members are guarded by the recording lock of `device`. The destructor only drops references and takes no lock.
 struct Cell : FreeListed<Cell> {
@@ -23,6 +31,7 @@ struct Cell : FreeListed<Cell> {
   }
 
   LazyValue* value = nullptr; // null: uninitialized memory
+  std::shared_ptr<const ShardingMark> mark; // values that are written later get its sharding; null: none
   PreviousRef previous; // the content before `value`, restored if the run of `value` fails
   // The layout of the value: its elements fill the storage densely in this order, from offset 0.
   DType dtype = DType::Undefined;

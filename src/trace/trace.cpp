@@ -56,6 +56,7 @@ ValueId Trace::append(Append append) {
     cut(lazies_, values);
     cut(graph_.parameters, parameters);
     cut(graph_.parameter_strides, parameters);
+    cut(graph_.parameter_shardings, parameters);
     cut(inputs_, parameters);
     cut(graph_.scalars, scalars);
     cut(scalars_, scalars);
@@ -86,14 +87,19 @@ ValueId Trace::find_parameter(const Buffer& buffer) const {
 
 ValueId Trace::add_input(BufferRef buffer, const Type& type) {
   const Dims strides = buffer ? buffer->strides() : Dims();
+  const ShardingRef sharding = buffer ? buffer->sharding() : nullptr;
   ValueId id = append([&] {
     inputs_.push_back(std::move(buffer));
-    return graph_.add_parameter(type, strides);
+    return graph_.add_parameter(type, strides, sharding);
   });
   input_bytes_ += type.nbytes();
   key_.add(step(0x1001, type_hash(type)));
   for (int64_t s : strides) {
     key_.add(static_cast<uint64_t>(s));
+  }
+  if (sharding) {
+    key_.add(0x3003);
+    sharding->add_to(key_);
   }
   return id;
 }

@@ -26,18 +26,26 @@ ClientRef open_client() {
 class PjrtClient : public ::testing::Test {
  protected:
   void SetUp() override {
+    counts_.emplace_back(0);
     if (!client_) {
       GTEST_SKIP() << "XLA_TEST_PJRT_PLUGIN names no plugin; tools/compilers/wheels.py fetches one";
     }
   }
   EngineBufferRef upload(const Type& type, const void* data, const Dims& strides = {}) {
-    return std::make_shared<PjrtBuffer>(type, client_->upload(0, type, strides, data), count_);
+    return std::make_shared<PjrtBuffer>(type, one_tile(client_->upload(0, type, strides, data)), counts_, 0);
   }
   template <typename T>
   std::vector<T> read(const EngineBufferRef& buffer) {
     std::vector<T> values(static_cast<size_t>(buffer->type().numel()));
-    client_->download(static_cast<const PjrtBuffer&>(*buffer).handle(), buffer->type(), values.data());
+    static_cast<const PjrtBuffer&>(*buffer).download(*client_, values.data());
     return values;
+  }
+  static Signature signature_of(const Graph& graph, std::vector<Type> outputs, std::vector<int32_t> aliases) {
+    Signature signature(graph, {}, 1);
+    signature.output_shardings.resize(outputs.size());
+    signature.outputs = std::move(outputs);
+    signature.aliases = std::move(aliases);
+    return signature;
   }
   // A program of parameters and numbers of these types.
   std::unique_ptr<PjrtExecutable> program(
@@ -53,9 +61,8 @@ class PjrtClient : public ::testing::Test {
     for (DType dtype : scalars) {
       graph.add_scalar(dtype);
     }
-    Signature signature(graph, std::move(aliases));
-    signature.outputs = std::move(outputs);
-    return std::make_unique<PjrtExecutable>(client_->compile(0, mlir), std::move(signature), mlir, count_);
+    return std::make_unique<PjrtExecutable>(
+        client_->compile(0, 1, mlir), signature_of(graph, std::move(outputs), std::move(aliases)), mlir, counts_, 0);
   }
   // x + s; the parameter may be given away.
   std::unique_ptr<PjrtExecutable> add_number() {
@@ -84,7 +91,7 @@ class PjrtClient : public ::testing::Test {
   }
 
   ClientRef client_ = open_client();
-  MemoryCount count_{0};
+  MemoryCounts counts_;
 };
 
 TEST_F(PjrtClient, Transfers) {
@@ -96,8 +103,8 @@ TEST_F(PjrtClient, Transfers) {
   EXPECT_EQ(read<float>(upload({DType::F32, {2, 3}}, data, {1, 2})), (std::vector<float>{0, 2, 4, 1, 3, 5}));
   EXPECT_EQ(read<float>(upload({DType::F32, {0, 3}}, data)), std::vector<float>());
   EXPECT_EQ(read<float>(upload({DType::F32, {}}, data + 5)), std::vector<float>{5});
-  EXPECT_EQ(count_.info().bytes_used, 24);
-  EXPECT_EQ(count_.info().peak_bytes_used, 48);
+  EXPECT_EQ(counts_[0].info().bytes_used, 24);
+  EXPECT_EQ(counts_[0].info().peak_bytes_used, 48);
 }
 
 TEST_F(PjrtClient, EachTypeKeepsItsBits) {
@@ -138,7 +145,9 @@ TEST_F(PjrtClient, DonatedMemoryIsTaken) {
 TEST_F(PjrtClient, AdoptedMemory) {
   alignas(64) float data[2] = {1, 2};
   std::atomic<int> releases{0};
-  auto adopt = [&] { return std::make_shared<PjrtBuffer>(kPair, client_->adopt(0, kPair, data, [&releases] { ++releases; }), count_); };
+  auto adopt = [&] {
+    return std::make_shared<PjrtBuffer>(kPair, one_tile(client_->adopt(0, kPair, data, [&releases] { ++releases; })), counts_, 0);
+  };
   EngineBufferRef x = adopt();
   EXPECT_EQ(read<float>(x), (std::vector<float>{1, 2}));
   auto executable = add_number();
@@ -156,14 +165,12 @@ TEST_F(PjrtClient, AdoptedMemory) {
 
 TEST_F(PjrtClient, SerializedProgramsRun) {
   auto executable = add_number();
-  std::string bytes = client_->serialize(client_->compile(0, executable->text()));
+  std::string bytes = client_->serialize(client_->compile(0, 1, executable->text()));
   ASSERT_FALSE(bytes.empty());
   Graph graph;
   graph.add_parameter(kPair);
   graph.outputs = {graph.add_scalar(DType::F64)};
-  Signature signature(graph, {0});
-  signature.outputs = {kPair};
-  PjrtExecutable loaded(client_->load(bytes), signature, executable->text(), count_);
+  PjrtExecutable loaded(client_->load(bytes), signature_of(graph, {kPair}, {0}), executable->text(), counts_, 0);
   const float data[2] = {1, 2};
   auto outputs = run(loaded, {upload(kPair, data)}, {std::bit_cast<uint64_t>(2.0)}, false);
   EXPECT_EQ(read<float>(outputs[0]), (std::vector<float>{3, 4}));
@@ -195,7 +202,7 @@ TEST_F(PjrtClient, MatrixProduct) {
 
 TEST_F(PjrtClient, BadProgramsAreErrors) {
   try {
-    client_->compile(0, "module { func.func public @main() -> tensor<f32> { %0 = stablehlo.nonsense } }");
+    client_->compile(0, 1, "module { func.func public @main() -> tensor<f32> { %0 = stablehlo.nonsense } }");
     FAIL();
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("compiling a program"), std::string::npos) << error.what();
@@ -204,6 +211,10 @@ TEST_F(PjrtClient, BadProgramsAreErrors) {
 }
 
 // ---- Without a plugin ----
+std::vector<int32_t> aliases_of(const Graph& graph, const std::vector<bool>& donated) {
+  return Signature(graph, donated, 1).aliases;
+}
+
 TEST(PjrtAliases, FollowUpdatesToTheirWeights) {
   // Momentum: m2 = 0.9 m + g; w2 = w - m2. The gradient's type is the same, but it is not given away.
   Graph graph = parse_graph(
@@ -214,9 +225,9 @@ TEST(PjrtAliases, FollowUpdatesToTheirWeights) {
     return %4, %5, %6, %5, %2
   })",
       find_op);
-  EXPECT_EQ(choose_aliases(graph, {true, true, false, false}), (std::vector<int32_t>{1, 0, -1, -1}));
-  EXPECT_EQ(choose_aliases(graph, {false, true, false, true}), (std::vector<int32_t>{-1, 0, -1, 2}));
-  EXPECT_EQ(choose_aliases(graph, {}), (std::vector<int32_t>{-1, -1, -1, -1}));
+  EXPECT_EQ(aliases_of(graph, {true, true, false, false}), (std::vector<int32_t>{1, 0, -1, -1}));
+  EXPECT_EQ(aliases_of(graph, {false, true, false, true}), (std::vector<int32_t>{-1, 0, -1, 2}));
+  EXPECT_EQ(aliases_of(graph, {}), (std::vector<int32_t>{-1, -1, -1, -1}));
 }
 
 TEST(PjrtAliases, FollowUpdatesInAnotherType) {
@@ -228,7 +239,7 @@ TEST(PjrtAliases, FollowUpdatesInAnotherType) {
     return %4
   })",
       find_op);
-  EXPECT_EQ(choose_aliases(graph, {true, true}), (std::vector<int32_t>{0, -1}));
+  EXPECT_EQ(aliases_of(graph, {true, true}), (std::vector<int32_t>{0, -1}));
 }
 
 } // namespace

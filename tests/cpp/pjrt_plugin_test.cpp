@@ -99,6 +99,10 @@ TEST(PjrtPlugin, CodesBecomeKinds) {
 
 class FakeClient : public ::testing::Test {
  protected:
+  FakeClient() {
+    counts_.emplace_back(0);
+    counts_.emplace_back(1);
+  }
   void TearDown() override {
     executable_.reset();
     client_.reset();
@@ -106,17 +110,18 @@ class FakeClient : public ::testing::Test {
   }
   EngineBufferRef upload(int device = 0) {
     const float data[4] = {1, 2, 3, 4};
-    return std::make_shared<PjrtBuffer>(kType, client_->upload(device, kType, {}, data), counts_[device]);
+    return std::make_shared<PjrtBuffer>(kType, one_tile(client_->upload(device, kType, {}, data)), counts_, device);
   }
   void compile(int device = 0) {
     Graph graph;
     graph.outputs = {graph.add_parameter(kType), graph.add_scalar(DType::F64)};
     graph.scalars.clear();
-    executable_ = std::make_unique<PjrtExecutable>(client_->compile(device, kProgram), Signature(graph, {-1}), kProgram, counts_[device]);
+    executable_ =
+        std::make_unique<PjrtExecutable>(client_->compile(device, 1, kProgram), Signature(graph, {}, 1), kProgram, counts_, device);
   }
   std::vector<float> read(const EngineBufferRef& buffer) {
     std::vector<float> values(4);
-    client_->download(static_cast<const PjrtBuffer&>(*buffer).handle(), kType, values.data());
+    static_cast<const PjrtBuffer&>(*buffer).download(*client_, values.data());
     return values;
   }
   RunArgs args_for(const EngineBufferRef& input) {
@@ -128,7 +133,7 @@ class FakeClient : public ::testing::Test {
 
   int before_ = live_objects();
   ClientRef client_ = Client::create(Plugin::load(kFake));
-  std::array<MemoryCount, 2> counts_{MemoryCount(0), MemoryCount(1)};
+  MemoryCounts counts_;
   std::unique_ptr<PjrtExecutable> executable_;
   const std::vector<float> expected_{1, 2, 3, 4};
 };
@@ -147,7 +152,7 @@ TEST_F(FakeClient, NumbersTakeThePlaceOfTheLastRuns) {
   graph.outputs = {graph.add_parameter(kType), graph.add_scalar(DType::F64)};
   graph.add_scalar(DType::F64);
   graph.add_scalar(DType::F64);
-  executable_ = std::make_unique<PjrtExecutable>(client_->compile(0, kProgram), Signature(graph, {-1}), kProgram, counts_[0]);
+  executable_ = std::make_unique<PjrtExecutable>(client_->compile(0, 1, kProgram), Signature(graph, {}, 1), kProgram, counts_, 0);
   EngineBufferRef input = upload();
   auto live_after = [&](std::vector<uint64_t> numbers) {
     RunArgs args = args_for(input);
@@ -166,7 +171,7 @@ TEST_F(FakeClient, AdoptedMemoryIsReleasedAtOnce) {
   float data[4] = {1, 2, 3, 4};
   int releases = 0;
   {
-    PjrtBuffer buffer(kType, client_->adopt(0, kType, data, [&releases] { ++releases; }), counts_[0]);
+    PjrtBuffer buffer(kType, one_tile(client_->adopt(0, kType, data, [&releases] { ++releases; })), counts_, 0);
     EXPECT_EQ(releases, 1);
   }
   fail_next("upload", c::ErrorCode::kInternal);

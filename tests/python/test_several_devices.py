@@ -32,6 +32,13 @@ def test_tensors_spread_over_four_devices():
     run_tests(["four_devices/spmd.py", "test_spmd.py"], {"CPU_NUM_DEVICES": "4", "PJRT_DEVICE": "CPU"})
 
 
+@pytest.mark.skipif("os.environ.get('PJRT_DEVICE', 'CPU') == 'CPU'", reason="XLA's partitioner is a plugin's")
+@pytest.mark.parametrize("number", [4, 8])
+def test_programs_over_the_devices_of_a_plugin(number):
+    names = ["four_devices/partitioned.py", *(["four_devices/spmd.py", "test_spmd.py"] if number == 4 else [])]
+    run_tests(names, {"PJRT_LIBRARY_OPTIONS": f"cpu_device_count={number}"})
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "two", "65"])
 def test_numbers_of_devices_that_are_not_understood(run_python, number):
     out = run_python(

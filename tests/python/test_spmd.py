@@ -6,6 +6,7 @@ test_several_devices.py runs this file with four, too.
 import copy
 import functools
 import io
+import os
 
 import numpy as np
 import pytest
@@ -211,7 +212,10 @@ def test_training_is_that_of_one_device(device, mesh):
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
-    assert losses[:3] == losses[3:] and xs.sharding_spec(model[0].weight) == marked
+    if os.environ.get("PJRT_DEVICE", "CPU") == "CPU":
+        assert losses[:3] == losses[3:]
+    np.testing.assert_allclose(losses[:3], losses[3:], rtol=1e-5)  # devices that share out a sum add in another order
+    assert xs.sharding_spec(model[0].weight) == marked
     assert xs.sharding_spec(model.state_dict()["0.weight"]) == marked
 
 
@@ -221,7 +225,7 @@ def test_the_state_of_an_optimizer_before_its_first_step(device, mesh):
     optimizer = prime_optimizer(torch.optim.AdamW([weight, bias], lr=0.5))
     assert weight.tolist() == [[1, 1]] * 4 and bias.tolist() == [1] * 4 and weight.grad is None
     assert xs.sharding_spec(optimizer.state[weight]["exp_avg"]) == xs.sharding_spec(weight)
-    assert xs.sharding_spec(optimizer.state[bias]["exp_avg"]) == ""
+    assert xs.sharding_spec(optimizer.state[bias]["exp_avg"]) in ("", "{replicated}")  # a plugin tells what is so
     assert prime_optimizer(torch.optim.SGD([weight])).state_dict()["state"] == {}
 
 

@@ -66,7 +66,7 @@ class CpuEngine final : public Engine {
   bool moves_views() const override {
     return true;
   }
-  bool spreads_values() const override {
+  bool shares_memory() const override {
     return true;
   }
   bool reuses_code() const override {

@@ -11,8 +11,8 @@ constexpr size_t kReach = 64;
 
 class Aliases {
  public:
-  Aliases(const Graph& graph, const std::vector<bool>& donated)
-      : graph_(graph), donated_(donated), chosen_(graph.parameters.size(), -1), taken_(graph.values.size()) {}
+  Aliases(const Graph& graph, const std::vector<bool>& donated, WantedShardings& wanted)
+      : graph_(graph), donated_(donated), wanted_(wanted), chosen_(graph.parameters.size(), -1), taken_(graph.values.size()) {}
 
   std::vector<int32_t> run() {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
@@ -22,11 +22,15 @@ class Aliases {
   }
 
  private:
-  bool is_free(ValueId v, const Type& type) const {
+  bool is_free(ValueId v, const Type& type, const std::optional<ShardingRef>& wanted) const {
     const Value& value = graph_.values[v];
     auto index = static_cast<size_t>(value.index);
     bool is_donated = value.kind == ValueKind::kParameter && index < donated_.size() && donated_[index];
-    return is_donated && chosen_[index] < 0 && graph_.type(v) == type;
+    if (!is_donated || chosen_[index] >= 0 || graph_.type(v) != type) {
+      return false;
+    }
+    const ShardingRef& sharding = graph_.parameter_shardings[index];
+    return wanted ? same_sharding(*wanted, sharding) : sharding != nullptr;
   }
 
   // Breadth first from the output through operands of its dims: updates of 16-bit weights are computed in float32.
@@ -38,8 +42,11 @@ class Aliases {
     std::vector<ValueId> reached{output};
     for (size_t at = 0; at < reached.size() && at < kReach; ++at) {
       ValueId v = reached[at];
-      if (is_free(v, graph_.type(output))) {
-        chosen_[graph_.values[v].index] = position;
+      std::optional<ShardingRef>& wanted = wanted_[static_cast<size_t>(position)];
+      if (is_free(v, graph_.type(output), wanted)) {
+        const auto index = static_cast<size_t>(graph_.values[v].index);
+        chosen_[index] = position;
+        wanted = graph_.parameter_shardings[index];
         return;
       }
       add_operands(v, graph_.type(output).dims, reached);
@@ -61,14 +68,15 @@ class Aliases {
 
   const Graph& graph_;
   const std::vector<bool>& donated_;
+  WantedShardings& wanted_;
   std::vector<int32_t> chosen_; // by parameter
   std::vector<bool> taken_; // by value: an output that was looked at
 };
 
 } // namespace
 
-std::vector<int32_t> choose_aliases(const Graph& graph, const std::vector<bool>& donated) {
-  return Aliases(graph, donated).run();
+std::vector<int32_t> choose_aliases(const Graph& graph, const std::vector<bool>& donated, WantedShardings& wanted) {
+  return Aliases(graph, donated, wanted).run();
 }
 
 } // namespace torch_xla::pjrt

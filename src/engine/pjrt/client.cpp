@@ -109,11 +109,15 @@ NamedValues Client::device_attributes(int device) const {
   return read_values(args.attributes, args.num_attributes);
 }
 
-std::string Client::compile_options(int device, const NamedValues& custom) const {
-  auto args = c::make<c::DeviceDescriptionId>();
-  args.description = description(device);
-  plugin_->call(kDeviceDescription_Id, args, "asking for the device's number");
-  return pjrt::compile_options(platform_name_, args.id, custom);
+std::string Client::compile_options(int device, int partitions, const NamedValues& custom) const {
+  std::vector<int> ids;
+  for (int i = 0; i < partitions; ++i) {
+    auto args = c::make<c::DeviceDescriptionId>();
+    args.description = description(device + i);
+    plugin_->call(kDeviceDescription_Id, args, "asking for the device's number");
+    ids.push_back(args.id);
+  }
+  return pjrt::compile_options(platform_name_, ids, custom);
 }
 
 std::string Client::fingerprint(int device) const {
@@ -137,8 +141,8 @@ std::string Client::fingerprint(int device) const {
   return parts;
 }
 
-LoadedExecutableHandle Client::compile(int device, const std::string& mlir, const NamedValues& custom) const {
-  std::string options = compile_options(device, custom);
+LoadedExecutableHandle Client::compile(int device, int partitions, const std::string& mlir, const NamedValues& custom) const {
+  std::string options = compile_options(device, partitions, custom);
   auto program = c::make<c::Program>();
   program.code = const_cast<char*>(mlir.data());
   program.code_size = mlir.size();

@@ -102,7 +102,7 @@ class CompileOnlyEngine final : public StablehloEngine {
   }
 
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
-    Signature signature(graph, choose_aliases(graph, options.donated));
+    Signature signature(graph, options.donated, /*num_partitions=*/1);
     std::string mlir = write_program(graph, signature, options);
     auto report = std::make_shared<ProgramReport>();
     report->device = options.device;
@@ -202,7 +202,7 @@ class CompileOnlyEngine final : public StablehloEngine {
   }
 
   std::string options_of(const CompileOptions& options) const {
-    return compile_options(opened_.platform, opened_.devices[options.device].id, options.custom);
+    return compile_options(opened_.platform, {opened_.devices[options.device].id}, options.custom);
   }
 
   void compile_text(const std::string& mlir, const Signature& signature, const CompileOptions& options, ProgramReport& report) {

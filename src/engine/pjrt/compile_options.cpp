@@ -51,9 +51,11 @@ std::string xla_flags() {
   return env::text(env::variable("XLA_FLAGS"));
 }
 
-std::string compile_options(const std::string& platform, int device_id, const NamedValues& custom) {
-  std::string computation = field(1, varint(static_cast<uint64_t>(device_id))); // replica_device_ids
-  std::string assignment = field(1, 1) + field(2, 1) + field(3, computation); // replica_count, computation_count
+std::string compile_options(const std::string& platform, const std::vector<int>& device_ids, const NamedValues& custom) {
+  std::string assignment = field(1, 1) + field(2, device_ids.size()); // replica_count, computation_count
+  for (int id : device_ids) {
+    assignment += field(3, field(1, varint(static_cast<uint64_t>(id)))); // the partition's replica_device_ids
+  }
   NamedValues values = custom;
   if (platform == "cuda" && xla_flags().find(kExcessPrecision) == std::string::npos) {
     values.try_emplace(kExcessPrecision, false);
@@ -62,7 +64,11 @@ std::string compile_options(const std::string& platform, int device_id, const Na
   for (const auto& [name, value] : values) {
     options += field(7, field(1, name) + field(2, override_of(value))); // env_option_overrides
   }
-  return options + field(3, field(4, 1) + field(5, 1) + field(9, assignment)); // num_replicas, num_partitions, device_assignment
+  std::string build = field(4, 1) + field(5, device_ids.size()) + field(9, assignment); // num_replicas, num_partitions, device_assignment
+  if (device_ids.size() > 1) { // use_spmd_partitioning, allow_spmd_sharding_propagation_to_output, use_shardy_partitioner
+    build += field(6, 1) + field(12, 1) + field(19, 1);
+  }
+  return options + field(3, build);
 }
 
 } // namespace torch_xla::pjrt

@@ -7,9 +7,9 @@
 
 namespace torch_xla::pjrt {
 
-// One replica in one partition, on the device of this number, with the user's options, which have no lists. `platform`: the plugin's name
+// One replica, with a partition on each device of these numbers, and the user's options, which have no lists. `platform`: the plugin's name
 // of it, as options that the user has not set depend on it.
-std::string compile_options(const std::string& platform, int device_id, const NamedValues& custom);
+std::string compile_options(const std::string& platform, const std::vector<int>& device_ids, const NamedValues& custom);
 
 // XLA_FLAGS, which plugins read too.
 std::string xla_flags();

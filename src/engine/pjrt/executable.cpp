@@ -9,18 +9,27 @@ constexpr const char* kRunning = "running a program";
 
 } // namespace
 
-Signature::Signature(const Graph& graph, std::vector<int32_t> aliases)
-    : num_parameters(graph.parameters.size()), aliases(std::move(aliases)) {
+Signature::Signature(const Graph& graph, const std::vector<bool>& donated, int num_partitions)
+    : num_partitions(num_partitions),
+      parameter_shardings(graph.parameter_shardings),
+      output_shardings(graph.outputs.size()),
+      wanted(settled_shardings(graph)) {
   for (ValueId v : graph.scalars) {
     scalars.push_back(graph.type(v).dtype);
   }
   for (ValueId v : graph.outputs) {
     outputs.push_back(graph.type(v));
   }
+  aliases = choose_aliases(graph, donated, wanted);
 }
 
-PjrtExecutable::PjrtExecutable(LoadedExecutableHandle loaded, Signature signature, std::string mlir, MemoryCount& count)
-    : loaded_(std::move(loaded)), signature_(std::move(signature)), mlir_(std::move(mlir)), count_(count) {
+PjrtExecutable::PjrtExecutable(LoadedExecutableHandle loaded, Signature signature, std::string mlir, MemoryCounts& counts, int device)
+    : loaded_(std::move(loaded)),
+      signature_(std::move(signature)),
+      mlir_(std::move(mlir)),
+      counts_(counts),
+      device_(device),
+      arguments_(static_cast<size_t>(signature_.num_partitions)) {
   ExecutableHandle executable = client().executable_of(loaded_);
   check_outputs(executable);
   read_scratch(executable);
@@ -51,10 +60,10 @@ void PjrtExecutable::read_scratch(const ExecutableHandle& executable) {
 
 std::function<void()> PjrtExecutable::start(RunArgs& args) {
   std::lock_guard<std::mutex> lock(mutex_);
-  XLA_ASSERT(args.inputs.size() == signature_.num_parameters && args.scalars.size() == signature_.scalars.size(), "arguments of a run");
+  XLA_ASSERT(args.inputs.size() == signature_.aliases.size() && args.scalars.size() == signature_.scalars.size(), "arguments of a run");
   collect_arguments(args);
-  std::vector<BufferHandle> results;
-  c::Event* done = nullptr;
+  std::vector<Tiles> results(signature_.outputs.size());
+  std::vector<c::Event*> done;
   try {
     done = execute(results);
   } catch (...) {
@@ -64,16 +73,17 @@ std::function<void()> PjrtExecutable::start(RunArgs& args) {
   args.inputs.clear();
   args.outputs.clear();
   for (size_t i = 0; i < results.size(); ++i) {
-    args.outputs.push_back(std::make_shared<PjrtBuffer>(signature_.outputs[i], std::move(results[i]), count_));
+    args.outputs.push_back(
+        std::make_shared<PjrtBuffer>(signature_.outputs[i], std::move(results[i]), counts_, device_, signature_.output_shardings[i]));
   }
-  return [client = loaded_.client(), done] { client->plugin().await(done, kRunning); };
+  return [client = loaded_.client(), done = std::move(done)] { client->plugin().await_all(done, kRunning); };
 }
 
 void PjrtExecutable::drop_deleted(RunArgs& args) const {
   for (size_t i = 0; i < args.inputs.size(); ++i) {
     if (args.donated[i] && signature_.aliases[i] >= 0) {
       auto query = c::make<c::BufferIsDeleted>();
-      query.buffer = static_cast<const PjrtBuffer&>(*args.inputs[i]).handle().get();
+      query.buffer = arguments_[0][i];
       query.is_deleted = true; // if the plugin does not answer
       if (client().plugin().has(kBuffer_IsDeleted)) {
         client().plugin().call_quietly(kBuffer_IsDeleted, query);
@@ -85,50 +95,72 @@ void PjrtExecutable::drop_deleted(RunArgs& args) const {
   }
 }
 
+void PjrtExecutable::add_argument(const Tiles& tiles) {
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    arguments_[i].push_back(tiles[i].get());
+  }
+}
+
 void PjrtExecutable::collect_arguments(const RunArgs& args) {
-  arguments_.clear();
+  for (std::vector<c::Buffer*>& list : arguments_) {
+    list.clear();
+  }
   kept_.clear();
   for (size_t i = 0; i < args.inputs.size(); ++i) {
-    int device = args.inputs[i]->device();
-    XLA_ASSERT(device == count_.device(), "a program of xla:", count_.device(), " got a value of xla:", device);
-    arguments_.push_back(static_cast<const PjrtBuffer&>(*args.inputs[i]).handle().get());
+    auto& input = static_cast<PjrtBuffer&>(*args.inputs[i]);
+    XLA_ASSERT(input.device() == device_, "a program of xla:", device_, " got a value of xla:", input.device());
+    const ShardingRef& wanted = signature_.parameter_shardings[i];
+    XLA_ASSERT(
+        same_sharding(input.sharding(), wanted),
+        str("a value that is sharded as ", sharding_text(input.sharding()), " for a parameter of ", sharding_text(wanted)));
+    add_argument(input.tiles(client(), signature_.num_partitions));
     if (signature_.aliases[i] >= 0 && !args.donated[i]) {
       kept_.push_back(static_cast<int64_t>(i));
     }
   }
   for (size_t i = 0; i < args.scalars.size(); ++i) {
-    arguments_.push_back(scalar_buffer(i, args.scalars[i]));
+    add_argument(scalar_buffers(i, args.scalars[i]));
   }
 }
 
-c::Buffer* PjrtExecutable::scalar_buffer(size_t i, uint64_t bits) {
+const Tiles& PjrtExecutable::scalar_buffers(size_t i, uint64_t bits) {
   Scalar& scalar = scalars_[i];
-  if (!scalar.buffer.get() || scalar.bits != bits) {
-    // The low bytes are also the number in a narrower type.
-    scalar = {bits, client().upload(count_.device(), {signature_.scalars[i], {}}, {}, &bits)};
+  if (scalar.buffers.empty() || scalar.bits != bits) {
+    scalar = {bits, {}};
+    for (int partition = 0; partition < signature_.num_partitions; ++partition) {
+      // The low bytes are also the number in a narrower type.
+      scalar.buffers.push_back(client().upload(device_ + partition, {signature_.scalars[i], {}}, {}, &bits));
+    }
   }
-  return scalar.buffer.get();
+  return scalar.buffers;
 }
 
-c::Event* PjrtExecutable::execute(std::vector<BufferHandle>& results) {
+std::vector<c::Event*> PjrtExecutable::execute(std::vector<Tiles>& results) {
   auto options = c::make<c::ExecuteOptions>();
   options.non_donatable_input_indices = kept_.data();
   options.num_non_donatable_input_indices = kept_.size();
-  std::vector<c::Buffer*> objects(signature_.outputs.size());
-  c::Buffer* const* argument_list = arguments_.data();
-  c::Buffer** result_list = objects.data();
-  c::Event* done = nullptr;
+  const size_t partitions = arguments_.size();
+  std::vector<std::vector<c::Buffer*>> objects(partitions, std::vector<c::Buffer*>(results.size()));
+  std::vector<c::Buffer* const*> argument_lists;
+  std::vector<c::Buffer**> result_lists;
+  for (size_t i = 0; i < partitions; ++i) {
+    argument_lists.push_back(arguments_[i].data());
+    result_lists.push_back(objects[i].data());
+  }
+  std::vector<c::Event*> done(partitions);
   auto args = c::make<c::LoadedExecutableExecute>();
   args.executable = loaded_.get();
   args.options = &options;
-  args.argument_lists = &argument_list;
-  args.num_devices = 1;
-  args.num_args = arguments_.size();
-  args.output_lists = &result_list;
-  args.device_complete_events = &done;
+  args.argument_lists = argument_lists.data();
+  args.num_devices = partitions;
+  args.num_args = arguments_[0].size();
+  args.output_lists = result_lists.data();
+  args.device_complete_events = done.data();
   client().plugin().call(kLoadedExecutable_Execute, args, kRunning);
-  for (c::Buffer* object : objects) {
-    results.emplace_back(loaded_.client(), object);
+  for (const std::vector<c::Buffer*>& of_partition : objects) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i].emplace_back(loaded_.client(), of_partition[i]);
+    }
   }
   return done;
 }

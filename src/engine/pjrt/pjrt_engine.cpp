@@ -1,7 +1,7 @@
 // The engine: buffers, and programs through StableHLO, kept on disk if the plugin can serialize them.
 #include "engine/pjrt/pjrt_engine.h"
 
-#include <deque>
+#include <atomic>
 #include <string_view>
 
 #include "core/env.h"
@@ -21,27 +21,44 @@ class PjrtEngine final : public StablehloEngine {
       counts_.emplace_back(device);
       fingerprints_.push_back(client_->fingerprint(device));
     }
+    if (env::flag(env::variable("XLA_USE_SPMD"))) {
+      run_over_all_devices();
+    }
   }
 
   int num_devices() const override {
     return client_->num_devices();
   }
 
+  int num_partitions() const override {
+    return partitions_;
+  }
+
+  void run_over_all_devices() override {
+    partitions_ = num_devices();
+  }
+
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
-    Signature signature(graph, choose_aliases(graph, options.donated));
+    const int partitions = partitions_on(options.device);
+    Signature signature(graph, options.donated, partitions);
     std::string mlir = write_program(graph, signature, options);
-    LoadedExecutableHandle loaded = compile_text(options.device, mlir, options.custom);
+    LoadedExecutableHandle loaded = compile_text(options, partitions, mlir);
+    if (partitions > 1 && !find_output_shardings(loaded, signature)) {
+      mlir = write_program(graph, signature, options);
+      loaded = compile_text(options, partitions, mlir);
+    }
     if (options.stored) {
       *options.stored = store(loaded, signature);
     }
     return std::make_shared<PjrtExecutable>(
-        std::move(loaded), std::move(signature), options.keep_text ? std::move(mlir) : std::string(), counts_[options.device]);
+        std::move(loaded), std::move(signature), options.keep_text ? std::move(mlir) : std::string(), counts_, options.device);
   }
 
   // The aliases depend on the donated parameters.
   std::string settings(const CompileOptions& options) const override {
     Writer out;
-    out(fingerprints_[options.device], client_->compile_options(options.device, options.custom), options.donated, plain_files_.is_on());
+    out(fingerprints_[options.device], client_->compile_options(options.device, partitions_on(options.device), options.custom));
+    out(options.donated, plain_files_.is_on());
     return out.take();
   }
 
@@ -59,7 +76,7 @@ class PjrtEngine final : public StablehloEngine {
       return nullptr;
     }
     try {
-      return std::make_shared<PjrtExecutable>(client_->load(program), std::move(signature), std::string(), counts_[options.device]);
+      return std::make_shared<PjrtExecutable>(client_->load(program), std::move(signature), std::string(), counts_, options.device);
     } catch (const UserError& error) {
       explain_miss("a program on disk is compiled again", error);
       return nullptr;
@@ -71,12 +88,19 @@ class PjrtEngine final : public StablehloEngine {
   }
 
   EngineBufferRef upload(int device, const Type& type, const Dims& strides, const void* data) override {
-    return std::make_shared<PjrtBuffer>(type, client_->upload(device, type, strides, data), counts_[device]);
+    if (partitions_on(device) == 1) {
+      return on_one_device(device, type, client_->upload(device, type, strides, data));
+    }
+    auto copy = std::make_shared<std::vector<char>>(static_cast<const char*>(data), static_cast<const char*>(data) + type.nbytes());
+    return on_host(type, strides, copy->data(), [copy] {});
   }
 
   EngineBufferRef adopt(int device, const Type& type, const Dims& strides, void* data, std::function<void()> release) override {
+    if (partitions_on(device) > 1) {
+      return on_host(type, strides, data, std::move(release));
+    }
     if (strides.empty()) {
-      return std::make_shared<PjrtBuffer>(type, client_->adopt(device, type, data, std::move(release)), counts_[device]);
+      return on_one_device(device, type, client_->adopt(device, type, data, std::move(release)));
     }
     EngineBufferRef buffer = upload(device, type, strides, data);
     release();
@@ -84,7 +108,11 @@ class PjrtEngine final : public StablehloEngine {
   }
 
   void download(const EngineBuffer& buffer, void* data) override {
-    client_->download(static_cast<const PjrtBuffer&>(buffer).handle(), buffer.type(), data);
+    static_cast<const PjrtBuffer&>(buffer).download(*client_, data);
+  }
+
+  EngineBufferRef place(const EngineBuffer& buffer, ShardingRef sharding) override {
+    return static_cast<const PjrtBuffer&>(buffer).place(*client_, std::move(sharding));
   }
 
   EngineMemoryInfo memory_info(int device) const override {
@@ -108,9 +136,48 @@ class PjrtEngine final : public StablehloEngine {
     return client_->platform_name();
   }
 
-  LoadedExecutableHandle compile_text(int device, const std::string& mlir, const NamedValues& custom) const {
-    observer::Span span(observer::Phase::kPass, device, "compile StableHLO");
-    return client_->compile(device, mlir, custom);
+  int partitions_on(int device) const {
+    const int partitions = partitions_;
+    XLA_CHECK(
+        partitions == 1 || device == 0,
+        "xla:",
+        device,
+        " is one of the devices over which programs of xla:0 run (torch_xla.runtime.use_spmd()): put the tensor on xla:0");
+    return partitions;
+  }
+
+  EngineBufferRef on_one_device(int device, const Type& type, BufferHandle handle) {
+    return std::make_shared<PjrtBuffer>(type, one_tile(std::move(handle)), counts_, device);
+  }
+
+  EngineBufferRef on_host(const Type& type, const Dims& strides, const void* data, std::function<void()> release) {
+    return std::make_shared<PjrtBuffer>(type, std::make_unique<HostMemory>(data, strides, std::move(release)), counts_);
+  }
+
+  LoadedExecutableHandle compile_text(const CompileOptions& options, int partitions, const std::string& mlir) const {
+    observer::Span span(observer::Phase::kPass, options.device, "compile StableHLO");
+    return client_->compile(options.device, partitions, mlir, options.custom);
+  }
+
+  // False if the plugin does not tell the shardings that it has chosen: then the program is to settle them.
+  bool find_output_shardings(const LoadedExecutableHandle& loaded, Signature& signature) const {
+    std::vector<size_t> ranks;
+    for (const Type& type : signature.outputs) {
+      ranks.push_back(type.dims.size());
+    }
+    const auto [program, format] = client_->plugin().optimized_program(client_->executable_of(loaded).get());
+    auto told = read_output_shardings(program, format, ranks, signature.num_partitions);
+    if (told) {
+      signature.output_shardings = *std::move(told);
+      return true;
+    }
+    bool is_settled = true;
+    for (size_t i = 0; i < signature.wanted.size(); ++i) {
+      is_settled = is_settled && signature.wanted[i];
+      signature.output_shardings[i] = signature.wanted[i].value_or(nullptr);
+      signature.wanted[i] = signature.output_shardings[i];
+    }
+    return is_settled;
   }
 
   // Empty if the plugin lacks the function. Many have it and fail.
@@ -138,7 +205,8 @@ class PjrtEngine final : public StablehloEngine {
 
   const ClientRef client_;
   std::vector<std::string> fingerprints_; // by device
-  std::deque<MemoryCount> counts_; // by device: buffers refer to them
+  MemoryCounts counts_;
+  std::atomic<int> partitions_{1};
   PlainFiles plain_files_; // where the user wants them: the serialized executables, which the store then only names
 };
 

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace torch_xla::pjrt {
 namespace {
@@ -174,6 +175,37 @@ void Plugin::await(c::Event* event, const char* doing) const {
   call_quietly(kEvent_Destroy, args);
   if (error) {
     throw_error(error, doing);
+  }
+}
+
+void Plugin::await_all(const std::vector<c::Event*>& events, const char* doing) const {
+  std::exception_ptr first;
+  for (c::Event* event : events) {
+    try {
+      await(event, doing);
+    } catch (...) {
+      first = first ? first : std::current_exception();
+    }
+  }
+  if (first) {
+    std::rethrow_exception(first);
+  }
+}
+
+std::pair<std::string, std::string> Plugin::optimized_program(c::Executable* executable) const {
+  auto program = c::make<c::Program>();
+  auto args = c::make<c::ExecutableOptimizedProgram>();
+  args.executable = executable;
+  args.program = &program;
+  constexpr const char* kAsking = "asking for the optimized program";
+  try {
+    call(kExecutable_OptimizedProgram, args, kAsking);
+    std::string bytes(program.code_size, 0);
+    program.code = bytes.data();
+    call(kExecutable_OptimizedProgram, args, kAsking);
+    return {std::move(bytes), {program.format, program.format_size}};
+  } catch (const UserError&) {
+    return {};
   }
 }
 

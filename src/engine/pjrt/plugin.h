@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/process.h"
@@ -65,8 +66,12 @@ class Plugin {
     }
   }
   void destroy(c::Error* error) const noexcept;
+  // The optimized program and its format; empty if the plugin tells none.
+  std::pair<std::string, std::string> optimized_program(c::Executable* executable) const;
   // Waits for the event (may be null) and destroys it. Throws the event's error as call() does.
   void await(c::Event* event, const char* doing) const;
+  // The same for several; throws the first error once all have come.
+  void await_all(const std::vector<c::Event*>& events, const char* doing) const;
 
  private:
   explicit Plugin(std::string path) : path_(std::move(path)) {}

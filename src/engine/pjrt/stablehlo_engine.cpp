@@ -42,7 +42,9 @@ std::string StablehloEngine::write_program(const Graph& graph, const Signature& 
        .products = options.precision.products,
        .convolutions = options.precision.convolutions,
        .target = stablehlo_target(),
-       .location = options.location});
+       .location = options.location,
+       .num_partitions = signature.num_partitions,
+       .output_shardings = signature.wanted});
   if (env::debug_level() >= 3) {
     env::debug_print("StableHLO", mlir);
   }

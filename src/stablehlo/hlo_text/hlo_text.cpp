@@ -86,9 +86,17 @@ Hlos HloText::elements_of(const std::string& tuple, const std::vector<Type>& typ
   return values;
 }
 
-Hlo HloText::argument(const Type& type) {
+Hlo HloText::constrain(const Hlo& x, const Sharding& sharding) {
+  if (!is_partitioned()) {
+    return x;
+  }
+  return {this, instruction(x.type(), "custom-call", {x}, "custom_call_target=\"Sharding\", sharding=" + sharding.text()), x.type()};
+}
+
+Hlo HloText::argument(const Type& type, const ShardingRef& sharding) {
   size_t number = current_.parameters.size();
-  std::string name = instruction(shape_text(type), "parameter", std::to_string(number), "");
+  std::string name =
+      instruction(shape_text(type), "parameter", std::to_string(number), !is_partitioned() ? "" : "sharding=" + sharding_text(sharding));
   current_.parameters.push_back(str(name.substr(1), ": ", shape_text(type)));
   return {this, name, type};
 }
@@ -211,8 +219,10 @@ std::string HloText::text_of(const Computation& computation, const std::string& 
   return text + "}\n\n";
 }
 
-std::string HloText::finish(const Hlos& results, const std::vector<std::string>& argument_attributes) {
-  (void)argument_attributes; // of MLIR
+std::string HloText::finish(
+    const Hlos& results,
+    const std::vector<std::string>& /*argument_attributes*/, // of MLIR
+    std::span<const std::optional<ShardingRef>> /*result_shardings*/) {
   std::string root = tuple(results);
   set_root(root.substr(root.rfind(' ') + 1), root.substr(0, root.rfind(' ')));
   return "HloModule program\n\n" + computations_ + "ENTRY " + text_of(current_, "%main");

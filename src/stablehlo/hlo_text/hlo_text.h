@@ -25,8 +25,12 @@ class HloText final : public Text {
       const std::string& attributes,
       const std::vector<Type>& results,
       const std::function<Hlos(const Hlos& arguments)>& body) override;
-  Hlo argument(const Type& type) override;
-  std::string finish(const Hlos& results, const std::vector<std::string>& argument_attributes) override;
+  Hlo constrain(const Hlo& x, const Sharding& sharding) override;
+  Hlo argument(const Type& type, const ShardingRef& sharding = nullptr) override;
+  std::string finish(
+      const Hlos& results,
+      const std::vector<std::string>& argument_attributes,
+      std::span<const std::optional<ShardingRef>> result_shardings = {}) override;
 
  private:
   struct Computation {

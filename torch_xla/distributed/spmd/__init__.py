@@ -1,5 +1,6 @@
 """Sharding of tensors over a mesh of devices (`xs`)."""
 
+from . import _operations  # noqa: F401 (registers them)
 from .api import auto_policy, xla_distribute_module, xla_distribute_tensor
 from .mesh import get_1d_mesh, get_global_mesh, HybridMesh, Mesh, set_global_mesh
 from .op_sharding import OpSharding, ShardingType

@@ -24,7 +24,7 @@ def check(mesh: Mesh) -> None:
 
     Raises NotImplementedError for processes with several devices, and for those of a plugin.
     """
-    if not _XLAC._xla_spreads_values():
+    if not _XLAC._xla_shares_memory():
         raise NotImplementedError(
             f"a mesh of {mesh.size()} devices of several processes with a plugin is not there yet; processes of the "
             "embedded engine (PJRT_DEVICE=CPU) can have one"

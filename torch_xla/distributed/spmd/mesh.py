@@ -84,6 +84,8 @@ class Mesh:
         tiles = [math.prod(self.mesh_shape[axis] for axis in of_dim) for of_dim in axes]
         return OpSharding(self.get_logical_mesh().transpose(used + others).reshape(*tiles, -1))
 
+    get_op_sharding_v2 = get_op_sharding
+
     def _axes(self, entry) -> list[int]:
         """The numbers of the axes that an entry of a partition_spec names."""
         named = entry if isinstance(entry, tuple) else () if entry is None else (entry,)

@@ -53,7 +53,7 @@ class OpSharding:
             return "{replicated}"
         is_partial = self.type is ShardingType.PARTIAL
         sizes = ",".join(map(str, self._devices.shape if is_partial else self.tiles))
-        devices = ",".join(map(str, self._devices.reshape(-1).tolist()))
+        devices = ",".join(map(str, self.devices))
         return f"{{devices=[{sizes}]{devices}{' last_tile_dim_replicate' if is_partial else ''}}}"
 
     def __eq__(self, other) -> bool:
@@ -61,6 +61,11 @@ class OpSharding:
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+    @property
+    def devices(self) -> list[int]:
+        """The devices' numbers, tile by tile."""
+        return self._devices.reshape(-1).tolist()
 
     def device_count(self) -> int:
         """The number of devices."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 
+import numpy as np
 import torch
 
 from ... import _XLAC
@@ -12,19 +13,32 @@ from ..._storages import StorageDictionary
 from .op_sharding import OpSharding, ShardingType
 
 # ---- Which tensors are marked ----
-_marks = StorageDictionary()  # OpShardings by the marked view (sizes, strides and offset): detach() keeps them
+_marks = StorageDictionary()  # by the view (sizes, strides, offset), so detach() keeps them: OpSharding; None: cleared
 
 
 def _view_of(t: torch.Tensor) -> tuple:
     return t.shape, t.stride(), t.storage_offset()
 
 
-def set_sharding(t: torch.Tensor, sharding: OpSharding) -> None:
-    """Marks the tensor, and all tensors over the same part of its storage. Other parts keep their marks."""
+def _set(t: torch.Tensor, sharding: OpSharding | None) -> None:
     of_storage = _marks.get(t)
     if of_storage is None:
         _marks.set(t, of_storage := {})
     of_storage[_view_of(t)] = sharding
+
+
+def _is_cut_by_plugin(t: torch.Tensor) -> bool:
+    return t.device.type == "xla" and _XLAC._num_partitions() > 1
+
+
+def set_sharding(t: torch.Tensor, sharding: OpSharding) -> None:
+    """Marks the tensor, and all tensors over the same part of its storage. Other parts keep their marks.
+
+    On a plugin with several devices the content is cut over them.
+    """
+    if _is_cut_by_plugin(t):
+        _XLAC._mark_sharding(t, sharding.tiles, sharding.devices)
+    _set(t, sharding)
 
 
 def find_mark(t: torch.Tensor) -> OpSharding | None:
@@ -33,9 +47,17 @@ def find_mark(t: torch.Tensor) -> OpSharding | None:
 
 
 def find_sharding(t: torch.Tensor) -> OpSharding | None:
-    """The tensor's sharding: that of its mark or, of a result over processes, its own. None without both."""
-    own = t._own_sharding() if isinstance(t, XLAShardedTensor) else None
-    return own or find_mark(t)
+    """The tensor's sharding: its own over processes, its mark, or the choice of a plugin's compiler.
+
+    None without one, and once the mark is cleared.
+    """
+    if isinstance(t, XLAShardedTensor) and (own := t._own_sharding()):
+        return own
+    of_storage = _marks.get(t) or {}
+    if (view := _view_of(t)) in of_storage:
+        return of_storage[view]
+    found = _XLAC._find_sharding(t) if _is_cut_by_plugin(t) else None
+    return found and OpSharding(np.array(found[1]).reshape(*found[0], -1))
 
 
 def sharding_spec(t: torch.Tensor) -> str:
@@ -50,7 +72,10 @@ def _type_of(t: torch.Tensor) -> ShardingType | None:
 
 def remove_sharding(t: torch.Tensor) -> None:
     """Removes the mark, if there is one."""
-    (_marks.get(t) or {}).pop(_view_of(t), None)
+    if find_sharding(t):
+        _set(t, None)
+        if _is_cut_by_plugin(t):
+            _XLAC._clear_sharding_mark(t)
 
 
 # ---- Shards ----
@@ -214,5 +239,7 @@ def global_tensor_from_cpu_shards(
 
 # Names for programs that use the original's library
 _XLAC._get_xla_sharding_spec = sharding_spec
+_XLAC._get_xla_sharding_specs = lambda tensors: [sharding_spec(t) for t in tensors]
+_XLAC._get_xla_op_sharding = find_sharding
 _XLAC._get_xla_sharding_type = _type_of
 _XLAC._global_tensor_from_cpu_shards = global_tensor_from_cpu_shards

@@ -2,13 +2,14 @@
 
 The program sees a marked tensor as one tensor. On the embedded engine all devices of a process share one memory and the
 same processors: the tensor stays whole, its program runs once on all processors, and the mark assigns parts to devices.
-Over several processes each holds its part. Meshes of several devices of a plugin are refused.
+Over several processes, and over several devices of a plugin, each holds its part.
 """
 
 from dataclasses import dataclass
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ... import runtime
 from . import _effects
@@ -49,8 +50,8 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) ->
     has saved a result `t` already, `t` stays as it is, and what this function returns is spread.
 
     Returns `t` as an XLAShardedTensor with its shards. Raises ValueError for a tensor elsewhere or a spec that does not
-    fit, RuntimeError for a tensor that is already cut in another way, NotImplementedError for a mesh of several devices
-    of a plugin.
+    fit, RuntimeError for a tensor that is already cut in another way, NotImplementedError for a mesh that the engine has
+    no programs for.
     """
     sharding, before = _sharding_of(t, mesh, partition_spec), find_mark(t)
     if before not in (None, sharding) and before.type is not ShardingType.REPLICATED:
@@ -63,6 +64,12 @@ def annotate_custom_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: Partit
     return _mark(t, _sharding_of(t, mesh, partition_spec), mesh, partition_spec)
 
 
+def _marked_copy(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
+    if _get_current_dispatch_mode() is not None:  # PyTorch records a graph: one operation of it
+        return torch.ops.xla.aot_mark_sharding(t, str(mesh), str(tuple(partition_spec)))
+    return mark_sharding(t.clone(), mesh, partition_spec).global_tensor
+
+
 class MarkShardingFunction(torch.autograd.Function):
     """A sharded copy of the tensor; its gradient is sharded as well: MarkShardingFunction.apply()."""
 
@@ -70,12 +77,12 @@ class MarkShardingFunction(torch.autograd.Function):
     def forward(ctx, torch_tensor: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
         """Arguments as of mark_sharding()."""
         ctx.mesh, ctx.partition_spec = mesh, partition_spec
-        return mark_sharding(torch_tensor.clone(), mesh, partition_spec).global_tensor
+        return _marked_copy(torch_tensor, mesh, partition_spec)
 
     @staticmethod
     def backward(ctx, grad_output: torch.Tensor) -> tuple:
         """The gradient, sharded."""
-        return mark_sharding(grad_output.clone(), ctx.mesh, ctx.partition_spec).global_tensor, None, None
+        return _marked_copy(grad_output, ctx.mesh, ctx.partition_spec), None, None
 
 
 def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:

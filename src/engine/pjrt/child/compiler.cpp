@@ -2,6 +2,7 @@
 #include "engine/pjrt/child/compiler.h"
 
 #include <span>
+#include <tuple>
 
 namespace torch_xla::pjrt {
 namespace {
@@ -145,12 +146,12 @@ CompileReply Compiler::compile(const CompileRequest& request) const {
   reply.num_outputs = outputs.num_outputs;
   read_memory(program.executable, reply);
   read_costs(program.executable, reply);
-  read_optimized(program.executable, reply);
+  std::tie(reply.optimized, reply.format) = plugin_->optimized_program(program.executable);
   destroy(program);
   return reply;
 }
 
-// Of the three below plugins may have each, or none.
+// Plugins may have each of the two below.
 void Compiler::read_memory(c::Executable* executable, CompileReply& reply) const {
   auto args = c::make<c::ExecutableGetCompiledMemoryStats>();
   args.executable = executable;
@@ -176,24 +177,6 @@ void Compiler::read_costs(c::Executable* executable, CompileReply& reply) const 
     return;
   }
   reply.costs = read_values(args.properties, args.num_properties);
-}
-
-void Compiler::read_optimized(c::Executable* executable, CompileReply& reply) const {
-  auto program = c::make<c::Program>();
-  auto args = c::make<c::ExecutableOptimizedProgram>();
-  args.executable = executable;
-  args.program = &program;
-  constexpr const char* kAsking = "asking for the optimized program";
-  try {
-    plugin_->call(kExecutable_OptimizedProgram, args, kAsking);
-    std::string bytes(program.code_size, 0);
-    program.code = bytes.data();
-    plugin_->call(kExecutable_OptimizedProgram, args, kAsking);
-    reply.format.assign(program.format, program.format_size);
-    reply.optimized = std::move(bytes);
-  } catch (const UserError&) {
-    return;
-  }
 }
 
 } // namespace torch_xla::pjrt

@@ -36,7 +36,6 @@ class Compiler {
   void destroy(const Program& program) const;
   void read_memory(c::Executable* executable, CompileReply& reply) const;
   void read_costs(c::Executable* executable, CompileReply& reply) const;
-  void read_optimized(c::Executable* executable, CompileReply& reply) const;
 
   PluginRef plugin_;
   c::TopologyDescription* topology_ = nullptr; // null: by the client

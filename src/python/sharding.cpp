@@ -1,0 +1,45 @@
+// Shardings of tensors over the devices of a plugin; torch_xla/distributed/spmd has the functions for users.
+#include <torch/csrc/utils/pybind.h>
+
+#include "program/sync.h"
+#include "python/bindings.h"
+#include "recording/recording.h"
+#include "recording/sharding.h"
+
+namespace torch_xla {
+namespace {
+
+using Numbers = std::vector<int64_t>;
+using no_gil = py::call_guard<py::gil_scoped_release>;
+
+void run_over_all_devices() {
+  if (!engine().shares_memory() && engine().num_partitions() != num_devices()) {
+    engine().run_over_all_devices();
+    forget_programs(); // of one device
+  }
+}
+
+void mark(const at::Tensor& t, const Numbers& tiles, const Numbers& devices) {
+  make_sharding(tiles, devices); // checks it
+  Recording(device_number(t)).mark(t, {tiles, devices});
+}
+
+// Tiles and devices, or nothing.
+std::optional<std::pair<Numbers, Numbers>> find(const at::Tensor& t) {
+  auto numbers = [](const Dims& dims) { return Numbers(dims.begin(), dims.end()); };
+  std::optional<Sharding> sharding = find_sharding(t);
+  return sharding ? std::make_optional(std::pair(numbers(sharding->tiles), numbers(sharding->devices))) : std::nullopt;
+}
+
+} // namespace
+
+void init_sharding(py::module_& m) {
+  m.def("_xla_shares_memory", [] { return engine().shares_memory(); });
+  m.def("_num_partitions", [] { return engine().num_partitions(); });
+  m.def("_run_over_all_devices", &run_over_all_devices, no_gil());
+  m.def("_mark_sharding", &mark, py::arg("tensor"), py::arg("tiles"), py::arg("devices"), no_gil());
+  m.def("_find_sharding", &find, py::arg("tensor"), no_gil());
+  m.def("_clear_sharding_mark", &clear_mark, py::arg("tensor"), no_gil());
+}
+
+} // namespace torch_xla

@@ -1,0 +1,59 @@
+// Shardings in the words of Shardy: named axes of meshes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/sharding.h"
+
+namespace torch_xla::stablehlo {
+
+// The shardings of one program. All are over axes of one mesh where such axes exist: meshes of other sizes, over the same devices in the
+// same order, are parts of it.
+class Shardy {
+ public:
+  // A program of one device has no shardings.
+  explicit Shardy(int64_t num_devices) : num_devices_(num_devices) {}
+
+  int64_t num_devices() const {
+    return num_devices_;
+  }
+  // The sharding for a value of this rank; null is whole.
+  Sharding full(const ShardingRef& sharding, size_t rank) const;
+  // The name of the sharding: an alias for MLIR.
+  std::string name_of(const Sharding& sharding);
+  // Definitions of the names, for the lines before the module.
+  std::string definitions() const;
+  // The meshes, for the first lines of the module.
+  std::string meshes() const;
+
+ private:
+  // Devices at a distance, in the order of a mesh.
+  struct Axis {
+    int64_t stride;
+    int64_t size;
+  };
+  using AxesOfDims = std::vector<std::vector<Axis>>; // by dim, the outermost axis first
+  struct Mesh {
+    Dims devices;
+    std::vector<int64_t> strides; // of its axes with their ends: from the number of devices down to 1
+  };
+  struct Named {
+    Sharding sharding;
+    size_t mesh;
+    AxesOfDims axes;
+  };
+
+  static std::optional<AxesOfDims> find_axes(const Sharding& sharding, const Dims& order);
+  static std::optional<std::vector<int64_t>> find_strides(const Mesh& mesh, const AxesOfDims& axes);
+  std::string mesh_name(size_t mesh) const;
+  void add(const Sharding& sharding);
+
+  const int64_t num_devices_;
+  std::vector<Mesh> meshes_;
+  std::vector<Named> named_;
+};
+
+} // namespace torch_xla::stablehlo

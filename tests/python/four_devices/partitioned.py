@@ -1,0 +1,213 @@
+"""Programs over the devices of a plugin: values, memory, training. test_several_devices.py runs this file."""
+
+import copy
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.spmd as xs
+import torch_xla.runtime as xr
+
+xr.use_spmd()
+N = xr.global_runtime_device_count()
+MESHES = {4: [(4,), (1, 4), (2, 2), (4, 1)], 8: [(8,), (1, 8), (2, 4), (4, 2), (2, 2, 2)]}[N]
+
+
+@pytest.fixture
+def mesh():
+    return xs.Mesh(range(N), (2, N // 2), ("data", "fsdp"))
+
+
+# ---- Random programs ----
+def any_mesh(rng: random.Random) -> xs.Mesh:
+    order = list(range(N))
+    if rng.random() < 0.3:
+        rng.shuffle(order)
+    return xs.Mesh(order, rng.choice(MESHES))
+
+
+def any_spec(rng: random.Random, mesh: xs.Mesh, rank: int) -> tuple:
+    """Each axis of the mesh at one dim, or at none."""
+    dims = [[] for _ in range(rank)]
+    axes = list(range(len(mesh.mesh_shape)))
+    rng.shuffle(axes)
+    for axis in axes:
+        if rank and rng.random() < 0.8:
+            rng.choice(dims).append(axis)
+    return tuple(None if not axes else axes[0] if len(axes) == 1 else tuple(axes) for axes in dims)
+
+
+def products(x, w, b, mark):
+    hidden = mark(x @ w + b[: w.shape[1]])
+    return mark(F.gelu(hidden)).softmax(-1)
+
+
+def views(x, w, b, mark):
+    parts = torch.cat([x, mark(x.flip(0))], 1).transpose(0, 1)
+    return mark(parts[1:].reshape(-1)) * 2 + mark(w.t()).sum() * b[0]
+
+
+def reductions(x, w, b, mark):
+    y = mark(x.square().mean(1, keepdim=True)) + b[0]
+    return F.layer_norm(mark(w), w.shape[1:]).sum(1) @ w * y.amax() + x.cumsum(0).sum()
+
+
+def lookups(x, w, b, mark):
+    rows = torch.arange(x.shape[0], device=x.device) % w.shape[0]
+    return mark(F.embedding(rows, mark(w))) + b[rows % b.shape[0]].unsqueeze(1)
+
+
+def in_place(x, w, b, mark):
+    y = mark(x * 2)
+    y.add_(1)
+    y[:, :1] *= 3
+    return mark(y).clone().clamp_(-1, 5) + b[0]
+
+
+PROGRAMS = [products, views, reductions, lookups, in_place]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs(seed, device):
+    """Values and gradients are those of the unmarked program on the CPU, for any sizes."""
+    rng = random.Random(seed)
+    program = PROGRAMS[seed % len(PROGRAMS)]
+    torch.manual_seed(seed)
+    n, m, k = (rng.randint(1, 11) for _ in range(3))
+    inputs = [torch.randn(*shape, dtype=torch.float64) for shape in ((n, m), (m, k), (max(m, k, 2),))]
+    expected = [t.clone().requires_grad_() for t in inputs]
+    program(*expected, lambda t: t).sin().sum().backward()
+    actual = [t.to(device).requires_grad_() for t in inputs]
+    for t in actual:
+        if rng.random() < 0.7:
+            mesh = any_mesh(rng)
+            xs.mark_sharding(t, mesh, any_spec(rng, mesh, t.dim()))
+
+    def mark(t):
+        if rng.random() < 0.7:
+            mesh = any_mesh(rng)
+            xs.annotate_custom_sharding(t, mesh, any_spec(rng, mesh, t.dim()))
+        return t
+
+    result = program(*actual, mark)
+    result.sin().sum().backward()
+    torch_xla.sync()
+    for ours, theirs in zip(actual, expected):
+        torch.testing.assert_close(ours.cpu().detach(), theirs.detach(), rtol=1e-9, atol=1e-9)
+        if theirs.grad is not None:
+            torch.testing.assert_close(ours.grad.cpu(), theirs.grad, rtol=1e-9, atol=1e-9)
+
+
+# ---- Where values are ----
+def test_uploads_go_in_tiles(device):
+    mesh = xs.Mesh(range(N), (N,), ("all",))
+    before = xm.get_memory_info(device)["bytes_used"]
+    x = torch.randn(N * 1000, 10).to(device)
+    assert xm.get_memory_info(device)["bytes_used"] == before  # no device has it yet
+    assert torch_xla._XLAC._get_xla_sharding_spec(x) == ""
+    xs.mark_sharding(x, mesh, ("all", None))
+    assert xm.get_memory_info(device)["bytes_used"] - before == 1000 * 10 * 4
+    y = x * 2
+    assert xs.sharding_spec(y) == ""  # nobody has asked for it
+    torch_xla.sync(wait=True)
+    assert xs.sharding_spec(y) == xs.sharding_spec(x)  # the compiler chose it
+    assert xm.get_memory_info(device)["bytes_used"] - before == 2 * 1000 * 10 * 4
+
+
+def test_unmarked_values_are_whole(device):
+    x = torch.ones(3).to(device) + 1
+    torch_xla.sync()
+    assert xs.sharding_spec(x) == "{replicated}" and x.tolist() == [2, 2, 2]
+
+
+def test_marks_are_in_the_program(device, mesh):
+    x = torch.ones(8, 8).to(device)
+    xs.mark_sharding(x, mesh, ("data", None))
+    y = x + 1
+    xs.mark_sharding(y, mesh, (None, ("fsdp", "data")))
+    text = xm.get_stablehlo([y])
+    assert f'sdy.mesh @mesh = <["axis_0"=2, "axis_1"={N // 2}]>' in text
+    assert '#sharding0 = #sdy.sharding<@mesh, [{"axis_0"}, {}]>' in text
+    assert '#sharding1 = #sdy.sharding<@mesh, [{}, {"axis_1", "axis_0"}]>' in text
+    assert "sdy.sharding = #sharding0" in text and "sdy.sharding_constraint" in text
+    assert f"mhlo.num_partitions = {N}" in text
+    assert y.sum().item() == 128
+
+
+def test_meshes_of_other_orders(device):
+    """Axes of one mesh where possible, else of another one."""
+    x = torch.arange(64.0).view(8, 8).to(device)
+    turned = list(reversed(range(N)))
+    xs.mark_sharding(x, xs.Mesh(range(N), (2, N // 2)), (1, 0))
+    y = x + 1
+    xs.mark_sharding(y, xs.Mesh(turned, (N, 1)), (0, None))
+    text = xm.get_stablehlo([y])
+    assert f"device_ids={turned}" in text and text.count("sdy.mesh") == 2
+    torch_xla.sync()
+    assert y.tolist() == (torch.arange(64.0).view(8, 8) + 1).tolist()
+    assert xs.sharding_spec(y) == f"{{devices=[{N},1]{','.join(map(str, turned))}}}"
+
+
+# ---- Training ----
+def steps(model, optimizer, batches, prepare=lambda t: t) -> list[float]:
+    losses = []
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(prepare(x)).flatten(0, -2), prepare(y).flatten())
+        loss.backward()
+        optimizer.step()
+        torch_xla.sync()
+        losses.append(loss.item())
+    return losses
+
+
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(32, 16)
+        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True) for _ in range(2))
+        self.head = nn.Linear(16, 32)
+
+    def forward(self, x):
+        x = self.embedding(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def mark_parameters(model, mesh) -> None:
+    for parameter in model.parameters():
+        xs.mark_sharding(parameter, mesh, ("fsdp", *[None] * (parameter.dim() - 1)))
+
+
+@pytest.mark.parametrize("kind", ["mlp", "transformer"])
+def test_training_is_that_of_the_cpu(kind, device, mesh):
+    torch.manual_seed(0)
+    if kind == "mlp":
+        expected = nn.Sequential(nn.Linear(12, 40), nn.ReLU(), nn.Linear(40, 24), nn.ReLU(), nn.Linear(24, 8))
+        batches = [(torch.randn(16, 12), torch.randint(8, (16,))) for _ in range(10)]
+    else:
+        expected = Transformer()
+        batches = [(torch.randint(32, (8, 6)), torch.randint(32, (8, 6))) for _ in range(10)]
+    model = copy.deepcopy(expected).to(device)
+    mark_parameters(model, mesh)
+    marks = [xs.sharding_spec(p) for p in model.parameters()]
+
+    def prepare(t):
+        t = t.to(device)
+        xs.mark_sharding(t, mesh, ("data", *[None] * (t.dim() - 1)))
+        return t
+
+    theirs = steps(expected, torch.optim.AdamW(expected.parameters(), lr=0.01), batches)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    ours = steps(model, optimizer, batches, prepare)
+    np.testing.assert_allclose(ours, theirs, rtol=2e-4)
+    assert [xs.sharding_spec(p) for p in model.parameters()] == marks
+    for parameter, mark in zip(model.parameters(), marks):  # the state follows the parameter
+        assert xs.sharding_spec(optimizer.state[parameter]["exp_avg"]) == mark
