@@ -29,7 +29,7 @@ ENGINES = re.compile(r"engine/\w+/")
 TORCH_FOLDERS = ORDER[ORDER.index("trace") :]
 TORCH_FILES = [
     "src/core/torch_release.h",
-    *(f"src/engine/cpu/{each}" for each in ["library/", "threads/team.", "program/cpu_executable.cpp"]),
+    *(f"src/engine/cpu/{each}" for each in ["few_rows/", "library/", "threads/team.", "program/cpu_executable.cpp"]),
 ]
 TORCH_ALLOWED = re.compile(
     "|".join(map(re.escape, [*(f"src/{folder}/" for folder in TORCH_FOLDERS), *TORCH_FILES]))

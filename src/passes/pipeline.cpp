@@ -14,6 +14,7 @@ struct Pass {
 };
 constexpr Pass kPasses[] = {
     {"simplify", simplify},
+    {"share_heads", share_heads},
     {"cse", cse},
     {"eliminate_dead_code", eliminate_dead_code},
 };

@@ -20,7 +20,7 @@
 #include <initializer_list>
 
 #include "engine/cpu/cost.h"
-#include "engine/cpu/library/few_rows.h"
+#include "engine/cpu/few_rows/few_rows.h"
 #include "engine/cpu/library/half_products.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/schedule/layout.h"

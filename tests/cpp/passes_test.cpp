@@ -69,7 +69,7 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
     return run_passes(input, 0);
   }
   static const std::map<std::string, void (*)(Graph&)> passes{
-      {"simplify", simplify}, {"cse", cse}, {"eliminate_dead_code", eliminate_dead_code}};
+      {"simplify", simplify}, {"share_heads", share_heads}, {"cse", cse}, {"eliminate_dead_code", eliminate_dead_code}};
   Graph graph = input;
   passes.at(name)(graph);
   return graph;

@@ -38,7 +38,7 @@ struct Choice {
   c10::OperatorHandle op; // ATen's functional or out form
   Substitute substitute;
   OwnKernel own = nullptr; // computes the result in ATen's place
-  CallKernel kernel = nullptr; // computes it in ATen's place, into given memory
+  CallKernel kernel{}; // computes it in ATen's place, into given memory
   bool mutates = false; // operand 0 is written: it must be a copy, or the result's memory
   Written written = Written::kAll; // a part: by ATen's operation in place, on the result's memory
   bool writes_into = false;
@@ -57,7 +57,7 @@ Choice choose(const CallSpec& spec) {
   Choice choice{get_schema({base, dot == spec.name.npos ? "" : spec.name.substr(dot + 1)}), find_substitute(spec.name)};
   const Op& row = get_op(spec.name);
   choice.own = find_own_kernel(row);
-  choice.kernel = choice.substitute.choose ? choice.substitute.choose(spec) : nullptr;
+  choice.kernel = choice.substitute.choose ? choice.substitute.choose(spec) : CallKernel();
   const auto& arguments = choice.op.schema().arguments();
   choice.mutates = !arguments.empty() && arguments[0].alias_info() && arguments[0].alias_info()->isWrite();
   choice.written = row.written;
@@ -183,7 +183,7 @@ void LibraryCall::Impl::write_part(torch::jit::Stack& args, std::vector<Undo>* u
       undo->push_back(save_whole(self));
     }
   }
-  has_kernel() ? choice.kernel(operands, outs) : choice.op.callBoxed(args);
+  has_kernel() ? choice.kernel(operands, outs, attrs) : choice.op.callBoxed(args);
 }
 
 // If the result has planned memory, oneDNN's operator must allocate it there.
@@ -216,7 +216,7 @@ void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Un
     return;
   }
   if (has_kernel()) { // it shares out its work itself
-    choice.kernel(operands, outs);
+    choice.kernel(operands, outs, attrs);
     return;
   }
   if (choice.own) {

@@ -29,7 +29,7 @@ namespace torch_xla::cpu {
 struct NodeForm {
   std::optional<c10::OperatorHandle> op; // ATen's
   OwnKernel own = nullptr; // for a row without a kernel of ATen's
-  CallKernel (*choose)(const CallSpec& call) = nullptr; // as Substitute's; of one result
+  CallKernel (*choose)(const CallSpec& call) = nullptr; // as Substitute's
   void (*prepare)(torch::jit::Stack& arguments) = nullptr; // as Substitute's
   bool dense = false; // operands must be row-major
   bool mutates = false; // operand 0 is written: it must be a copy
@@ -218,23 +218,24 @@ int64_t InterpreterRun::num_elements_of(const Node& node) const {
 bool InterpreterRun::call_chosen(const Node& node, const NodeForm& form, const Values& operands, bool is_widened) {
   CallSpec spec;
   spec.attrs = node.attrs;
-  std::vector<at::Tensor> tensors;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    tensors.push_back(operands[i].toTensor());
-    const c10::IntArrayRef strides = tensors.back().strides();
-    const Type type{static_cast<DType>(tensors.back().scalar_type()), trace_.type(node.operands[i]).dims};
-    spec.operands.push_back({type, Dims(strides.data(), strides.size())});
+  std::vector<at::Tensor> tensors, results;
+  for (const c10::IValue& operand : operands) {
+    tensors.push_back(tensor_of(operand));
+    spec.operands.push_back(as_spec(tensors.back()));
   }
-  Type type = trace_.type(node.first_result);
-  type.dtype = is_widened ? compute_type(type.dtype) : type.dtype;
-  spec.results.push_back({type, contiguous_strides(type.dims)});
+  for (int32_t i = 0; i < node.num_results; ++i) {
+    const Type& type = trace_.type(node.result(i));
+    results.push_back(at::empty(ref(type.dims), scalar_type(is_widened ? compute_type(type.dtype) : type.dtype)));
+    spec.results.push_back(as_spec(results.back()));
+  }
   const CallKernel kernel = form.choose(spec);
   if (kernel) {
-    at::Tensor result = at::empty(ref(type.dims), scalar_type(type.dtype));
-    kernel(tensors, {result});
-    set_result(node, 0, std::move(result));
+    kernel(tensors, results, node.attrs);
   }
-  return kernel;
+  for (int32_t i = 0; kernel && i < node.num_results; ++i) {
+    set_result(node, i, std::move(results[static_cast<size_t>(i)]));
+  }
+  return static_cast<bool>(kernel);
 }
 
 void InterpreterRun::call(size_t index) {

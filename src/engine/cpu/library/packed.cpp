@@ -38,8 +38,9 @@ int32_t last_operand(size_t num_operands) {
 // ATen itself gives 16-bit products, except tiny ones, to oneDNN.
 bool is_product_by_onednn(const CallSpec& call) {
   const bool is_bf16 = call.operands.back().type.dtype == DType::BF16;
-  return is_bf16 ? can_multiply_by_onednn() && at::globalContext().userEnabledMkldnn()
-                 : !has_few_rows(call) && prefers_onednn(call) && is_whole_for_onednn(call);
+  const bool fits =
+      is_bf16 ? can_multiply_by_onednn() && at::globalContext().userEnabledMkldnn() : prefers_onednn(call) && is_whole_for_onednn(call);
+  return fits && !has_few_rows(call);
 }
 
 bool fits_matrix(const CallSpec& call, const torch::jit::Stack& /*arguments*/) {

@@ -16,7 +16,7 @@
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/host.h"
-#include "engine/cpu/library/few_rows.h"
+#include "engine/cpu/few_rows/few_rows.h"
 #include "engine/cpu/library/half_products.h"
 #include "engine/cpu/threads/team.h"
 
@@ -68,7 +68,7 @@ int64_t cut_dim(int64_t row_stride, int64_t column_stride) {
 bool is_readable_matrix(const CallSpec::Tensor& t) {
   const Dims& dims = t.type.dims;
   static const bool is_foreign = is_foreign_processor();
-  const bool is_of_use = t.type.dtype == DType::F32 ? is_foreign : multiplies_slowly(t.type.dtype);
+  const bool is_of_use = t.type.dtype == DType::F32 ? is_foreign : is_reduced_float(t.type.dtype);
   return is_of_use && can_multiply_rows() && (has_long_pieces(dims[0], t.strides[0]) || has_long_pieces(dims[1], t.strides[1]));
 }
 
@@ -176,8 +176,15 @@ bool has_few_rows(const CallSpec& call) {
   return is_plain_sum(call) && a[0] <= kMaxFewRows && is_readable_matrix(call.operands.back());
 }
 
+bool has_few_rows(const Graph& graph, const Node& call) {
+  const size_t n = call.operands.size();
+  const Dims& a = graph.type(call.operands[n - 2]).dims;
+  const Dims& b = graph.type(call.operands[n - 1]).dims;
+  return can_multiply_rows() && is_plain_sum(n, call.attrs) && a[0] <= kMaxFewRows && std::min(b[0], b[1]) >= kShortestPiece;
+}
+
 bool has_vector(const CallSpec& call) {
-  return call.operands[0].type.dtype == DType::F32 && is_readable_matrix(call.operands[0]);
+  return is_readable_matrix(call.operands[0]);
 }
 
 bool is_short_product(const CallSpec& call) {
@@ -207,31 +214,28 @@ void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<a
 }
 
 void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  const at::Tensor a = operands[operands.size() - 2].contiguous();
   const at::Tensor& b = operands.back();
-  const bool is_float = b.scalar_type() == at::kFloat;
-  const at::Tensor a = operands[operands.size() - 2].to(at::kFloat).contiguous();
-  const at::Tensor out = is_float ? outs[0] : at::empty(outs[0].sizes(), a.options());
-  {
-    const OneThread one_thread(is_beside_recorder());
-    operands.size() == 3 ? out.copy_(operands[0].expand_as(out)) : out.zero_();
-  }
+  const DType dtype = static_cast<DType>(b.scalar_type());
   const bool b_is_transposed = b.stride(0) == 1 && (b.stride(1) != 1 || b.size(1) == 1);
-  const RowProduct product{
-      .a = a.const_data_ptr<float>(),
-      .out = out.data_ptr<float>(),
+  RowProduct product{
+      .dtype = dtype,
       .rows = a.size(0),
       .inner = a.size(1),
       .columns = b.size(1),
+      .a = a.const_data_ptr(),
+      .b = b.const_data_ptr(),
+      .b_dtype = dtype,
       .b_stride = b.stride(b_is_transposed ? 1 : 0),
-      .b_is_transposed = b_is_transposed};
-  if (is_float) {
-    add_row_product(product, b.const_data_ptr<float>());
-    return;
+      .b_is_transposed = b_is_transposed,
+      .out = outs[0].data_ptr()};
+  at::Tensor bias;
+  if (operands.size() == 3) {
+    bias = operands[0].expand_as(outs[0]);
+    product.bias = bias.const_data_ptr();
+    product.bias_strides = {bias.stride(0), bias.stride(1)};
   }
-  b.scalar_type() == at::kHalf ? add_row_product(product, b.const_data_ptr<c10::Half>())
-                               : add_row_product(product, b.const_data_ptr<c10::BFloat16>());
-  const OneThread one_thread(is_beside_recorder());
-  outs[0].copy_(out);
+  multiply_rows(product);
 }
 
 void multiply_vector(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {

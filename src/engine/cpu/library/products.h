@@ -34,6 +34,8 @@ void multiply_small(const std::vector<at::Tensor>& operands, const std::vector<a
 // True for a call of mm or addmm (beta and alpha 1) of so few rows that ATen's kernel takes longer than reading the matrix, and with long
 // contiguous pieces.
 bool has_few_rows(const CallSpec& call);
+// The same for 16-bit floats before operands have strides: true if it holds for any.
+bool has_few_rows(const Graph& graph, const Node& call);
 // As multiply_by_onednn(), on all threads of the team. The rows or the columns of b are contiguous; a has at most kMaxFewRows rows.
 void multiply_few_rows(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 // The same for mv: a matrix and a vector.

@@ -8,8 +8,10 @@
 #include <iterator>
 
 #include "engine/cpu/cost.h"
+#include "engine/cpu/library/attention.h"
 #include "engine/cpu/library/division.h"
 #include "engine/cpu/library/products.h"
+#include "engine/cpu/library/quantized.h"
 #include "engine/cpu/library/rows.h"
 #include "engine/cpu/library/scans.h"
 #include "engine/engine.h"
@@ -32,6 +34,18 @@ CallKernel choose_batch_product(const CallSpec& call) {
 
 CallKernel choose_vector(const CallSpec& call) {
   return has_vector(call) ? multiply_vector : nullptr;
+}
+
+CallKernel choose_int8(const CallSpec& call) {
+  return is_int8_product(call) ? multiply_int8 : nullptr;
+}
+
+CallKernel choose_int4(const CallSpec& call) {
+  return is_int4_product(call) ? multiply_int4 : nullptr;
+}
+
+CallKernel choose_attention(const CallSpec& call) {
+  return has_few_queries(call) ? attend_by_few : nullptr;
 }
 
 // Whether oneDNN's product and its remainder have the same values on any number of threads.
@@ -183,6 +197,14 @@ Work work_of_attention(const CallSpec& call) {
   return 2 * query.numel() * call.operands[1].type.dims[2] / kProductsPerThread;
 }
 
+Work work_of_own_attention(CallKernel /*kernel*/, const CallSpec& call) {
+  return work_of_few_queries(call);
+}
+
+Work work_of_quantized(CallKernel /*kernel*/, const CallSpec& call) {
+  return work_of_weights(call);
+}
+
 // Copies, and sums of rows with columns or rows of the result divided among threads.
 Work work_of_moves(const CallSpec& call) {
   return std::max(call.operands[0].type.numel(), call.results[0].type.numel()) / kMovedPerThread;
@@ -208,6 +230,7 @@ constexpr Substitute product(const char* row) {
       .choose = choose_product,
       .work_of_kernel = work_of_product,
       .is_faster_only = true,
+      .reads_halves = has_few_rows,
       .is_short = is_short_product,
       .packing = &kPackedMatrix};
 }
@@ -252,7 +275,14 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::_linalg_eigvals", .prepare = check_finite},
     {.row = "aten::convolution", .packing = &kPackedWeight},
     {.row = "aten::convolution_backward", .prepare = order_misread_images},
-    {.row = "aten::_scaled_dot_product_flash_attention_for_cpu", .work = work_of_attention},
+    {.row = "aten::_weight_int8pack_mm", .choose = choose_int8, .work_of_kernel = work_of_quantized, .is_faster_only = true},
+    {.row = "aten::_weight_int4pack_mm_for_cpu", .choose = choose_int4, .work_of_kernel = work_of_quantized, .is_faster_only = true},
+    {.row = "aten::_scaled_dot_product_flash_attention_for_cpu",
+     .choose = choose_attention,
+     .work_of_kernel = work_of_own_attention,
+     .is_faster_only = true,
+     .reads_halves = has_few_queries,
+     .work = work_of_attention},
     {.row = "aten::_grouped_mm", .choose = choose_groups},
     {.row = "xla::optimization_barrier", .choose = choose_barrier},
     {.row = "aten::embedding_dense_backward",
@@ -267,6 +297,12 @@ constexpr Substitute kSubstitutes[] = {
 };
 
 } // namespace
+
+CallSpec::Tensor as_spec(const at::Tensor& t) {
+  auto dims = [](c10::IntArrayRef numbers) { return Dims(numbers.data(), numbers.size()); };
+  return t.defined() ? CallSpec::Tensor{{static_cast<DType>(t.scalar_type()), dims(t.sizes())}, dims(t.strides())}
+                     : CallSpec::Tensor{{DType::Undefined, {}}, {}};
+}
 
 Substitute find_substitute(std::string_view row) {
   auto found = std::find_if(std::begin(kSubstitutes), std::end(kSubstitutes), [&](const Substitute& s) { return row == s.row; });
