@@ -143,7 +143,7 @@ class Program:
                 values.append(step(values))
             elif mesh is not None and not values[step[1]].is_leaf:
                 spec, at = step
-                values[at] = xs.mark_sharding(values[at], mesh, spec)
+                values[at] = xs.annotate_custom_sharding(values[at], mesh, spec)
         total = sum((value * value).sum() * (0.3 + 0.1 * i) for i, value in enumerate(values))
         total.backward()
         results = [*values, total, *(t.grad for t in leaves)]

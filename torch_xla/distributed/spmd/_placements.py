@@ -87,6 +87,23 @@ def without_empty_parts(placed: DTensor) -> DTensor:
     return placed if placements == list(placed.placements) else placed.redistribute(placed.device_mesh, placements)
 
 
+def for_view(placed: DTensor, sizes: Sequence[int]) -> DTensor:
+    """The same value, cut by one axis only where several cut a dim and do not divide it, or its first part in the view.
+
+    The rule of torch.distributed.tensor divides these by each axis alone, and gives parts of wrong sizes.
+    """
+    total, placements = placed.numel(), list(placed.placements)
+    sizes = [-total // math.prod(sizes) if size == -1 else size for size in sizes] if total else list(sizes)
+    for dim, axes in enumerate(axes_by_dim(placed)):
+        before = math.prod(placed.shape[:dim])
+        starts = [size for at, size in enumerate(sizes) if size != 1 and math.prod(sizes[:at]) == before]
+        parts = math.prod(placed.device_mesh.size(axis) for axis in axes)
+        if len(axes) > 1 and any(size % parts for size in (placed.shape[dim], *starts)):
+            for axis in axes[1:]:
+                placements[axis] = Replicate()
+    return placed if placements == list(placed.placements) else placed.redistribute(placed.device_mesh, placements)
+
+
 def whole_of(placed: DTensor) -> torch.Tensor:
     """The value, on each process. All processes call it."""
     return placed.full_tensor()

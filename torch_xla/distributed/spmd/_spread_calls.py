@@ -16,11 +16,12 @@ from torch.utils import _pytree as pytree
 
 from ... import _XLAC
 from ._local_calls import attend, attend_backward, embed
-from ._placements import distribute, replicate, whole_of, without_empty_parts, without_sums
+from ._placements import distribute, for_view, replicate, whole_of, without_empty_parts, without_sums
 from ._spread_tensor import gather, move, SpreadTensor, View
 
 aten = torch.ops.aten
 _SUMS = ("sum", "avg")
+_VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 _NO_VIEW = "view size is not compatible with input tensor's size and stride"
 
 
@@ -73,6 +74,8 @@ class _Call:
             return self._run_whole("it writes tensors over several meshes")
         args = [self._enter(value) for value in self._args]
         kwargs = {name: self._enter(value) for name, value in self._kwargs.items()}
+        if self._func in _VIEWS:
+            args[0] = for_view(args[0], args[1])
         try:
             results = self._compute(args, kwargs)
         except (NotImplementedError, RuntimeError) as error:
