@@ -149,14 +149,12 @@ void add_output(const at::Tensor& t, const Cell& cell, const Trace& trace, Graph
 template <typename Lower>
 std::string stablehlo_text(Lower lower, const LocationText& location, GraphFormat format, int num_partitions) {
   const Precision precision = read_precision();
-  const StableHloOptions options{
-      .products = precision.products,
-      .convolutions = precision.convolutions,
-      .target = engine().stablehlo_target(),
-      .location = location,
-      .num_partitions = num_partitions};
+  StableHloOptions options{
+      .products = precision.products, .convolutions = precision.convolutions, .target = engine().stablehlo_target(), .location = location};
   try {
-    return format == GraphFormat::kHlo ? write_hlo(lower(), options) : write_stablehlo(lower(), options);
+    const Graph graph = lower();
+    options.device_order = find_device_order(graph, num_partitions);
+    return format == GraphFormat::kHlo ? write_hlo(graph, options) : write_stablehlo(graph, options);
   } catch (const UserError& error) {
     throw UserError(error.kind(), str("there is no StableHLO of this graph: ", error.what()));
   }

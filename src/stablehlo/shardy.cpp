@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/errors.h"
+#include "ir/type.h"
 #include "stablehlo/text.h"
 
 namespace torch_xla::stablehlo {
@@ -74,50 +75,49 @@ std::optional<Shardy::AxesOfDims> Shardy::find_axes(const Sharding& sharding, co
   return expected == found ? std::make_optional(std::move(axes)) : std::nullopt;
 }
 
-// The strides of a mesh with these axes, too; nothing if some overlap.
-std::optional<std::vector<int64_t>> Shardy::find_strides(const Mesh& mesh, const AxesOfDims& axes) {
-  std::vector<int64_t> strides = mesh.strides;
+// The mesh with these axes, too; nothing if some overlap.
+std::optional<Shardy::Mesh> Shardy::refine(Mesh mesh, const AxesOfDims& axes) {
   for (const std::vector<Axis>& of_dim : axes) {
     for (const Axis& axis : of_dim) {
-      strides.push_back(axis.stride);
-      strides.push_back(axis.stride * axis.size);
+      mesh.push_back(axis.stride);
+      mesh.push_back(axis.stride * axis.size);
     }
   }
-  std::sort(strides.begin(), strides.end(), std::greater<>());
-  strides.erase(std::unique(strides.begin(), strides.end()), strides.end());
-  for (size_t i = 1; i < strides.size(); ++i) {
-    if (strides[i] == 0 || strides[i - 1] % strides[i] != 0) {
+  std::sort(mesh.begin(), mesh.end(), std::greater<>());
+  mesh.erase(std::unique(mesh.begin(), mesh.end()), mesh.end());
+  for (size_t i = 1; i < mesh.size(); ++i) {
+    if (mesh[i] == 0 || mesh[i - 1] % mesh[i] != 0) {
       return std::nullopt;
     }
   }
-  return strides;
+  return mesh;
 }
 
 void Shardy::add(const Sharding& sharding) {
-  if (meshes_.empty()) {
-    meshes_.push_back({iota(num_devices_), {num_devices_, 1}});
-  }
-  for (size_t i = 0; i < meshes_.size(); ++i) {
-    std::optional<AxesOfDims> axes = find_axes(sharding, meshes_[i].devices);
-    std::optional<std::vector<int64_t>> strides = axes ? find_strides(meshes_[i], *axes) : std::nullopt;
-    if (strides) {
-      meshes_[i].strides = *std::move(strides);
+  std::optional<AxesOfDims> axes = find_axes(sharding, order_);
+  XLA_CHECK_KIND(
+      NotImplemented,
+      axes,
+      str("a program with values that are sharded as ", sharding.text(), " and over devices in the order ", dims_text(order_, '[', ']')),
+      ": use meshes with one order of device_ids");
+  const Mesh whole{num_devices(), 1};
+  for (size_t i = 0; i <= meshes_.size(); ++i) {
+    if (std::optional<Mesh> refined = refine(i < meshes_.size() ? meshes_[i] : whole, *axes)) {
+      meshes_.resize(std::max(meshes_.size(), i + 1));
+      meshes_[i] = *std::move(refined);
       named_.push_back({sharding, i, *std::move(axes)});
       return;
     }
   }
-  const Dims order = find_axes(sharding, meshes_[0].devices) ? meshes_[0].devices : sharding.devices;
-  meshes_.push_back({order, {num_devices_, 1}});
-  named_.push_back({sharding, meshes_.size() - 1, *find_axes(sharding, order)});
-  meshes_.back().strides = *find_strides(meshes_.back(), named_.back().axes);
 }
 
 Sharding Shardy::full(const ShardingRef& sharding, size_t rank) const {
-  return sharding ? *sharding : Sharding{Dims(rank, 1), iota(num_devices_)};
+  return sharding ? *sharding : Sharding{Dims(rank, 1), iota(num_devices())};
 }
 
 std::string Shardy::name_of(const Sharding& sharding) {
-  XLA_ASSERT(sharding.num_devices() == num_devices_, "a sharding over ", sharding.num_devices(), " devices in a program of ", num_devices_);
+  XLA_ASSERT(
+      sharding.num_devices() == num_devices(), "a sharding over ", sharding.num_devices(), " devices in a program of ", num_devices());
   auto same = [&](const Named& named) { return named.sharding == sharding; };
   auto known = std::find_if(named_.begin(), named_.end(), same);
   const auto number = known - named_.begin();
@@ -134,14 +134,14 @@ std::string Shardy::mesh_name(size_t mesh) const {
 std::string Shardy::definitions() const {
   std::string text;
   for (size_t i = 0; i < named_.size(); ++i) {
-    const std::vector<int64_t>& strides = meshes_[named_[i].mesh].strides;
+    const Mesh& mesh = meshes_[named_[i].mesh];
     const size_t rank = named_[i].sharding.tiles.size();
     std::string dims;
     for (size_t dim = 0; dim < rank; ++dim) {
       std::string names;
       for (const Axis& axis : named_[i].axes[dim]) {
-        for (size_t k = 1; k < strides.size(); ++k) {
-          const bool is_part = strides[k] >= axis.stride && strides[k - 1] <= axis.stride * axis.size;
+        for (size_t k = 1; k < mesh.size(); ++k) {
+          const bool is_part = mesh[k] >= axis.stride && mesh[k - 1] <= axis.stride * axis.size;
           names += is_part ? str(names.empty() ? "" : ", ", quoted(str("axis_", k - 1))) : "";
         }
       }
@@ -155,14 +155,11 @@ std::string Shardy::definitions() const {
 std::string Shardy::meshes() const {
   std::string text;
   for (size_t i = 0; i < meshes_.size(); ++i) {
-    const std::vector<int64_t>& strides = meshes_[i].strides;
     std::string axes;
-    for (size_t k = 1; k < strides.size(); ++k) {
-      axes += str(k > 1 ? ", " : "", quoted(str("axis_", k - 1)), "=", strides[k - 1] / strides[k]);
+    for (size_t k = 1; k < meshes_[i].size(); ++k) {
+      axes += str(k > 1 ? ", " : "", quoted(str("axis_", k - 1)), "=", meshes_[i][k - 1] / meshes_[i][k]);
     }
-    const bool is_rising = meshes_[i].devices == iota(num_devices_);
-    text += str("  sdy.mesh ", mesh_name(i), " = <[", axes, "]");
-    text += is_rising ? ">\n" : str(", device_ids=[", list_text(meshes_[i].devices), "]>\n");
+    text += str("  sdy.mesh ", mesh_name(i), " = <[", axes, "]>\n");
   }
   return text;
 }

@@ -10,19 +10,22 @@
 
 namespace torch_xla::stablehlo {
 
-// The shardings of one program. All are over axes of one mesh where such axes exist: meshes of other sizes, over the same devices in the
-// same order, are parts of it.
+// The shardings of one program. All are over axes of one mesh where such axes exist: meshes of other sizes are parts of it.
 class Shardy {
  public:
-  // A program of one device has no shardings.
-  explicit Shardy(int64_t num_devices) : num_devices_(num_devices) {}
+  // The devices of the partitions. A program of one device has no shardings.
+  explicit Shardy(Dims order) : order_(std::move(order)) {}
 
   int64_t num_devices() const {
-    return num_devices_;
+    return static_cast<int64_t>(order_.size());
+  }
+  // Whether the sharding is over axes of the partitions in this order.
+  static bool follows(const Sharding& sharding, const Dims& order) {
+    return find_axes(sharding, order).has_value();
   }
   // The sharding for a value of this rank; null is whole.
   Sharding full(const ShardingRef& sharding, size_t rank) const;
-  // The name of the sharding: an alias for MLIR.
+  // The name of the sharding: an alias for MLIR. Throws UserError (NotImplemented) if it does not follow the order.
   std::string name_of(const Sharding& sharding);
   // Definitions of the names, for the lines before the module.
   std::string definitions() const;
@@ -36,10 +39,7 @@ class Shardy {
     int64_t size;
   };
   using AxesOfDims = std::vector<std::vector<Axis>>; // by dim, the outermost axis first
-  struct Mesh {
-    Dims devices;
-    std::vector<int64_t> strides; // of its axes with their ends: from the number of devices down to 1
-  };
+  using Mesh = std::vector<int64_t>; // the strides of its axes with their ends: from the number of devices down to 1
   struct Named {
     Sharding sharding;
     size_t mesh;
@@ -47,11 +47,11 @@ class Shardy {
   };
 
   static std::optional<AxesOfDims> find_axes(const Sharding& sharding, const Dims& order);
-  static std::optional<std::vector<int64_t>> find_strides(const Mesh& mesh, const AxesOfDims& axes);
+  static std::optional<Mesh> refine(Mesh mesh, const AxesOfDims& axes);
   std::string mesh_name(size_t mesh) const;
   void add(const Sharding& sharding);
 
-  const int64_t num_devices_;
+  const Dims order_;
   std::vector<Mesh> meshes_;
   std::vector<Named> named_;
 };

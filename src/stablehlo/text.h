@@ -72,8 +72,8 @@ using Attributes = std::vector<Attribute>;
 class Text {
  public:
   // The precision of float32 products and convolutions.
-  Text(Precision::Level products, Precision::Level convolutions, StableHloTarget target, int64_t num_partitions = 1)
-      : products(products), convolutions(convolutions), target(target), shardy_(num_partitions) {}
+  Text(Precision::Level products, Precision::Level convolutions, StableHloTarget target, Dims device_order = {0})
+      : products(products), convolutions(convolutions), target(target), shardy_(std::move(device_order)) {}
   virtual ~Text() = default;
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;

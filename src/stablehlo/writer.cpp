@@ -238,12 +238,12 @@ bool has_stablehlo_form(const Op& op) {
 }
 
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options) {
-  stablehlo::Text text(options.products, options.convolutions, options.target, options.num_partitions);
+  stablehlo::Text text(options.products, options.convolutions, options.target, options.device_order);
   return stablehlo::write_module(text, graph, options);
 }
 
 std::string write_hlo(const Graph& graph, const StableHloOptions& options) {
-  stablehlo::HloText text(options.products, options.convolutions, options.target, options.num_partitions);
+  stablehlo::HloText text(options.products, options.convolutions, options.target, options.device_order);
   return stablehlo::write_module(text, graph, options);
 }
 

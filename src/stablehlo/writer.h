@@ -24,7 +24,7 @@ struct StableHloOptions {
   Precision::Level convolutions = Precision::kHighest;
   StableHloTarget target = {};
   LocationText location = {}; // may be empty
-  int64_t num_partitions = 1;
+  Dims device_order = {0}; // of find_device_order()
   // Of a program with several partitions, by output; nothing: the compiler chooses. Empty: it chooses all.
   std::span<const std::optional<ShardingRef>> output_shardings = {};
 };
@@ -32,10 +32,15 @@ struct StableHloOptions {
 // True for a row with a writer: lowering keeps it and expands the others.
 bool has_stablehlo_form(const Op& op);
 
+// The device of each partition. XLA computes wrong values where tiles do not follow the order of partitions, so the order is that of the
+// devices in a sharding of the program which is over no axes of 0, 1, 2, ...
+Dims find_device_order(const Graph& graph, int num_partitions);
+
 // MLIR text of a lowered graph: one public function @main. Parameters in the order of Graph::parameters, then Graph::scalars as 0-d
 // tensors; results in the order of Graph::outputs, row-major. Parameters and results that are cut into tiles with padding are declared
 // with it. A parameter with parameter_strides is declared with its dims in memory order,
-// slowest first: a dense buffer is row-major in that order. Throws UserError(NotImplemented) that names a row without a form.
+// slowest first: a dense buffer is row-major in that order. Throws UserError(NotImplemented) that names a row without a form, and for
+// shardings that do not follow one order of devices.
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options = {});
 // The same as text of XLA's HLO, for people and for XLA's tools; without the aliases.
 std::string write_hlo(const Graph& graph, const StableHloOptions& options = {});

@@ -62,7 +62,7 @@ class PjrtClient : public ::testing::Test {
       graph.add_scalar(dtype);
     }
     return std::make_unique<PjrtExecutable>(
-        client_->compile(0, 1, mlir), signature_of(graph, std::move(outputs), std::move(aliases)), mlir, counts_, 0);
+        client_->compile(0, {0}, mlir), signature_of(graph, std::move(outputs), std::move(aliases)), mlir, counts_, 0);
   }
   // x + s; the parameter may be given away.
   std::unique_ptr<PjrtExecutable> add_number() {
@@ -165,7 +165,7 @@ TEST_F(PjrtClient, AdoptedMemory) {
 
 TEST_F(PjrtClient, SerializedProgramsRun) {
   auto executable = add_number();
-  std::string bytes = client_->serialize(client_->compile(0, 1, executable->text()));
+  std::string bytes = client_->serialize(client_->compile(0, {0}, executable->text()));
   ASSERT_FALSE(bytes.empty());
   Graph graph;
   graph.add_parameter(kPair);
@@ -202,7 +202,7 @@ TEST_F(PjrtClient, MatrixProduct) {
 
 TEST_F(PjrtClient, BadProgramsAreErrors) {
   try {
-    client_->compile(0, 1, "module { func.func public @main() -> tensor<f32> { %0 = stablehlo.nonsense } }");
+    client_->compile(0, {0}, "module { func.func public @main() -> tensor<f32> { %0 = stablehlo.nonsense } }");
     FAIL();
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("compiling a program"), std::string::npos) << error.what();

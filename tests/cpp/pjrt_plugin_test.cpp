@@ -117,7 +117,7 @@ class FakeClient : public ::testing::Test {
     graph.outputs = {graph.add_parameter(kType), graph.add_scalar(DType::F64)};
     graph.scalars.clear();
     executable_ =
-        std::make_unique<PjrtExecutable>(client_->compile(device, 1, kProgram), Signature(graph, {}, 1), kProgram, counts_, device);
+        std::make_unique<PjrtExecutable>(client_->compile(device, {0}, kProgram), Signature(graph, {}, 1), kProgram, counts_, device);
   }
   std::vector<float> read(const EngineBufferRef& buffer) {
     std::vector<float> values(4);
@@ -152,7 +152,7 @@ TEST_F(FakeClient, NumbersTakeThePlaceOfTheLastRuns) {
   graph.outputs = {graph.add_parameter(kType), graph.add_scalar(DType::F64)};
   graph.add_scalar(DType::F64);
   graph.add_scalar(DType::F64);
-  executable_ = std::make_unique<PjrtExecutable>(client_->compile(0, 1, kProgram), Signature(graph, {}, 1), kProgram, counts_, 0);
+  executable_ = std::make_unique<PjrtExecutable>(client_->compile(0, {0}, kProgram), Signature(graph, {}, 1), kProgram, counts_, 0);
   EngineBufferRef input = upload();
   auto live_after = [&](std::vector<uint64_t> numbers) {
     RunArgs args = args_for(input);

@@ -25,7 +25,7 @@ TEST(Sharding, Tiles) {
 }
 
 TEST(Shardy, OneMeshForShapesThatRefineEachOther) {
-  Shardy shardy(8);
+  Shardy shardy({0, 1, 2, 3, 4, 5, 6, 7});
   EXPECT_EQ(shardy.name_of({{8, 1}, {0, 1, 2, 3, 4, 5, 6, 7}}), "#sharding0");
   EXPECT_EQ(shardy.name_of({{2, 4}, {0, 1, 2, 3, 4, 5, 6, 7}}), "#sharding1");
   EXPECT_EQ(shardy.name_of({{2}, {0, 2, 4, 6, 1, 3, 5, 7}}), "#sharding2");
@@ -40,16 +40,15 @@ TEST(Shardy, OneMeshForShapesThatRefineEachOther) {
       "#sharding3 = #sdy.sharding<@mesh, [{\"axis_2\", \"axis_1\"}, {\"axis_0\"}]>\n");
 }
 
-TEST(Shardy, OtherMeshesForOtherOrdersAndSizes) {
-  Shardy shardy(6);
-  shardy.name_of({{2, 3}, {0, 1, 2, 3, 4, 5}});
-  shardy.name_of({{3, 2}, {0, 1, 2, 3, 4, 5}});
-  shardy.name_of({{6}, {5, 4, 3, 2, 1, 0}});
+TEST(Shardy, OtherMeshesForOtherSizes) {
+  Shardy shardy({5, 4, 3, 2, 1, 0});
+  shardy.name_of({{2, 3}, {5, 4, 3, 2, 1, 0}});
+  shardy.name_of({{3, 2}, {5, 4, 3, 2, 1, 0}});
   EXPECT_EQ(
       shardy.meshes(),
       "  sdy.mesh @mesh = <[\"axis_0\"=2, \"axis_1\"=3]>\n"
-      "  sdy.mesh @mesh_1 = <[\"axis_0\"=3, \"axis_1\"=2]>\n"
-      "  sdy.mesh @mesh_2 = <[\"axis_0\"=6], device_ids=[5, 4, 3, 2, 1, 0]>\n");
+      "  sdy.mesh @mesh_1 = <[\"axis_0\"=3, \"axis_1\"=2]>\n");
+  EXPECT_THROW(shardy.name_of({{6}, {0, 1, 2, 3, 4, 5}}), UserError);
 }
 
 TEST(OutputShardings, OfAModule) {
@@ -58,7 +57,7 @@ TEST(OutputShardings, OfAModule) {
   const std::string tuple = std::string("\x08\x02\x2a\x0e") + tiled + std::string("\x2a\x00", 2);
   const std::string module = std::string("\x0a\x01m\x62\x14") + tuple;
   auto read = [&](const std::string& bytes, const std::vector<size_t>& ranks) {
-    return pjrt::read_output_shardings(bytes, "hlo", ranks, 4);
+    return pjrt::read_output_shardings(bytes, "hlo", ranks, {0, 1, 2, 3});
   };
   auto told = read(module, {2, 1});
   ASSERT_TRUE(told);
@@ -67,7 +66,7 @@ TEST(OutputShardings, OfAModule) {
   EXPECT_FALSE(read(module, {2}));
   EXPECT_FALSE(read(module, {3, 1}));
   EXPECT_FALSE(read("", {1}));
-  EXPECT_FALSE(pjrt::read_output_shardings(module, "text", {2, 1}, 4));
+  EXPECT_FALSE(pjrt::read_output_shardings(module, "text", {2, 1}, {0, 1, 2, 3}));
 }
 
 } // namespace

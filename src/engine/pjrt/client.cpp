@@ -109,11 +109,11 @@ NamedValues Client::device_attributes(int device) const {
   return read_values(args.attributes, args.num_attributes);
 }
 
-std::string Client::compile_options(int device, int partitions, const NamedValues& custom) const {
+std::string Client::compile_options(int device, const Dims& order, const NamedValues& custom) const {
   std::vector<int> ids;
-  for (int i = 0; i < partitions; ++i) {
+  for (int64_t i : order) {
     auto args = c::make<c::DeviceDescriptionId>();
-    args.description = description(device + i);
+    args.description = description(device + static_cast<int>(i));
     plugin_->call(kDeviceDescription_Id, args, "asking for the device's number");
     ids.push_back(args.id);
   }
@@ -141,8 +141,8 @@ std::string Client::fingerprint(int device) const {
   return parts;
 }
 
-LoadedExecutableHandle Client::compile(int device, int partitions, const std::string& mlir, const NamedValues& custom) const {
-  std::string options = compile_options(device, partitions, custom);
+LoadedExecutableHandle Client::compile(int device, const Dims& order, const std::string& mlir, const NamedValues& custom) const {
+  std::string options = compile_options(device, order, custom);
   auto program = c::make<c::Program>();
   program.code = const_cast<char*>(mlir.data());
   program.code_size = mlir.size();

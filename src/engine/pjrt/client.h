@@ -80,10 +80,11 @@ class Client : public std::enable_shared_from_this<Client> {
   BufferHandle adopt(int device, const Type& type, void* data, std::function<void()> release) const;
   // Row-major. Waits.
   void download(const BufferHandle& buffer, const Type& type, void* data) const;
-  // CompileOptionsProto: one replica with partitions on these many devices from this one on, with the user's options, without lists.
-  std::string compile_options(int device, int partitions = 1, const NamedValues& custom = {}) const;
+  // CompileOptionsProto: one replica with partitions on these devices, which are counted from the given one on, with the user's options,
+  // without lists.
+  std::string compile_options(int device, const Dims& order = {0}, const NamedValues& custom = {}) const;
   // A program that runs on these devices.
-  LoadedExecutableHandle compile(int device, int partitions, const std::string& mlir, const NamedValues& custom = {}) const;
+  LoadedExecutableHandle compile(int device, const Dims& order, const std::string& mlir, const NamedValues& custom = {}) const;
   // The bytes of an executable that load() takes, or empty if the plugin has no such function. Throws UserError if it fails.
   std::string serialize(const LoadedExecutableHandle& loaded) const;
   // Loads an executable for the device of its compile.

@@ -1,6 +1,8 @@
 // Runs of a PJRT program.
 #include "engine/pjrt/executable.h"
 
+#include "stablehlo/writer.h"
+
 namespace torch_xla::pjrt {
 
 namespace {
@@ -10,7 +12,7 @@ constexpr const char* kRunning = "running a program";
 } // namespace
 
 Signature::Signature(const Graph& graph, const std::vector<bool>& donated, int num_partitions)
-    : num_partitions(num_partitions),
+    : order(find_device_order(graph, num_partitions)),
       parameter_shardings(graph.parameter_shardings),
       output_shardings(graph.outputs.size()),
       wanted(settled_shardings(graph)) {
@@ -29,7 +31,7 @@ PjrtExecutable::PjrtExecutable(LoadedExecutableHandle loaded, Signature signatur
       mlir_(std::move(mlir)),
       counts_(counts),
       device_(device),
-      arguments_(static_cast<size_t>(signature_.num_partitions)) {
+      arguments_(signature_.order.size()) {
   ExecutableHandle executable = client().executable_of(loaded_);
   check_outputs(executable);
   read_scratch(executable);
@@ -97,7 +99,7 @@ void PjrtExecutable::drop_deleted(RunArgs& args) const {
 
 void PjrtExecutable::add_argument(const Tiles& tiles) {
   for (size_t i = 0; i < arguments_.size(); ++i) {
-    arguments_[i].push_back(tiles[i].get());
+    arguments_[i].push_back(tiles[static_cast<size_t>(signature_.order[i])].get());
   }
 }
 
@@ -113,7 +115,7 @@ void PjrtExecutable::collect_arguments(const RunArgs& args) {
     XLA_ASSERT(
         same_sharding(input.sharding(), wanted),
         str("a value that is sharded as ", sharding_text(input.sharding()), " for a parameter of ", sharding_text(wanted)));
-    add_argument(input.tiles(client(), signature_.num_partitions));
+    add_argument(input.tiles(client(), static_cast<int>(arguments_.size())));
     if (signature_.aliases[i] >= 0 && !args.donated[i]) {
       kept_.push_back(static_cast<int64_t>(i));
     }
@@ -127,9 +129,9 @@ const Tiles& PjrtExecutable::scalar_buffers(size_t i, uint64_t bits) {
   Scalar& scalar = scalars_[i];
   if (scalar.buffers.empty() || scalar.bits != bits) {
     scalar = {bits, {}};
-    for (int partition = 0; partition < signature_.num_partitions; ++partition) {
+    for (size_t device = 0; device < arguments_.size(); ++device) {
       // The low bytes are also the number in a narrower type.
-      scalar.buffers.push_back(client().upload(device_ + partition, {signature_.scalars[i], {}}, {}, &bits));
+      scalar.buffers.push_back(client().upload(device_ + static_cast<int>(device), {signature_.scalars[i], {}}, {}, &bits));
     }
   }
   return scalar.buffers;
@@ -157,9 +159,10 @@ std::vector<c::Event*> PjrtExecutable::execute(std::vector<Tiles>& results) {
   args.output_lists = result_lists.data();
   args.device_complete_events = done.data();
   client().plugin().call(kLoadedExecutable_Execute, args, kRunning);
-  for (const std::vector<c::Buffer*>& of_partition : objects) {
-    for (size_t i = 0; i < results.size(); ++i) {
-      results[i].emplace_back(loaded_.client(), of_partition[i]);
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i].resize(partitions);
+    for (size_t k = 0; k < partitions; ++k) {
+      results[i][static_cast<size_t>(signature_.order[k])] = {loaded_.client(), objects[k][i]};
     }
   }
   return done;

@@ -25,7 +25,7 @@ struct Signature {
   std::vector<DType> scalars;
   std::vector<Type> outputs;
   std::vector<int32_t> aliases; // by parameter
-  int32_t num_partitions = 1;
+  Dims order; // by partition its device, counted from the first one
   std::vector<ShardingRef> parameter_shardings;
   std::vector<ShardingRef> output_shardings; // set once the program is compiled
   WantedShardings wanted; // for its compile
@@ -33,7 +33,7 @@ struct Signature {
 
 template <typename Archive>
 void fields(Archive& archive, Signature& signature) {
-  archive(signature.scalars, signature.outputs, signature.aliases, signature.num_partitions);
+  archive(signature.scalars, signature.outputs, signature.aliases, signature.order);
   archive(signature.parameter_shardings, signature.output_shardings);
 }
 

@@ -169,7 +169,7 @@ bool are_positions(const std::vector<int64_t>& order, size_t size) {
   return sorted == all;
 }
 
-std::optional<ShardingRef> convert(const OpSharding& from, size_t rank, int64_t num_devices) {
+std::optional<ShardingRef> convert(const OpSharding& from, size_t rank, const Dims& order) {
   if (from.kind == kReplicated) {
     return ShardingRef();
   }
@@ -179,8 +179,14 @@ std::optional<ShardingRef> convert(const OpSharding& from, size_t rank, int64_t 
   Dims devices = !is_known   ? Dims()
       : from.devices.empty() ? iota_devices(from.iota_dims, from.iota_order)
                              : Dims(from.devices.data(), from.devices.size());
-  if (devices.size() != static_cast<size_t>(num_devices)) {
+  if (devices.size() != order.size()) {
     return std::nullopt;
+  }
+  for (int64_t& device : devices) { // a partition so far
+    if (device < 0 || device >= static_cast<int64_t>(order.size())) {
+      return std::nullopt;
+    }
+    device = order[static_cast<size_t>(device)];
   }
   return make_sharding(Dims(from.tile_dims.data(), rank), std::move(devices));
 }
@@ -207,7 +213,7 @@ WantedShardings settled_shardings(const Graph& graph) {
 }
 
 std::optional<std::vector<ShardingRef>> read_output_shardings(
-    std::string_view program, std::string_view format, const std::vector<size_t>& ranks, int64_t num_devices) {
+    std::string_view program, std::string_view format, const std::vector<size_t>& ranks, const Dims& order) {
   if (ranks.empty()) {
     return std::vector<ShardingRef>();
   }
@@ -228,7 +234,7 @@ std::optional<std::vector<ShardingRef>> read_output_shardings(
   }
   std::vector<ShardingRef> shardings;
   for (size_t i = 0; i < ranks.size(); ++i) {
-    std::optional<ShardingRef> sharding = convert(OpSharding(parts[i]), ranks[i], num_devices);
+    std::optional<ShardingRef> sharding = convert(OpSharding(parts[i]), ranks[i], order);
     if (!sharding) {
       return std::nullopt;
     }

@@ -42,10 +42,10 @@ class PjrtEngine final : public StablehloEngine {
     const int partitions = partitions_on(options.device);
     Signature signature(graph, options.donated, partitions);
     std::string mlir = write_program(graph, signature, options);
-    LoadedExecutableHandle loaded = compile_text(options, partitions, mlir);
+    LoadedExecutableHandle loaded = compile_text(options, signature.order, mlir);
     if (partitions > 1 && !find_output_shardings(loaded, signature)) {
       mlir = write_program(graph, signature, options);
-      loaded = compile_text(options, partitions, mlir);
+      loaded = compile_text(options, signature.order, mlir);
     }
     if (options.stored) {
       *options.stored = store(loaded, signature);
@@ -57,8 +57,8 @@ class PjrtEngine final : public StablehloEngine {
   // The aliases depend on the donated parameters.
   std::string settings(const CompileOptions& options) const override {
     Writer out;
-    out(fingerprints_[options.device], client_->compile_options(options.device, partitions_on(options.device), options.custom));
-    out(options.donated, plain_files_.is_on());
+    out(fingerprints_[options.device], client_->compile_options(options.device, {0}, options.custom));
+    out(partitions_on(options.device), options.donated, plain_files_.is_on());
     return out.take();
   }
 
@@ -154,9 +154,9 @@ class PjrtEngine final : public StablehloEngine {
     return std::make_shared<PjrtBuffer>(type, std::make_unique<HostMemory>(data, strides, std::move(release)), counts_);
   }
 
-  LoadedExecutableHandle compile_text(const CompileOptions& options, int partitions, const std::string& mlir) const {
+  LoadedExecutableHandle compile_text(const CompileOptions& options, const Dims& order, const std::string& mlir) const {
     observer::Span span(observer::Phase::kPass, options.device, "compile StableHLO");
-    return client_->compile(options.device, partitions, mlir, options.custom);
+    return client_->compile(options.device, order, mlir, options.custom);
   }
 
   // False if the plugin does not tell the shardings that it has chosen: then the program is to settle them.
@@ -166,7 +166,7 @@ class PjrtEngine final : public StablehloEngine {
       ranks.push_back(type.dims.size());
     }
     const auto [program, format] = client_->plugin().optimized_program(client_->executable_of(loaded).get());
-    auto told = read_output_shardings(program, format, ranks, signature.num_partitions);
+    auto told = read_output_shardings(program, format, ranks, signature.order);
     if (told) {
       signature.output_shardings = *std::move(told);
       return true;

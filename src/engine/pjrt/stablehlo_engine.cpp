@@ -43,7 +43,7 @@ std::string StablehloEngine::write_program(const Graph& graph, const Signature& 
        .convolutions = options.precision.convolutions,
        .target = stablehlo_target(),
        .location = options.location,
-       .num_partitions = signature.num_partitions,
+       .device_order = signature.order,
        .output_shardings = signature.wanted});
   if (env::debug_level() >= 3) {
     env::debug_print("StableHLO", mlir);
