@@ -34,9 +34,10 @@ std::string tensor_text(const at::Tensor& tensor) {
   const Cell& cell = *found;
   auto lock = lock_recorder(device);
   std::string shape = shape_text({to_dtype(tensor.scalar_type()), to_dims(tensor.sizes())});
-  std::string ir = "None", data = "XLAData: None\n";
+  std::string ir = "None", data = "XLAData: None\n", sharding = cell.mark ? cell.mark->sharding.text() : "None";
   if (cell.value && cell.value->buffer()) {
     data = data_text(*cell.value->buffer(), device);
+    sharding = cell.mark || engine().num_partitions() == 1 ? sharding : sharding_text(cell.value->buffer()->sharding());
   } else if (cell.value && cell.value->trace()) {
     const Graph& graph = cell.value->trace()->graph();
     const Node* node = graph.find_producer(cell.value->id());
@@ -45,7 +46,7 @@ std::string tensor_text(const at::Tensor& tensor) {
   auto id = reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl());
   auto alias = reinterpret_cast<uintptr_t>(tensor.storage().data());
   return str("XLATensor {\nTensorID: ", id, "\nAliasID: ", alias, "\nDevice: xla:", device, "\nXLA Shape: ", shape) +
-      str("\nShardingSpec: ", cell.mark ? cell.mark->sharding.text() : "None", "\nIR: ", ir, "\n", data, "Tensor on host: None\n}\n");
+      str("\nShardingSpec: ", sharding, "\nIR: ", ir, "\n", data, "Tensor on host: None\n}\n");
 }
 
 } // namespace torch_xla

@@ -13,6 +13,7 @@ import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
+from torch_xla.experimental.scan import scan
 
 xr.use_spmd()
 N = xr.global_runtime_device_count()
@@ -155,6 +156,97 @@ def test_meshes_of_other_orders(device):
         shuffled = [1, 0, *range(2, N)]
         xs.annotate_custom_sharding(y, xs.Mesh(shuffled, (N, 1)), (0, None))
         torch_xla.sync(wait=True)
+
+
+def test_loops_steps_and_graphs(device, mesh):
+    """scan, torch.compile and replayed steps on sharded values."""
+    values = torch.randn(8, 16)
+    rows = values.to(device).requires_grad_()
+    xs.mark_sharding(rows, mesh, (None, "fsdp"))
+
+    def turn(carry, row):
+        carry = torch.sin(carry + row)
+        return carry, carry
+
+    _, found = scan(turn, torch.zeros(16, device=device), rows)
+    found.sum().backward()
+    expected = values.clone().requires_grad_()
+    carry, turns = torch.zeros(16), []
+    for row in expected:
+        carry, _ = turn(carry, row)
+        turns.append(carry)
+    torch.stack(turns).sum().backward()
+    torch.testing.assert_close(found.detach().cpu(), torch.stack(turns).detach())
+    torch.testing.assert_close(rows.grad.cpu(), expected.grad)
+    assert xs.sharding_spec(found) == xs.sharding_spec(rows)
+
+    layer = nn.Linear(16, 16)
+    sharded = copy.deepcopy(layer).to(device)
+    xs.mark_sharding(sharded.weight, mesh, ("fsdp", None))
+    marked = xs.sharding_spec(sharded.weight)
+    torch.testing.assert_close(torch.compile(sharded, backend="openxla")(rows).cpu(), layer(values))
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.1, momentum=0.9) for part in (layer, sharded)]
+
+    def step(model, optimizer, x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    replayed = torch_xla.compile(lambda x: step(sharded, optimizers[1], x), replay=True)
+    for _ in range(4):
+        x = torch.randn(8, 16)
+        torch.testing.assert_close(replayed(x.to(device)).cpu(), step(layer, optimizers[0], x))
+    torch.testing.assert_close(sharded.weight.cpu(), layer.weight)
+    assert xs.sharding_spec(sharded.weight) == marked
+
+
+def test_loaded_values_take_the_mark(device, mesh):
+    layer = nn.Linear(16, 16).to(device)
+    xs.mark_sharding(layer.weight, mesh, ("fsdp", None))
+    state = {name: value.cpu() + 1 for name, value in layer.state_dict().items()}
+    layer.load_state_dict(state)
+    assert layer.weight.cpu().equal(state["weight"])
+    tiles, devices = torch_xla._XLAC._find_sharding(layer.weight)
+    assert tiles == [N // 2, 1] and sorted(devices) == list(range(N))
+
+
+def test_each_device_has_its_share(device):
+    """Of parameters, gradients and states."""
+    mesh = xs.Mesh(range(N), (N,), ("fsdp",))
+    torch_xla.sync(wait=True)
+    before = [xm.get_memory_info(f"xla:{number}")["bytes_used"] for number in range(N)]
+    model = nn.Sequential(*[nn.Linear(256, 256, bias=False) for _ in range(8)]).to(device)
+    mark_parameters(model, mesh)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        x = torch.randn(8, 256).to(device)
+        xs.mark_sharding(x, mesh, ("fsdp", None))
+        model(x).square().mean().backward()
+        optimizer.step()
+    torch_xla.sync(wait=True)
+    whole = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
+    held = [xm.get_memory_info(f"xla:{number}")["bytes_used"] - start for number, start in enumerate(before)]
+    assert max(held) / whole <= 1.02 / N, [share / whole for share in held]
+
+
+def test_what_is_refused(device, run_python):
+    with pytest.raises(RuntimeError, match="put the tensor on xla:0"):
+        torch.ones(2).to("xla:1")
+    out = run_python(
+        """
+        import torch, torch_xla, torch_xla.runtime as xr, torch_xla.distributed.spmd as xs
+        earlier = torch.arange(8.0).to("xla") + 1  # on one device
+        torch_xla.sync(wait=True)
+        xr.use_spmd()
+        mesh = xs.get_1d_mesh("all")
+        xs.mark_sharding(earlier, mesh, ("all",))
+        print((earlier * 2).tolist(), xs.sharding_spec(earlier))
+        """
+    )
+    assert out.startswith("[2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0] {devices=[")
 
 
 # ---- Training ----

@@ -37,7 +37,8 @@ def set_sharding(t: torch.Tensor, sharding: OpSharding) -> None:
     On a plugin with several devices the content is cut over them.
     """
     if _is_cut_by_plugin(t):
-        _XLAC._mark_sharding(t, sharding.tiles, sharding.devices)
+        tiles = (1,) * t.dim() if sharding.type is ShardingType.REPLICATED else sharding.tiles
+        _XLAC._mark_sharding(t, tiles, sharding.devices)
     _set(t, sharding)
 
 
