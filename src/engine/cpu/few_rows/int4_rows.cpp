@@ -2,11 +2,8 @@
 // fewer columns, at the end, have a byte for two neighbors.
 #include "engine/cpu/few_rows/int4_rows.h"
 
-#include <ATen/Version.h>
-
 #include <algorithm>
 #include <numeric>
-#include <string>
 #include <vector>
 
 #include "core/errors.h"
@@ -19,7 +16,8 @@ namespace torch_xla::cpu {
 #if defined(__x86_64__)
 namespace {
 
-constexpr int64_t kBytesAhead = 4096; // prefetched
+constexpr int64_t kBytesAhead = 8192; // prefetched
+constexpr int64_t kGroupsAhead = 4; // of which scales and zeros are prefetched: they lie far apart
 constexpr int64_t kEndColumns = 16; // of a block at the end: a multiple
 
 // What one thread needs.
@@ -37,6 +35,17 @@ struct GroupSums {
   Vector<kWidth> high[kRows][kStrips];
 };
 
+// The low 4 bits as numbers.
+template <int64_t kWidth>
+XLA_INLINE void set_low(Vector<kWidth>& low, const Integers<kWidth>& bytes) {
+  if constexpr (kWidth == 16) { // one instruction, which takes 4 bits of each place
+    const Vector<kWidth> numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    low = __builtin_shuffle(numbers, bytes);
+  } else {
+    low = __builtin_convertvector(bytes & 15, Vector<kWidth>);
+  }
+}
+
 // Adds a[m] times the bytes of one k.
 template <int64_t kWidth, int64_t kStrips, int64_t kRows>
 XLA_INLINE void add_bytes(GroupSums<kWidth, kStrips, kRows>& sums, const uint8_t* q, const float* a, int64_t a_stride) {
@@ -44,7 +53,8 @@ XLA_INLINE void add_bytes(GroupSums<kWidth, kStrips, kRows>& sums, const uint8_t
     Integers<kWidth> both;
     load<kWidth>(both, q + s * kWidth);
     const Vector<kWidth> whole = __builtin_convertvector(both, Vector<kWidth>);
-    const Vector<kWidth> low = __builtin_convertvector(both & 15, Vector<kWidth>);
+    Vector<kWidth> low;
+    set_low<kWidth>(low, both);
     for (int64_t m = 0; m < kRows; ++m) {
       sums.low[m][s] += a[m * a_stride] * low;
       sums.high[m][s] += a[m * a_stride] * whole;
@@ -89,6 +99,7 @@ XLA_INLINE void multiply_block(const Part<T>& part, int64_t row, int64_t column)
         sums, q + g * p.group * kStrips * kWidth, kStrips * kWidth, part.a + row * p.inner + g * p.group, p.inner, p.group);
     const T* pairs = static_cast<const T*>(p.scales_and_zeros) + (g * p.columns + column) * 2;
     for (int64_t i = 0; i < 2 * kStrips; ++i) {
+      __builtin_prefetch(pairs + kGroupsAhead * 2 * p.columns + 2 * i * kWidth, 0, 2);
       Vector<kWidth> first;
       Vector<kWidth> second;
       load<kWidth>(first, pairs + 2 * i * kWidth);
@@ -185,11 +196,8 @@ void share_blocks(const Int4Product& p) {
 } // namespace
 
 int64_t int4_block() {
-  static const int64_t columns = [] {
-    const std::string capability = at::get_cpu_capability();
-    return capability == "AVX512" && has_avx512() ? 64 : capability == "AVX2" && has_avx2() ? 32 : 0;
-  }();
-  return columns;
+  static const bool is_avx2 = has_avx2() && at::get_cpu_capability() == "AVX2";
+  return has_avx512() ? 64 : is_avx2 ? 32 : 0;
 }
 
 void multiply_int4_rows(const Int4Product& p) {

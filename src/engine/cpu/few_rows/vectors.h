@@ -2,6 +2,7 @@
 // are inlined into those that name the processor (XLA_FOR_AVX512, XLA_FOR_AVX2), with vectors of 16 and of 8 numbers.
 #pragma once
 
+#include <ATen/Version.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 #if defined(__x86_64__)
@@ -19,8 +20,9 @@
 
 namespace torch_xla::cpu {
 
+// As ATen chooses its own kernels, by the processor or ATEN_CPU_CAPABILITY.
 inline bool has_avx512() {
-  static const bool has = __builtin_cpu_supports("x86-64-v4");
+  static const bool has = __builtin_cpu_supports("x86-64-v4") && at::get_cpu_capability() == "AVX512";
   return has;
 }
 

@@ -2,6 +2,7 @@
 #include "engine/cpu/library/call.h"
 
 #include <ATen/Context.h>
+#include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -115,7 +116,7 @@ bool prefers_one_thread(const Node& node) {
 }
 
 std::string call_settings() {
-  return at::globalContext().userEnabledMkldnn() ? "onednn" : "";
+  return (at::globalContext().userEnabledMkldnn() ? "onednn " : "") + at::get_cpu_capability();
 }
 
 struct LibraryCall::Impl {

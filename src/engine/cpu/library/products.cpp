@@ -15,8 +15,8 @@
 #include <optional>
 
 #include "engine/cpu/cost.h"
-#include "engine/cpu/host.h"
 #include "engine/cpu/few_rows/few_rows.h"
+#include "engine/cpu/host.h"
 #include "engine/cpu/library/half_products.h"
 #include "engine/cpu/threads/team.h"
 
