@@ -49,14 +49,14 @@ def attend(style, cache, q, k, v, position):
 def decode(style, kind, dtype, device, batch=1, steps=6):
     torch.manual_seed(0)
     parts = [weights(out, kind, dtype) for out in (WIDTH, KEY_HEADS * SIZE, KEY_HEADS * SIZE, WIDTH)]
-    multiply = [lambda x, f=f, w=[t.to(device) for t in tensors]: f(x, *w) for tensors, f in parts]
+    moved = [([t.to(device) for t in tensors], function) for tensors, function in parts]
     x = torch.randn(batch, WIDTH).to(dtype).to(device)
     empty = torch.full((batch, KEY_HEADS, TOKENS, SIZE), torch.nan if style == "slice" else 0.0, dtype=dtype)
     cache = [None, None] if style == "grows" else [empty.to(device, copy=True) for _ in range(2)]
     for step in range(steps):
-        q, k, v = (f(x).view(batch, 1, -1, SIZE).transpose(1, 2) for f in multiply[:3])
+        q, k, v = (f(x, *w).view(batch, 1, -1, SIZE).transpose(1, 2) for w, f in moved[:3])
         y = attend(style, cache, q, k, v, torch.tensor([step]).to(device))
-        x = x + multiply[3](y.transpose(1, 2).reshape(batch, WIDTH))
+        x = x + moved[3][1](y.transpose(1, 2).reshape(batch, WIDTH), *moved[3][0])
         if device == "xla":
             torch_xla.sync()
     return x.float().cpu()
