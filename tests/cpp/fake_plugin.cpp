@@ -37,6 +37,7 @@ struct DeviceDescription {
 struct TopologyDescription {
   std::vector<DeviceDescription> devices;
   std::vector<DeviceDescription*> list;
+  std::string options;
 };
 struct Device {
   DeviceDescription description;
@@ -158,6 +159,14 @@ std::string option_text(const NamedValue& value) {
   return "?";
 }
 
+std::string options_text(const NamedValue* values, size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    text += (i ? " " : "") + std::string(values[i].name, values[i].name_size) + "=" + option_text(values[i]);
+  }
+  return text;
+}
+
 Error* description_attributes(DeviceDescriptionAttributes* args) {
   static constexpr int64_t kCoords[] = {1, 2};
   static const NamedValue attributes = [] {
@@ -182,11 +191,7 @@ Error* client_create(ClientCreate* args) {
     return error;
   }
   std::lock_guard<std::mutex> lock(mutex);
-  options.clear();
-  for (size_t i = 0; i < args->num_options; ++i) {
-    const NamedValue& value = args->options[i];
-    options += (i ? " " : "") + std::string(value.name, value.name_size) + "=" + option_text(value);
-  }
+  options = options_text(args->options, args->num_options);
   ++live_objects;
   args->client = new Client;
   return nullptr;
@@ -198,9 +203,13 @@ Error* client_destroy(ClientDestroy* args) {
   return nullptr;
 }
 
+const char* platform() {
+  const char* chosen = std::getenv("FAKE_PJRT_PLATFORM");
+  return chosen ? chosen : "fake";
+}
+
 Error* client_text(ClientText* args) {
-  const char* platform = std::getenv("FAKE_PJRT_PLATFORM");
-  args->text = platform ? platform : "fake";
+  args->text = platform();
   args->text_size = std::strlen(args->text);
   return nullptr;
 }
@@ -351,6 +360,7 @@ Error* topology_create(TopologyDescriptionCreate* args) {
     return new Error{ErrorCode::kInvalidArgument, "no topology is named " + name};
   }
   auto* topology = new TopologyDescription; // lives as long as the process
+  topology->options = options_text(args->options, args->num_options);
   for (int device = 0; device < name[0] - '0'; ++device) {
     topology->devices.push_back({device});
   }
@@ -361,9 +371,16 @@ Error* topology_create(TopologyDescriptionCreate* args) {
   return nullptr;
 }
 
-Error* topology_text(TopologyDescriptionText* args) {
-  args->text = "fake";
-  args->text_size = 4;
+Error* topology_platform(TopologyDescriptionText* args) {
+  args->text = platform();
+  args->text_size = std::strlen(args->text);
+  return nullptr;
+}
+
+// Its version: the options.
+Error* topology_version(TopologyDescriptionText* args) {
+  args->text = args->topology->options.c_str();
+  args->text_size = args->topology->options.size();
   return nullptr;
 }
 
@@ -502,8 +519,8 @@ void fill_table(Api& api) {
   set(api, 58, buffer_destroy);
   set(api, 70, download);
   set(api, 82, topology_create);
-  set(api, 84, topology_text);
-  set(api, 85, topology_text);
+  set(api, 84, topology_platform);
+  set(api, 85, topology_version);
   set(api, 86, topology_devices);
   set(api, 89, compile_for_topology);
   set(api, 96, memory_stats);

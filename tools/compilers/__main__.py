@@ -24,14 +24,16 @@ def _shard(names: list[str], shard: str | None) -> list[str]:
     return names[part - 1 :: parts]
 
 
-def _chosen(options: argparse.Namespace) -> dict[str, Path]:
-    """The rows and models of this run."""
-    rows = texts.rows()
+def _chosen(options: argparse.Namespace, target: str) -> dict[str, Path]:
+    """The rows and models of this run, in the forms for the target."""
+    platform = TARGETS[target].platform
+    rows = texts.rows(platform)
     names = _shard([*rows, *MODEL_NAMES], options.shard)
     if options.only:
         names = [name for name in names if options.only in name]
-    models = [name for name in names if name not in rows]
-    return {name: rows[name] for name in names if name in rows} | (texts.programs("models", models) if models else {})
+    models = tuple(name for name in names if name not in rows)
+    found = texts.programs("models", platform, models) if models else {}
+    return {name: rows[name] for name in names if name in rows} | found
 
 
 def _compile(target: str, plugin: Path, programs: dict[str, Path], jobs: int) -> dict[str, Outcome]:
@@ -53,7 +55,7 @@ def _measure(plugins: dict[str, Path], jobs: int) -> dict[str, dict[str, Outcome
     """Outcomes on v5e of this device's texts and of JAX's."""
     if "v5e" not in plugins:
         return {}
-    ours = texts.programs("measured", MEASURED_NAMES)
+    ours = texts.programs("measured", TARGETS["v5e"].platform, MEASURED_NAMES)
     both = {"torch_xla": ours, "jax": texts.of_jax(ours)}
     return {title: _compile("v5e", plugins["v5e"], programs, jobs) for title, programs in both.items()}
 
@@ -90,8 +92,11 @@ def main() -> int:
     plugins = _plugins(options.targets)
     if not plugins:
         return UNAVAILABLE
-    programs = _chosen(options)
-    results = {target: _compile(target, plugin, programs, options.jobs) for target, plugin in plugins.items()}
+    programs = {target: _chosen(options, target) for target in plugins}
+    results = {}
+    for target, plugin in plugins.items():
+        results[target] = _compile(target, plugin, programs[target], options.jobs)
+        _keep(results)
     table = expected.read()
     found = [line for target in results for line in expected.problems(table, target, results[target])]
     measured = _measure(plugins, options.jobs) if options.page else {}

@@ -130,7 +130,7 @@ def function_text(name: str, dtype: torch.dtype) -> str:
 
 
 MODEL_NAMES = [f"{model}.{kind}.{title}" for model in models.MODELS for kind in KINDS for title in TYPES]
-MEASURED_NAMES = [f"{name}.{title}" for name in [*FUNCTIONS, *STEPS] for title in TYPES]
+MEASURED_NAMES = tuple(f"{name}.{title}" for name in [*FUNCTIONS, *STEPS] for title in TYPES)
 
 
 def text_by_name(name: str) -> str:

@@ -25,6 +25,7 @@ class Target:
 
     title: str
     wheel: str  # see wheels.py
+    platform: str  # PJRT's name of it, by which the forms of operations are chosen
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     topology: str | None = None  # None: the plugin compiles on a client only
     description: str = ""  # the file with the hardware, which the plugin takes as an option
@@ -32,16 +33,17 @@ class Target:
 
 
 TARGETS = {
-    "v5e": Target("TPU v5e", "libtpu", _TPU, "v5e:1x1"),
-    "v6e": Target("TPU v6e", "libtpu", _TPU, "v6e:1x1"),
-    "h100": Target("NVIDIA H100", "jax-cuda13-pjrt", {"TF_CPP_MIN_LOG_LEVEL": "3"}, "", "h100.txtpb"),
+    "v5e": Target("TPU v5e", "libtpu", "tpu", _TPU, "v5e:1x1"),
+    "v6e": Target("TPU v6e", "libtpu", "tpu", _TPU, "v6e:1x1"),
+    "h100": Target("NVIDIA H100", "jax-cuda13-pjrt", "cuda", {"TF_CPP_MIN_LOG_LEVEL": "3"}, "", "h100.txtpb"),
     "n150": Target(
         "Tenstorrent n150",
         "jax-tt-plugin",
+        "tt",
         {"TT_COMPILE_ONLY_SYSTEM_DESC": str(_DESCRIPTIONS / "n150.ttsys"), "TT_METAL_LOGGER_LEVEL": "FATAL"},
         seconds=240,
     ),
-    "cpu": Target("XLA's CPU client", wheels.CPU, {"TF_CPP_MIN_LOG_LEVEL": "3"}),
+    "cpu": Target("XLA's CPU client", wheels.CPU, "cpu", {"TF_CPP_MIN_LOG_LEVEL": "3"}),
 }
 
 

@@ -1,5 +1,6 @@
 """The texts that `make test-compilers` compiles: those of all rows, of the models, and what is measured beside JAX."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import setup_libraries
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "compilers"
-_CPP_TESTS = ROOT / "build/release/tests/cpp/torch_xla_tests"
+_BUILT = ROOT / "build/release/tests/cpp"
+_CPP_TESTS = _BUILT / "torch_xla_tests"
 _CASE = "// "  # before the name of a case, on the line before its module
 
 
@@ -28,12 +30,14 @@ def _run(command: Sequence, **environment: str) -> None:
     subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path, **environment}, check=True)
 
 
-def rows() -> dict[str, Path]:
-    """The text of each case of tests/rows, by its line."""
-    folder = _empty("rows")
+@functools.cache
+def rows(platform: str) -> dict[str, Path]:
+    """The text of each case of tests/rows for a platform, by its line."""
+    folder = _empty(f"rows-{platform}")
     written = FOLDER / "rows.mlir"
     written.unlink(missing_ok=True)
-    _run([_CPP_TESTS, "--gtest_brief=1", "--gtest_filter=RowTexts.*"], XLA_ROW_TEXTS=str(written))
+    command = [_CPP_TESTS, "--gtest_brief=1", "--gtest_filter=RowTexts.*"]
+    _run(command, XLA_ROW_TEXTS=str(written), XLA_ROW_PLATFORM=platform)
     texts = {}
     for number, part in enumerate(written.read_text(encoding="utf-8").split("\n" + _CASE)):
         name, _, text = part.removeprefix(_CASE).partition("\n")
@@ -42,11 +46,17 @@ def rows() -> dict[str, Path]:
     return texts
 
 
-def programs(kind: str, names: Sequence[str]) -> dict[str, Path]:
-    """The texts of programs.py of those names."""
-    folder = _empty(kind)
-    # The steps before those that are recorded run operation by operation: compiling them would take minutes.
-    environment = {"PJRT_DEVICE": "CPU", "XLA_INTERPRETED_OPERATIONS": "1000000000"}
+@functools.cache
+def programs(kind: str, platform: str, names: tuple[str, ...]) -> dict[str, Path]:
+    """The texts of programs.py of those names for a platform."""
+    folder = _empty(f"{kind}-{platform}")
+    environment = {  # a compile-only device of that platform that compiles nothing
+        "PJRT_DEVICE": "LIBRARY",
+        "PJRT_LIBRARY_PATH": str(_BUILT / "libfake_pjrt_plugin.so"),
+        "XLA_COMPILE_ONLY": "1",
+        "FAKE_PJRT_PLATFORM": platform,
+        "XLA_PERSISTENT_CACHE_PATH": "",
+    }
     _run([sys.executable, "-m", "compilers.programs", folder, *names], **environment)
     return {name: folder / f"{name}.mlir" for name in names}
 
