@@ -55,6 +55,37 @@ Hlos larger(const Hlos& a, const Hlos& b) {
   return {select(b_wins, b[0], a[0]), select(b_wins, b[1], a[1])};
 }
 
+// The element that each window has at one place.
+Hlo tap(const Hlo& padded, const WindowDims& window, const Dims& out, Dims place) {
+  Dims limits;
+  for (size_t d = 0; d < place.size(); ++d) {
+    place[d] *= window.dilation[d];
+    limits.push_back(place[d] + (out[d] - 1) * window.stride[d] + 1);
+  }
+  return slice(padded, place, limits, window.stride);
+}
+
+// The best element of each window with its position: the windows' elements at each place, one place after the other. Some compilers refuse
+// windows of pairs.
+Hlos best_of_taps(Hlo x, Hlo index, const Hlos& none, const WindowDims& window, const Dims& out) {
+  Dims interior(x.rank(), 0);
+  x = pad(x, none[0], window.low, window.high, interior);
+  index = pad(index, none[1], window.low, window.high, interior);
+  Hlos best;
+  for (int64_t number = 0; number < num_elements(window.size); ++number) {
+    Dims place = window.size;
+    int64_t rest = number;
+    for (size_t d = place.size(); d-- > 0; rest /= window.size[d]) {
+      place[d] = rest % window.size[d];
+    }
+    Hlos element{tap(x, window, out, place), tap(index, window, out, place)};
+    best = best.empty() ? element : larger(best, element);
+  }
+  return best;
+}
+
+constexpr int64_t kMostTaps = 32; // larger windows would make long texts
+
 template <size_t N>
 void write_max_pool(Call& c) {
   Hlo x = c[0];
@@ -70,7 +101,10 @@ void write_max_pool(Call& c) {
   index = cut_ends(index, window);
   x = cut_ends(x, p.window);
   Hlo none = highest(c.text(), index.dtype());
-  Hlos results = reduce_window({x, index}, {least, none}, p.window, larger);
+  const Hlos init{least, none};
+  const bool by_taps = num_elements(p.window.size) <= kMostTaps;
+  Hlos results =
+      by_taps ? best_of_taps(x, index, init, p.window, c.result_type(0).dims) : reduce_window({x, index}, init, p.window, larger);
   c.set(0, results[0]);
   c.set(1, results[1]);
 }
@@ -174,6 +208,22 @@ Reach adaptive_reach(int64_t in, int64_t out) {
   return reach;
 }
 
+// The best elements along a dim, which goes.
+Hlos best_along(const Hlos& x, const Hlos& none, size_t dim) {
+  if (x[0].dim(dim) > kMostTaps) {
+    return reduce(x, none, {static_cast<int64_t>(dim)}, larger);
+  }
+  Hlos best;
+  for (int64_t i = 0; i < x[0].dim(dim); ++i) {
+    Hlos element;
+    for (const Hlo& part : x) {
+      element.push_back(reshape(slice_dim(part, dim, i, i + 1), without(part.dims(), dim)));
+    }
+    best = best.empty() ? element : larger(best, element);
+  }
+  return best;
+}
+
 // One dim after the other, as a window is a product of intervals; ties still go to the first element in row-major order.
 template <size_t N>
 void write_adaptive_max_pool(Call& c) {
@@ -192,7 +242,7 @@ void write_adaptive_max_pool(Call& c) {
     Hlo inside = reshape(c.text().table(reach.inside, {DType::Bool, table}), shape);
     Hlo values = select(inside, gather(x, {d}, {where}, d), least);
     Hlo indices = select(inside, gather(index, {d}, {where}, d), none);
-    Hlos best = reduce({values, indices}, {least, none}, {static_cast<int64_t>(d + 1)}, larger);
+    Hlos best = best_along({values, indices}, {least, none}, d + 1);
     x = best[0];
     index = best[1];
   }

@@ -44,6 +44,13 @@ struct Target {
   Hlos coordinates;
   size_t at = 0;
 
+  // Bools are summed as numbers: not every compiler takes a scatter with `or`.
+  Hlo add(Hlo base, Hlo updates) const {
+    if (base.dtype() == DType::Bool) {
+      return add(convert(base, DType::I32), updates) != 0;
+    }
+    return put(base, updates, combine_by("add"));
+  }
   Hlo put(Hlo base, Hlo updates, const Combine& combine) const {
     return scatter(base, dims, coordinates, convert(updates, base.dtype()), at, combine);
   }
@@ -132,8 +139,7 @@ void write_index_add(Call& c) {
   Hlo updates = c.computed(2);
   bool scaled = c.num_attrs() > 1 && c.get_double(1, 1) != 1;
   updates = scaled ? updates * number_attr(c, 1, updates.dtype(), c.text()) : updates;
-  bool is_bool = target.self.dtype() == DType::Bool;
-  c.set(0, target.put(target.self, updates, combine_by(is_bool ? "or" : "add")));
+  c.set(0, target.add(target.self, updates));
 }
 
 void write_index_copy(Call& c) {
@@ -165,11 +171,6 @@ void write_embedding_backward(Call& c) {
 }
 
 // ---- index_put: operands self, indices, values; attributes their count, accumulate ----
-
-Combine put_combine(const Call& c) {
-  bool is_bool = c[0].dtype() == DType::Bool;
-  return c.get_bool(1) ? combine_by(is_bool ? "or" : "add") : combine_replace();
-}
 
 // The operand that is the only index, if it is a mask; else 0.
 size_t find_only_mask(const Call& c) {
@@ -212,7 +213,7 @@ Hlo masked_put(Call& c, const Hlo& self, const Hlo& mask, Hlo values, const Inde
   for (size_t d = 0; d < mask.rank(); ++d) {
     mapping.push_back(static_cast<int64_t>(part.at + d));
   }
-  Hlo put = c.get_bool(1) ? put_combine(c)({self}, {values})[0] : values;
+  Hlo put = c.get_bool(1) ? binary(self.dtype() == DType::Bool ? "or" : "add", self, values) : values;
   return select(broadcast_in_dim(mask, self.dims(), mapping), put, self);
 }
 
@@ -279,7 +280,8 @@ void write_index_put(Call& c) {
   } else {
     Hlos masks = read_masks(c);
     Indexed indexed = read_indexed(c, self, masks.empty() ? Hlos() : find_mask_places(masks, part, values.dims()));
-    c.set(0, scatter(self, indexed.dims, indexed.coordinates, values, indexed.at, put_combine(c)));
+    Target target{self, indexed.dims, indexed.coordinates, indexed.at};
+    c.set(0, c.get_bool(1) ? target.add(self, values) : target.put(self, values, combine_replace()));
   }
 }
 
