@@ -169,14 +169,24 @@ Dims beside_classes(const Dims& dims) {
   return result;
 }
 
-// For each element of x: whether its class is the target and not ignored. A test of iota, not a gather, so that it fuses with log_softmax.
-Ex is_target_class(ExpandContext& c, Ex x, size_t target_operand) {
-  Dims dims = x.type().dims;
-  Ex target = c.raw(target_operand).reshape(beside_classes(dims));
+struct Targets {
+  Ex classes; // I32
+  Ex count; // whether they are not the ignored index
+};
+
+// With one element in place of the classes.
+Targets read_targets(ExpandContext& c, const Dims& dims, size_t operand) {
+  Ex target = c.raw(operand).reshape(beside_classes(dims));
   target = target.dtype() == DType::U8 ? target.to(DType::I32) : target; // so that no ignored index wraps
-  Ex index(&c.b(), c.b().iota(dims, static_cast<int64_t>(class_dim(dims)), DType::I32));
   Ex ignored(&c.b(), c.b().constant_int(c.get_int(1, -100), target.dtype()));
-  return (index == target.to(DType::I32)) & (target != ignored);
+  return {target.to(DType::I32), target != ignored};
+}
+
+// For each element of x: whether its class is the target and not ignored. A test of iota, not a gather, so that it fuses with log_softmax.
+Ex is_target_class(Ex x, const Targets& targets) {
+  Dims dims = x.type().dims;
+  Ex index(&x.b(), x.b().iota(dims, static_cast<int64_t>(class_dim(dims)), DType::I32));
+  return (index == targets.classes) & targets.count;
 }
 
 // The weights, per class.
@@ -191,7 +201,8 @@ Ex class_weights(ExpandContext& c, Ex x, size_t operand) {
 
 void expand_nll(ExpandContext& c) {
   Ex x = c.computed(0);
-  Ex chosen = is_target_class(c, x, 1);
+  Targets targets = read_targets(c, x.type().dims, 1);
+  Ex chosen = is_target_class(x, targets);
   Ex weight = class_weights(c, x, 2);
   Dims classes{static_cast<int64_t>(class_dim(x.type().dims))};
   Ex loss = reduce_sum(select(chosen, -x * weight, 0.0), classes);
@@ -201,7 +212,7 @@ void expand_nll(ExpandContext& c) {
     return;
   }
   Dims all = all_dims(x.type().dims.size());
-  Ex total = reduce_sum(select(chosen, weight, 0.0), all);
+  Ex total = reduce_sum(select(c.has(2) ? chosen : targets.count, weight, 0.0), all);
   Ex sum = reduce_sum(loss, all);
   c.set(0, c.get_int(0) == kMean ? sum / total : sum);
   c.set(1, total);
@@ -217,7 +228,7 @@ void expand_nll_backward(ExpandContext& c) {
   g = g.type().dims.empty() ? g : g.reshape(beside_classes(x.type().dims));
   Ex loss = -g;
   loss = c.has(3) ? loss * class_weights(c, x, 3) : loss;
-  c.set(0, select(is_target_class(c, x, 2), loss, 0.0));
+  c.set(0, select(is_target_class(x, read_targets(c, x.type().dims, 2)), loss, 0.0));
 }
 
 // The loss (a number if reduced or for one row), and a mask of the target classes.

@@ -50,9 +50,42 @@ void expand_softmax_backward(ExpandContext& c) {
   c.set(0, y * (g - reduce_sum(g * y, softmax_dims(c))));
 }
 
+const Node* find_prim(Ex x, Prim prim) {
+  const Node* node = x.b().graph().find_producer(x.id());
+  return node && node->op->kind == OpKind::kPrim && node->op->prim == prim ? node : nullptr;
+}
+
+// The sum over the classes of a gradient that is zero but for the target's class, as nll_loss_backward writes it: that class's gradient, at
+// once. Else nothing.
+std::optional<Ex> find_only_gradient(Ex g, const Dims& over) {
+  auto of = [&](const Node* node, size_t i) { return Ex(&g.b(), node->operands[i]); };
+  auto is_beside = [&](Ex x) { // the same for all classes
+    const Dims& dims = x.type().dims;
+    return dims.empty() || (dims.size() == g.type().dims.size() && dims[over[0]] == 1);
+  };
+  const Node* choice = find_prim(g, Prim::kSelect);
+  const Node* zero = choice ? find_prim(of(choice, 2), Prim::kConstant) : nullptr;
+  const Node* both = choice ? find_prim(of(choice, 0), Prim::kAnd) : nullptr;
+  const Node* same = both ? find_prim(of(both, 0), Prim::kEq) : nullptr;
+  const Node* index = same ? find_prim(of(same, 0), Prim::kIota) : nullptr;
+  if (!index || !zero || over.empty() || std::get<int64_t>(index->attrs[0]) != over[0] || attr_double(zero->attrs[0], 1) != 0) {
+    return std::nullopt;
+  }
+  Ex target = of(same, 1);
+  Ex counts = of(both, 1);
+  Ex value = of(choice, 1);
+  if (!is_beside(target) || !is_beside(counts) || !is_beside(value)) {
+    return std::nullopt;
+  }
+  Ex classes(&g.b(), g.b().constant_int(g.type().dims[over[0]], target.dtype()));
+  return select((target >= 0.0) & (target < classes) & counts, value, 0.0);
+}
+
 void expand_log_softmax_backward(ExpandContext& c) {
   Ex g = c.computed(0);
-  c.set(0, g - exp(c.computed(1)) * reduce_sum(g, softmax_dims(c)));
+  Dims over = softmax_dims(c);
+  std::optional<Ex> only = find_only_gradient(g, over);
+  c.set(0, g - exp(c.computed(1)) * (only ? *only : reduce_sum(g, over)));
 }
 
 constinit const Op kRows[] = {
