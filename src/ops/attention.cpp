@@ -188,4 +188,8 @@ std::span<const Op> attention_ops() {
   return kRows;
 }
 
+bool is_attention(const Op& op) {
+  return op.expand == &expand_flash;
+}
+
 } // namespace torch_xla

@@ -22,6 +22,7 @@ struct EngineRules {
   Outline outlines = nullptr; // null: marks are their operands
   WidenCall widens = nullptr; // null: none
   bool narrow_products = true; // the engine multiplies 16-bit floats faster than float32
+  int64_t most_scores = 0; // of attention at a time; 0: no limit
 };
 
 // Trace -> trace with parameters, results and outputs of the types in which the device stores them. Operations compute on the types that
@@ -36,6 +37,8 @@ std::optional<Graph> add_into_parts(const Graph& trace);
 // reads, then numbers that are no constants of the composite: seeds of draws. What else needs values of the part computes them outside,
 // too. Marks that belong to no composite stay.
 std::optional<Graph> outline(const Graph& trace);
+// Trace -> trace in which attention without a mask, of more scores, is a loop over blocks of queries; nothing if the trace has none.
+std::optional<Graph> attention_in_turns(const Graph& trace, int64_t most_scores);
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; fixed scalars become
 // constants, the others and the parameters keep their order. With fusion off the expansion is the same. Throws UserError(NotImplemented)
 // naming a row that is not kept and has no expansion.

@@ -61,7 +61,12 @@ Graph run_passes_on_body(const Graph& body, int device, const EngineRules& rules
   if (added) {
     run_stage("add_into_parts", device, *added, [](Graph&) {});
   }
-  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(added ? *added : outlined ? *outlined : body, rules.keeps); });
+  const Graph& trace = added ? *added : outlined ? *outlined : body;
+  std::optional<Graph> turning = rules.most_scores > 0 ? attention_in_turns(trace, rules.most_scores) : std::nullopt;
+  if (turning) {
+    run_stage("attention_in_turns", device, *turning, [](Graph&) {});
+  }
+  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(turning ? *turning : trace, rules.keeps); });
   if (rules.widens && std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return rules.widens(graph, node); })) {
     run_stage("widen", device, graph, [&](Graph& widened) { widened = widen(graph, rules.widens); });
   }

@@ -168,7 +168,7 @@ std::string text_of(const Excerpt& excerpt, int device, const std::vector<int64_
   };
   if (format == GraphFormat::kHlo || format == GraphFormat::kStableHlo) {
     return stablehlo_text(
-        [&] { return run_passes(excerpt.graph, device, {.keeps = has_stablehlo_form, .outlines = outline}); },
+        [&] { return run_passes(excerpt.graph, device, stablehlo_rules(engine().hardware())); },
         location,
         format,
         engine().num_partitions());
@@ -270,7 +270,7 @@ std::string body_text(int device, const Body& body, GraphFormat format) {
   std::transform(body.numbers.begin(), body.numbers.end(), std::back_inserter(bits), [](const Number& number) { return number.bits; });
   Excerpt excerpt(body.computation->graph, bits, Inputs::kParameters);
   return stablehlo_text(
-      [&] { return run_passes_on_body(excerpt.graph, device, {.keeps = has_stablehlo_form, .outlines = outline}); },
+      [&] { return run_passes_on_body(excerpt.graph, device, stablehlo_rules(engine().hardware())); },
       /*location=*/{},
       format,
       /*num_partitions=*/1);

@@ -18,7 +18,7 @@ Hlo times(const Hlo& z, uint64_t factor) {
 
 // As seed_of_turn() computes it.
 Hlo write_seed_of_turn(const Hlo& seed, const Hlo& turn) {
-  Hlo z = seed + times(turn + 1, kTurnStep);
+  Hlo z = seed + times(convert(turn, DType::I64) + 1, kTurnStep);
   z = times(shift_and_xor(z, kTurnShifts[0]), kTurnMix[0]);
   z = times(shift_and_xor(z, kTurnShifts[1]), kTurnMix[1]);
   return shift_and_xor(z, kTurnShifts[2]);
@@ -58,7 +58,9 @@ class LoopWriter {
   // In the order of the loop's values: the turn's number, carried, joined, then the other operands.
   Hlos first_values() {
     Text& text = c_.text();
-    Hlos values{text.constant_int(0, {DType::I64, {}})};
+    // Compilers find the number of turns in a plain counter; 64 bits are two words to a TPU.
+    const DType counter = c_.is_none(kLoopTrips) ? DType::I64 : index_type(c_.get_int(kLoopTrips));
+    Hlos values{text.constant_int(0, {counter, {}})};
     for (size_t i = 0; i < carried_; ++i) {
       values.push_back(c_[i]);
     }

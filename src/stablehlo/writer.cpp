@@ -237,6 +237,11 @@ bool has_stablehlo_form(const Op& op) {
   return stablehlo::writers().count(op.name) > 0;
 }
 
+EngineRules stablehlo_rules(std::string_view hardware) {
+  constexpr int64_t kMostScoresOfTpu = 16 << 20; // 64 MB of float32: half of the vector memory of a TPU v5e
+  return {.keeps = has_stablehlo_form, .outlines = outline, .most_scores = hardware == "TPU" ? kMostScoresOfTpu : 0};
+}
+
 std::string write_stablehlo(const Graph& graph, const StableHloOptions& options) {
   stablehlo::Text text(options.products, options.convolutions, options.target, options.device_order);
   return stablehlo::write_module(text, graph, options);

@@ -6,9 +6,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/precision.h"
 #include "ir/graph.h"
+#include "passes/passes.h"
 #include "stablehlo/target.h"
 
 namespace torch_xla {
@@ -31,6 +33,8 @@ struct StableHloOptions {
 
 // True for a row with a writer: lowering keeps it and expands the others.
 bool has_stablehlo_form(const Op& op);
+// What the passes do for a compiler of this hardware, by Engine::hardware().
+EngineRules stablehlo_rules(std::string_view hardware);
 
 // The device of each partition. XLA computes wrong values where tiles do not follow the order of partitions, so the order is that of the
 // devices in a sharding of the program which is over no axes of 0, 1, 2, ...

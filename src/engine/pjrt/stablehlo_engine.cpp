@@ -13,7 +13,7 @@
 namespace torch_xla::pjrt {
 
 Graph StablehloEngine::lower(const Graph& trace, int device) const {
-  return run_passes(trace, device, {.keeps = has_stablehlo_form, .outlines = outline});
+  return run_passes(trace, device, stablehlo_rules(hardware()));
 }
 
 // Hosts and GPUs multiply in float32 until the user allows less, as PyTorch does on them. Others have their own default: TPUs multiply
