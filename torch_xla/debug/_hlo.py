@@ -91,6 +91,7 @@ class Instruction:
     detail: str
     config: str
     line: str
+    constant: int | None = None  # of type s32
 
     @property
     def cycles(self) -> int | None:
@@ -99,10 +100,10 @@ class Instruction:
         return int(found[1]) if found else None
 
     @property
-    def trips(self) -> int:
-        """How often a loop's body runs; 1 where the compiler does not know."""
+    def trips(self) -> int | None:
+        """How often a loop's body runs. None where the compiler does not say."""
         found = re.search(r'"known_trip_count":\s*\{"n":\s*"?(\d+)', self.config)
-        return int(found[1]) if found else 1
+        return int(found[1]) if found else None
 
 
 def _line(metadata: memoryview) -> str:
@@ -119,7 +120,9 @@ def _instruction(data: memoryview) -> Instruction:
         "get-tuple-element": f"index={_number(fields, 13)}",
         "custom-call": f'custom_call_target="{_text(fields, 28)}"',
         "fusion": f"kind={_text(fields, 11)}",
+        "compare": f"direction={_text(fields, 63)}",
     }
+    literal = _numbers(_fields(fields[8][-1]), 4) if fields.get(8) else []
     dims = _numbers(fields, 14)
     return Instruction(
         number=_number(fields, 35),
@@ -131,6 +134,7 @@ def _instruction(data: memoryview) -> Instruction:
         detail=details.get(opcode, f"dimensions={{{','.join(map(str, dims))}}}" if dims else ""),
         config=_text(fields, 43),
         line=_line(fields[7][-1]) if fields.get(7) else "",
+        constant=literal[0] if len(literal) == 1 else None,
     )
 
 
@@ -177,10 +181,21 @@ class Module:
                 inner = [found for call in each.calls if (found := self._cycles_of(call)) is not None]
                 chosen = [max(inner, default=None)] if each.opcode == "conditional" else inner
                 known = [found for found in chosen if found is not None]
-                cycles = each.trips * sum(known) if known else None
+                cycles = self._trips_of(each) * sum(known) if known else None
             if cycles is not None and cycles > 0:
                 total = (total or 0) + cycles
         return total
+
+    def _trips_of(self, loop: Instruction) -> int:
+        """How often a loop's body runs, as its condition says of a counter from 0; 1 where that is not known."""
+        if loop.trips is not None:
+            return loop.trips
+        for called in map(self.computations.get, loop.calls):
+            parts = {each.number: each for each in called.instructions}
+            test = parts.get(called.root)
+            if test and test.opcode == "compare" and test.detail == "direction=LT":
+                return parts[test.operands[1]].constant or 1
+        return 1
 
     def text(self) -> str:
         """Its computations, the entry last: an instruction a line, with its estimated cycles and the user's line."""
