@@ -4,7 +4,7 @@
 #include "ops/rules.h"
 #include "stablehlo/call.h"
 #include "stablehlo/structured.h"
-#include "stablehlo/taps.h"
+#include "stablehlo/windows/taps.h"
 
 namespace torch_xla::stablehlo {
 namespace {

@@ -1,5 +1,5 @@
 // Gathers by constant indices, with constant weights.
-#include "stablehlo/taps.h"
+#include "stablehlo/windows/taps.h"
 
 #include "stablehlo/structured.h"
 
