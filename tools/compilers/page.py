@@ -12,11 +12,12 @@ Outcomes = dict[str, Outcome]
 
 _HEAD = """# Accelerators and their compilers
 
-What the compilers of accelerators say of this device's programs, without the accelerators: `make test-compilers` gets
-them from wheels, pinned by their hashes, and compiles the StableHLO text of each case in `tests/rows` and of small
-models (`tools/compilers/models.py`: forward in evaluation mode, and a training step with dropout, gradients clipped,
-and the model's optimizer; in float32 and under bfloat16 autocast). Nothing is run. `make test-compilers PAGE=1` writes
-this page.
+For readers who ask what the compilers of accelerators take of this device's programs, and at what cost.
+
+`make test-compilers` asks the compilers, without the accelerators. It gets them from wheels, pinned by their hashes,
+and compiles the StableHLO text of each case in `tests/rows` and of small models. Nothing is run. A model
+(`tools/compilers/models.py`) is compiled in float32 and under bfloat16 autocast. Its forward is in evaluation mode; its
+training step has dropout, clipped gradients and the model's optimizer. `make test-compilers PAGE=1` writes this page.
 """
 
 
