@@ -2,7 +2,8 @@
 
 The program sees a marked tensor as one tensor. On the embedded engine all devices of a process share one memory and the
 same processors: the tensor stays whole, its program runs once on all processors, and the mark assigns parts to devices.
-Over several processes, and over several devices of a plugin, each holds its part.
+Over several processes each holds its part. On a plugin's devices it lies in tiles, and each program has a partition on
+each device.
 """
 
 from dataclasses import dataclass
@@ -50,8 +51,8 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) ->
     has saved a result `t` already, `t` stays as it is, and what this function returns is spread.
 
     Returns `t` as an XLAShardedTensor with its shards. Raises ValueError for a tensor elsewhere or a spec that does not
-    fit, RuntimeError for a tensor that is already cut in another way, NotImplementedError for a mesh that the engine has
-    no programs for.
+    fit, RuntimeError for a tensor that is already cut in another way, NotImplementedError for a mesh over
+    processes with plugins. Programs that XLA's partitioner does not know raise it when they are compiled.
     """
     sharding, before = _sharding_of(t, mesh, partition_spec), find_mark(t)
     if before not in (None, sharding) and before.type is not ShardingType.REPLICATED:
