@@ -186,6 +186,7 @@ Dims padded_dims(const Dims& dims, const ShardingRef& sharding) {
   return padded;
 }
 
+// Constraints keep tiles with padding at the edge of the program: XLA's partitioner fails on some operations in such tiles.
 Hlo without_padding(Hlo x, const Dims& dims) {
   return slice(x, Dims(dims.size(), 0), dims, Dims(dims.size(), 1));
 }
@@ -196,12 +197,13 @@ Hlo with_padding(Hlo x, const ShardingRef& sharding) {
   for (size_t i = 0; i < high.size(); ++i) {
     high[i] -= x.dim(i);
   }
-  return high == none ? x : pad(x, number<0>(x.text(), x.dtype()), none, high, none);
+  return high == none ? x : pad(x.text().constrain(x, *sharding), number<0>(x.text(), x.dtype()), none, high, none);
 }
 
 Hlo add_parameter(Text& text, const Type& type, const Dims& strides, const ShardingRef& sharding) {
   if (strides.empty()) {
-    return without_padding(text.argument({type.dtype, padded_dims(type.dims, sharding)}, sharding), type.dims);
+    const Hlo given = text.argument({type.dtype, padded_dims(type.dims, sharding)}, sharding);
+    return given.dims() == type.dims ? given : text.constrain(without_padding(given, type.dims), *sharding);
   }
   return from_memory_order(text.argument({type.dtype, memory_order_dims(type.dims, strides)}), type.dims, strides);
 }
