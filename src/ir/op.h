@@ -107,7 +107,6 @@ enum OpTrait : uint32_t {
   kSumsProducts = 1u << 18, // sums of products of operands of one type, which engines that compute on 16-bit floats round once
   kHasProducts = 1u << 19, // a library call that multiplies matrices inside and may round each product
   kToldAtCall = 1u << 20, // with kChecksValues: programs catch its error and take another way, so the call waits and raises it (svd)
-  kSharesHeads = 1u << 21, // attention: operands 1 and 2, [B, H, T, E], may have fewer heads than operand 0, each for a group of its heads
   // Traits that describe calls of ATen's kernel, for any kind of row.
   kOfCalls = kRandom | kChecksValues | kToldAtCall | kReadsWhileWriting | kHostArgument,
   // Calls that break one of these go to the CPU fallback, where ATen raises its error.

@@ -171,7 +171,7 @@ constinit const Op kRows[] = {
         .layout = ResultLayout::kOfOperand,
         .kernel_layout = ResultLayout::kAttention,
         .reads = kDenseRows,
-        .traits = kHasProducts | kSharesHeads),
+        .traits = kHasProducts),
     LIBRARY(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
         infer_flash_backward,

@@ -40,7 +40,9 @@ std::span<const Op> torchvision_ops(); // torchvision: pooling of regions, defor
 std::span<const std::span<const Op>> op_tables();
 
 std::optional<Sharding> find_constraint(const Node& node); // of xla::sharding_constraint; attributes: its tiles and devices
-bool is_attention(const Op& op); // forward: operands query, key, value, mask; attributes dropout, is_causal, scale
+// Forward: operands query, key, value, mask; attributes dropout, is_causal, scale. Keys and values, [B, H, T, E], may have fewer heads than
+// queries, each for a group of their heads.
+bool is_attention(const Op& op);
 bool is_mark(const Op& op); // xla::mark_tensor, whose attributes are in ir/composite.h
 
 } // namespace torch_xla

@@ -49,7 +49,7 @@ Graph widen(const Graph& graph, WidenCall widens);
 // Local rewrites: identities that hold for every value (x*1, x/1, double negation and conversion, views of views, select of a constant,
 // view that changes nothing), constant folding.
 void simplify(Graph& graph);
-// Keys and values of calls with the trait kSharesHeads as they were before they were repeated for the heads of a group.
+// Keys and values of attention as they were before they were repeated for the heads of a group.
 void share_heads(Graph& graph);
 // Common subexpressions: equal op, operands and attributes. Random bits are equal when their seed and offset are.
 void cse(Graph& graph);

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "ir/view.h"
+#include "ops/tables.h"
 #include "passes/graph_copy.h"
 #include "passes/passes.h"
 
@@ -65,7 +66,7 @@ class HeadSharing : private GraphCopy {
   std::optional<Graph> run() {
     add_inputs();
     for (const Node& node : from_.nodes) {
-      if (!(node.op->traits & kSharesHeads) || !share(node)) {
+      if (!is_attention(*node.op) || !share(node)) {
         copy(node);
       }
     }
