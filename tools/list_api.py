@@ -222,7 +222,7 @@ STATES = {
     "torch_xla.debug.profiler.trace_detached": "on a thread; else as `trace`",
     "torch_xla.stablehlo.StableHLOExportOptions": "text with numbers in it is the only form",
     "torch_xla.stablehlo.StableHLOGraphModule": "calls run what was exported; `get_stablehlo_bytecode` gives text",
-    "torch_xla.runtime.use_spmd": "on the embedded engine: docs/sharding.md",
+    "torch_xla.runtime.use_spmd": "what a mesh does: docs/sharding.md",
     "torch_xla.distributed.spmd.Mesh": "of several devices of one process: docs/sharding.md",
     "torch_xla.distributed.spmd.HybridMesh": "a slice's devices stand by number",
     "torch_xla.distributed.spmd.XLAShardedTensor": "the marked tensor itself, no DTensor",

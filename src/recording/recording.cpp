@@ -249,7 +249,7 @@ void Recording::write(const at::Tensor& t, ValueId v) {
   }
   check_writable(cell);
   if (fills_storage(t, cell.nbytes)) {
-    v = as_marked(cell, to_dims(t.sizes()), to_dims(t.strides()), v);
+    v = cell.mark ? as_marked(cell, to_dims(t.sizes()), to_dims(t.strides()), v) : v;
     set_content(cell, v);
     set_geometry(cell, t);
     note_order(v, cell.dims, cell.strides);
