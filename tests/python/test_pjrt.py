@@ -134,7 +134,7 @@ assert all(whole["start_ns"] <= each["start_ns"] and each["end_ns"] <= whole["en
 print(*[each["name"] for each in passes], {each["device"] for each in passes}, sep=", ")
 """
     )
-    assert line == "lower, simplify, cse, eliminate_dead_code, write StableHLO, compile StableHLO, {1}"
+    assert line == "lower, simplify, share_heads, cse, eliminate_dead_code, write StableHLO, compile StableHLO, {1}"
 
 
 def test_memory_of_another_type_goes_by_way_of_the_host(run_fake):
