@@ -14,6 +14,9 @@
 #include "runtime/interrupt.h"
 #include "trace/torch_errors.h"
 #include "trace/trace.h"
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace torch_xla {
 
@@ -169,11 +172,23 @@ static DeviceState& state_to_lock(int device) {
   return state;
 }
 
+// As lock.try_lock_for(limit), whose pthread_mutex_clocklock() GCC 12's ThreadSanitizer does not see.
+static bool try_lock_for(RecordingLock& lock, std::chrono::milliseconds limit) {
+  const bool locked = lock.try_lock_for(limit);
+#ifdef __SANITIZE_THREAD__
+  if (locked) {
+    __tsan_mutex_pre_lock(lock.mutex()->native_handle(), __tsan_mutex_try_lock);
+    __tsan_mutex_post_lock(lock.mutex()->native_handle(), __tsan_mutex_try_lock, 0);
+  }
+#endif
+  return locked;
+}
+
 RecordingLock lock_recorder(int device) {
   std::unique_lock lock(state_to_lock(device).mutex, std::try_to_lock);
   if (!lock) {
     interrupt::NoGil no_gil; // the lock's owner may take it
-    while (!lock.try_lock_for(kPollInterval)) {
+    while (!try_lock_for(lock, kPollInterval)) {
       interrupt::hear_signals();
     }
   }
@@ -184,7 +199,7 @@ RecordingLock lock_recorder_uninterrupted(int device, std::optional<std::chrono:
   std::unique_lock lock(state_to_lock(device).mutex, std::try_to_lock);
   if (!lock) {
     interrupt::NoGil no_gil;
-    limit ? static_cast<void>(lock.try_lock_for(*limit)) : lock.lock();
+    limit ? static_cast<void>(try_lock_for(lock, *limit)) : lock.lock();
   }
   return lock;
 }
