@@ -6,7 +6,7 @@ import torch
 
 from ... import _XLAC, runtime
 from .mesh import Mesh
-from .op_sharding import OpSharding, PartitionSpec
+from .op_sharding import PartitionSpec
 
 
 def _find_processes(mesh: Mesh) -> ModuleType | None:
@@ -37,17 +37,17 @@ def check(mesh: Mesh) -> None:
         _XLAC._run_over_all_devices()
 
 
-def spread(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
-    """Spreads the tensor's value over processes, in place. `sharding` is that of the spec over the mesh.
+def spread(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
+    """Spreads the tensor's value over processes, in place.
 
     Returns the tensor, or another one with the value if this one cannot change. set_sharding() cuts a tensor over the
     devices of a plugin.
     """
     module = _find_processes(mesh)
-    return module.spread(t, sharding, mesh, partition_spec) if module else t
+    return module.spread(t, mesh, partition_spec) if module else t
 
 
-def spread_minibatch(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
+def spread_minibatch(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
     """As spread(), of a tensor that is this process's part of a batch."""
     module = _find_processes(mesh)
     return module.spread_minibatch(t, mesh, partition_spec) if module else t

@@ -16,7 +16,7 @@ from ._placements import device_mesh, join_parts, Placements, placements_of
 from ._spread_calls import watch
 from ._spread_tensor import become, place, placed_as, spread_by, SpreadTensor
 from .mesh import Mesh
-from .op_sharding import OpSharding, PartitionSpec
+from .op_sharding import PartitionSpec
 
 
 def check(mesh: Mesh) -> None:
@@ -37,7 +37,7 @@ def check(mesh: Mesh) -> None:
         device_mesh(mesh)
 
 
-def spread(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
+def spread(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
     """Spreads the tensor's value, in place. Returns the tensor."""
     return spread_by(t, device_mesh(mesh), placements_of(mesh, partition_spec))
 

@@ -31,7 +31,7 @@ def _sharding_of(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> 
 
 
 def _mark(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
-    t = _effects.spread(t, sharding, mesh, partition_spec)
+    t = _effects.spread(t, mesh, partition_spec)
     set_sharding(t, sharding)
     return wrap_as_sharded_tensor(t)
 
@@ -176,7 +176,7 @@ class ShardingSpec:
             )
         if self.minibatch:
             sharding = _sharding_of(t, self.mesh, self.partition_spec)
-            set_sharding(_effects.spread_minibatch(t, sharding, self.mesh, self.partition_spec), sharding)
+            set_sharding(_effects.spread_minibatch(t, self.mesh, self.partition_spec), sharding)
         else:
             mark_sharding(t, self.mesh, self.partition_spec)
 
