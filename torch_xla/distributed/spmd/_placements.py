@@ -75,7 +75,7 @@ def without_sums(placements: Sequence[Placement]) -> Placements:
 
 
 def without_empty_parts(placed: DTensor) -> DTensor:
-    """The same value, whole along dims of which a process has no element."""
+    """The same value, whole along each dim that leaves a process without elements."""
     sizes, placements = list(placed.shape), list(placed.placements)
     for axis, placement in enumerate(placements):
         if placement.is_shard():

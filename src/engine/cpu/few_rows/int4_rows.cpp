@@ -17,7 +17,7 @@ namespace torch_xla::cpu {
 namespace {
 
 constexpr int64_t kBytesAhead = 8192; // prefetched
-constexpr int64_t kGroupsAhead = 4; // of which scales and zeros are prefetched: they lie far apart
+constexpr int64_t kGroupsAhead = 4; // scales and zeros of groups lie far apart: they are prefetched
 constexpr int64_t kEndColumns = 16; // of a block at the end: a multiple
 
 // What one thread needs.
