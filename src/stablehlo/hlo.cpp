@@ -134,8 +134,18 @@ Hlo broadcast_in_dim(Hlo x, const Dims& dims, const Dims& mapping) {
   return x.text().op("broadcast_in_dim", {x}, {{"broadcast_dimensions", array_text(mapping)}}, {x.dtype(), dims});
 }
 
+Hlo Hlo::made_of(Rearranged source) const {
+  Hlo result = *this;
+  result.source_ = std::make_shared<const Rearranged>(std::move(source));
+  return result;
+}
+
+// A reshape of a reshape is one of the first operand.
 Hlo reshape(Hlo x, const Dims& dims) {
-  return x.dims() == dims ? x : x.text().op("reshape", {x}, {}, {x.dtype(), dims});
+  if (x.source() && x.source()->order.empty()) {
+    x = Hlo(x.source()->operand);
+  }
+  return x.dims() == dims ? x : x.text().op("reshape", {x}, {}, {x.dtype(), dims}).made_of({x, {}});
 }
 
 Hlo transpose(Hlo x, const Dims& order) {
@@ -149,7 +159,10 @@ Hlo transpose(Hlo x, const Dims& order) {
       last = d;
     }
   }
-  return keeps_order ? reshape(x, dims) : x.text().op("transpose", {x}, {{"permutation", array_text(order)}}, {x.dtype(), dims});
+  if (keeps_order) {
+    return reshape(x, dims);
+  }
+  return x.text().op("transpose", {x}, {{"permutation", array_text(order)}}, {x.dtype(), dims}).made_of({x, order});
 }
 
 Hlo slice(Hlo x, const Dims& starts, const Dims& limits, const Dims& steps) {

@@ -9,13 +9,36 @@ Hlo matrix_product(Hlo a, Hlo b) {
   return dot(a, b, {}, {}, {1}, {0});
 }
 
-// One batch becomes a product of matrices: XLA's CPU client cannot run it as a batch with transposed bfloat16.
+// The matrices of x before a reshape joined their two dims of batches, or nothing.
+std::optional<Hlo> with_two_batches(const Hlo& x) {
+  if (!x.source()) {
+    return std::nullopt;
+  }
+  const auto& [operand, order] = *x.source();
+  if (order == Dims{0, 2, 1}) {
+    std::optional<Hlo> two = with_two_batches(operand);
+    return two ? std::optional(transpose(*two, {0, 1, 3, 2})) : std::nullopt;
+  }
+  bool joins = order.empty() && operand.rank() == 4 && operand.dim(2) == x.dim(1) && operand.dim(3) == x.dim(2);
+  return joins ? std::optional(operand) : std::nullopt;
+}
+
+// One batch becomes a product of matrices: XLA's CPU client cannot run it as a batch with transposed bfloat16. Two dims of batches (a
+// sequence's and a head's) stay two: joined, they cost TPUs a copy where a transpose stands before.
 Hlo batch_product(Hlo a, Hlo b) {
   if (a.dim(0) == 1) {
     Hlo product = matrix_product(reshape(a, {a.dim(1), a.dim(2)}), reshape(b, {b.dim(1), b.dim(2)}));
     return reshape(product, {1, product.dim(0), product.dim(1)});
   }
-  return dot(a, b, {0}, {0}, {2}, {1});
+  std::optional<Hlo> x = with_two_batches(a);
+  std::optional<Hlo> y = with_two_batches(b);
+  if (!x && !y) {
+    return dot(a, b, {0}, {0}, {2}, {1});
+  }
+  const Hlo& known = x ? *x : *y;
+  auto split = [&](const Hlo& z) { return reshape(z, {known.dim(0), known.dim(1), z.dim(1), z.dim(2)}); };
+  Hlo product = dot(x ? *x : split(a), y && y->dim(0) == known.dim(0) ? *y : split(b), {0, 1}, {0, 1}, {3}, {2});
+  return reshape(product, {a.dim(0), a.dim(1), b.dim(2)});
 }
 
 // Batches are summed too.

@@ -61,17 +61,17 @@ void write_sort(Call& c) {
   c.set(1, sorted.indices);
 }
 
-// The first k along dim, of numbers that float32 holds.
+// The first k along dim, of numbers that float32 holds. Float16 has no form of its own in libtpu: it would become a sort.
 Sorted top_k(Hlo x, size_t dim, int64_t k, bool largest) {
   size_t last = x.rank() - 1;
-  Hlo row = move_dim(convert(x, DType::F32), dim, last);
+  Hlo row = move_dim(x.dtype() == DType::F16 ? convert(x, DType::F32) : x, dim, last);
   row = select(
       is_nan(row),
       constant_like(row, std::numeric_limits<double>::quiet_NaN()),
       row); // without a sign: one with it is less than all numbers
   row = largest ? row : -row;
   Dims dims = with(row.dims(), last, k);
-  Hlos best = x.text().op("chlo.top_k", {row}, {{"k", int_text(k)}}, {{DType::F32, dims}, {DType::I32, dims}});
+  Hlos best = x.text().op("chlo.top_k", {row}, {{"k", int_text(k)}}, {{row.dtype(), dims}, {DType::I32, dims}});
   return {move_dim(largest ? best[0] : -best[0], last, dim), move_dim(best[1], last, dim)};
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -20,12 +21,20 @@
 namespace torch_xla::stablehlo {
 
 class Text;
+struct Rearranged;
 
 // A value of the text. Valid while its Text lives; cheap to copy.
 class Hlo {
  public:
   Hlo() = default;
   Hlo(Text* text, std::string name, Type type) : text_(text), name_(std::move(name)), type_(std::move(type)) {}
+
+  // The same value, with what it was made of.
+  Hlo made_of(Rearranged source) const;
+  // Null unless reshape() or transpose() made it.
+  const Rearranged* source() const {
+    return source_.get();
+  }
 
   Text& text() const {
     return *text_;
@@ -53,6 +62,13 @@ class Hlo {
   Text* text_ = nullptr;
   std::string name_; // "%7" or "%7#1"
   Type type_;
+  std::shared_ptr<const Rearranged> source_;
+};
+
+// The operand of a reshape or a transpose.
+struct Rearranged {
+  Hlo operand;
+  Dims order; // of the transpose's dims; empty: a reshape
 };
 
 using Hlos = std::vector<Hlo>;

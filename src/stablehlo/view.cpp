@@ -120,15 +120,37 @@ Hlo first_elements(const Hlo& memory, int64_t count) {
   return count == memory.type().numel() ? memory : slice_dim(flatten(memory), 0, 0, count);
 }
 
-Hlo take_plan(const Hlo& memory, const ViewPlan& plan, const Dims& dims) {
-  Hlo part = first_elements(memory, plan.length);
-  if (!plan.is_whole()) {
-    part = slice(reshape(part, plan.extents()), plan.starts(), plan.limits(), plan.steps());
+// Moves the plan's axes of more than one element to the order of the view, those of one behind them, and slices then: slices of one value,
+// as those of query, key and value, share the transpose.
+Hlo slice_transposed(const Hlo& part, const ViewPlan& plan, const Dims& order) {
+  Dims walked_axes;
+  Dims others;
+  for (size_t i = 0; i < plan.axes.size(); ++i) {
+    (plan.axes[i].count > 1 ? walked_axes : others).push_back(static_cast<int64_t>(i));
   }
+  Dims axes = permuted(walked_axes, order);
+  for (int64_t axis : others) {
+    axes.push_back(axis);
+  }
+  Hlo turned = transpose(reshape(part, plan.extents()), axes);
+  return slice(turned, permuted(plan.starts(), axes), permuted(plan.limits(), axes), permuted(plan.steps(), axes));
+}
+
+Hlo take_plan(const Hlo& memory, const ViewPlan& plan, const Dims& dims) {
+  constexpr int64_t kMostParts = 8; // of the memory: a transpose before a smaller slice would cost more than it saves
+  Hlo part = first_elements(memory, plan.length);
   Dims order = places(plan);
   Dims sorted = order;
   std::sort(sorted.begin(), sorted.end());
-  part = order == sorted ? part : transpose(reshape(part, walked(plan, dims, false)), order);
+  const bool turns = order != sorted;
+  if (turns && !plan.is_whole() && plan.length <= kMostParts * num_elements(plan.counts())) {
+    part = slice_transposed(part, plan, order);
+  } else {
+    if (!plan.is_whole()) {
+      part = slice(reshape(part, plan.extents()), plan.starts(), plan.limits(), plan.steps());
+    }
+    part = turns ? transpose(reshape(part, walked(plan, dims, false)), order) : part;
+  }
   if (part.type().numel() == num_elements(dims)) {
     return reshape(part, dims);
   }
