@@ -106,6 +106,7 @@ CompileTarget find_target(const std::string& device, const std::string& name) {
     CompileTarget target;
     target.name = target.topology = name;
     target.plugin = library_path();
+    target.options = library_options();
     return target;
   }
   TargetFinder find = choice().find_target;

@@ -165,6 +165,12 @@ struct EngineMemoryInfo {
   int64_t peak_bytes_reserved = 0;
 };
 
+// A trace that grows without a sync is cut at a repeat of its loop once it has this many nodes, or holds this many bytes.
+struct TraceLimits {
+  size_t nodes = 4096;
+  int64_t held_bytes = int64_t{4} << 30;
+};
+
 // Options that plugins take, and attributes that they report.
 using NamedValue = std::variant<std::string, bool, int64_t, double, std::vector<int64_t>>;
 using NamedValues = std::map<std::string, NamedValue>;
@@ -256,6 +262,10 @@ class Engine {
   // A value that is_placed() is false of, cut over the devices.
   virtual EngineBufferRef place(const EngineBuffer& /*buffer*/, ShardingRef /*sharding*/) {
     XLA_ASSERT(false, "this engine places values itself");
+  }
+  // The layers of a large model repeat, too: an engine whose programs should be whole steps has high limits.
+  virtual TraceLimits trace_limits() const {
+    return {};
   }
   // How it reads PyTorch's switches for CompileOptions::precision.
   virtual PrecisionRules precision_rules() const {

@@ -4,15 +4,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/engine.h"
 #include "trace/trace.h"
 
 namespace torch_xla {
 namespace {
 
-// A trace longer than this (nodes) or holding more than this (bytes) is cut at its next repeat.
-constexpr size_t kMaxNodes = 4096;
-constexpr int64_t kMaxHeldBytes = int64_t{4} << 30;
-// The same limit for bytes that only the trace keeps alive: batches of a loop over data that reads only a sum at its end.
+// A trace is cut at its next repeat past the engine's limits, or with so many bytes that only the trace keeps alive: batches of a loop over
+// data that reads only a sum at its end.
 constexpr int64_t kMaxOrphanedBytes = kFirstInputCheck;
 // Cuts a trace that never repeats.
 constexpr size_t kHardMaxNodes = 1 << 18;
@@ -83,7 +82,8 @@ bool is_cut_now(Trace& trace, bool is_lazy) {
   }
   const int64_t orphaned = trace.orphaned_bytes();
   cut.next_input_check = trace.input_bytes() + kFirstInputCheck;
-  if (n < kMaxNodes && orphaned < kMaxOrphanedBytes && alive_bytes(trace) < kMaxHeldBytes) {
+  const TraceLimits limits = engine().trace_limits();
+  if (n < limits.nodes && orphaned < kMaxOrphanedBytes && alive_bytes(trace) < limits.held_bytes) {
     cut.next_check = n + kFirstTraceCheck;
     return false;
   }

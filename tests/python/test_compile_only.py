@@ -200,6 +200,25 @@ def test_an_unknown_target(run_fake):
     assert error.startswith("ValueError: XLA_COMPILE_ONLY=2 needs the plugin that compiles for it in PJRT_DEVICE")
 
 
+def test_options_of_a_library_are_the_topologys(run_fake):
+    program = "print(torch_xla.runtime.runtime_device_attributes('xla:0')['platform_version'])"
+    (text,) = run_fake(program, PJRT_LIBRARY_OPTIONS="chips=4,name=small")
+    assert text == "chips=4 name='small'"
+
+
+def test_a_step_of_many_layers_is_one_program(run_fake):
+    (counts,) = run_fake("""
+x = torch.ones(2).to("xla")
+torch_xla.sync()
+before = len(program_reports())
+for _ in range(3000):
+    x = (x * x).relu()
+torch_xla.sync()
+print([report.operations for report in program_reports()[before:]])
+""")
+    assert counts == "[6000]"
+
+
 def test_a_plugin_that_cannot_be_loaded(run_fake):
     (error,) = run_fake("print(error_of(lambda: torch.ones(2).to('xla')))", PJRT_LIBRARY_PATH="/no/such/plugin.so")
     assert "the PJRT plugin /no/such/plugin.so cannot be loaded" in error

@@ -24,6 +24,11 @@ PrecisionRules StablehloEngine::precision_rules() const {
   return {like_pytorch ? Precision::kHighest : Precision::kDefault, platform() == "cuda"};
 }
 
+// A plugin's compiler plans memory and work for the whole step. What the trace holds is the device's memory, which the host does not count.
+TraceLimits StablehloEngine::trace_limits() const {
+  return {.nodes = 1 << 15, .held_bytes = int64_t{64} << 30};
+}
+
 StableHloTarget StablehloEngine::stablehlo_target() const {
   return find_stablehlo_target(platform());
 }

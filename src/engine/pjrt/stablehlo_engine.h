@@ -18,6 +18,7 @@ class StablehloEngine : public Engine {
   bool takes_custom_options() const final {
     return true;
   }
+  TraceLimits trace_limits() const final;
   PrecisionRules precision_rules() const final;
   StableHloTarget stablehlo_target() const final;
   // The platform in capitals.
