@@ -78,6 +78,10 @@ void Recording::mark(const at::Tensor& t, const Sharding& sharding) {
     cell.mark = std::make_shared<ShardingMark>(ShardingMark{sharding, to_dims(t.sizes()), to_dims(t.strides())});
     find_cell(t)->mark = cell.mark;
   }
+  if (is_whole && t.numel() > 0 && !cell.value && !capture_) {
+    set_blank_geometry(cell, t);
+    find_uninitialized(cell);
+  }
   const bool is_alone = is_whole && cell.value && !capture_ && shows(t, cell.dims, cell.strides);
   if (t.numel() > 0 && !(is_alone && place_value(cell, sharding))) {
     write(t, constrain(read(t), sharding));

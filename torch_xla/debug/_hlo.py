@@ -181,12 +181,12 @@ class Module:
                 inner = [found for call in each.calls if (found := self._cycles_of(call)) is not None]
                 chosen = [max(inner, default=None)] if each.opcode == "conditional" else inner
                 known = [found for found in chosen if found is not None]
-                cycles = self._trips_of(each) * sum(known) if known else None
+                cycles = self.trips(each) * sum(known) if known else None
             if cycles is not None and cycles > 0:
                 total = (total or 0) + cycles
         return total
 
-    def _trips_of(self, loop: Instruction) -> int:
+    def trips(self, loop: Instruction) -> int:
         """How often a loop's body runs, as its condition says of a counter from 0; 1 where that is not known."""
         if loop.trips is not None:
             return loop.trips

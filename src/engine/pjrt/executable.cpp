@@ -25,6 +25,24 @@ Signature::Signature(const Graph& graph, const std::vector<bool>& donated, int n
   aliases = choose_aliases(graph, donated, wanted);
 }
 
+bool Signature::choose_output_shardings(std::string_view program, std::string_view format) {
+  std::vector<size_t> ranks;
+  for (const Type& type : outputs) {
+    ranks.push_back(type.dims.size());
+  }
+  if (auto told = read_output_shardings(program, format, ranks, order)) {
+    output_shardings = *std::move(told);
+    return true;
+  }
+  bool is_settled = true;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    is_settled = is_settled && wanted[i];
+    output_shardings[i] = wanted[i].value_or(nullptr);
+    wanted[i] = output_shardings[i];
+  }
+  return is_settled;
+}
+
 PjrtExecutable::PjrtExecutable(LoadedExecutableHandle loaded, Signature signature, std::string mlir, MemoryCounts& counts, int device)
     : loaded_(std::move(loaded)),
       signature_(std::move(signature)),

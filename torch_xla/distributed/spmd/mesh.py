@@ -13,6 +13,15 @@ from .op_sharding import OpSharding, PartitionSpec
 _global_mesh: "Mesh | None" = None
 
 
+class _MeshError(ValueError, AssertionError):
+    """Arguments of a mesh that do not fit; programs for the original expect its AssertionError."""
+
+
+def _check(fits: bool, text: str) -> None:
+    if not fits:
+        raise _MeshError(text)
+
+
 class Mesh:
     """Devices in a grid.
 
@@ -21,26 +30,26 @@ class Mesh:
         mesh_shape: size of each axis of the grid; their product is the number of devices.
         axis_names: a name for each axis, or None.
 
-    Raises ValueError if these do not fit, or for devices that do not exist.
+    Raises ValueError, which is an AssertionError as well, if these do not fit, or for devices that do not exist.
     """
 
     def __init__(self, device_ids, mesh_shape: Sequence[int], axis_names: Sequence[str] | None = None):
         self.device_ids = np.array(device_ids).reshape(-1)
         self.mesh_shape = tuple(int(size) for size in mesh_shape)
         self.axis_names = None if axis_names is None else tuple(axis_names)
-        if math.prod(self.mesh_shape) != len(self.device_ids):
-            raise ValueError(f"mesh_shape {self.mesh_shape} does not hold {len(self.device_ids)} devices")
-        every = list(range(runtime.global_runtime_device_count()))
-        if sorted(self.device_ids.tolist()) != every:
-            raise ValueError(f"device_ids {self.device_ids.tolist()} are not the run's devices {every}")
+        self._check_devices()
         if self.axis_names is not None:
-            self._check_names()
+            names, axes = len(self.axis_names), len(self.mesh_shape)
+            _check(names == axes, f"Number of axis names ({names}) must match mesh dimensions ({axes})")
+            _check(len(set(self.axis_names)) == names, f"Axis names must be unique, got {self.axis_names}")
 
-    def _check_names(self) -> None:
-        if len(self.axis_names) != len(self.mesh_shape):
-            raise ValueError(f"axis_names {self.axis_names} are not as many as the axes of {self.mesh_shape}")
-        if len(set(self.axis_names)) != len(self.axis_names):
-            raise ValueError(f"a name occurs twice in axis_names {self.axis_names}")
+    def _check_devices(self) -> None:
+        ids, number = self.device_ids.tolist(), f"Number of device IDs ({len(self.device_ids)})"
+        size, every = math.prod(self.mesh_shape), runtime.global_runtime_device_count()
+        _check(len(ids) == every, f"{number} must match the global number of devices ({every})")
+        _check(len(ids) == size, f"{number} must match mesh size ({size})")
+        _check(len(set(ids)) == size, f"Device IDs must be unique, got {ids}")
+        _check(all(0 <= each < size for each in ids), f"Device IDs must be less than mesh size ({size}), got {ids}")
 
     def __str__(self) -> str:
         return str(
