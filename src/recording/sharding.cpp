@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "engine/engine.h"
+#include "ir/builder.h"
 #include "ops/registry.h"
 #include "ops/tables.h"
 #include "recording/capture.h"
@@ -105,6 +106,34 @@ std::optional<Sharding> find_sharding(const at::Tensor& t) {
     return cell.mark->sharding;
   }
   return cell.value && shows(t, cell.dims, cell.strides) ? sharding_of(*cell.value, cell.dims.size()) : std::nullopt;
+}
+
+static at::Tensor record(const at::Tensor& t, const Op& op, Attrs attrs) {
+  Recording recording(device_number(t));
+  const ValueId v = recording.read(t);
+  const InlineVec<ValueId, 4> operands{v};
+  InferContext context(recording.graph(), {operands.data(), operands.size()}, attrs);
+  op.infer(context);
+  const Type result = context.results()[0];
+  return recording.wrap(recording.node(op, operands, std::move(attrs), result));
+}
+
+at::Tensor take_shard(const at::Tensor& t, const Sharding& sharding) {
+  static const Op& op = get_op("xla::take_shard");
+  return record(t, op, {sharding.tiles, sharding.devices});
+}
+
+at::Tensor join_shards(const at::Tensor& shard, const Sharding& sharding) {
+  static const Op& op = get_op("xla::join_shards");
+  return record(shard, op, {sharding.tiles, sharding.devices});
+}
+
+at::Tensor reduce_shards(
+    const at::Tensor& shard, const std::string& reduction, const Dims& groups, int64_t num_groups, std::optional<int64_t> scattered) {
+  static const Op& all_reduce = get_op("xla::all_reduce_shards");
+  static const Op& reduce_scatter = get_op("xla::reduce_scatter_shards");
+  return scattered ? record(shard, reduce_scatter, {reduction, groups, num_groups, *scattered})
+                   : record(shard, all_reduce, {reduction, groups, num_groups});
 }
 
 void clear_mark(const at::Tensor& t) {

@@ -52,17 +52,25 @@ class _Count:
 
     def __init__(self, module: Module):
         self._module = module
+        self._channels: set[int] = set()
         self.found: dict[str, Collective] = {}
 
     def add(self, computation: Computation, times: int) -> None:
         """Those of a computation that runs so many times."""
         parts = {each.number: each for each in computation.instructions}
         for each in computation.instructions:
-            if kind := self._kind(each, computation):
+            if (kind := self._kind(each, computation)) and self._is_new(each):
                 self._add(kind, each, parts, times)
             turns = self._module.trips(each) if each.opcode == "while" else 1
             for number in () if each.opcode in _LATER_PARTS else each.calls:
                 self.add(self._module.computations[number], times * turns)
+
+    def _is_new(self, each: Instruction) -> bool:
+        """False for a later part of a collective that runs beside other work: a TPU's program repeats it in each."""
+        if each.channel in self._channels:
+            return False
+        self._channels |= {each.channel} - {0}
+        return True
 
     def _kind(self, each: Instruction, computation: Computation) -> str:
         """The kind, empty for other instructions and for the second half of a collective in two."""

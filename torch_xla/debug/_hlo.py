@@ -92,6 +92,7 @@ class Instruction:
     config: str
     line: str
     constant: int | None = None  # of type s32
+    channel: int = 0  # of a collective; its parts have the same
 
     @property
     def cycles(self) -> int | None:
@@ -135,6 +136,7 @@ def _instruction(data: memoryview) -> Instruction:
         config=_text(fields, 43),
         line=_line(fields[7][-1]) if fields.get(7) else "",
         constant=literal[0] if len(literal) == 1 else None,
+        channel=_number(fields, 26),
     )
 
 

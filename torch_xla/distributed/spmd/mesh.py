@@ -95,6 +95,13 @@ class Mesh:
 
     get_op_sharding_v2 = get_op_sharding
 
+    def numbers_of(self, partition_spec: PartitionSpec) -> PartitionSpec:
+        """The same with axes by their numbers."""
+        return tuple(
+            tuple(self._axes(entry)) if isinstance(entry, tuple) else next(iter(self._axes(entry)), None)
+            for entry in partition_spec
+        )
+
     def _axes(self, entry) -> list[int]:
         """The numbers of the axes that an entry of a partition_spec names."""
         named = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
@@ -108,11 +115,16 @@ class Mesh:
 
 
 def _slices() -> list[list[int]]:
-    """The devices' numbers by their hardware's slice ("slice_index"); without it all are in one."""
-    by_index: dict[int, list[int]] = {}
-    for number, attributes in enumerate(runtime.global_runtime_device_attributes()):
-        by_index.setdefault(attributes.get("slice_index", 0), []).append(number)
-    return [by_index[index] for index in sorted(by_index)]
+    """The devices' numbers by their hardware's slice ("slice_index"); without it all are in one.
+
+    A slice's devices are in the order of their places ("coords"), the first coordinate the fastest.
+    """
+    by_index: dict[int, list[tuple]] = {}
+    for position, attributes in enumerate(runtime.global_runtime_device_attributes()):
+        number = attributes.get("name", "").rpartition(":")[2]
+        key = (tuple(attributes.get("coords", ()))[::-1], int(number) if number.isdigit() else position)
+        by_index.setdefault(attributes.get("slice_index", 0), []).append(key)
+    return [[number for _, number in sorted(by_index[index])] for index in sorted(by_index)]
 
 
 class HybridMesh(Mesh):
@@ -124,8 +136,9 @@ class HybridMesh(Mesh):
         axis_names: as for Mesh.
 
     Each axis of the mesh combines an axis between slices with one within them: its size is the product of the two. A
-    slice's devices are in order of their numbers. The embedded engine's devices are one slice. Raises ValueError for
-    shapes that do not fit the devices.
+    slice's devices are in order of their places, so that neighbours along the last axis are neighbours in the hardware
+    where the shapes fit; without places in order of their numbers. The embedded engine's devices are one slice. Raises
+    ValueError for shapes that do not fit the devices.
     """
 
     def __init__(
