@@ -35,6 +35,21 @@ std::optional<Sharding> sharding_of(const LazyValue& value, size_t rank) {
   return buffer.sharding() ? *buffer.sharding() : replicated(rank);
 }
 
+// That of the tensor, which shows all elements along some dims of the cell and one place along the others, which are not cut.
+std::optional<Sharding> of_shown(const at::Tensor& t, const Cell& cell, const Sharding& whole) {
+  Dims tiles;
+  int64_t dim = 0;
+  for (size_t i = 0; i < cell.dims.size(); ++i) {
+    if (dim < t.dim() && t.size(dim) == cell.dims[i] && t.stride(dim) == cell.strides[i]) {
+      tiles.push_back(whole.tiles[i]);
+      ++dim;
+    } else if (whole.tiles[i] != 1) {
+      return std::nullopt;
+    }
+  }
+  return dim == t.dim() ? std::make_optional(Sharding{std::move(tiles), whole.devices}) : std::nullopt;
+}
+
 // Cuts the cell's value over the devices if only the host has it yet. False: nothing has changed.
 bool place_value(Cell& cell, const Sharding& sharding) {
   const BufferRef& buffer = cell.value->buffer();
@@ -105,7 +120,8 @@ std::optional<Sharding> find_sharding(const at::Tensor& t) {
   if (cell.mark && shows(t, cell.mark->dims, cell.mark->strides)) {
     return cell.mark->sharding;
   }
-  return cell.value && shows(t, cell.dims, cell.strides) ? sharding_of(*cell.value, cell.dims.size()) : std::nullopt;
+  const std::optional<Sharding> whole = cell.value ? sharding_of(*cell.value, cell.dims.size()) : std::nullopt;
+  return whole ? of_shown(t, cell, *whole) : std::nullopt;
 }
 
 static at::Tensor record(const at::Tensor& t, const Op& op, Attrs attrs) {

@@ -381,3 +381,20 @@ with compile_only("v5e:1x1"):
 """
     out = run_python(PRELUDE + source, timeout=600, XLA_PERSISTENT_CACHE_PATH="", PJRT_DEVICE="", XLA_COMPILE_ONLY="")
     assert "RESOURCE_EXHAUSTED" in out and "hbm" in out.lower() and "<string>:" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["v5e:2x2", "v5p:2x2x1"])
+def test_a_mesh_of_tpus(run_python, target):
+    """The marks reach the partitioner: a chip holds its part of the weights, and the partial sums are added up."""
+    _skip_without("libtpu")
+    source = f"""
+os.environ["XLA_COMPILE_ONLY"], os.environ["PJRT_DEVICE"] = {target!r}, "TPU"
+{MESH}
+step(), step()
+report = program_reports()[-1]
+print(report.num_devices, report.fits, "all-reduce" in {{each.kind for each in report.collectives}})
+print({{xs.sharding_spec(optimizer.state[model[0].weight][name]) for name in ("exp_avg", "exp_avg_sq")}})
+"""
+    out = run_python(PRELUDE + source, timeout=600, XLA_PERSISTENT_CACHE_PATH="").splitlines()
+    assert out == ["4 True True", "{'{devices=[2,2]0,2,1,3}'}"]

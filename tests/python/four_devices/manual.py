@@ -98,6 +98,12 @@ def test_the_texts(mesh, x):
         _XLAC._spmd_shard_to_full_shape(t, mesh.get_op_sharding((None, None)), x.shape, x.dtype)
 
 
+def test_slices_are_cut_as_their_base(mesh):
+    t = xs.mark_sharding(torch.ones(3, 4, 8).to("xla"), mesh, (None, "a", "b")).global_tensor
+    assert xs.sharding_spec(t[1]) == str(mesh.get_op_sharding(("a", "b")))
+    assert [xs.sharding_spec(part) for part in (t[:, 1], t[..., 1], t[:, :2], t.transpose(1, 2))] == [""] * 4
+
+
 # ---- As a DTensor ----
 def test_placements(mesh, x):
     from torch.distributed.tensor import Partial, Replicate, Shard

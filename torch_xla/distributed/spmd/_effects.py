@@ -20,14 +20,6 @@ def _find_processes(mesh: Mesh) -> ModuleType | None:
     return _over_processes
 
 
-def _require_partitions(mesh: Mesh) -> None:
-    if _XLAC._xla_shares_memory():
-        raise NotImplementedError(
-            f"a program that says what each device of a mesh of {mesh.size()} does wants the devices of a plugin, or "
-            "several processes: the devices of the embedded engine share one memory"
-        )
-
-
 def check(mesh: Mesh) -> None:
     """Lets programs run over the mesh from now on. Raises RuntimeError or NotImplementedError if they cannot."""
     if module := _find_processes(mesh):
@@ -58,7 +50,6 @@ def take_part(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> tor
     """The part of this process, or of each device of a plugin. NotImplementedError for devices that share memory."""
     if module := _find_processes(mesh):
         return module.take_part(t, mesh, partition_spec)
-    _require_partitions(mesh)
     return wrap_as_sharded_tensor(_over_partitions.take_shard(t, mesh.get_op_sharding(partition_spec)))
 
 
@@ -66,5 +57,4 @@ def join_part(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec, full_s
     """The tensor of shape full_shape whose part this process or each device has. Errors as take_part()."""
     if module := _find_processes(mesh):
         return module.join_part(t, mesh, partition_spec, full_shape)
-    _require_partitions(mesh)
     return wrap_as_sharded_tensor(_over_partitions.join_shards(t, mesh.get_op_sharding(partition_spec)))

@@ -12,6 +12,15 @@ _OPERATIONS = {"sum": "add", "mul": "multiply", "min": "minimum", "max": "maximu
 
 
 # ---- Shards and whole tensors ----
+def require_partitions() -> None:
+    """Raises NotImplementedError unless programs have a partition on each device of a plugin."""
+    if _XLAC._num_partitions() == 1:
+        raise NotImplementedError(
+            "a program that says what each device of a mesh does wants the devices of a plugin, or several processes: "
+            "the devices of the embedded engine share one memory"
+        )
+
+
 def set_manual(t: torch.Tensor) -> torch.Tensor:
     """Notes that the tensor is a part of its own on each device. Returns it."""
     note_mark(t, OpSharding.manual(range(_XLAC._num_partitions()), t.dim()))
@@ -19,11 +28,13 @@ def set_manual(t: torch.Tensor) -> torch.Tensor:
 
 
 def _take(t: torch.Tensor, sharding: OpSharding) -> torch.Tensor:
+    require_partitions()
     shard = _XLAC._take_shard(t, sharding.tiles, sharding.devices)
     return set_manual(shard)
 
 
 def _join(shard: torch.Tensor, sharding: OpSharding) -> torch.Tensor:
+    require_partitions()
     whole = _XLAC._join_shards(shard, sharding.tiles, sharding.devices)
     set_sharding(whole, sharding)
     return whole
@@ -63,6 +74,7 @@ def join_shards(t: torch.Tensor, sharding: OpSharding) -> torch.Tensor:
 
 # ---- Collectives between them ----
 def _flat(groups: Sequence[Sequence[int]]) -> tuple[list[int], int]:
+    require_partitions()
     groups = [[int(device) for device in group] for group in groups]
     if len({len(group) for group in groups}) != 1:
         raise ValueError(f"groups {groups} are not of one size")
