@@ -5,6 +5,7 @@ import torch
 
 import torch_xla
 import torch_xla.core.xla_model as xm
+import torch_xla.debug.metrics as met
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
 from torch_xla import _XLAC
@@ -102,6 +103,14 @@ def test_slices_are_cut_as_their_base(mesh):
     t = xs.mark_sharding(torch.ones(3, 4, 8).to("xla"), mesh, (None, "a", "b")).global_tensor
     assert xs.sharding_spec(t[1]) == str(mesh.get_op_sharding(("a", "b")))
     assert [xs.sharding_spec(part) for part in (t[:, 1], t[..., 1], t[:, :2], t.transpose(1, 2))] == [""] * 4
+
+
+def test_runs_over_all_devices_are_counted(mesh, x):
+    before = met.counter_value("ExecuteReplicated") or 0
+    t = xs.mark_sharding(x.to("xla"), mesh, ("a", "b")).global_tensor + 1
+    torch_xla.sync(wait=True)
+    assert met.counter_value("ExecuteReplicated") == before + 1 and met.counter_value("ExecuteComputation") is None
+    assert met.metric_data("ExecuteReplicatedTime")[0] == before + 1 and t.sum().item() == x.sum() + 64
 
 
 # ---- As a DTensor ----
