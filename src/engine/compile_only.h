@@ -29,6 +29,7 @@ void set_target_finder(TargetFinder find);
 // What the compiler says of a program. Sizes are in bytes, on one device; -1: it does not say.
 struct ProgramReport {
   int device = 0;
+  int num_devices = 1; // over which it runs
   std::string line; // the user's, of the program's last operation; empty where it is not known
   int64_t operations = 0; // of the program as it was given to the compiler
   int64_t compile_ns = 0; // 0: from the disk

@@ -34,12 +34,16 @@ std::span<const Op> special_ops(); // Bessel functions, orthogonal polynomials, 
 std::span<const Op> linalg_ops(); // factorizations, solvers, eigenvalues
 std::span<const Op> collective_ops(); // between the replicas of a run
 std::span<const Op> control_ops(); // loops
+std::span<const Op> shard_ops(); // on the shards of single devices
 std::span<const Op> torchvision_ops(); // torchvision: pooling of regions, deformable convolution
 
 // All rows, each table in the order above.
 std::span<const std::span<const Op>> op_tables();
 
 std::optional<Sharding> find_constraint(const Node& node); // of xla::sharding_constraint; attributes: its tiles and devices
+std::optional<Sharding> find_taken(const Node& node); // of xla::take_shard
+std::optional<Sharding> find_joined(const Node& node); // of xla::join_shards
+std::optional<Sharding> find_named(const Node& node); // of any of the three
 // Forward: operands query, key, value, mask; attributes dropout, is_causal, scale. Keys and values, [B, H, T, E], may have fewer heads than
 // queries, each for a group of their heads.
 bool is_attention(const Op& op);

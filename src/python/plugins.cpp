@@ -81,6 +81,7 @@ py::dict to_dict(const ProgramReportRef& kept) {
   auto read_optimized = [kept] { return py::bytes(kept->optimized); }; // many megabytes, which few want
   return py::dict(
       "device"_a = report.device,
+      "num_devices"_a = report.num_devices,
       "line"_a = report.line,
       "operations"_a = report.operations,
       "seconds"_a = static_cast<double>(report.compile_ns) * 1e-9,

@@ -24,6 +24,11 @@ void mark(const at::Tensor& t, const Numbers& tiles, const Numbers& devices) {
   Recording(device_number(t)).mark(t, {tiles, devices});
 }
 
+at::Tensor reduce(
+    const at::Tensor& t, const std::string& reduction, const Numbers& groups, int64_t num_groups, std::optional<int64_t> scattered) {
+  return reduce_shards(t, reduction, groups, num_groups, scattered);
+}
+
 // Tiles and devices, or nothing.
 std::optional<std::pair<Numbers, Numbers>> find(const at::Tensor& t) {
   auto numbers = [](const Dims& dims) { return Numbers(dims.begin(), dims.end()); };
@@ -39,6 +44,15 @@ void init_sharding(py::module_& m) {
   m.def("_run_over_all_devices", &run_over_all_devices, no_gil());
   m.def("_mark_sharding", &mark, py::arg("tensor"), py::arg("tiles"), py::arg("devices"), no_gil());
   m.def("_find_sharding", &find, py::arg("tensor"), no_gil());
+  m.def(
+      "_take_shard",
+      [](const at::Tensor& t, const Numbers& tiles, const Numbers& devices) { return take_shard(t, {tiles, devices}); },
+      no_gil());
+  m.def(
+      "_join_shards",
+      [](const at::Tensor& t, const Numbers& tiles, const Numbers& devices) { return join_shards(t, {tiles, devices}); },
+      no_gil());
+  m.def("_reduce_shards", &reduce, no_gil());
   m.def("_clear_sharding_mark", &clear_mark, py::arg("tensor"), no_gil());
 }
 

@@ -30,21 +30,6 @@ void set_geometry(Cell& cell, const at::Tensor& t) {
   cell.strides = to_dims(t.strides());
 }
 
-// For a storage that nobody has written and that the tensor fills: the geometry of the tensor of which this one is a transpose, if it is
-// one.
-void set_blank_geometry(Cell& cell, const at::Tensor& t) {
-  set_geometry(cell, t);
-  if (t.suggest_memory_format() == c10::MemoryFormat::Contiguous) { // images in channels-last order are themselves
-    Dims order = memory_order(cell.dims, cell.strides);
-    Dims dims;
-    for (int64_t d : order) {
-      dims.push_back(cell.dims[static_cast<size_t>(d)]);
-    }
-    cell.dims = dims;
-    cell.strides = contiguous_strides(dims);
-  }
-}
-
 Cell& device_cell(const at::Tensor& t) {
   Cell* cell = find_cell(t);
   XLA_CHECK(cell, kNoCell);
@@ -104,6 +89,19 @@ static void check_made_within(const Cell& cell, const Capture* capture) {
 void Recording::check_writable(const Cell& cell) const {
   if (capture_ && !capture_->is_step()) {
     check_made_within(cell, capture_);
+  }
+}
+
+void Recording::set_blank_geometry(Cell& cell, const at::Tensor& t) {
+  set_geometry(cell, t);
+  if (t.suggest_memory_format() == c10::MemoryFormat::Contiguous) { // images in channels-last order are themselves
+    Dims order = memory_order(cell.dims, cell.strides);
+    Dims dims;
+    for (int64_t d : order) {
+      dims.push_back(cell.dims[static_cast<size_t>(d)]);
+    }
+    cell.dims = dims;
+    cell.strides = contiguous_strides(dims);
   }
 }
 

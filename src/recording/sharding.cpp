@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "engine/engine.h"
+#include "ir/builder.h"
 #include "ops/registry.h"
 #include "ops/tables.h"
 #include "recording/capture.h"
@@ -32,6 +33,21 @@ std::optional<Sharding> sharding_of(const LazyValue& value, size_t rank) {
     return std::nullopt;
   }
   return buffer.sharding() ? *buffer.sharding() : replicated(rank);
+}
+
+// That of the tensor, which shows all elements along some dims of the cell and one place along the others, which are not cut.
+std::optional<Sharding> of_shown(const at::Tensor& t, const Cell& cell, const Sharding& whole) {
+  Dims tiles;
+  int64_t dim = 0;
+  for (size_t i = 0; i < cell.dims.size(); ++i) {
+    if (dim < t.dim() && t.size(dim) == cell.dims[i] && t.stride(dim) == cell.strides[i]) {
+      tiles.push_back(whole.tiles[i]);
+      ++dim;
+    } else if (whole.tiles[i] != 1) {
+      return std::nullopt;
+    }
+  }
+  return dim == t.dim() ? std::make_optional(Sharding{std::move(tiles), whole.devices}) : std::nullopt;
 }
 
 // Cuts the cell's value over the devices if only the host has it yet. False: nothing has changed.
@@ -78,6 +94,10 @@ void Recording::mark(const at::Tensor& t, const Sharding& sharding) {
     cell.mark = std::make_shared<ShardingMark>(ShardingMark{sharding, to_dims(t.sizes()), to_dims(t.strides())});
     find_cell(t)->mark = cell.mark;
   }
+  if (is_whole && t.numel() > 0 && !cell.value && !capture_) {
+    set_blank_geometry(cell, t);
+    find_uninitialized(cell);
+  }
   const bool is_alone = is_whole && cell.value && !capture_ && shows(t, cell.dims, cell.strides);
   if (t.numel() > 0 && !(is_alone && place_value(cell, sharding))) {
     write(t, constrain(read(t), sharding));
@@ -100,7 +120,36 @@ std::optional<Sharding> find_sharding(const at::Tensor& t) {
   if (cell.mark && shows(t, cell.mark->dims, cell.mark->strides)) {
     return cell.mark->sharding;
   }
-  return cell.value && shows(t, cell.dims, cell.strides) ? sharding_of(*cell.value, cell.dims.size()) : std::nullopt;
+  const std::optional<Sharding> whole = cell.value ? sharding_of(*cell.value, cell.dims.size()) : std::nullopt;
+  return whole ? of_shown(t, cell, *whole) : std::nullopt;
+}
+
+static at::Tensor record(const at::Tensor& t, const Op& op, Attrs attrs) {
+  Recording recording(device_number(t));
+  const ValueId v = recording.read(t);
+  const InlineVec<ValueId, 4> operands{v};
+  InferContext context(recording.graph(), {operands.data(), operands.size()}, attrs);
+  op.infer(context);
+  const Type result = context.results()[0];
+  return recording.wrap(recording.node(op, operands, std::move(attrs), result));
+}
+
+at::Tensor take_shard(const at::Tensor& t, const Sharding& sharding) {
+  static const Op& op = get_op("xla::take_shard");
+  return record(t, op, {sharding.tiles, sharding.devices});
+}
+
+at::Tensor join_shards(const at::Tensor& shard, const Sharding& sharding) {
+  static const Op& op = get_op("xla::join_shards");
+  return record(shard, op, {sharding.tiles, sharding.devices});
+}
+
+at::Tensor reduce_shards(
+    const at::Tensor& shard, const std::string& reduction, const Dims& groups, int64_t num_groups, std::optional<int64_t> scattered) {
+  static const Op& all_reduce = get_op("xla::all_reduce_shards");
+  static const Op& reduce_scatter = get_op("xla::reduce_scatter_shards");
+  return scattered ? record(shard, reduce_scatter, {reduction, groups, num_groups, *scattered})
+                   : record(shard, all_reduce, {reduction, groups, num_groups});
 }
 
 void clear_mark(const at::Tensor& t) {

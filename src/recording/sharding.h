@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "trace/cell.h"
 
@@ -12,6 +13,15 @@ void place_as_marked(Cell& cell);
 // How the content of the tensor is cut: as marked, as recorded, or as the compiler chose. Nothing where that is not settled: the content is
 // pending, only the host has it, or the tensor shows it in other dims. Takes the recording lock.
 std::optional<Sharding> find_sharding(const at::Tensor& tensor);
+// Each device's shard of the tensor, as a tensor of its dims: what is computed from it is another value on each device, up to
+// join_shards(). Only for programs over several devices.
+at::Tensor take_shard(const at::Tensor& tensor, const Sharding& sharding);
+// The tensor of which each device has its shard.
+at::Tensor join_shards(const at::Tensor& shard, const Sharding& sharding);
+// Between the devices of each group: their shards combined element by element by StableHLO's operation; with a dim then each device's part
+// along it.
+at::Tensor reduce_shards(
+    const at::Tensor& shard, const std::string& reduction, const Dims& groups, int64_t num_groups, std::optional<int64_t> scattered);
 // Forgets the tensor's mark; its content stays where it is. Takes the recording lock.
 void clear_mark(const at::Tensor& tensor);
 

@@ -89,6 +89,7 @@ std::span<const Writer> rnn_writers();
 std::span<const Writer> identity_writers(); // reinterpreted bytes, checks
 std::span<const Writer> control_writers();
 std::span<const Writer> composite_writers();
+std::span<const Writer> shard_writers(); // of take_shard and join_shards in texts without regions, and of collectives in regions
 
 // Writes a computation's graph (a trace) into the text; its results for these parameters and scalars.
 Hlos write_computation(Text& text, const Graph& body, const Hlos& arguments);

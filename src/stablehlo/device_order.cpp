@@ -17,7 +17,7 @@ std::optional<Sharding> find_other(const Graph& graph, const Dims& order) {
     }
   }
   for (const Node& node : graph.nodes) {
-    std::optional<Sharding> found = find_constraint(node);
+    std::optional<Sharding> found = find_named(node);
     if (found && !stablehlo::Shardy::follows(*found, order)) {
       return found;
     }

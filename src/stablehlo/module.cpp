@@ -56,6 +56,19 @@ Hlo Text::constrain(const Hlo& x, const Sharding& sharding) {
   return op("sdy.sharding_constraint", {x}, {{"sharding", shardy_.name_of(even)}}, x.type());
 }
 
+Hlos Text::manual_computation(const Hlos& operands, const ManualRegion& region, const std::vector<Type>& results) {
+  auto list = [this](const std::vector<Sharding>& shardings) {
+    std::string names;
+    for (const Sharding& sharding : shardings) {
+      names += (names.empty() ? "" : ", ") + shardy_.name_of(sharding);
+    }
+    return "#sdy.sharding_per_value<[" + names + "]>";
+  };
+  const Attributes attributes{
+      {"in_shardings", list(region.inputs)}, {"manual_axes", shardy_.name_of_axes()}, {"out_shardings", list(region.outputs)}};
+  return op("sdy.manual_computation", operands, attributes, results, {region.body});
+}
+
 std::string Text::sharding_attribute(const ShardingRef& sharding, const Type& type) {
   return !is_partitioned() ? "" : "sdy.sharding = " + shardy_.name_of(shardy_.full(sharding, type.dims.size()));
 }

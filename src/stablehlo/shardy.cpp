@@ -127,6 +127,10 @@ std::string Shardy::name_of(const Sharding& sharding) {
   return str("#sharding", number);
 }
 
+int64_t Shardy::partition_of(int64_t device) const {
+  return std::find(order_.begin(), order_.end(), device) - order_.begin();
+}
+
 std::string Shardy::mesh_name(size_t mesh) const {
   return mesh == 0 ? "@mesh" : str("@mesh_", mesh);
 }
@@ -148,6 +152,14 @@ std::string Shardy::definitions() const {
       dims += str(dim ? ", {" : "{", names, "}");
     }
     text += str("#sharding", i, " = #sdy.sharding<", mesh_name(named_[i].mesh), ", [", dims, "]>\n");
+  }
+  if (names_axes_) {
+    XLA_CHECK_KIND(NotImplemented, meshes_.size() == 1, "manual sharding in a program over meshes whose axes overlap: use one mesh");
+    std::string names;
+    for (size_t k = 1; k < meshes_[0].size(); ++k) {
+      names += str(k > 1 ? ", " : "", quoted(str("axis_", k - 1)));
+    }
+    text += "#axes = #sdy<manual_axes{" + names + "}>\n";
   }
   return text;
 }

@@ -27,7 +27,13 @@ class Shardy {
   Sharding full(const ShardingRef& sharding, size_t rank) const;
   // The name of the sharding: an alias for MLIR. Throws UserError (NotImplemented) if it does not follow the order.
   std::string name_of(const Sharding& sharding);
-  // Definitions of the names, for the lines before the module.
+  // The name of the list of all axes. A program with it has one mesh.
+  std::string name_of_axes() {
+    names_axes_ = true;
+    return "#axes";
+  }
+  int64_t partition_of(int64_t device) const;
+  // Definitions of the names, for the lines before the module. Throws UserError (NotImplemented) for several meshes where one is needed.
   std::string definitions() const;
   // The meshes, for the first lines of the module.
   std::string meshes() const;
@@ -54,6 +60,7 @@ class Shardy {
   const Dims order_;
   std::vector<Mesh> meshes_;
   std::vector<Named> named_;
+  bool names_axes_ = false;
 };
 
 } // namespace torch_xla::stablehlo

@@ -171,7 +171,7 @@ void Text::set_location(const std::string& location) {
   location_ = found->second;
 }
 
-void Text::region(const Region& region) {
+void Text::region(const Region& region, const char* terminator) {
   Hlos arguments;
   for (const Type& type : region.arguments) {
     arguments.emplace_back(this, next_name(), type);
@@ -182,7 +182,7 @@ void Text::region(const Region& region) {
   ++indent_;
   Hlos results = region.body(arguments);
   std::string names = join(results, [](const Hlo& v) { return v.name(); });
-  line("\"stablehlo.return\"(" + names + ") : (" + join(results, [](const Hlo& v) { return tensor_text(v.type()); }) + ") -> ()");
+  line(quoted(terminator) + "(" + names + ") : (" + join(results, [](const Hlo& v) { return tensor_text(v.type()); }) + ") -> ()");
   --indent_;
 }
 
@@ -246,7 +246,7 @@ Hlos Text::op(
       (name.find('.') == name.npos ? "stablehlo." : "") + name + "\"(" + join(operands, [](const Hlo& v) { return v.name(); }) + ")";
   for (size_t i = 0; i < regions.size(); ++i) {
     line(i == 0 ? text + " ({" : "}, {");
-    region(regions[i]);
+    region(regions[i], name.starts_with("sdy.") ? "sdy.return" : "stablehlo.return");
   }
   text = regions.empty() ? text : "})";
   for (const Attribute& a : attributes) {

@@ -115,9 +115,31 @@ class Text {
   Hlo table(const std::vector<int64_t>& elements, const Type& type);
   Hlo table(const std::vector<double>& elements, const Type& type);
 
-  bool is_partitioned() const {
-    return shardy_.num_devices() > 1;
+  int64_t num_partitions() const {
+    return shardy_.num_devices();
   }
+  bool is_partitioned() const {
+    return num_partitions() > 1;
+  }
+  // The partition on that device.
+  int64_t partition_of(int64_t device) const {
+    return shardy_.partition_of(device);
+  }
+  // A number for one more collective.
+  int64_t next_channel() {
+    return ++channels_;
+  }
+  // What each device computes on its own shards. Shardings are those of operands and results.
+  struct ManualRegion {
+    Region body;
+    std::vector<Sharding> inputs;
+    std::vector<Sharding> outputs;
+  };
+  // False: the shards are written among the values of all devices.
+  virtual bool has_manual_regions() const {
+    return is_partitioned();
+  }
+  Hlos manual_computation(const Hlos& operands, const ManualRegion& region, const std::vector<Type>& results);
   // The value in this sharding, as far as its dims are multiples of the tiles; in a program of one device the value itself.
   virtual Hlo constrain(const Hlo& x, const Sharding& sharding);
 
@@ -148,7 +170,7 @@ class Text {
   Hlo plain_op(const std::string& name, const Hlos& operands, const Type& type);
   std::string next_name();
   void line(const std::string& text);
-  void region(const Region& region);
+  void region(const Region& region, const char* terminator);
   std::string location_suffix() const;
   std::string add_function(
       const std::string& name, const std::vector<Type>& arguments, const std::function<Hlos(const Hlos& arguments)>& body);
@@ -161,6 +183,7 @@ class Text {
   std::set<std::string> function_names_;
   int indent_ = 2;
   int next_ = 0;
+  int64_t channels_ = 0;
   std::vector<Type> arguments_;
   std::vector<std::string> argument_shardings_; // as attributes
   std::vector<std::string> locations_; // distinct ones

@@ -1,15 +1,19 @@
 // The writer of whole graphs: arguments, one node after the other, results.
 #include "stablehlo/writer.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "core/errors.h"
 #include "ops/registry.h"
+#include "ops/tables.h"
 #include "passes/passes.h"
 #include "stablehlo/call.h"
 #include "stablehlo/hlo_text/hlo_text.h"
+#include "stablehlo/manual.h"
 #include "stablehlo/primitive.h"
 #include "stablehlo/random.h"
 #include "stablehlo/view.h"
@@ -36,6 +40,7 @@ WriterMap* make_writer_map() {
       identity_writers(),
       control_writers(),
       composite_writers(),
+      shard_writers(),
   };
   auto* map = new WriterMap;
   for (std::span<const Writer> table : tables) {
@@ -74,11 +79,14 @@ class GraphWriter {
   }
 
   Hlos run(const LocationText& location = {}) {
-    for (const Node& node : graph_.nodes) {
-      if (location) {
-        text_.set_location(node.location >= 0 ? source_line(location(node.location)) : "");
+    if (text_.has_manual_regions() && std::any_of(graph_.nodes.begin(), graph_.nodes.end(), is_edge_of_region)) {
+      for (const Part& part : split_by_regions(graph_, text_.num_partitions())) {
+        part.is_manual ? write_region(part, location) : write_nodes(part.nodes, location);
       }
-      write_node(node);
+    } else {
+      for (const Node& node : graph_.nodes) {
+        write_located(node, location);
+      }
     }
     Hlos results;
     for (ValueId v : graph_.outputs) {
@@ -107,6 +115,62 @@ class GraphWriter {
   static std::string source_line(const std::string& text) {
     std::string line = text.substr(0, text.rfind(" in "));
     return file_and_line(line).second.empty() ? text : line;
+  }
+
+  static bool is_edge_of_region(const Node& node) {
+    return find_taken(node) || find_joined(node);
+  }
+
+  void write_located(const Node& node, const LocationText& location) {
+    if (location) {
+      text_.set_location(node.location >= 0 ? source_line(location(node.location)) : "");
+    }
+    write_node(node);
+  }
+
+  void write_nodes(const std::vector<const Node*>& nodes, const LocationText& location) {
+    for (const Node* node : nodes) {
+      write_located(*node, location);
+    }
+  }
+
+  // Values from outside are arguments of the region, as the devices see them.
+  void write_region(const Part& part, const LocationText& location) {
+    Text::ManualRegion region;
+    Hlos operands;
+    std::vector<Type> types;
+    for (const Part::Port& port : part.inputs) {
+      operands.push_back(values_[port.outside]);
+      region.body.arguments.push_back(graph_.type(port.inside));
+      region.inputs.push_back(port.sharding);
+    }
+    for (const Part::Port& port : part.outputs) {
+      types.push_back(graph_.type(port.outside));
+      region.outputs.push_back(port.sharding);
+    }
+    const Hlos outside = values_;
+    std::vector<Draw> draws = std::exchange(draws_, {});
+    region.body.body = [&](const Hlos& arguments) {
+      for (size_t i = 0; i < arguments.size(); ++i) {
+        values_[part.inputs[i].inside] = arguments[i];
+      }
+      for (const Node* node : part.nodes) {
+        if (!is_edge_of_region(*node)) {
+          write_located(*node, location);
+        }
+      }
+      Hlos results;
+      for (const Part::Port& port : part.outputs) {
+        results.push_back(values_[port.inside]);
+      }
+      return results;
+    };
+    const Hlos results = text_.manual_computation(operands, region, types);
+    values_ = outside;
+    draws_ = std::move(draws);
+    for (size_t i = 0; i < results.size(); ++i) {
+      values_[part.outputs[i].outside] = results[i];
+    }
   }
 
   Hlos read_operands(const Node& node) const {

@@ -3,7 +3,10 @@
 
 #include "core/errors.h"
 #include "engine/pjrt/output_shardings.h"
+#include "ir/graph.h"
+#include "ops/registry.h"
 #include "stablehlo/shardy.h"
+#include "stablehlo/writer.h"
 
 namespace torch_xla {
 namespace {
@@ -49,6 +52,31 @@ TEST(Shardy, OtherMeshesForOtherSizes) {
       "  sdy.mesh @mesh = <[\"axis_0\"=2, \"axis_1\"=3]>\n"
       "  sdy.mesh @mesh_1 = <[\"axis_0\"=3, \"axis_1\"=2]>\n");
   EXPECT_THROW(shardy.name_of({{6}, {0, 1, 2, 3, 4, 5}}), UserError);
+}
+
+// The second region takes what the first one gives, and a shard leaves it.
+TEST(Shardy, ManualRegions) {
+  const Graph graph = parse_graph(
+      "graph(%0: f32[4,8], %1: f32[2,8]) {\n"
+      "  %2: f32[2,8] = xla::take_shard(%0) {[2, 1], [0, 1]}\n"
+      "  %3: f32[2,8] = add(%2, %1)\n"
+      "  %4: f32[4,8] = xla::join_shards(%3) {[2, 1], [0, 1]}\n"
+      "  %5: f32[4,8] = add(%4, %4)\n"
+      "  %6: f32[4,4] = xla::take_shard(%5) {[1, 2], [0, 1]}\n"
+      "  %7: f32[4,4] = xla::all_reduce_shards(%6) {\"add\", [0, 1], 1}\n"
+      "  return %7\n}\n",
+      find_op);
+  const std::string text = write_stablehlo(graph, {.device_order = {0, 1}});
+  for (const char* part : {
+           "#axes = #sdy<manual_axes{\"axis_0\"}>\n",
+           "    %0 = \"sdy.manual_computation\"(%arg0, %arg1) ({\n    ^bb0(%1: tensor<2x8xf32>, %2: tensor<2x8xf32>):\n",
+           "      \"sdy.return\"(%3) : (tensor<2x8xf32>) -> ()\n",
+           "    }) {in_shardings = #sdy.sharding_per_value<[#sharding1, #sharding0]>, manual_axes = #axes, out_shardings = ",
+           "    %4 = stablehlo.add %0, %0 : tensor<4x8xf32>\n",
+           "{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>",
+       }) {
+    EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
+  }
 }
 
 TEST(OutputShardings, OfAModule) {

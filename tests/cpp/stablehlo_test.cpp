@@ -240,12 +240,12 @@ TEST(Hlo, SourceLinesAndTypes) {
   EXPECT_EQ(
       write_hlo(graph, {.location = location}),
       "HloModule program\n\n"
-      "ENTRY %main (parameter.1: f32[4,2]{1,0}, parameter.2: f32[4,2]{1,0}) -> (f32[4,2]{1,0}) {\n"
-      "  %parameter.1 = f32[4,2]{1,0} parameter(0)\n"
-      "  %parameter.2 = f32[4,2]{1,0} parameter(1)\n"
-      "  %add.3 = f32[4,2]{1,0} add(f32[4,2]{1,0} %parameter.1, f32[4,2]{1,0} %parameter.2), metadata={source_file=\"a.py\" "
+      "ENTRY %main (p0.1: f32[4,2]{1,0}, p1.1: f32[4,2]{1,0}) -> (f32[4,2]{1,0}) {\n"
+      "  %p0.1 = f32[4,2]{1,0} parameter(0)\n"
+      "  %p1.1 = f32[4,2]{1,0} parameter(1)\n"
+      "  %add.1 = f32[4,2]{1,0} add(f32[4,2]{1,0} %p0.1, f32[4,2]{1,0} %p1.1), metadata={source_file=\"a.py\" "
       "source_line=12}\n"
-      "  ROOT %tuple.4 = (f32[4,2]{1,0}) tuple(f32[4,2]{1,0} %add.3)\n"
+      "  ROOT %tuple.1 = (f32[4,2]{1,0}) tuple(f32[4,2]{1,0} %add.1)\n"
       "}\n\n");
 }
 

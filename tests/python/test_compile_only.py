@@ -144,6 +144,83 @@ for _ in range(2):
     assert (first, second) == ("1", "3")  # the weight; the weight and its two moments
 
 
+# ---- Meshes ----
+MESH = """
+import torch_xla.distributed.spmd as xs
+import torch_xla.core.xla_model as xm
+torch_xla.runtime.use_spmd()
+mesh = xs.Mesh(range(4), (2, 2), ("data", "model"))
+with torch.device("meta"):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+model.to_empty(device="xla")
+xs.mark_sharding(model[0].weight, mesh, ("model", "data"))
+xs.mark_sharding(model[2].weight, mesh, (None, "model"))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+def step():
+    optimizer.zero_grad()
+    x = xs.mark_sharding(torch.empty(12, 8, device="xla"), mesh, ("data", None))
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    torch_xla.sync()
+    return loss
+"""
+
+
+def test_a_mesh_of_devices(run_fake):
+    first, placed, text, shardings, refused = run_fake(
+        MESH
+        + """
+placed = [xm.get_memory_info(f"xla:{device}")["bytes_used"] for device in range(4)]
+loss = step()
+report = program_reports()[0]
+print(report.num_devices, "on 4 devices, compiled" in str(report), report.collectives)
+print(placed)
+main = next(line for line in report.text().splitlines() if "@main" in line)
+weights = main.count("tensor<16x8xf32> {sdy.sharding")
+print("mhlo.num_partitions = 4" in report.text(), weights, main.count("sdy.sharding"))
+print(xs.sharding_spec(model[0].weight), loss.shape, xs.sharding_spec(model[0].bias))
+print(error_of(lambda: torch.ones(2).to("xla:1")))
+""",
+        XLA_COMPILE_ONLY="4",
+    )
+    assert first == "4 True None"
+    assert placed == str([4 * (16 * 8 // 4 + 16 * 4 // 2)] * 4)  # what is not marked has no place yet
+    assert text == "True 4 29"  # the weight, its gradient's moments, all arguments and results
+    assert shardings == "{devices=[2,2]0,2,1,3} torch.Size([]) {replicated}"
+    assert refused.startswith("RuntimeError: xla:1 is one of the devices over which programs of xla:0 run")
+
+
+@pytest.mark.skipif("not os.environ.get('PJRT_LIBRARY_PATH')", reason="XLA's partitioner is a plugin's")
+def test_collectives_between_the_devices(run_python):
+    """By a plugin that compiles without running: XLA's CPU client."""
+    register = """
+import os
+from torch_xla.experimental import plugins
+from torch_xla.experimental._compile_targets import CompileTarget
+class Host(plugins.DevicePlugin):
+    def library_path(self):
+        return os.environ["PJRT_LIBRARY_PATH"]
+    def compile_target(self, name):
+        return CompileTarget(options={"cpu_device_count": 4}, by_client=True)
+plugins.register_plugin("HOST", Host())
+"""
+    source = """
+for _ in range(3):
+    loss = step()
+report = program_reports()[-1]
+print([(each.kind, each.count > 0, each.bytes > 0) for each in report.collectives if each.kind == "all-reduce"])
+print("  between devices: " in str(report), report.num_devices, xs.sharding_spec(model[2].weight))
+print({xs.sharding_spec(optimizer.state[model[0].weight][name]) for name in ("exp_avg", "exp_avg_sq")})
+print(report.argument_bytes < 3 * sum(p.nbytes for p in model.parameters()))
+"""
+    environment = {"PJRT_DEVICE": "HOST", "XLA_COMPILE_ONLY": "four", "XLA_PERSISTENT_CACHE_PATH": ""}
+    collectives, said, states, less = run_python(PRELUDE + register + MESH + source, **environment).splitlines()
+    assert collectives == "[('all-reduce', True, True)]"
+    assert said == "True 4 {devices=[1,2,2]0,2,1,3 last_tile_dim_replicate}"
+    assert states == "{'{devices=[2,2]0,2,1,3}'}" and less == "True"
+
+
 # ---- The compiler's errors ----
 def test_a_crash_of_the_compiler_is_an_error(run_fake, tmp_path):
     error, after, sizes = run_fake(
@@ -323,3 +400,20 @@ with compile_only("v5e:1x1"):
 """
     out = run_python(PRELUDE + source, timeout=600, XLA_PERSISTENT_CACHE_PATH="", PJRT_DEVICE="", XLA_COMPILE_ONLY="")
     assert "RESOURCE_EXHAUSTED" in out and "hbm" in out.lower() and "<string>:" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["v5e:2x2", "v5p:2x2x1"])
+def test_a_mesh_of_tpus(run_python, target):
+    """The marks reach the partitioner: a chip holds its part of the weights, and the partial sums are added up."""
+    _skip_without("libtpu")
+    source = f"""
+os.environ["XLA_COMPILE_ONLY"], os.environ["PJRT_DEVICE"] = {target!r}, "TPU"
+{MESH}
+step(), step()
+report = program_reports()[-1]
+print(report.num_devices, report.fits, "all-reduce" in {{each.kind for each in report.collectives}})
+print({{xs.sharding_spec(optimizer.state[model[0].weight][name]) for name in ("exp_avg", "exp_avg_sq")}})
+"""
+    out = run_python(PRELUDE + source, timeout=600, XLA_PERSISTENT_CACHE_PATH="").splitlines()
+    assert out == ["4 True True", "{'{devices=[2,2]0,2,1,3}'}"]

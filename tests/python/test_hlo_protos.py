@@ -53,8 +53,8 @@ def test_its_text(device):
 def test_the_text_of_a_function(device):
     shapes = [xb.mkshape(Type.F32, (3,))] * 2
     text = xb.get_computation_hlo(xb.create_computation("f", lambda a, b: a * b + a, shapes))
-    assert "ENTRY %main (parameter.1: f32[3]{0}, parameter.2: f32[3]{0}) -> (f32[3]{0})" in text
-    assert "multiply(f32[3]{0} %parameter.1, f32[3]{0} %parameter.2)" in text
+    assert "ENTRY %main (p0.1: f32[3]{0}, p1.1: f32[3]{0}) -> (f32[3]{0})" in text
+    assert "multiply(f32[3]{0} %p0.1, f32[3]{0} %p1.1)" in text
 
 
 PROGRAMS = {

@@ -69,10 +69,11 @@ def test_meshes(mesh):
 @pytest.mark.parametrize(
     "call, match",
     [
-        (lambda mesh, x: xs.Mesh(range(N), (1, N + 1)), f"does not hold {N} devices"),
-        (lambda mesh, x: xs.Mesh([7] * N, (1, N)), "are not the run's devices"),
-        (lambda mesh, x: xs.Mesh(range(N), (1, N), ("a", "a")), "a name occurs twice"),
-        (lambda mesh, x: xs.Mesh(range(N), (1, N), ("a",)), "not as many as the axes"),
+        (lambda mesh, x: xs.Mesh(range(N), (1, N + 1)), rf"IDs \({N}\) must match mesh size \({N + 1}\)"),
+        (lambda mesh, x: xs.Mesh(range(7, N + 7), (1, N)), rf"Device IDs must be less than mesh size \({N}\), got \[7"),
+        (lambda mesh, x: xs.Mesh(range(N + 1), (1, N + 1)), rf"must match the global number of devices \({N}\)"),
+        (lambda mesh, x: xs.Mesh(range(N), (1, N), ("a", "a")), "Axis names must be unique"),
+        (lambda mesh, x: xs.Mesh(range(N), (1, N), ("a",)), r"axis names \(1\) must match mesh dimensions \(2\)"),
         (lambda mesh, x: xs.HybridMesh(ici_mesh_shape=(N, 1), dcn_mesh_shape=(1,)), "has not as many axes as"),
         (lambda mesh, x: xs.HybridMesh(ici_mesh_shape=(N,), dcn_mesh_shape=(2,)), "does not hold the 1 slices"),
         (lambda mesh, x: xs.HybridMesh(ici_mesh_shape=(N + 1,)), rf"devices of each slice, which are \[{N}\]"),

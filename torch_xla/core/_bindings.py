@@ -57,6 +57,11 @@ def tensors_hlo_proto(tensors: Sequence[torch.Tensor]) -> bytes:
     return proto_of_text(_XLAC._get_xla_tensors_hlo(tensors))
 
 
+def ensure_coordinator(global_rank: int, world_size: int, master_addr: str, master_port: str = "") -> None:
+    """Does nothing: torch.distributed's store connects the processes here."""
+
+
+_XLAC._ensure_xla_coordinator_initialized = ensure_coordinator
 _XLAC._get_git_revs = git_revisions
 _XLAC._get_xla_tensors_hlo_proto = tensors_hlo_proto
 _XLAC._xla_dot_general = dot_general

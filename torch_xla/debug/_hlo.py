@@ -92,6 +92,7 @@ class Instruction:
     config: str
     line: str
     constant: int | None = None  # of type s32
+    channel: int = 0  # of a collective; its parts have the same
 
     @property
     def cycles(self) -> int | None:
@@ -135,6 +136,7 @@ def _instruction(data: memoryview) -> Instruction:
         config=_text(fields, 43),
         line=_line(fields[7][-1]) if fields.get(7) else "",
         constant=literal[0] if len(literal) == 1 else None,
+        channel=_number(fields, 26),
     )
 
 
@@ -181,12 +183,12 @@ class Module:
                 inner = [found for call in each.calls if (found := self._cycles_of(call)) is not None]
                 chosen = [max(inner, default=None)] if each.opcode == "conditional" else inner
                 known = [found for found in chosen if found is not None]
-                cycles = self._trips_of(each) * sum(known) if known else None
+                cycles = self.trips(each) * sum(known) if known else None
             if cycles is not None and cycles > 0:
                 total = (total or 0) + cycles
         return total
 
-    def _trips_of(self, loop: Instruction) -> int:
+    def trips(self, loop: Instruction) -> int:
         """How often a loop's body runs, as its condition says of a counter from 0; 1 where that is not known."""
         if loop.trips is not None:
             return loop.trips

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from .. import _XLAC
 from ..experimental import plugins
+from ._collectives import Collective, count_collectives
 from ._hlo import Module
 
 
@@ -20,6 +21,7 @@ class ProgramReport:
     Attributes:
         target: the hardware that it is compiled for.
         device: the number of the device.
+        num_devices: over which it runs, a partition on each: from `device` on.
         line: the user's line of its last operation.
         operations: of the program as the compiler got it.
         seconds: how long the compile took; 0 for a program from the disk.
@@ -34,6 +36,7 @@ class ProgramReport:
 
     target: str
     device: int
+    num_devices: int
     line: str
     operations: int
     seconds: float
@@ -96,6 +99,11 @@ class ProgramReport:
         """The estimated time of a run: `cycles` at the device's clock. None if one of the two is not known."""
         return self.cycles / self.clock_hz if self.cycles is not None and self.clock_hz else None
 
+    @functools.cached_property
+    def collectives(self) -> list[Collective] | None:
+        """Operations between devices in a run, by kind. None if the plugin gives no optimized program of XLA's."""
+        return count_collectives(self._module) if self._module else None
+
     def text(self) -> str:
         """The optimized program, an instruction a line, with estimated cycles and the user's lines.
 
@@ -115,7 +123,8 @@ class ProgramReport:
         place = f", at {self.line}" if self.line else ""
         how = f"compiled in {self.seconds:.1f} s" if self.seconds else "from the disk"
         how = "refused" if self.error else how
-        yield f"xla:{self.device} {self.target}: {self.operations} operations, {how}{place}"
+        devices = f" on {self.num_devices} devices" if self.num_devices > 1 else ""
+        yield f"xla:{self.device} {self.target}: {self.operations} operations{devices}, {how}{place}"
         if self.error:
             yield from (f"  {line}" for line in self.error.splitlines())
             return
@@ -128,6 +137,9 @@ class ProgramReport:
                 "temporaries": self.scratch_bytes,
             }
             yield f"    {', '.join(f'{name} {_gigabytes(count)}' for name, count in parts.items())}"
+        if self.collectives:
+            counts = (f"{each.count} {each.kind} of {_gigabytes(each.bytes)}" for each in self.collectives)
+            yield f"  between devices: {', '.join(counts)}"
         if self.flops is not None:
             yield f"  work: {self.flops / 1e9:.3g} GFLOP, {_gigabytes(int(self.bytes_accessed or 0))} read and written"
         if self.cycles is not None:

@@ -2,7 +2,7 @@
 #include "engine/pjrt/compile_only_engine.h"
 
 #include <algorithm>
-#include <deque>
+#include <atomic>
 #include <filesystem>
 
 #include "core/metrics.h"
@@ -25,12 +25,20 @@ namespace {
 
 class ShapeBuffer final : public EngineBuffer {
  public:
-  // Of the count's device; the count outlives it.
-  ShapeBuffer(const Type& type, MemoryCount& count) : EngineBuffer(type, contiguous_strides(type.dims), count.device()), count_(count) {
-    count_.add(this, type.nbytes());
+  // On so many devices from the given one on; 0: in the host's memory until a program reads it. The counts outlive it.
+  ShapeBuffer(const Type& type, MemoryCounts& counts, int device, int num_devices, ShardingRef sharding = nullptr)
+      : EngineBuffer(type, contiguous_strides(type.dims), device, std::move(sharding)), counts_(counts) {
+    place(num_devices);
   }
   ~ShapeBuffer() override {
-    count_.add(this, -type().nbytes());
+    count_tiles(0, num_devices_, -1);
+  }
+  bool is_placed() const override {
+    return num_devices_ > 0;
+  }
+  // Puts the value on so many devices, at least those that have it.
+  void place(int num_devices) {
+    count_tiles(num_devices_.exchange(num_devices), num_devices, 1);
   }
   void* host_pointer() const override {
     return nullptr;
@@ -40,20 +48,35 @@ class ShapeBuffer final : public EngineBuffer {
   }
 
  private:
-  MemoryCount& count_;
+  void count_tiles(int from, int to, int64_t sign) {
+    const Dims dims = sharding() ? sharding()->tile_dims(type().dims) : type().dims;
+    for (int i = from; i < to; ++i) {
+      counts_[static_cast<size_t>(device() + i)].add(this, sign * Type{type().dtype, dims}.nbytes());
+    }
+  }
+
+  MemoryCounts& counts_;
+  std::atomic<int> num_devices_{0};
 };
 
 class CompiledProgram final : public Executable {
  public:
-  // Of the count's device; the count outlives it.
-  CompiledProgram(ProgramReportRef report, Signature signature, std::string mlir, MemoryCount& count)
-      : report_(std::move(report)), signature_(std::move(signature)), mlir_(std::move(mlir)), count_(count) {}
+  // The counts outlive it.
+  CompiledProgram(ProgramReportRef report, Signature signature, std::string mlir, MemoryCounts& counts)
+      : report_(std::move(report)), signature_(std::move(signature)), mlir_(std::move(mlir)), counts_(counts) {}
   void run(RunArgs& args) override {
+    for (const EngineBufferRef& input : args.inputs) {
+      static_cast<ShapeBuffer&>(*input).place(report_->num_devices);
+    }
     args.inputs.clear();
     args.outputs.clear();
-    for (const Type& type : signature_.outputs) {
-      args.outputs.push_back(std::make_shared<ShapeBuffer>(type, count_));
+    for (size_t i = 0; i < signature_.outputs.size(); ++i) {
+      args.outputs.push_back(std::make_shared<ShapeBuffer>(
+          signature_.outputs[i], counts_, report_->device, report_->num_devices, signature_.output_shardings[i]));
     }
+  }
+  ShardingRef output_sharding(size_t i) const override {
+    return signature_.output_shardings[i];
   }
   int64_t scratch_bytes() const override {
     return std::max<int64_t>(report_->scratch_bytes, 0);
@@ -69,7 +92,7 @@ class CompiledProgram final : public Executable {
   const ProgramReportRef report_;
   const Signature signature_;
   const std::string mlir_;
-  MemoryCount& count_;
+  MemoryCounts& counts_;
 };
 
 // The user's line of the last operation that has one.
@@ -90,6 +113,7 @@ class CompileOnlyEngine final : public StablehloEngine {
     for (int device = 0; device < num_devices(); ++device) {
       counts_.emplace_back(device);
     }
+    read_partitions();
   }
 
   int num_devices() const override {
@@ -102,16 +126,21 @@ class CompileOnlyEngine final : public StablehloEngine {
   }
 
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
-    Signature signature(graph, options.donated, /*num_partitions=*/1);
-    std::string mlir = write_program(graph, signature, options);
     auto report = std::make_shared<ProgramReport>();
     report->device = options.device;
+    report->num_devices = partitions_on(options.device);
+    Signature signature(graph, options.donated, report->num_devices);
+    std::string mlir = write_program(graph, signature, options);
     report->line = last_line(graph, options);
     report->operations = static_cast<int64_t>(graph.nodes.size());
     report->memory_bytes = memory_bytes(options.device);
     const int64_t start = metrics::now_ns();
     try {
       compile_text(mlir, signature, options, *report);
+      if (report->num_devices > 1 && !signature.choose_output_shardings(report->optimized, report->format)) {
+        mlir = write_program(graph, signature, options);
+        compile_text(mlir, signature, options, *report);
+      }
     } catch (const UserError& error) {
       report->compile_ns = metrics::now_ns() - start;
       report->error = error.what();
@@ -130,8 +159,8 @@ class CompileOnlyEngine final : public StablehloEngine {
   std::string settings(const CompileOptions& options) const override {
     const CompileTarget& target = process_.target();
     Writer out;
-    out(target.name, target.topology, target.options, options_of(options), options.donated, opened_.platform_version, opened_.api_version);
-    out(xla_flags(), target.plugin);
+    out(target.name, target.topology, target.options, options_of(options, {0}), options.donated, opened_.platform_version);
+    out(opened_.api_version, xla_flags(), target.plugin, partitions_on(options.device));
     std::error_code ignored; // the path may be a name that the loader looks up
     out(std::filesystem::file_size(target.plugin, ignored));
     out(std::filesystem::last_write_time(target.plugin, ignored).time_since_epoch().count());
@@ -145,21 +174,26 @@ class CompileOnlyEngine final : public StablehloEngine {
     in(signature, *report);
     in.finish();
     report->device = options.device;
+    report->num_devices = static_cast<int>(signature.order.size());
     report->memory_bytes = memory_bytes(options.device);
     return program(std::move(report), std::move(signature), {});
   }
 
   EngineBufferRef upload(int device, const Type& type, const Dims& /*strides*/, const void* /*data*/) override {
-    return std::make_shared<ShapeBuffer>(type, counts_[device]);
+    return uninitialized(device, type);
   }
 
   EngineBufferRef adopt(int device, const Type& type, const Dims& /*strides*/, void* /*data*/, std::function<void()> release) override {
     release();
-    return std::make_shared<ShapeBuffer>(type, counts_[device]);
+    return uninitialized(device, type);
   }
 
   EngineBufferRef uninitialized(int device, const Type& type) override {
-    return std::make_shared<ShapeBuffer>(type, counts_[device]);
+    return std::make_shared<ShapeBuffer>(type, counts_, device, partitions_on(device) > 1 ? 0 : 1);
+  }
+
+  EngineBufferRef place(const EngineBuffer& buffer, ShardingRef sharding) override {
+    return std::make_shared<ShapeBuffer>(buffer.type(), counts_, buffer.device(), num_partitions(), std::move(sharding));
   }
 
   void download(const EngineBuffer& /*buffer*/, void* /*data*/) override {
@@ -201,13 +235,18 @@ class CompileOnlyEngine final : public StablehloEngine {
     return 0;
   }
 
-  std::string options_of(const CompileOptions& options) const {
-    return compile_options(opened_.platform, {opened_.devices[options.device].id}, options.custom);
+  // Of a program on these devices, which are counted from that of the options on.
+  std::string options_of(const CompileOptions& options, const Dims& order) const {
+    std::vector<int> ids;
+    for (int64_t i : order) {
+      ids.push_back(opened_.devices[static_cast<size_t>(options.device + i)].id);
+    }
+    return compile_options(opened_.platform, ids, options.custom);
   }
 
   void compile_text(const std::string& mlir, const Signature& signature, const CompileOptions& options, ProgramReport& report) {
     observer::Span span(observer::Phase::kPass, options.device, "compile StableHLO");
-    CompileReply reply = process_.compile({mlir, options_of(options)}, options.poll ? options.poll : [] {});
+    CompileReply reply = process_.compile({mlir, options_of(options, signature.order)}, options.poll ? options.poll : [] {});
     XLA_CHECK(
         reply.num_outputs == signature.outputs.size(),
         "the PJRT plugin compiled a program of ",
@@ -231,14 +270,13 @@ class CompileOnlyEngine final : public StablehloEngine {
   }
 
   std::shared_ptr<Executable> program(std::shared_ptr<ProgramReport> report, Signature signature, std::string mlir) {
-    MemoryCount& count = counts_[report->device];
     add_program_report(report);
-    return std::make_shared<CompiledProgram>(std::move(report), std::move(signature), std::move(mlir), count);
+    return std::make_shared<CompiledProgram>(std::move(report), std::move(signature), std::move(mlir), counts_);
   }
 
   CompileProcess process_;
   OpenReply opened_;
-  std::deque<MemoryCount> counts_; // by device: buffers refer to them
+  MemoryCounts counts_;
 };
 
 } // namespace

@@ -1,6 +1,7 @@
 // Runs of a PJRT program.
 #include "engine/pjrt/executable.h"
 
+#include "core/metrics.h"
 #include "stablehlo/writer.h"
 
 namespace torch_xla::pjrt {
@@ -23,6 +24,24 @@ Signature::Signature(const Graph& graph, const std::vector<bool>& donated, int n
     outputs.push_back(graph.type(v));
   }
   aliases = choose_aliases(graph, donated, wanted);
+}
+
+bool Signature::choose_output_shardings(std::string_view program, std::string_view format) {
+  std::vector<size_t> ranks;
+  for (const Type& type : outputs) {
+    ranks.push_back(type.dims.size());
+  }
+  if (auto told = read_output_shardings(program, format, ranks, order)) {
+    output_shardings = *std::move(told);
+    return true;
+  }
+  bool is_settled = true;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    is_settled = is_settled && wanted[i];
+    output_shardings[i] = wanted[i].value_or(nullptr);
+    wanted[i] = output_shardings[i];
+  }
+  return is_settled;
 }
 
 PjrtExecutable::PjrtExecutable(LoadedExecutableHandle loaded, Signature signature, std::string mlir, MemoryCounts& counts, int device)
@@ -158,7 +177,12 @@ std::vector<c::Event*> PjrtExecutable::execute(std::vector<Tiles>& results) {
   args.num_args = arguments_[0].size();
   args.output_lists = result_lists.data();
   args.device_complete_events = done.data();
+  const int64_t start = metrics::now_ns();
   client().plugin().call(kLoadedExecutable_Execute, args, kRunning);
+  if (partitions > 1) {
+    static metrics::Metric time("ExecuteReplicatedTime", metrics::Unit::kTime); // the original's name
+    time.add(static_cast<double>(metrics::now_ns() - start));
+  }
   for (size_t i = 0; i < results.size(); ++i) {
     results[i].resize(partitions);
     for (size_t k = 0; k < partitions; ++k) {

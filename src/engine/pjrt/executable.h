@@ -21,6 +21,9 @@ struct Signature {
   Signature() = default;
   // `donated`: by parameter, whether an output may take its memory; empty: none.
   Signature(const Graph& graph, const std::vector<bool>& donated, int num_partitions);
+  // Sets output_shardings to those of the optimized program, which is in one of PJRT's formats. False if it does not tell them: then they
+  // are set to those wanted, or whole, and the program is to be compiled again, with these wanted.
+  bool choose_output_shardings(std::string_view program, std::string_view format);
 
   std::vector<DType> scalars;
   std::vector<Type> outputs;

@@ -194,7 +194,7 @@ std::optional<ShardingRef> convert(const OpSharding& from, size_t rank, const Di
 } // namespace
 
 WantedShardings settled_shardings(const Graph& graph) {
-  const bool cuts = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) { return find_constraint(node); }) ||
+  const bool cuts = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) { return find_named(node); }) ||
       std::any_of(graph.parameter_shardings.begin(), graph.parameter_shardings.end(), [](const ShardingRef& s) { return s != nullptr; });
   WantedShardings wanted;
   for (ValueId v : graph.outputs) {

@@ -1,7 +1,6 @@
 // The engine: buffers, and programs through StableHLO, kept on disk if the plugin can serialize them.
 #include "engine/pjrt/pjrt_engine.h"
 
-#include <atomic>
 #include <string_view>
 
 #include "core/env.h"
@@ -21,21 +20,11 @@ class PjrtEngine final : public StablehloEngine {
       counts_.emplace_back(device);
       fingerprints_.push_back(client_->fingerprint(device));
     }
-    if (env::flag(env::variable("XLA_USE_SPMD"))) {
-      run_over_all_devices();
-    }
+    read_partitions();
   }
 
   int num_devices() const override {
     return client_->num_devices();
-  }
-
-  int num_partitions() const override {
-    return partitions_;
-  }
-
-  void run_over_all_devices() override {
-    partitions_ = num_devices();
   }
 
   std::shared_ptr<Executable> compile(Graph graph, const CompileOptions& options) override {
@@ -43,7 +32,7 @@ class PjrtEngine final : public StablehloEngine {
     Signature signature(graph, options.donated, partitions);
     std::string mlir = write_program(graph, signature, options);
     LoadedExecutableHandle loaded = compile_text(options, signature.order, mlir);
-    if (partitions > 1 && !find_output_shardings(loaded, signature)) {
+    if (partitions > 1 && !choose_output_shardings(loaded, signature)) {
       mlir = write_program(graph, signature, options);
       loaded = compile_text(options, signature.order, mlir);
     }
@@ -136,16 +125,6 @@ class PjrtEngine final : public StablehloEngine {
     return client_->platform_name();
   }
 
-  int partitions_on(int device) const {
-    const int partitions = partitions_;
-    XLA_CHECK(
-        partitions == 1 || device == 0,
-        "xla:",
-        device,
-        " is one of the devices over which programs of xla:0 run (torch_xla.runtime.use_spmd()): put the tensor on xla:0");
-    return partitions;
-  }
-
   EngineBufferRef on_one_device(int device, const Type& type, BufferHandle handle) {
     return std::make_shared<PjrtBuffer>(type, one_tile(std::move(handle)), counts_, device);
   }
@@ -159,25 +138,9 @@ class PjrtEngine final : public StablehloEngine {
     return client_->compile(options.device, order, mlir, options.custom);
   }
 
-  // False if the plugin does not tell the shardings that it has chosen: then the program is to settle them.
-  bool find_output_shardings(const LoadedExecutableHandle& loaded, Signature& signature) const {
-    std::vector<size_t> ranks;
-    for (const Type& type : signature.outputs) {
-      ranks.push_back(type.dims.size());
-    }
+  bool choose_output_shardings(const LoadedExecutableHandle& loaded, Signature& signature) const {
     const auto [program, format] = client_->plugin().optimized_program(client_->executable_of(loaded).get());
-    auto told = read_output_shardings(program, format, ranks, signature.order);
-    if (told) {
-      signature.output_shardings = *std::move(told);
-      return true;
-    }
-    bool is_settled = true;
-    for (size_t i = 0; i < signature.wanted.size(); ++i) {
-      is_settled = is_settled && signature.wanted[i];
-      signature.output_shardings[i] = signature.wanted[i].value_or(nullptr);
-      signature.wanted[i] = signature.output_shardings[i];
-    }
-    return is_settled;
+    return signature.choose_output_shardings(program, format);
   }
 
   // Empty if the plugin lacks the function. Many have it and fail.
@@ -206,7 +169,6 @@ class PjrtEngine final : public StablehloEngine {
   const ClientRef client_;
   std::vector<std::string> fingerprints_; // by device
   MemoryCounts counts_;
-  std::atomic<int> partitions_{1};
   PlainFiles plain_files_; // where the user wants them: the serialized executables, which the store then only names
 };
 

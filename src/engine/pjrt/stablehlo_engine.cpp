@@ -39,6 +39,22 @@ std::string StablehloEngine::hardware() const {
   return name;
 }
 
+void StablehloEngine::read_partitions() {
+  if (env::flag(env::variable("XLA_USE_SPMD"))) {
+    run_over_all_devices();
+  }
+}
+
+int StablehloEngine::partitions_on(int device) const {
+  const int partitions = partitions_;
+  XLA_CHECK(
+      partitions == 1 || device == 0,
+      "xla:",
+      device,
+      " is one of the devices over which programs of xla:0 run (torch_xla.runtime.use_spmd()): put the tensor on xla:0");
+  return partitions;
+}
+
 std::string StablehloEngine::write_program(const Graph& graph, const Signature& signature, const CompileOptions& options) const {
   observer::Span span(observer::Phase::kPass, options.device, "write StableHLO");
   std::string mlir = write_stablehlo(

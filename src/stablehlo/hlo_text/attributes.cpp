@@ -114,6 +114,9 @@ std::string struct_text(const std::string& text) {
 std::string custom_call_text(const AttributeReader& a) {
   std::string text = "custom_call_target=" + a.get("call_target_name");
   text += a.get("has_side_effect") == "true" ? ", custom_call_has_side_effect=true" : "";
+  if (const std::string* sharding = a.find("mhlo.sharding")) {
+    text += ", sharding=" + sharding->substr(1, sharding->size() - 2);
+  }
   if (const std::string* config = a.find("backend_config")) {
     text += ", backend_config=" + *config;
   }

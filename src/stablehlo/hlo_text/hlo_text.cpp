@@ -52,12 +52,12 @@ std::string operands_text(const Hlos& operands) {
 } // namespace
 
 std::string HloText::next_name(const std::string& opcode) {
-  return str("%", opcode, ".", ++next_);
+  return str("%", opcode, ".", ++numbers_[opcode]);
 }
 
 std::string HloText::instruction(
     const std::string& shape, const std::string& opcode, const std::string& arguments, const std::string& attributes) {
-  std::string name = next_name(opcode);
+  std::string name = next_name(opcode == "parameter" ? "p" + arguments : opcode); // XLA's own names
   std::string text = str(name, " = ", shape, " ", opcode, "(", arguments, ")", attributes.empty() ? "" : ", ", attributes);
   if (!location().empty()) {
     auto [file, line] = file_and_line(location());
@@ -162,7 +162,8 @@ Hlos HloText::op(
   if (opcode == "broadcast") {
     return {Hlo(this, broadcast(operands[0], results[0], broadcast_mapping(attributes)), results[0])};
   }
-  std::string text = is_call ? "custom_call_target=\"" + name + "\"" : hlo_attributes(opcode, operands, attributes);
+  std::string text =
+      is_call && own_name != "custom_call" ? "custom_call_target=\"" + name + "\"" : hlo_attributes(opcode, operands, attributes);
   if (opcode == "while" || opcode == "opt-barrier") { // which take all as one
     if (opcode == "while") {
       text = "condition=" + region(regions[0], true, false);

@@ -26,6 +26,9 @@ class HloText final : public Text {
       const std::vector<Type>& results,
       const std::function<Hlos(const Hlos& arguments)>& body) override;
   Hlo constrain(const Hlo& x, const Sharding& sharding) override;
+  bool has_manual_regions() const override {
+    return false;
+  }
   Hlo argument(const Type& type, const ShardingRef& sharding = nullptr) override;
   std::string finish(
       const Hlos& results,
@@ -60,7 +63,7 @@ class HloText final : public Text {
 
   Computation current_;
   std::string computations_; // the complete ones
-  int next_ = 0;
+  std::map<std::string, int> numbers_; // the last one by opcode
 };
 
 } // namespace torch_xla::stablehlo

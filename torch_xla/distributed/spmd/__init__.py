@@ -6,6 +6,7 @@ from .mesh import get_1d_mesh, get_global_mesh, HybridMesh, Mesh, set_global_mes
 from .op_sharding import OpSharding, ShardingType
 from .xla_sharded_tensor import sharding_spec, XLAShard, XLAShardedTensor
 from .xla_sharding import (
+    _mark_manual_sharding,  # noqa: F401 (of programs for the original)
     annotate_custom_sharding,
     apply_backward_optimization_barrier,
     apply_xla_patch_to_nn_linear,

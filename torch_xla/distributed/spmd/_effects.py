@@ -5,8 +5,10 @@ from types import ModuleType
 import torch
 
 from ... import _XLAC, runtime
+from . import _over_partitions
 from .mesh import Mesh
 from .op_sharding import PartitionSpec
+from .xla_sharded_tensor import wrap_as_sharded_tensor
 
 
 def _find_processes(mesh: Mesh) -> ModuleType | None:
@@ -16,15 +18,6 @@ def _find_processes(mesh: Mesh) -> ModuleType | None:
     from . import _over_processes  # loads torch.distributed.tensor
 
     return _over_processes
-
-
-def _require_processes(mesh: Mesh) -> ModuleType:
-    if module := _find_processes(mesh):
-        return module
-    raise NotImplementedError(
-        f"a program that says what each device of a mesh of {mesh.size()} does is not there yet for devices of one "
-        "process; several processes can have it"
-    )
 
 
 def check(mesh: Mesh) -> None:
@@ -54,10 +47,14 @@ def spread_minibatch(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec)
 
 
 def take_part(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
-    """This process's part of the tensor, as a plain tensor. NotImplementedError for devices of one process."""
-    return _require_processes(mesh).take_part(t, mesh, partition_spec)
+    """The part of this process, or of each device of a plugin. NotImplementedError for devices that share memory."""
+    if module := _find_processes(mesh):
+        return module.take_part(t, mesh, partition_spec)
+    return wrap_as_sharded_tensor(_over_partitions.take_shard(t, mesh.get_op_sharding(partition_spec)))
 
 
 def join_part(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec, full_shape) -> torch.Tensor:
-    """The tensor of shape full_shape whose part this process has. NotImplementedError for devices of one process."""
-    return _require_processes(mesh).join_part(t, mesh, partition_spec, full_shape)
+    """The tensor of shape full_shape whose part this process or each device has. Errors as take_part()."""
+    if module := _find_processes(mesh):
+        return module.join_part(t, mesh, partition_spec, full_shape)
+    return wrap_as_sharded_tensor(_over_partitions.join_shards(t, mesh.get_op_sharding(partition_spec)))

@@ -11,6 +11,7 @@ import torch
 
 from ... import runtime
 from ..._device_mesh import mesh_of_groups
+from ._dtensor_face import spec_of_placements
 from .mesh import Mesh
 from .op_sharding import PartitionSpec
 from .xla_sharding import mark_sharding, XLAShardedTensor
@@ -26,20 +27,8 @@ def convert_to_xla_mesh(dt_mesh) -> Mesh:
 
 
 def convert_to_xla_partition_spec(tensor: torch.Tensor, placements: Sequence) -> PartitionSpec:
-    """The axes of the mesh over which each dim of the tensor is cut.
-
-    Args:
-        placements: a Shard or Replicate for each axis of the mesh; several for one dim cut it over these axes in turn.
-
-    Raises ValueError for other placements.
-    """
-    axes = [[] for _ in range(tensor.dim())]
-    for axis, placement in enumerate(placements):
-        if placement.is_shard():
-            axes[placement.dim].append(axis)
-        elif not placement.is_replicate():
-            raise ValueError(f"placement {placement} is none of Shard and Replicate")
-    return tuple(None if not of_dim else of_dim[0] if len(of_dim) == 1 else tuple(of_dim) for of_dim in axes)
+    """spec_of_placements() for the tensor."""
+    return spec_of_placements(placements, tensor.dim())
 
 
 def _mark(tensor, device_mesh, placements) -> XLAShardedTensor:

@@ -71,3 +71,8 @@ def visualize_sharding(
 def visualize_tensor_sharding(t: torch.Tensor, **kwargs):
     """visualize_sharding() of the tensor's mark; an unmarked tensor is on all devices."""
     return visualize_sharding(sharding_spec(t), **kwargs)
+
+
+def construct_v1_sharding_str(t: torch.Tensor) -> str:
+    """The tensor's sharding in XLA's words, with all devices listed, as sharding_spec has it."""
+    return sharding_spec(t)

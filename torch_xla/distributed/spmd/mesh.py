@@ -13,6 +13,15 @@ from .op_sharding import OpSharding, PartitionSpec
 _global_mesh: "Mesh | None" = None
 
 
+class _MeshError(ValueError, AssertionError):
+    """Arguments of a mesh that do not fit; programs for the original expect its AssertionError."""
+
+
+def _check(fits: bool, text: str) -> None:
+    if not fits:
+        raise _MeshError(text)
+
+
 class Mesh:
     """Devices in a grid.
 
@@ -21,26 +30,26 @@ class Mesh:
         mesh_shape: size of each axis of the grid; their product is the number of devices.
         axis_names: a name for each axis, or None.
 
-    Raises ValueError if these do not fit, or for devices that do not exist.
+    Raises ValueError, which is an AssertionError as well, if these do not fit, or for devices that do not exist.
     """
 
     def __init__(self, device_ids, mesh_shape: Sequence[int], axis_names: Sequence[str] | None = None):
         self.device_ids = np.array(device_ids).reshape(-1)
         self.mesh_shape = tuple(int(size) for size in mesh_shape)
         self.axis_names = None if axis_names is None else tuple(axis_names)
-        if math.prod(self.mesh_shape) != len(self.device_ids):
-            raise ValueError(f"mesh_shape {self.mesh_shape} does not hold {len(self.device_ids)} devices")
-        every = list(range(runtime.global_runtime_device_count()))
-        if sorted(self.device_ids.tolist()) != every:
-            raise ValueError(f"device_ids {self.device_ids.tolist()} are not the run's devices {every}")
+        self._check_devices()
         if self.axis_names is not None:
-            self._check_names()
+            names, axes = len(self.axis_names), len(self.mesh_shape)
+            _check(names == axes, f"Number of axis names ({names}) must match mesh dimensions ({axes})")
+            _check(len(set(self.axis_names)) == names, f"Axis names must be unique, got {self.axis_names}")
 
-    def _check_names(self) -> None:
-        if len(self.axis_names) != len(self.mesh_shape):
-            raise ValueError(f"axis_names {self.axis_names} are not as many as the axes of {self.mesh_shape}")
-        if len(set(self.axis_names)) != len(self.axis_names):
-            raise ValueError(f"a name occurs twice in axis_names {self.axis_names}")
+    def _check_devices(self) -> None:
+        ids, number = self.device_ids.tolist(), f"Number of device IDs ({len(self.device_ids)})"
+        size, every = math.prod(self.mesh_shape), runtime.global_runtime_device_count()
+        _check(len(ids) == every, f"{number} must match the global number of devices ({every})")
+        _check(len(ids) == size, f"{number} must match mesh size ({size})")
+        _check(len(set(ids)) == size, f"Device IDs must be unique, got {ids}")
+        _check(all(0 <= each < size for each in ids), f"Device IDs must be less than mesh size ({size}), got {ids}")
 
     def __str__(self) -> str:
         return str(
@@ -86,6 +95,13 @@ class Mesh:
 
     get_op_sharding_v2 = get_op_sharding
 
+    def numbers_of(self, partition_spec: PartitionSpec) -> PartitionSpec:
+        """The same with axes by their numbers."""
+        return tuple(
+            tuple(self._axes(entry)) if isinstance(entry, tuple) else next(iter(self._axes(entry)), None)
+            for entry in partition_spec
+        )
+
     def _axes(self, entry) -> list[int]:
         """The numbers of the axes that an entry of a partition_spec names."""
         named = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
@@ -99,11 +115,16 @@ class Mesh:
 
 
 def _slices() -> list[list[int]]:
-    """The devices' numbers by their hardware's slice ("slice_index"); without it all are in one."""
-    by_index: dict[int, list[int]] = {}
-    for number, attributes in enumerate(runtime.global_runtime_device_attributes()):
-        by_index.setdefault(attributes.get("slice_index", 0), []).append(number)
-    return [by_index[index] for index in sorted(by_index)]
+    """The devices' numbers by their hardware's slice ("slice_index"); without it all are in one.
+
+    A slice's devices are in the order of their places ("coords"), the first coordinate the fastest.
+    """
+    by_index: dict[int, list[tuple]] = {}
+    for position, attributes in enumerate(runtime.global_runtime_device_attributes()):
+        number = attributes.get("name", "").rpartition(":")[2]
+        key = (tuple(attributes.get("coords", ()))[::-1], int(number) if number.isdigit() else position)
+        by_index.setdefault(attributes.get("slice_index", 0), []).append(key)
+    return [[number for _, number in sorted(by_index[index])] for index in sorted(by_index)]
 
 
 class HybridMesh(Mesh):
@@ -115,8 +136,9 @@ class HybridMesh(Mesh):
         axis_names: as for Mesh.
 
     Each axis of the mesh combines an axis between slices with one within them: its size is the product of the two. A
-    slice's devices are in order of their numbers. The embedded engine's devices are one slice. Raises ValueError for
-    shapes that do not fit the devices.
+    slice's devices are in order of their places, so that neighbours along the last axis are neighbours in the hardware
+    where the shapes fit; without places in order of their numbers. The embedded engine's devices are one slice. Raises
+    ValueError for shapes that do not fit the devices.
     """
 
     def __init__(

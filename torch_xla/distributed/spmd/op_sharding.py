@@ -49,6 +49,8 @@ class OpSharding:
 
     def __str__(self) -> str:
         """XLA's text for it."""
+        if self.type is ShardingType.MANUAL:
+            return "{manual}"
         if self.type is ShardingType.REPLICATED:
             return "{replicated}"
         is_partial = self.type is ShardingType.PARTIAL
@@ -61,6 +63,13 @@ class OpSharding:
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+    @classmethod
+    def manual(cls, devices: Sequence[int], rank: int) -> "OpSharding":
+        """Of a tensor of that rank that is a part of its own on each device."""
+        sharding = cls(np.array(devices).reshape(*[1] * rank, -1))
+        sharding.type = ShardingType.MANUAL
+        return sharding
 
     @property
     def devices(self) -> list[int]:

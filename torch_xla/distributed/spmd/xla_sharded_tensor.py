@@ -10,6 +10,7 @@ import torch
 
 from ... import _XLAC
 from ..._storages import StorageDictionary
+from ._dtensor_face import DTensorFace
 from .op_sharding import OpSharding, ShardingType
 
 # ---- Which tensors are marked ----
@@ -20,7 +21,8 @@ def _view_of(t: torch.Tensor) -> tuple:
     return t.shape, t.stride(), t.storage_offset()
 
 
-def _set(t: torch.Tensor, sharding: OpSharding | None) -> None:
+def note_mark(t: torch.Tensor, sharding: OpSharding | None) -> None:
+    """Keeps the mark, and changes nothing on the device. None: cleared."""
     of_storage = _marks.get(t)
     if of_storage is None:
         _marks.set(t, of_storage := {})
@@ -39,7 +41,7 @@ def set_sharding(t: torch.Tensor, sharding: OpSharding) -> None:
     if _is_cut_by_plugin(t):
         tiles = (1,) * t.dim() if sharding.type is ShardingType.REPLICATED else sharding.tiles
         _XLAC._mark_sharding(t, tiles, sharding.devices)
-    _set(t, sharding)
+    note_mark(t, sharding)
 
 
 def find_mark(t: torch.Tensor) -> OpSharding | None:
@@ -74,7 +76,7 @@ def _type_of(t: torch.Tensor) -> ShardingType | None:
 def remove_sharding(t: torch.Tensor) -> None:
     """Removes the mark, if there is one."""
     if find_sharding(t):
-        _set(t, None)
+        note_mark(t, None)
         if _is_cut_by_plugin(t):
             _XLAC._clear_sharding_mark(t)
 
@@ -109,13 +111,18 @@ class XLAShard:
         self.data[self._part()] = t
 
 
-class XLAShardedTensor(torch.Tensor):
+class XLAShardedTensor(DTensorFace, torch.Tensor):
     """The marked tensor itself, with methods for its shards. Results computed from it are plain tensors.
 
     detach(), clone() and copies keep the mark. torch_xla.distributed.spmd.mark_sharding() makes them.
     """
 
     __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __new__(cls, elem: torch.Tensor, mesh_shape=None, partition_spec=None, *, requires_grad: bool = False):
+        """The tensor `elem` as an XLAShardedTensor; with requires_grad a leaf over the same memory."""
+        t = torch.Tensor._make_subclass(cls, elem.detach(), True) if requires_grad else elem
+        return wrap_as_sharded_tensor(t, mesh_shape, partition_spec)
 
     def _own_sharding(self) -> OpSharding | None:
         """The sharding that the tensor has without a mark."""
@@ -144,7 +151,7 @@ class XLAShardedTensor(torch.Tensor):
     def _with_mark(self, t: torch.Tensor) -> "XLAShardedTensor":
         if sharding := find_sharding(self):
             set_sharding(t, sharding)
-        return t.as_subclass(XLAShardedTensor)
+        return wrap_as_sharded_tensor(t, self.mesh_shape, self.partition_spec)
 
     def __repr__(self) -> str:  # pylint: disable=signature-differs
         return f"XLAShardedTensor({self.global_tensor!r}, sharding={self.sharding_spec!r})"
@@ -189,6 +196,14 @@ class XLAShardedTensor(torch.Tensor):
             raise RuntimeError(f"there are {len(shards)} shards for {sharding.device_count()} devices")
         with torch.no_grad():
             self.copy_(join_shards([shard.data for shard in shards], sharding, self.shape))
+
+
+def wrap_as_sharded_tensor(t: torch.Tensor, mesh_shape=None, partition_spec=None) -> XLAShardedTensor:
+    """The tensor as an XLAShardedTensor. Its mark gives its sharding; the others are for its `placements` alone."""
+    sharded = t if isinstance(t, XLAShardedTensor) else t.as_subclass(XLAShardedTensor)
+    if mesh_shape is not None and partition_spec is not None:
+        sharded.set_partition(mesh_shape, partition_spec)
+    return sharded
 
 
 def _cut(whole: torch.Tensor, indices, sharding: OpSharding) -> torch.Tensor:

@@ -6,6 +6,7 @@ Over several processes each holds its part. On a plugin's devices it lies in til
 each device.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,9 +15,18 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ... import runtime
 from . import _effects
+from ._dtensor_face import spec_of_placements
+from ._over_partitions import set_manual
 from .mesh import get_1d_mesh, get_global_mesh, HybridMesh, Mesh, set_global_mesh  # noqa: F401 (also for users)
 from .op_sharding import OpSharding, PartitionSpec, ShardingType
-from .xla_sharded_tensor import find_mark, find_sharding, remove_sharding, set_sharding, XLAShardedTensor
+from .xla_sharded_tensor import (
+    find_mark,
+    find_sharding,
+    remove_sharding,
+    set_sharding,
+    wrap_as_sharded_tensor,
+    XLAShardedTensor,
+)
 
 
 # ---- Marks ----
@@ -33,7 +43,7 @@ def _sharding_of(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> 
 def _mark(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
     t = _effects.spread(t, mesh, partition_spec)
     set_sharding(t, sharding)
-    return wrap_as_sharded_tensor(t)
+    return wrap_as_sharded_tensor(t, mesh.mesh_shape, mesh.numbers_of(partition_spec))
 
 
 def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
@@ -63,6 +73,26 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) ->
 def annotate_custom_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
     """As mark_sharding(), also for a tensor that is cut in another way."""
     return _mark(t, _sharding_of(t, mesh, partition_spec), mesh, partition_spec)
+
+
+def _redistribute(t: XLAShardedTensor, device_mesh: Mesh, placements: Sequence, *, async_op: bool = False):
+    """The tensor sharded in another way: this one, in place, or with async_op a copy.
+
+    Args:
+        placements: a Shard or Replicate for each axis of the mesh.
+
+    Raises ValueError for another number of placements, IndexError for a dim that does not exist, NotImplementedError
+    for a Partial.
+    """
+    if len(placements) != len(device_mesh.mesh_shape):
+        raise ValueError(f"{len(placements)} placements for a mesh of {len(device_mesh.mesh_shape)} axes")
+    if any(placement.is_partial() for placement in placements):
+        raise NotImplementedError(f"{list(placements)} are not all of Shard and Replicate")
+    whole = t.global_tensor.clone() if async_op else t.global_tensor
+    return annotate_custom_sharding(whole, device_mesh, spec_of_placements(placements, t.dim()))
+
+
+XLAShardedTensor.redistribute = _redistribute
 
 
 def _marked_copy(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
@@ -124,11 +154,6 @@ def shard_as(a, b) -> tuple:
 
 
 # ---- Wrappers ----
-def wrap_as_sharded_tensor(t: torch.Tensor, mesh_shape=None, partition_spec=None) -> XLAShardedTensor:
-    """The tensor as an XLAShardedTensor. Its mark gives its sharding; the other arguments are the original's."""
-    return t if isinstance(t, XLAShardedTensor) else t.as_subclass(XLAShardedTensor)
-
-
 def unwrap_sharded_tensor(t: torch.Tensor) -> torch.Tensor:
     """The tensor as a plain one."""
     return t.global_tensor if isinstance(t, XLAShardedTensor) else t
@@ -194,8 +219,10 @@ def enable_manual_sharding(
 ) -> XLAShardedTensor:
     """This device's part of the tensor: over a mesh of one device, all of it. The gradient passes.
 
-    Raises NotImplementedError for several devices of one process, ValueError without a mesh and for a dim that the axes
-    do not divide.
+    On a plugin's devices what is computed from it is another value on each device, up to disable_manual_sharding().
+
+    Raises NotImplementedError for several devices of the embedded engine in one process, ValueError without a mesh and
+    for a dim that the axes do not divide.
     """
     mesh = _mesh_or_global(mesh, "enable_manual_sharding")
     sharding = _sharding_of(t, mesh, partition_spec)
@@ -203,6 +230,12 @@ def enable_manual_sharding(
         return mark_sharding(t, mesh, partition_spec)
     _check_parts(t.shape, sharding)
     return _effects.take_part(t, mesh, partition_spec)
+
+
+def _mark_manual_sharding(t: torch.Tensor) -> XLAShardedTensor:
+    """For programs that use the original's library: says that `t` is a part of its own on each device."""
+    set_manual(t)
+    return wrap_as_sharded_tensor(t)
 
 
 def _check_parts(shape, sharding: OpSharding) -> None:
