@@ -4,7 +4,7 @@ The C++ library imports this module before it makes or takes the first tensor (s
 never use the device do not load it.
 """
 
-from . import _auto_sync, _late_modules, _notebooks, _printing, _serialization, _XLAC
+from . import _auto_sync, _late_modules, _notebooks, _printing, _serialization, _torchao, _XLAC
 from .utils import dlpack
 
 
@@ -15,6 +15,7 @@ def _install() -> None:
     _auto_sync.install()
     if _XLAC._env_is_set("XLA_COMPILE_ONLY"):
         _XLAC._register_copies_of_meta()
+    _torchao.install()
     _late_modules.when_imported("IPython.core.compilerop", _notebooks.follow)
 
 

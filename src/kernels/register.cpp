@@ -39,6 +39,7 @@ void register_kernels() {
     register_custom_calls();
     register_donation();
     register_sparse_kernels();
+    register_quantized_layers();
     register_fallback();
     return true;
   }();

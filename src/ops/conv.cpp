@@ -85,10 +85,9 @@ void check_conv(const InferContext& c, bool transposed, int64_t groups) {
       " channels instead");
 }
 
-void infer_convolution(InferContext& c) {
+Dims convolution_dims(const InferContext& c) {
   bool transposed = c.get_bool(3);
   int64_t groups = c.get_int(5);
-  check_conv(c, transposed, groups);
   Dims in = c.operand(0).dims;
   Dims weight = c.operand(1).dims;
   Dims out{in[0], transposed ? weight[1] * groups : weight[0]};
@@ -96,7 +95,18 @@ void infer_convolution(InferContext& c) {
     Window w{weight[i], pick(c.get_dims(0), i - 2, 1), pick(c.get_dims(1), i - 2, 0), pick(c.get_dims(2), i - 2, 1)};
     out.push_back(transposed ? transposed_extent(in[i], w, pick(c.get_dims(4), i - 2, 0)) : conv_extent(in[i], w));
   }
-  c.add_result(c.operand(0).dtype, out);
+  return out;
+}
+
+void infer_convolution(InferContext& c) {
+  check_conv(c, c.get_bool(3), c.get_int(5));
+  c.add_result(c.operand(0).dtype, convolution_dims(c));
+}
+
+// Operands input, weight, bias, then scale and zero of the input, scales and zeros of the weight; attributes as above. It convolves the
+// numbers scale * (integer - zero); a zero may be none.
+void infer_quantized_convolution(InferContext& c) {
+  c.add_result(DType::F32, convolution_dims(c));
 }
 
 // Operands gradient, input, weight; attributes bias sizes, stride, ..., groups, output mask.
@@ -266,6 +276,12 @@ void infer_col2im(InferContext& c) {
 // Three-dimensional means and adaptive pools are row-major in ATen.
 constinit const Op kRows[] = {
     LIBRARY("convolution", infer_convolution, .layout = ResultLayout::kConvolution, .traits = kComplex | kSumsProducts | kOwnKernel),
+    {.name = "xla::quantized_convolution",
+     .kind = OpKind::kLibrary,
+     .infer = infer_quantized_convolution,
+     .layout = ResultLayout::kConvolution,
+     .dtypes = kIntegers,
+     .traits = kOwnKernel},
     LIBRARY(
         "convolution_backward",
         infer_convolution_backward,
@@ -321,6 +337,10 @@ constinit const Op kRows[] = {
 
 std::span<const Op> conv_ops() {
   return kRows;
+}
+
+bool is_convolution(const Op& op) {
+  return op.infer == &infer_convolution;
 }
 
 } // namespace torch_xla

@@ -168,6 +168,25 @@ void infer_addr(InferContext& c) {
   add_sum(c, {c.operand(1).dims[0], c.operand(2).dims[0]});
 }
 
+// 8-bit integers, multiplied in 32 bits.
+void infer_int_mm(InferContext& c) {
+  Type a = c.operand(0);
+  Type b = c.operand(1);
+  bool integers = (a.dtype == DType::I8 || a.dtype == DType::U8) && b.dtype == DType::I8;
+  if (!integers || a.dims.size() != 2 || b.dims.size() != 2 || a.dims[1] != b.dims[0]) {
+    fall_back("a product of integers of these operands");
+  }
+  c.add_result(DType::I32, {a.dims[0], b.dims[1]});
+}
+
+void expand_int_mm(ExpandContext& c) {
+  auto batch_of = [&](size_t i) {
+    Dims dims = c.operand(i).dims;
+    return c.raw(i).to(DType::I32).reshape({1, dims[0], dims[1]});
+  };
+  c.set(0, batch_product(batch_of(0), batch_of(1)));
+}
+
 // ---- Products of groups: a matrix operand is cut where its rows or columns reach the offsets, which are data ----
 
 // Operands self [T, K], [G, M, K] or [M, T]; mat2 [G, K, N], [K, T] or [T, N]; offs [G]?; bias?. Attribute: out_dtype.
@@ -230,7 +249,7 @@ constinit const Op kRows[] = {
     LIBRARY("dot", infer_dot, .traits = kComplex | kSameDtype),
     LIBRARY("vdot", infer_dot, .traits = kComplex | kSameDtype),
     LIBRARY("addr", infer_addr, .traits = kComplex),
-    CALL("_int_mm", kIntegers),
+    LIBRARY("_int_mm", infer_int_mm, .expand = expand_int_mm, .out_form = "out"),
     LIBRARY("_grouped_mm", infer_grouped, .expand = expand_grouped, .traits = kHasProducts),
 };
 
@@ -238,6 +257,10 @@ constinit const Op kRows[] = {
 
 std::span<const Op> matmul_ops() {
   return kRows;
+}
+
+bool is_matrix_product(const Op& op) {
+  return op.infer == &infer_mm;
 }
 
 } // namespace torch_xla

@@ -47,6 +47,8 @@ std::optional<Sharding> find_named(const Node& node); // of any of the three
 // Forward: operands query, key, value, mask; attributes dropout, is_causal, scale. Keys and values, [B, H, T, E], may have fewer heads than
 // queries, each for a group of their heads.
 bool is_attention(const Op& op);
+bool is_convolution(const Op& op);
+bool is_matrix_product(const Op& op); // of two matrices, without more: mm
 bool is_mark(const Op& op); // xla::mark_tensor, whose attributes are in ir/composite.h
 
 } // namespace torch_xla

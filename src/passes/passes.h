@@ -14,6 +14,10 @@ bool keep_all(const Op& op); // library rows
 // Which library calls of 16-bit floats an engine computes in float32.
 using WidenCall = bool (*)(const Graph& graph, const Node& call);
 
+// Whether an engine multiplies 8-bit integers, in products of this type with sums of `inner` numbers, as they are stored, no slower than
+// after their conversion to the type.
+using ReadsIntegers = bool (*)(DType dtype, int64_t rows, int64_t inner);
+
 // Makes composites of marks: outline().
 using Outline = std::optional<Graph> (*)(const Graph& trace);
 
@@ -21,6 +25,8 @@ struct EngineRules {
   KeepLibrary keeps = keep_all;
   Outline outlines = nullptr; // null: marks are their operands
   WidenCall widens = nullptr; // null: none
+  ReadsIntegers reads_integers = nullptr; // null: never
+  bool convolves_integers = false; // the engine has xla::quantized_convolution
   bool narrow_products = true; // the engine multiplies 16-bit floats faster than float32
   int64_t most_scores = 0; // of attention at a time; 0: no limit
 };
@@ -46,6 +52,13 @@ Graph lower(const Graph& trace, KeepLibrary keeps = keep_all);
 // The same graph with float32 operands and results of the chosen calls in place of 16-bit floats: separate nodes convert operands and round
 // results.
 Graph widen(const Graph& graph, WidenCall widens);
+// The same graph with products that take 8-bit integers as they are stored in place of those that take their conversions: _int_mm for
+// products in int32 of two converted operands, _weight_int8pack_mm for those of floats by a converted matrix. Nothing if it has no such
+// product.
+std::optional<Graph> integer_products(const Graph& graph, ReadsIntegers reads);
+// The same graph with xla::quantized_convolution in place of convolutions whose input (uint8) and weight (int8, with a scale for each
+// channel) are integers, less a zero, times a scale. Nothing if it has none.
+std::optional<Graph> integer_convolutions(const Graph& graph);
 // Local rewrites: identities that hold for every value (x*1, x/1, double negation and conversion, views of views, select of a constant,
 // view that changes nothing), constant folding.
 void simplify(Graph& graph);

@@ -70,6 +70,12 @@ Graph run_passes_on_body(const Graph& body, int device, const EngineRules& rules
   if (rules.widens && std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return rules.widens(graph, node); })) {
     run_stage("widen", device, graph, [&](Graph& widened) { widened = widen(graph, rules.widens); });
   }
+  if (std::optional<Graph> reading = rules.reads_integers ? integer_products(graph, rules.reads_integers) : std::nullopt) {
+    run_stage("integer_products", device, graph, [&](Graph& changed) { changed = std::move(*reading); });
+  }
+  if (std::optional<Graph> reading = rules.convolves_integers ? integer_convolutions(graph) : std::nullopt) {
+    run_stage("integer_convolutions", device, graph, [&](Graph& changed) { changed = std::move(*reading); });
+  }
   for (const Pass& pass : kPasses) {
     run_stage(pass.name, device, graph, pass.run);
   }

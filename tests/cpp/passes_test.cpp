@@ -65,6 +65,13 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
   if (name == "widen") {
     return widen(input, [](const Graph&, const Node& call) { return (call.op->traits & (kSumsProducts | kHasProducts)) != 0; });
   }
+  if (name == "integer_convolutions") {
+    return integer_convolutions(input).value_or(input);
+  }
+  if (name == "integer_products") {
+    auto reads = [](DType dtype, int64_t rows, int64_t /*inner*/) { return dtype == DType::I32 || rows <= 8; };
+    return integer_products(input, reads).value_or(input);
+  }
   if (name == "pipeline") {
     return run_passes(input, 0);
   }

@@ -8,6 +8,7 @@
 #include "engine/cpu/host.h"
 #include "engine/cpu/library/half_products.h"
 #include "engine/cpu/library/products.h"
+#include "engine/cpu/library/quantized.h"
 #include "engine/cpu/program/cpu_executable.h"
 #include "engine/cpu/program/interpreted.h"
 #include "engine/cpu/threads/team.h"
@@ -50,7 +51,13 @@ class CpuEngine final : public Engine {
   }
 
   Graph lower(const Graph& trace, int device) const override {
-    return run_passes(trace, device, {.widens = widens_products, .narrow_products = multiplies_bf16_fast()});
+    return run_passes(
+        trace,
+        device,
+        {.widens = widens_products,
+         .reads_integers = reads_integers,
+         .convolves_integers = convolves_integers(),
+         .narrow_products = multiplies_bf16_fast()});
   }
 
   bool runs_library_calls() const override {

@@ -1,5 +1,13 @@
-// Few rows read the weight as it is.
+// Few rows of products read the weight as it is.
 #include "engine/cpu/library/quantized.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/few_rows/few_rows.h"
@@ -70,9 +78,135 @@ void multiply_int4(const std::vector<at::Tensor>& operands, const std::vector<at
   product.rows <= kMaxFewRows ? multiply_int4_rows(product) : multiply_panels(product);
 }
 
+bool reads_integers(DType dtype, int64_t rows, int64_t inner) {
+  const bool are_few = rows <= kMaxFewRows && can_multiply_rows() && (dtype == DType::F32 || is_reduced_float(dtype));
+  return dtype == DType::I32 || are_few || (dtype == DType::BF16 && can_multiply_panels() && inner % 2 == 0);
+}
+
 Work work_of_weights(const CallSpec& call) {
   const int64_t numbers = call.operands[0].type.dims[1] * call.results[0].type.dims[1];
   return has_few_rows_of(call) ? numbers / kNumbersPerThread : call.operands[0].type.dims[0] * numbers / kProductsPerThread;
 }
+
+// ---- Convolutions, by oneDNN, with the operators of torch.compile's quantized graphs ----
+
+namespace {
+
+at::Tensor call(const c10::OperatorHandle& op, torch::jit::Stack arguments) {
+  op.callBoxed(arguments);
+  return arguments[0].toTensor();
+}
+
+c10::OperatorHandle find(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+}
+
+// Positions of the arguments of xla::quantized_convolution.
+enum { kInput, kWeight, kBias, kScale, kZero, kWeightScales, kWeightZeros, kStride, kPadding, kDilation, kGroups = 12 };
+
+at::Tensor pack(const torch::jit::Stack& a) {
+  const at::Tensor& weight = a[kWeight].toTensor();
+  const at::Tensor scales = at::ones({weight.size(0)}); // the packed order does not depend on them
+  static const c10::OperatorHandle prepack = find("onednn::qconv_prepack");
+  return call(
+      prepack, {weight, scales, 1.0, int64_t{0}, a[kStride], a[kPadding], a[kDilation], a[kGroups], a[kInput].toTensor().sizes().vec()});
+}
+
+// Whether a zero of the weight is not 0: oneDNN has none.
+bool has_weight_zeros(const torch::jit::Stack& a) {
+  if (!a[kWeightZeros].isTensor()) {
+    return false;
+  }
+  const at::Tensor zeros = a[kWeightZeros].toTensor().contiguous();
+  const int64_t* begin = zeros.const_data_ptr<int64_t>();
+  return std::any_of(begin, begin + zeros.numel(), [](int64_t zero) { return zero != 0; });
+}
+
+at::Tensor convolve_floats(const torch::jit::Stack& a) {
+  auto per_channel = [&](size_t i) { return a[i].toTensor().view({-1, 1, 1, 1}); };
+  const at::Tensor zero = a[kZero].isTensor() ? a[kZero].toTensor() : at::zeros({});
+  const at::Tensor input = (a[kInput].toTensor().to(at::kFloat) - zero) * a[kScale].toTensor().to(at::kFloat);
+  const at::Tensor weight = (a[kWeight].toTensor().to(at::kFloat) - per_channel(kWeightZeros)) * per_channel(kWeightScales);
+  const std::vector<int64_t> stride = a[kStride].toIntVector(), padding = a[kPadding].toIntVector(), dilation = a[kDilation].toIntVector();
+  return at::convolution(
+      input, weight, a[kBias].toOptional<at::Tensor>(), stride, padding, dilation, /*transposed=*/false, {0, 0}, a[kGroups].toInt());
+}
+
+at::Tensor convolve(const torch::jit::Stack& a, const at::Tensor& packed) {
+  if (has_weight_zeros(a)) {
+    return convolve_floats(a);
+  }
+  static const c10::OperatorHandle convolution = find("onednn::qconv_pointwise");
+  const at::Tensor& scales = a[kWeightScales].toTensor();
+  return call(
+      convolution,
+      {a[kInput],
+       static_cast<double>(a[kScale].toTensor().item<float>()),
+       a[kZero].isTensor() ? a[kZero].toTensor().item<int64_t>() : 0,
+       packed,
+       scales,
+       a[kWeightZeros].isTensor() ? a[kWeightZeros] : at::zeros({scales.size(0)}, at::kLong),
+       a[kBias],
+       a[kStride],
+       a[kPadding],
+       a[kDilation],
+       a[kGroups],
+       1.0, // scale of the result
+       int64_t{0},
+       at::kFloat,
+       std::string("none"),
+       c10::List<std::optional<at::Scalar>>(),
+       std::string()});
+}
+
+int32_t weight_operand(size_t /*num_operands*/) {
+  return kWeight;
+}
+
+bool fits(const CallSpec& call, const torch::jit::Stack& /*arguments*/) {
+  return call.operands[kWeight].type.nbytes() >= kLeastKeptBytes && call.operands[kInput].type.numel() > 0;
+}
+
+// The order depends on the images' sizes too.
+Hash128 key(const CallSpec& call) {
+  Hash128 hash;
+  for (const Attr& attr : call.attrs) {
+    hash_attr(attr, hash);
+  }
+  for (const CallSpec::Tensor& t : {call.operands[kInput], call.operands[kWeight]}) {
+    for (const Dims* numbers : {&t.type.dims, &t.strides}) {
+      hash.add_bytes(numbers->begin(), numbers->size() * sizeof(int64_t));
+    }
+  }
+  return hash;
+}
+
+} // namespace
+
+bool convolves_integers() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512vnni") != 0;
+#else
+  return false;
+#endif
+}
+
+at::Tensor convolve_integers(const Attrs& attrs, const std::vector<c10::IValue>& operands) {
+  torch::jit::Stack arguments;
+  for (const c10::IValue& operand : operands) {
+    arguments.push_back(operand.isTensor() && !operand.toTensor().defined() ? c10::IValue() : operand);
+  }
+  for (const Attr& attr : attrs) {
+    const auto* numbers = std::get_if<Dims>(&attr);
+    const auto* groups = std::get_if<int64_t>(&attr);
+    arguments.push_back(
+        numbers      ? c10::IValue(std::vector<int64_t>(numbers->begin(), numbers->end()))
+            : groups ? c10::IValue(*groups)
+                     : false);
+  }
+  return convolve(arguments, pack(arguments));
+}
+
+const Packing kPackedIntegers{weight_operand, fits, pack, convolve, key};
 
 } // namespace torch_xla::cpu

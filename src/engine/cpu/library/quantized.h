@@ -1,4 +1,4 @@
-// Products with weights of 8 and 4 bits in ATen's forms.
+// Products with weights of 8 and 4 bits in ATen's forms; convolutions of 8-bit integers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/cpu/library/call.h"
+#include "engine/cpu/library/packed.h"
 
 namespace torch_xla::cpu {
 
@@ -18,7 +19,16 @@ void multiply_int8(const std::vector<at::Tensor>& operands, const std::vector<at
 bool is_int4_product(const CallSpec& call);
 void multiply_int4(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
+// Of the pass integer_products().
+bool reads_integers(DType dtype, int64_t rows, int64_t inner);
+
 // Numbers of the weight, by threads.
 Work work_of_weights(const CallSpec& call);
+
+// Whether the processor sums products of 8-bit integers without rounding them to 16 bits in between.
+bool convolves_integers();
+// Computes a call of xla::quantized_convolution, whose weight can be packed.
+at::Tensor convolve_integers(const Attrs& attrs, const std::vector<c10::IValue>& operands);
+extern const Packing kPackedIntegers;
 
 } // namespace torch_xla::cpu

@@ -172,6 +172,16 @@ void order_misread_images(torch::jit::Stack& arguments) {
   }
 }
 
+// _int_mm reads an expanded matrix beyond its memory.
+void copy_expanded_matrices(torch::jit::Stack& arguments) {
+  for (size_t i = 0; i < 2; ++i) {
+    const at::Tensor t = arguments[i].toTensor();
+    if (std::any_of(t.strides().begin(), t.strides().end(), [](int64_t stride) { return stride == 0; })) {
+      arguments[i] = t.contiguous();
+    }
+  }
+}
+
 bool trains_layer(const CallSpec& call) {
   constexpr size_t kTrain = 8;
   return std::get<bool>(call.attrs[kTrain]);
@@ -274,9 +284,11 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::_embedding_bag_forward_only", .prepare = check_bags},
     {.row = "aten::_linalg_eigvals", .prepare = check_finite},
     {.row = "aten::convolution", .packing = &kPackedWeight},
+    {.row = "xla::quantized_convolution", .packing = &kPackedIntegers},
     {.row = "aten::convolution_backward", .prepare = order_misread_images},
     {.row = "aten::_weight_int8pack_mm", .choose = choose_int8, .work_of_kernel = work_of_quantized, .is_faster_only = true},
     {.row = "aten::_weight_int4pack_mm_for_cpu", .choose = choose_int4, .work_of_kernel = work_of_quantized, .is_faster_only = true},
+    {.row = "aten::_int_mm", .prepare = copy_expanded_matrices, .work = work_of_weights},
     {.row = "aten::_scaled_dot_product_flash_attention_for_cpu",
      .choose = choose_attention,
      .work_of_kernel = work_of_own_attention,

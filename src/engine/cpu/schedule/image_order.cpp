@@ -48,7 +48,7 @@ std::optional<ImageConvolution> ImageConvolution::find(const Graph& graph, const
   const bool transposed = std::get<bool>(node.attrs[gradient ? 4 : 3]);
   const auto place = static_cast<size_t>(node.op->order_of);
   const Type& input = graph.type(node.operands[place]);
-  if (transposed || input.dims.size() != 4 || (input.dtype != DType::F32 && input.dtype != DType::BF16)) {
+  if (transposed || input.dims.size() != 4 || (input.dtype != DType::F32 && input.dtype != DType::BF16 && input.dtype != DType::U8)) {
     return std::nullopt;
   }
   const Type& result = gradient ? graph.type(node.operands[0]) : graph.type(node.result());

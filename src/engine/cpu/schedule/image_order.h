@@ -9,7 +9,7 @@ namespace torch_xla::cpu {
 
 enum class ImageOrder : uint8_t { kAsGiven, kRowMajor, kChannelsLast };
 
-// Operands of a float32 or bfloat16 image convolution that is not transposed, or of its gradient.
+// Operands of an image convolution in float32, bfloat16 or uint8 that is not transposed, or of its gradient.
 struct ImageConvolution {
   static std::optional<ImageConvolution> find(const Graph& graph, const Node& node);
 
