@@ -156,15 +156,23 @@ ResultShapes try_on_zeros(const c10::OperatorHandle& op, c10::ArrayRef<c10::IVal
 
 } // namespace
 
+static Remembered<ResultShapes>& known_shapes() {
+  static auto* known = new Remembered<ResultShapes>(kMostShapes); // never destroyed
+  return *known;
+}
+
+ResultShapes find_known_shapes(const c10::OperatorHandle& op, const BoxedCall& call) {
+  return known_shapes().find(hash_call(op, call)).value_or(nullptr);
+}
+
 ResultShapes infer_by_aten(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const BoxedCall& call) {
   Hash128 key = hash_call(op, call);
-  static auto* known = new Remembered<ResultShapes>(kMostShapes); // never destroyed
-  if (std::optional<ResultShapes> shapes = known->find(key)) {
+  if (std::optional<ResultShapes> shapes = known_shapes().find(key)) {
     return *std::move(shapes);
   }
   ResultShapes shapes = try_on_zeros(op, arguments, call);
   shapes = shapes ? shapes : call_with(on_meta, c10::DispatchKey::Meta, op, arguments, call);
-  known->add(key, shapes);
+  known_shapes().add(key, shapes);
   return shapes;
 }
 

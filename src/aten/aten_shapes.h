@@ -18,6 +18,8 @@ struct ResultShape {
 };
 using ResultShapes = std::shared_ptr<const std::vector<ResultShape>>;
 
+// The result types of an earlier call with the same geometries and attributes; null: there was none, or it was refused.
+ResultShapes find_known_shapes(const c10::OperatorHandle& op, const BoxedCall& call);
 // For a call of the functional overload `op`. `arguments`: the call's, or those of another form that begin with them; `call`: the same
 // taken apart, for the list of tensors. Cached by the tensors' geometries and the attributes: many Meta kernels are Python and take 0.2 ms,
 // the first one a second or three. Null if both kernels refuse the arguments. Any thread; without the recording lock.

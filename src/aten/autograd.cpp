@@ -3,6 +3,8 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 namespace torch_xla {
 namespace {
 
@@ -17,19 +19,20 @@ void call_registered_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet
   op.callBoxedForDispatchKey(c10::DispatchKey::Autograd, *stack);
 }
 
+bool leads_to_device(c10::DispatchKeySet keys) {
+  c10::DispatchKeySet below = (keys & c10::after_autograd_keyset) - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView);
+  return below.highestPriorityTypeId() == c10::DispatchKey::PrivateUse1;
+}
+
 } // namespace
 
 bool needs_no_autograd(c10::DispatchKeySet keys, std::span<const PointwiseArg> args) {
-  c10::DispatchKeySet below = (keys & c10::after_autograd_keyset) - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView);
-  if (below.highestPriorityTypeId() != c10::DispatchKey::PrivateUse1) {
-    return false;
-  }
-  for (const PointwiseArg& arg : args) {
-    if (arg.tensor && takes_part(*arg.tensor)) {
-      return false;
-    }
-  }
-  return true;
+  return leads_to_device(keys) &&
+      std::none_of(args.begin(), args.end(), [](const PointwiseArg& arg) { return arg.tensor && takes_part(*arg.tensor); });
+}
+
+bool needs_no_autograd(c10::DispatchKeySet keys, std::span<const at::Tensor> tensors) {
+  return leads_to_device(keys) && std::none_of(tensors.begin(), tensors.end(), takes_part);
 }
 
 void note_write(c10::DispatchKeySet keys, const at::Tensor& written) {

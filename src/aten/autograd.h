@@ -13,6 +13,7 @@ namespace torch_xla {
 // `keys`: those of the kernel at the device's autograd key. True if the autograd layer would only pass the call on to the device: no tensor
 // needs a gradient or has a forward one, and no other layer (a Python mode, functionalization) waits below.
 bool needs_no_autograd(c10::DispatchKeySet keys, std::span<const PointwiseArg> args);
+bool needs_no_autograd(c10::DispatchKeySet keys, std::span<const at::Tensor> tensors);
 // ADInplaceOrView's work after a write: raises the tensor's version, unless it is an inference tensor.
 void note_write(c10::DispatchKeySet keys, const at::Tensor& written);
 // PyTorch's own autograd kernel; it calls by its key, with all active layers.

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kMaxRank = 64; // TensorIterator's
 
-class BoxedRow final : public c10::OperatorKernel {
+class BoxedRow final : public RowKernel {
  public:
   explicit BoxedRow(const RowOverload& row) : row_(row) {
     const std::vector<c10::Argument>& arguments = row.handle->schema().arguments();
@@ -68,11 +68,11 @@ class BoxedRow final : public c10::OperatorKernel {
       std::vector<at::Tensor> results;
       if (other) {
         results = record_pointwise(other->row, call, other->args(), {});
-      } else if (row_.op->kind == OpKind::kPointwise) {
-        const Op& row = row_of(call); // by the attributes
-        results = record_pointwise(row, call, pointwise_args(call), std::move(call.attrs));
       } else {
-        results = record_node(call);
+        results = record(call);
+      }
+      if (row_.convention == Convention::kInplace) {
+        results = {call.tensors[0]};
       }
       finish(stack, std::move(results));
       row_.counter->add();
@@ -83,6 +83,16 @@ class BoxedRow final : public c10::OperatorKernel {
       }
       run_fallback(op, stack, error.what());
     }
+  }
+
+  std::optional<std::vector<at::Tensor>> try_record(BoxedCall& call) override {
+    const bool has_none = std::any_of(call.tensors.begin(), call.tensors.end(), [](const at::Tensor& t) { return !t.defined(); });
+    if (has_none || has_complex(call) || find_other_form(*row_.op, row_.convention, call) || find_obstacle(call)) {
+      return std::nullopt;
+    }
+    std::optional<std::vector<at::Tensor>> results = try_call([&] { return record(call); });
+    row_.counter->add(results ? 1 : 0);
+    return results;
   }
 
  private:
@@ -114,6 +124,9 @@ class BoxedRow final : public c10::OperatorKernel {
         return "too many dims";
       }
     }
+    if (reads_by_mask(*row_.op, call)) {
+      return "indexing by a mask gives a shape that depends on data";
+    }
     if (is_call(*row_.op) && !engine().runs_library_calls()) {
       return "it has no form for plugins";
     }
@@ -142,22 +155,17 @@ class BoxedRow final : public c10::OperatorKernel {
     return call.device ? std::nullopt : std::make_optional<std::string>("no tensor of the device");
   }
 
-  static std::vector<PointwiseArg> pointwise_args(const BoxedCall& call) {
-    std::vector<PointwiseArg> args;
-    for (int operand : call.order) {
-      if (operand < 0) {
-        args.emplace_back(call.numbers[static_cast<size_t>(-1 - operand)]);
-      } else if (call.tensors[static_cast<size_t>(operand)].defined()) {
-        args.emplace_back(call.tensors[static_cast<size_t>(operand)]);
-      } else {
-        args.emplace_back();
-      }
-    }
-    return args;
-  }
-
   const Op& row_of(const BoxedCall& call) const {
     return if_none_ && std::holds_alternative<std::monostate>(call.attrs[0]) ? *if_none_ : *row_.op;
+  }
+
+  // The results; none in place.
+  std::vector<at::Tensor> record(BoxedCall& call) {
+    if (row_.op->kind == OpKind::kPointwise) {
+      const Op& row = row_of(call); // by the attributes
+      return record_pointwise(row, call, pointwise_args(call), std::move(call.attrs));
+    }
+    return record_node(call);
   }
 
   std::vector<at::Tensor> record_pointwise(const Op& op, const BoxedCall& call, std::span<const PointwiseArg> args, Attrs attrs) const {
@@ -166,7 +174,7 @@ class BoxedRow final : public c10::OperatorKernel {
         return {record_functional(op, args, std::move(attrs))};
       case Convention::kInplace:
         record_inplace(op, call.tensors[0], args, std::move(attrs));
-        return {call.tensors[0]};
+        return {};
       case Convention::kOut:
         record_out(op, call.outs[0], args, std::move(attrs));
         return {call.outs[0]};
@@ -277,7 +285,7 @@ class BoxedRow final : public c10::OperatorKernel {
     std::vector<at::Tensor> results;
     if (row_.convention == Convention::kInplace) {
       recording.write_converted(call.tensors[0], first);
-      return {call.tensors[0]};
+      return results;
     }
     const Attrs& attrs = recording.graph().nodes.back().attrs; // the call's have moved there
     for (size_t i = 0; i < types.size(); ++i) {
@@ -303,22 +311,25 @@ class BoxedRow final : public c10::OperatorKernel {
   }
 
   RowOverload row_;
-  std::vector<ArgumentRole> roles_;
   std::vector<size_t> required_; // arguments that must be defined
   const Op* if_none_ = nullptr; // the row of that name
   std::unique_ptr<CallRow> complex_; // for calls with complex numbers; may be null
 };
 
 template <class Kernel>
-c10::BoxedKernel make_kernel(const RowOverload& row) {
-  return c10::BoxedKernel::makeFromFunctor(std::make_unique<Kernel>(row));
+c10::BoxedKernel make_kernel(const RowOverload& row, RowKernel** made) {
+  auto kernel = std::make_unique<Kernel>(row);
+  *made = kernel.get();
+  return c10::BoxedKernel::makeFromFunctor(std::move(kernel));
 }
 
 } // namespace
 
-c10::BoxedKernel make_boxed_kernel(const RowOverload& row) {
+c10::BoxedKernel make_boxed_kernel(const RowOverload& row, RowKernel** made) {
+  RowKernel* unused = nullptr;
+  made = made ? made : &unused;
   bool by_shape_rule = row.op->kind == OpKind::kLibrary && !row.op->infer; // ATen's: the row has none
-  return by_shape_rule ? make_kernel<CallRow>(row) : make_kernel<BoxedRow>(row);
+  return by_shape_rule ? make_kernel<CallRow>(row, made) : make_kernel<BoxedRow>(row, made);
 }
 
 void register_boxed(torch::Library& library, const RowOverload& row) {

@@ -180,6 +180,26 @@ bool takes_dtype(const Op& op, const BoxedCall& call) {
   return !op.dtypes || call.tensors.empty() || !call.tensors[0].defined() || (op.dtypes & set_of(to_dtype(call.tensors[0].scalar_type())));
 }
 
+bool reads_by_mask(const Op& op, const BoxedCall& call) {
+  auto is_mask = [](const at::Tensor& t) { return t.defined() && (t.scalar_type() == at::kBool || t.scalar_type() == at::kByte); };
+  return op.layout == ResultLayout::kIndexed && std::any_of(call.tensors.begin() + 1, call.tensors.end(), is_mask);
+}
+
+std::vector<PointwiseArg> pointwise_args(const BoxedCall& call) {
+  std::vector<PointwiseArg> args;
+  args.reserve(call.order.size());
+  for (int operand : call.order) {
+    if (operand < 0) {
+      args.emplace_back(call.numbers[static_cast<size_t>(-1 - operand)]);
+    } else if (call.tensors[static_cast<size_t>(operand)].defined()) {
+      args.emplace_back(call.tensors[static_cast<size_t>(operand)]);
+    } else {
+      args.emplace_back();
+    }
+  }
+  return args;
+}
+
 bool has_valid_parameters(const Op& op, const BoxedCall& call) {
   if (!op.takes) {
     return true;

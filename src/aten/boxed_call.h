@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "aten/pointwise.h"
 #include "ir/op.h"
 
 namespace torch_xla {
@@ -16,12 +17,25 @@ namespace torch_xla {
 enum class ArgumentRole : uint8_t { kTensor, kTensorList, kNumber, kAttribute, kGenerator, kOut };
 ArgumentRole role_of(const c10::Argument& argument, const Op& op);
 
-// A call on the stack, taken apart.
+// A call, taken apart.
 struct BoxedCall {
+  BoxedCall() = default;
+  BoxedCall(BoxedCall&&) = default;
+  ~BoxedCall() {
+    for (size_t i = 0; is_borrowed && i < tensors.size(); ++i) {
+      tensors[i].unsafeReleaseTensorImpl();
+    }
+  }
+  // Appends a tensor that outlives the call, without a reference to it: the first reference from C++ to a tensor of Python takes the GIL.
+  void borrow(const at::Tensor& t) {
+    tensors.push_back(c10::MaybeOwnedTraits<at::Tensor>::createBorrow(t));
+  }
+
   std::vector<at::Tensor> tensors; // undefined for None; in operand order
+  bool is_borrowed = false; // all tensors are; nobody replaces one then
   std::vector<at::Tensor> outs;
   std::vector<c10::Scalar> numbers;
-  std::vector<int> order; // operands: index into tensors, or -1 - index into numbers
+  InlineVec<int, 4> order; // operands: index into tensors, or -1 - index into numbers
   Attrs attrs;
   std::optional<at::Generator> generator;
   std::optional<int> device; // of its tensors
@@ -42,6 +56,10 @@ int device_of_call(c10::ArrayRef<c10::IValue> arguments);
 void keep_operands(BoxedCall& call, size_t i, const Dims& dims);
 // Whether the first tensor's type is among the row's, if it states any.
 bool takes_dtype(const Op& op, const BoxedCall& call);
+// For a read of the elements at given indices: whether an index is a mask, so that the shape of the result depends on data.
+bool reads_by_mask(const Op& op, const BoxedCall& call);
+// A pointwise row's operands; they refer to the call's.
+std::vector<PointwiseArg> pointwise_args(const BoxedCall& call);
 // Whether ATen accepts these numbers and words; otherwise it raises an error.
 bool has_valid_parameters(const Op& op, const BoxedCall& call);
 

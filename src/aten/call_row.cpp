@@ -107,6 +107,12 @@ bool has_complex(c10::ArrayRef<c10::IValue> arguments) {
   });
 }
 
+bool has_complex(const BoxedCall& call) {
+  auto is_complex_number = [](const Attr& attr) { return std::holds_alternative<std::complex<double>>(attr); };
+  return std::any_of(call.attrs.begin(), call.attrs.end(), is_complex_number) ||
+      std::any_of(call.tensors.begin(), call.tensors.end(), [](const at::Tensor& t) { return t.defined() && t.is_complex(); });
+}
+
 bool refuses_complex(const Op& op, const BoxedCall& call) {
   auto is_complex_number = [](const Attr& attr) { return std::holds_alternative<std::complex<double>>(attr); };
   if (op.kind != OpKind::kLibrary || !op.infer || std::any_of(call.attrs.begin(), call.attrs.end(), is_complex_number)) {
@@ -163,6 +169,9 @@ void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, tor
       return;
     }
     std::vector<at::Tensor> results = record(call, *shapes);
+    if (row_.convention == Convention::kInplace) {
+      results = {call.tensors[0]};
+    }
     if (is_told_at_call(arguments)) {
       with_torch_errors([&results] { wait_for_one(results); });
     }
@@ -177,6 +186,21 @@ void CallRow::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, tor
     }
     run_fallback(op, stack, error.what());
   }
+}
+
+std::optional<std::vector<at::Tensor>> CallRow::try_record(BoxedCall& call) {
+  const bool is_plain = std::all_of(
+      call.tensors.begin(), call.tensors.end(), [](const at::Tensor& t) { return !t.defined() || (is_xla_tensor(t) && !has_bits(t)); });
+  if (!is_plain || (row_.op->traits & kToldAtCall) || !find_obstacle_of_types(call).empty()) {
+    return std::nullopt;
+  }
+  const ResultShapes shapes = find_known_shapes(functional_, call);
+  if (!find_obstacle_of_result(call, shapes).empty()) {
+    return std::nullopt;
+  }
+  std::optional<std::vector<at::Tensor>> results = try_call([&] { return record(call, *shapes); });
+  row_.counter->add(results ? 1 : 0);
+  return results;
 }
 
 bool CallRow::is_told_at_call(c10::ArrayRef<c10::IValue> arguments) const {
@@ -271,11 +295,11 @@ std::vector<at::Tensor> CallRow::record(BoxedCall& call, const std::vector<Resul
     }
   }
   ValueId first = recording.node(*row_.op, std::move(operands), std::move(call.attrs), types);
+  std::vector<at::Tensor> results;
   if (row_.convention == Convention::kInplace) {
     recording.write_converted(call.tensors[0], first);
-    return {call.tensors[0]};
+    return results;
   }
-  std::vector<at::Tensor> results;
   for (size_t i = 0; i < shapes.size(); ++i) {
     ValueId value = first + static_cast<ValueId>(i);
     if (row_.convention == Convention::kOut) {

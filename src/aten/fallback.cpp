@@ -109,8 +109,11 @@ class FallbackCall {
   // The preparation of every call of an ATen kernel. Returns the overload for the arguments: a number may have become a tensor.
   c10::OperatorHandle prepare() {
     const Op* row = find_row(op_);
+    if (!row) {
+      return op_;
+    }
     torch::jit::Stack arguments(stack_->begin() + static_cast<std::ptrdiff_t>(base_), stack_->end());
-    if (!row || !prepare_call(row->of_tensors ? row->of_tensors : row->name, arguments)) {
+    if (!prepare_call(row->of_tensors ? row->of_tensors : row->name, arguments)) {
       return op_;
     }
     bool by_tensors = row->of_tensors && arguments[0].isTensor() && arguments[1].isTensor();
@@ -213,7 +216,10 @@ class FallbackCall {
 
   // With the strides of eager's result, which may leave gaps in memory.
   at::Tensor upload_in_place(const at::Tensor& t, c10::Device device) const {
-    bool dense = t.is_non_overlapping_and_dense() || t.numel() == 0;
+    if (t.numel() == 0) {
+      return at::empty_strided(t.sizes(), t.strides(), t.options().device(device));
+    }
+    bool dense = t.is_non_overlapping_and_dense();
     if (!dense && !overlaps_itself(t) && !t.is_conj() && !t.is_neg()) {
       at::Tensor part = at::empty_strided(t.sizes(), t.strides(), t.options().device(device));
       write_from_cpu(part, t);

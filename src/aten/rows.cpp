@@ -97,7 +97,8 @@ RowOverload serve_overload(const Op& op, Convention convention, const c10::Opera
 
 void register_overload(const RowLibraries& libraries, const Op& op, Convention convention, const c10::OperatorHandle& handle) {
   RowOverload overload = serve_overload(op, convention, handle);
-  if (op.kind != OpKind::kPointwise || op.takes || !register_typed(libraries, overload)) {
+  const bool is_typed = op.kind == OpKind::kPointwise && !op.takes && register_typed(libraries, overload);
+  if (!is_typed && !register_unboxed(libraries, overload)) {
     register_boxed(libraries.kernels, overload);
   }
 }
@@ -130,11 +131,11 @@ const std::vector<ServedOverload>& served_overloads() {
   return all_served();
 }
 
-static const std::unordered_map<std::string, const Op*>& rows_by_overload() {
+static const std::unordered_map<c10::OperatorName, const Op*>& rows_by_overload() {
   static const auto* rows = [] {
-    auto* map = new std::unordered_map<std::string, const Op*>;
+    auto* map = new std::unordered_map<c10::OperatorName, const Op*>;
     for (const ServedOverload& served : all_served()) {
-      map->emplace(served.name, find_op(served.row));
+      map->emplace(torch::jit::parseName(served.name), find_op(served.row));
     }
     return map;
   }();
@@ -142,7 +143,7 @@ static const std::unordered_map<std::string, const Op*>& rows_by_overload() {
 }
 
 const Op* find_row(const c10::OperatorHandle& overload) {
-  auto found = rows_by_overload().find(c10::toString(overload.operator_name()));
+  auto found = rows_by_overload().find(overload.operator_name());
   return found == rows_by_overload().end() ? nullptr : found->second;
 }
 
@@ -153,7 +154,7 @@ c10::OperatorHandle overload_of_tensors(const Op& op, const c10::OperatorHandle&
     if (row != &form) {
       continue;
     }
-    c10::OperatorHandle other = *c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name));
+    c10::OperatorHandle other = *c10::Dispatcher::singleton().findSchema(name);
     if (other.schema().is_mutable() == schema.is_mutable() && other.schema().arguments().size() == schema.arguments().size()) {
       return other;
     }
@@ -182,18 +183,15 @@ c10::BoxedKernel serve(const Op& op, Convention convention, const char* overload
 }
 
 const c10::BoxedKernel* find_kernel_of_library(const c10::OperatorHandle& op) {
-  const Op* row = find_op(c10::toString(op.operator_name()));
-  if (!row || !(row->traits & kOtherLibrary)) {
-    return nullptr;
-  }
-  static auto* kernels = new std::unordered_map<const Op*, c10::BoxedKernel>;
+  static auto* kernels = new std::unordered_map<c10::OperatorName, c10::BoxedKernel>; // invalid: there is no such row
   static auto* mutex = new std::mutex;
   std::lock_guard<std::mutex> lock(*mutex);
-  auto [kernel, is_new] = kernels->try_emplace(row);
-  if (is_new) {
+  auto [kernel, is_new] = kernels->try_emplace(op.operator_name());
+  const Op* row = is_new ? find_op(c10::toString(op.operator_name())) : nullptr; // by a text, which takes long to write
+  if (row && (row->traits & kOtherLibrary)) {
     kernel->second = make_boxed_kernel({row, Convention::kFunctional, op, counter_of(*row, row->name)});
   }
-  return &kernel->second;
+  return kernel->second.isValid() ? &kernel->second : nullptr;
 }
 
 } // namespace torch_xla

@@ -16,6 +16,8 @@ class Library;
 
 namespace torch_xla {
 
+class RowKernel;
+
 enum class Convention : uint8_t { kFunctional, kInplace, kOut };
 
 // One overload of a row.
@@ -46,8 +48,11 @@ const c10::BoxedKernel* find_kernel_of_library(const c10::OperatorHandle& op);
 c10::BoxedKernel serve(const Op& op, Convention convention, const char* overload);
 // Registers an unboxed kernel for this overload if its class has one: tensors and numbers only (typed.cpp).
 bool register_typed(const RowLibraries& libraries, const RowOverload& overload);
+// Registers an unboxed kernel beside the boxed one if its signature is a frequent one (unboxed.cpp).
+bool register_unboxed(const RowLibraries& libraries, const RowOverload& overload);
 // A boxed kernel, for any row: records the call, or runs it on the CPU if the row does not take its arguments (boxed.cpp).
-c10::BoxedKernel make_boxed_kernel(const RowOverload& overload);
+// `made`: gets the kernel, which lives as long as the result; may be null.
+c10::BoxedKernel make_boxed_kernel(const RowOverload& overload, RowKernel** made = nullptr);
 void register_boxed(torch::Library& library, const RowOverload& overload);
 
 // An ATen overload with a row, for the page of operators.

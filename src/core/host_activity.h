@@ -33,23 +33,30 @@ constexpr int64_t kLongestTurnNs = 50'000'000;
 // While it lives, the thread waits for a run: for its results, or only for its end. Any thread.
 class Pause {
  public:
-  explicit Pause(bool needs_results = true) : needs_results_(needs_results) {
+  explicit Pause(bool needs_results = true, int64_t begin_ns = 0) : needs_results_(needs_results) { // 0: now
     num_in_need.fetch_add(needs_results_, std::memory_order_relaxed);
     if (resumed_ns != 0) { // else its first wait: the start of its recording is not known
-      last_turn_ns.store(std::min(metrics::now_ns() - resumed_ns, kLongestTurnNs), std::memory_order_relaxed);
+      const int64_t turn_ns = (begin_ns ? begin_ns : metrics::now_ns()) - resumed_ns;
+      last_turn_ns.store(std::min(turn_ns, kLongestTurnNs), std::memory_order_relaxed);
     }
     end_rests();
   }
   ~Pause() {
     num_in_need.fetch_sub(needs_results_, std::memory_order_relaxed);
-    resumed_ns = metrics::now_ns();
+    resumed_ns = end_ns_ ? end_ns_ : metrics::now_ns();
     last_resume_ns.store(resumed_ns, std::memory_order_relaxed);
   }
   Pause(const Pause&) = delete;
   Pause& operator=(const Pause&) = delete;
 
+  // It ends at this time.
+  void set_end(int64_t ns) {
+    end_ns_ = ns;
+  }
+
  private:
   const bool needs_results_;
+  int64_t end_ns_ = 0;
   inline static thread_local int64_t resumed_ns = 0;
 };
 

@@ -23,7 +23,7 @@ int64_t clock_ns() {
 }
 
 struct Sample {
-  int64_t time_ns = 0;
+  int64_t time_ns = 0; // of now_ns(); in a snapshot since the epoch
   double value = 0;
 };
 
@@ -66,6 +66,10 @@ Snapshot take_snapshot(Series& series) {
   Snapshot s{series.unit, series.total_samples, series.accumulator, series.ring};
   if (s.samples.size() == kMaxSamples) {
     std::rotate(s.samples.begin(), s.samples.begin() + series.total_samples % kMaxSamples, s.samples.end());
+  }
+  const int64_t to_epoch_ns = clock_ns<std::chrono::system_clock>() - now_ns();
+  for (Sample& sample : s.samples) {
+    sample.time_ns += to_epoch_ns;
   }
   return s;
 }
@@ -194,7 +198,11 @@ Metric::Metric(const char* name, Unit unit) {
 Metric::~Metric() = default;
 
 void Metric::add(double value) {
-  Sample sample{clock_ns<std::chrono::system_clock>(), value};
+  add(value, now_ns());
+}
+
+void Metric::add(double value, int64_t time_ns) {
+  const Sample sample{time_ns, value};
   std::lock_guard<std::mutex> lock(impl_->mutex);
   if (impl_->ring.size() < kMaxSamples) {
     impl_->ring.push_back(sample);

@@ -31,6 +31,7 @@ class Metric {
  public:
   Metric(const char* name, Unit unit);
   ~Metric();
+  void add(double value, int64_t time_ns); // of now_ns()
   void add(double value);
   struct Data {
     int64_t total_samples = 0;

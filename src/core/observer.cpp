@@ -31,12 +31,12 @@ constexpr const char* kPhaseTexts[kNumPhases] = {
     "replicated"};
 
 void add_time(metrics::Metric& metric, const Event& event) {
-  metric.add(static_cast<double>(event.end_ns - event.start_ns));
+  metric.add(static_cast<double>(event.end_ns - event.start_ns), event.end_ns);
 }
 
 void add_bytes(metrics::Metric& metric, const Event& event) {
   if (event.bytes >= 0) {
-    metric.add(static_cast<double>(event.bytes));
+    metric.add(static_cast<double>(event.bytes), event.end_ns);
   }
 }
 
@@ -117,6 +117,10 @@ void remove(Observer& observer) {
   std::lock_guard<std::mutex> lock(all.mutex);
   std::erase_if(all.list, [&observer](const Listener& listener) { return listener.observer == &observer; });
   all.tell_phases();
+}
+
+std::unique_lock<std::mutex> hold_events() {
+  return std::unique_lock(observers().mutex);
 }
 
 void report(const Event& event) {

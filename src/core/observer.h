@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string_view>
 
 namespace torch_xla::observer {
@@ -82,6 +83,8 @@ class Observer {
 void add(Observer& observer, uint32_t phases = kAllPhases);
 // After it returns the observer is not called any more.
 void remove(Observer& observer);
+// While it lives no observer is called: for those who read what an observer has gathered. Not within on_event().
+std::unique_lock<std::mutex> hold_events();
 
 namespace detail {
 inline std::atomic<uint32_t> phases{0}; // union of the observers' phases
@@ -109,6 +112,8 @@ class Span {
       begin({.phase = phase, .name = name, .line = line, .call = call, .device = device});
     }
   }
+  // From event.start_ns on.
+  explicit Span(const Event& event) : event_(event), told_(is_on(event.phase) || is_counted(event.phase)) {}
   ~Span() {
     if (told_) {
       end();

@@ -34,8 +34,8 @@ void queue_mark(const std::shared_ptr<EventMark>& mark) {
     mark->reached_ns = metrics::now_ns();
     return;
   }
-  Run run;
-  run.executable = std::make_shared<MarkProgram>(mark);
+  std::unique_ptr<Run> run = executor.new_run();
+  run->executable = std::make_shared<MarkProgram>(mark);
   executor.enqueue(std::move(run));
   executor.wait_for_room();
 }

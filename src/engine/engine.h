@@ -70,7 +70,9 @@ constexpr const char* kCancelled = "the program that computes this value was can
 // What a run gets from the recording thread.
 struct RunOptions {
   int threads = 0; // 0: the engine's own choice
-  std::shared_ptr<const std::atomic<bool>> cancelled; // any thread may set it: the run then fails soon, and no value is lost; may be null
+  // Runs with lower numbers are cancelled: they fail soon, and no value is lost. Any thread may raise it, and it outlives the runs. May be
+  // null.
+  const std::atomic<uint64_t>* first_kept = nullptr;
   // For the events of its steps: the run's number, and the user's lines by Node::location; the lines outlive the run.
   uint64_t number = 0;
   std::span<const int64_t> lines = {};
@@ -78,7 +80,7 @@ struct RunOptions {
   std::function<void()> tell = {};
 
   bool is_cancelled() const {
-    return cancelled && cancelled->load(std::memory_order_relaxed);
+    return first_kept && number < first_kept->load(std::memory_order_relaxed);
   }
 };
 

@@ -215,6 +215,13 @@ at::Tensor& conj_physical_(at::Tensor& self) {
   return self.is_complex() ? self.copy_(self.conj()) : self;
 }
 
+// Whether a kernel's conversion of the number has the value of ATen's on the host.
+bool converts_as_eager(const at::Scalar& value, DType type) {
+  const bool is_whole = value.type() == at::kLong;
+  const bool is_float = type == DType::F32 || type == DType::F64;
+  return (is_float && (is_whole || value.type() == at::kDouble) && fits(value, type)) || (type == DType::I64 && is_whole);
+}
+
 // The value of x[i] = number and of where(mask, x, number), as in eager: too large for a 16-bit float is infinite, not an error.
 at::Tensor scalar_tensor(
     const at::Scalar& value,
@@ -223,6 +230,10 @@ at::Tensor scalar_tensor(
     std::optional<c10::Device> device,
     std::optional<bool> /*pin_memory*/) {
   int index = resolve_device(device);
+  if (const DType type = to_dtype(c10::dtype_or_default(dtype)); converts_as_eager(value, type)) {
+    Recording recording(index);
+    return recording.wrap(recording.full(type, {}, recording.scalar(value)));
+  }
   at::Tensor cpu = at::detail::scalar_tensor_static(value, c10::dtype_or_default(dtype), at::kCPU);
   if (!is_native(to_dtype(cpu.scalar_type()))) {
     return upload_adopted(index, cpu);

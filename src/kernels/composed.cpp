@@ -26,6 +26,7 @@
 #include "engine/engine.h"
 #include "kernels/register.h"
 #include "recording/copy.h"
+#include "trace/device_number.h"
 
 namespace torch_xla {
 namespace {
@@ -92,7 +93,7 @@ Tensor efficient_zeros(
 Tensor bincount(const Tensor& self, const OptionalTensor& weights, c10::SymInt minlength) {
   if (engine().runs_library_calls()) {
     OptionalTensor read_weights = weights && weights->defined() ? std::optional(read_on_cpu(*weights)) : std::nullopt;
-    return at::bincount_symint(read_on_cpu(self), read_weights, std::move(minlength)).to(self.device());
+    return upload_adopted(device_number(self), at::bincount_symint(read_on_cpu(self), read_weights, std::move(minlength)));
   }
   bool integral = c10::isIntegralType(self.scalar_type(), /*includeBool=*/false);
   TORCH_CHECK_NOT_IMPLEMENTED(integral, "\"bincount\" not implemented for '", c10::toString(self.scalar_type()), "'");

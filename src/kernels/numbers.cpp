@@ -18,7 +18,7 @@ at::Scalar local_scalar_dense_kernel(const at::Tensor& self) {
   static metrics::Counter& count = metrics::find_or_create_counter("aten::_local_scalar_dense");
   count.add();
   try {
-    return read_on_cpu(self, use_of_number).item();
+    return read_number(self, use_of_number);
   } catch (const UserError& error) {
     throw_as_torch_error(error);
   }

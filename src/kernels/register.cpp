@@ -20,6 +20,7 @@ void register_kernels() {
     // Composite in ATen: no layer above asks for a view's gradient function, which would update it before `.data =`.
     autograd->impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFallthrough());
     autograd->impl("is_nonzero", torch::CppFunction::makeFallthrough());
+    autograd->impl("_local_scalar_dense", torch::CppFunction::makeFallthrough()); // a number has no gradient
     register_batch_norm(*kernels);
     register_batch_norm_steps(*kernels);
     register_convolutions(*kernels);

@@ -56,13 +56,12 @@ std::optional<size_t> NumberGroups::find_misfit(const std::vector<uint64_t>& num
   return std::nullopt;
 }
 
-std::vector<uint64_t> NumberGroups::take(std::vector<uint64_t> numbers) const {
+void NumberGroups::take(const std::vector<uint64_t>& numbers, std::vector<uint64_t>& taken) const {
   if (group_.empty()) {
-    return numbers;
+    taken.insert(taken.end(), numbers.begin(), numbers.end());
+    return;
   }
-  std::vector<uint64_t> taken;
   std::transform(first_.begin(), first_.end(), std::back_inserter(taken), [&](size_t i) { return numbers[i]; });
-  return taken;
 }
 
 void NumberGroups::apply(Graph& graph) const {

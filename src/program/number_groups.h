@@ -31,8 +31,8 @@ class NumberGroups {
   std::optional<size_t> find_misfit(const std::vector<uint64_t>& numbers) const;
   // The value that a number must have: of a constant, or of the first of its group.
   uint64_t wanted(size_t number, const std::vector<uint64_t>& numbers) const;
-  // A run's numbers, one for each group.
-  std::vector<uint64_t> take(std::vector<uint64_t> numbers) const;
+  // Appends a run's numbers, one for each group.
+  void take(const std::vector<uint64_t>& numbers, std::vector<uint64_t>& taken) const;
   // Leaves one number of each group in a trace's graph, and the constants as Graph::fixed_scalars.
   void apply(Graph& graph) const;
   // Whether they may belong to a trace with this many numbers.

@@ -317,4 +317,10 @@ void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outp
   graph_file_of(device).append(text);
 }
 
+std::string pending_graph_text(int device) {
+  check_device(device);
+  auto lock = lock_recorder(device);
+  return print_graph(Recorder::current().trace(device).graph());
+}
+
 } // namespace torch_xla

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/hash.h"
+#include "core/inline_vec.h"
 #include "engine/engine.h"
 #include "program/number_groups.h"
 #include "program/offset_pattern.h"
@@ -15,7 +16,7 @@
 namespace torch_xla {
 
 // One bit per value of a trace.
-using ValueBits = std::vector<uint64_t>;
+using ValueBits = InlineVec<uint64_t, 4>;
 inline bool has_value(const ValueBits& bits, ValueId v) {
   return (bits[static_cast<size_t>(v) / 64] >> (v % 64)) & 1;
 }

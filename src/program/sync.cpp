@@ -81,9 +81,9 @@ std::string describe(std::span<const int64_t> locations, int32_t node) {
   return line.empty() ? line : "\nin the program whose last operation is at " + line;
 }
 
-// A buffer for each alive output; null for the program's extra ones.
-std::vector<BufferRef> make_outputs(Trace& trace, const Program& program, const ValueBits& alive) {
-  std::vector<BufferRef> buffers(program.outputs.size());
+// Appends a buffer for each alive output; null for the program's extra ones.
+void make_outputs(Trace& trace, const Program& program, const ValueBits& alive, std::vector<BufferRef>& buffers) {
+  buffers.resize(program.outputs.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
     const ValueId v = program.outputs[i];
     if (has_value(alive, v)) {
@@ -91,14 +91,13 @@ std::vector<BufferRef> make_outputs(Trace& trace, const Program& program, const 
       trace.lazies()[v]->set_buffer(buffers[i]);
     }
   }
-  return buffers;
 }
 
-void report_trace(const Trace& trace) {
+void report_trace(const Trace& trace, int64_t end_ns) {
   observer::report(
       {.phase = observer::Phase::kTrace,
        .start_ns = trace.start_ns(),
-       .end_ns = metrics::now_ns(),
+       .end_ns = end_ns,
        .device = trace.device(),
        .nodes = static_cast<int64_t>(trace.graph().nodes.size())});
 }
@@ -109,7 +108,9 @@ void drop(Trace& trace) {
   ValueBits alive = alive_values(trace, &any);
   Program none;
   none.outputs = list_values(alive);
-  for (const BufferRef& buffer : make_outputs(trace, none, alive)) {
+  std::vector<BufferRef> buffers;
+  make_outputs(trace, none, alive, buffers);
+  for (const BufferRef& buffer : buffers) {
     buffer->set_failed(std::current_exception());
   }
   wait::notify();
@@ -124,24 +125,25 @@ FoundProgram find_within_memory(Trace& trace, const ValueBits& alive, SyncCause 
   }
 }
 
-uint64_t enqueue(Trace& trace, const FoundProgram& found, const ValueBits& alive) {
-  Run run = new_run(found.program);
-  run.operation = operation_of(trace.graph());
-  run.outputs = make_outputs(trace, found.program, alive);
-  run.scalars = found.program.groups.take(std::move(trace.scalars()));
-  run.scalars.insert(run.scalars.end(), found.offsets.begin(), found.offsets.end());
-  run.donated = find_donated(trace.device(), &trace, trace.inputs(), trace.replaced());
-  const bool may_be_repeated = run.executable->checks_values() && !trace.has_collectives();
-  run.restored = may_be_repeated ? run.donated : find_restored(trace, run.donated);
-  run.inputs = std::move(trace.inputs());
-  run.replaced = std::move(trace.replaced());
-  run.lines = std::move(trace.locations());
-  run.waits_for_others = trace.has_collectives();
+uint64_t enqueue(Trace& trace, const FoundProgram& found, const ValueBits& alive, int64_t sync_ns) {
+  std::unique_ptr<Run> run = new_run(trace.device(), found.program);
+  run->operation = operation_of(trace.graph());
+  make_outputs(trace, found.program, alive, run->outputs);
+  RunArgs& args = run->args;
+  found.program.groups.take(trace.scalar_bits(), args.scalars);
+  args.scalars.insert(args.scalars.end(), found.offsets.begin(), found.offsets.end());
+  args.donated = find_donated(trace.device(), &trace, trace.inputs(), trace.replaced());
+  const bool may_be_repeated = run->executable->checks_values() && !trace.has_collectives();
+  args.restored = may_be_repeated ? args.donated : find_restored(trace, args.donated);
+  std::swap(run->inputs, trace.inputs()); // the trace goes on with the memory of a run that has ended
+  std::swap(run->replaced, trace.replaced());
+  std::swap(run->lines, trace.locations());
+  run->waits_for_others = trace.has_collectives();
   if (may_be_repeated) {
-    run.recorded = trace.take_recorded(found.program.outputs, found.program.output_strides);
+    run->recorded = trace.take_recorded(found.program.outputs, found.program.output_strides);
   }
   ++trace.num_runs;
-  return hand_over(trace.device(), std::move(run));
+  return hand_over(trace.device(), std::move(run), sync_ns);
 }
 
 // Drops traces that read a lost value. If another thread compiles meanwhile, their own syncs report it.
@@ -171,11 +173,11 @@ void sync_own(int device, SyncCause cause) {
 
 } // namespace
 
-Run new_run(const Program& program) {
-  Run run;
-  run.executable = program.executable;
-  run.describe = &describe;
-  run.options.threads = at::get_num_threads();
+std::unique_ptr<Run> new_run(int device, const Program& program) {
+  std::unique_ptr<Run> run = Executor::get(device).new_run();
+  run->executable = program.executable;
+  run->describe = &describe;
+  run->args.options.threads = at::get_num_threads();
   return run;
 }
 
@@ -196,9 +198,9 @@ void count_run() {
   }
 }
 
-uint64_t hand_over(int device, Run run) {
+uint64_t hand_over(int device, std::unique_ptr<Run> run, int64_t sync_ns) {
   static metrics::Metric aliases("InputOutputAliasCount", metrics::Unit::kNumber);
-  aliases.add(static_cast<double>(std::count(run.donated.begin(), run.donated.end(), true)));
+  aliases.add(static_cast<double>(std::count(run->args.donated.begin(), run->args.donated.end(), true)), sync_ns);
   count_run();
   return Executor::get(device).enqueue(std::move(run));
 }
@@ -230,14 +232,20 @@ void sync_locked(Trace& trace, SyncCause cause) {
     env::debug_print("trace", print_graph(trace.graph()));
   }
   Executor::get(device).start(); // if that fails the trace stays pending
-  size.add(static_cast<double>(trace.graph().nodes.size()));
-  report_trace(trace);
+  const int64_t start_ns = metrics::now_ns();
+  size.add(static_cast<double>(trace.graph().nodes.size()), start_ns);
+  report_trace(trace, start_ns);
   const bool analyzes = start_analysis();
   if (saves_graphs()) {
     save_graph(device, trace, list_values(alive));
   }
   std::optional<ProgramFacts> facts;
-  observer::Span span(observer::Phase::kSync, device, cause_text(cause), observed_location(observer::Phase::kSync));
+  observer::Span span(
+      {.phase = observer::Phase::kSync,
+       .name = cause_text(cause),
+       .start_ns = start_ns,
+       .line = observed_location(observer::Phase::kSync),
+       .device = device});
   try {
     check_inputs(trace);
     GivenAway given(device_state(device), trace.inputs(), cause);
@@ -245,7 +253,7 @@ void sync_locked(Trace& trace, SyncCause cause) {
     if (analyzes) {
       span.set_program(facts.emplace(trace, found.program, find_donated(device, &trace, trace.inputs(), trace.replaced())).get());
     }
-    span.set_run(enqueue(trace, found, alive));
+    span.set_run(enqueue(trace, found, alive, start_ns));
     given.keep();
   } catch (const interrupt::Interrupted&) {
     throw; // nothing has run: the trace stays pending
@@ -346,12 +354,6 @@ void wait_device_ops(int device) {
     settle_after_error(device);
     throw;
   }
-}
-
-std::string pending_graph_text(int device) {
-  check_device(device);
-  auto lock = lock_recorder(device);
-  return print_graph(Recorder::current().trace(device).graph());
 }
 
 } // namespace torch_xla

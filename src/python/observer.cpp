@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,7 +23,6 @@ class EventLog final : public observer::Observer {
   explicit EventLog(size_t capacity) : capacity_(capacity) {}
 
   void on_event(const observer::Event& event) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
     if (entries_.size() < capacity_) {
       entries_.emplace_back();
     }
@@ -32,11 +30,13 @@ class EventLog final : public observer::Observer {
     next_ = (next_ + 1) % capacity_;
     entry.event = event;
     entry.name = event.name; // reuses the overwritten entry's memory
-    entry.detail = event.detail;
+    if (!entry.detail.empty() || !event.detail.empty()) {
+      entry.detail = event.detail;
+    }
   }
 
   void clear() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto lock = observer::hold_events();
     entries_.clear();
     next_ = 0;
   }
@@ -72,7 +72,7 @@ class EventLog final : public observer::Observer {
 
   // The oldest first.
   std::vector<Entry> copy() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto lock = observer::hold_events();
     std::vector<Entry> entries = entries_;
     if (entries.size() == capacity_) {
       std::rotate(entries.begin(), entries.begin() + static_cast<ptrdiff_t>(next_), entries.end());
@@ -81,8 +81,7 @@ class EventLog final : public observer::Observer {
   }
 
   const size_t capacity_;
-  mutable std::mutex mutex_;
-  std::vector<Entry> entries_; // guarded by mutex_, as next_
+  std::vector<Entry> entries_; // guarded by hold_events(), as next_
   size_t next_ = 0; // the place of the next event; the oldest one's, when it is full
 };
 

@@ -131,6 +131,8 @@ int64_t line_id(PyCodeObject* code, int instruction) {
   return intern(place(code, instruction) + " in " + text_of(frames::name(code)));
 }
 
+constexpr int kNameOnly = -1; // in the place of an instruction
+
 // The first and the last eight bytes and the length; texts of less than eight bytes give their length only.
 uint64_t fingerprint(const char* data, size_t length) {
   uint64_t ends[2] = {0, 0};
@@ -170,7 +172,7 @@ struct ThreadCache {
   };
   struct LineSlot {
     CodeKey key;
-    int instruction = -1;
+    int instruction = kNameOnly;
     int64_t id = -1;
   };
   uint64_t cell_changes = 0; // that it has seen
@@ -187,7 +189,7 @@ struct ThreadCache {
   int64_t id_of(const CodeKey& key, PyCodeObject* code, int instruction) {
     LineSlot& slot = lines[(key.hash() + static_cast<size_t>(instruction) * 7) % lines.size()];
     if (slot.key != key || slot.instruction != instruction) [[unlikely]] {
-      slot = {key, instruction, line_id(code, instruction)};
+      slot = {key, instruction, instruction == kNameOnly ? intern(text_of(frames::name(code))) : line_id(code, instruction)};
     }
     return slot.id;
   }
@@ -246,7 +248,7 @@ int64_t current_call() {
     }
     call = owner == Owner::kTorch ? code : call;
   }
-  return call == nullptr ? -1 : intern(text_of(frames::name(call)));
+  return call == nullptr ? -1 : thread_cache().id_of(CodeKey(call), call, kNameOnly);
 }
 
 // "forward (train.py:12)", innermost first; the package's own frames too.

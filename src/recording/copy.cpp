@@ -73,7 +73,10 @@ at::Tensor uninitialized_on_cpu(const at::Tensor& t) {
 
 // Resolves a pending conjugation or negation.
 at::Tensor resolved(const at::Tensor& t) {
-  return t._is_zerotensor() ? at::zeros(t.sizes(), t.options()) : t.resolve_conj().resolve_neg();
+  if (t._is_zerotensor()) {
+    return at::zeros(t.sizes(), t.options());
+  }
+  return has_bits(t) ? t.resolve_conj().resolve_neg() : t;
 }
 
 // The elements to store so that `destination`, which may have these bits, shows `source`.
@@ -151,28 +154,54 @@ std::optional<Source> wait_for_source(Cell* cell) {
   }
 }
 
-// As read_on_cpu(), within a transfer that the caller reports.
-at::Tensor show_on_cpu(const at::Tensor& t) {
+// A storage's elements in memory of the host, in the cell's order, while this lives.
+struct HostElements {
+  explicit HostElements(Source source) {
+    payload = source.buffer->wait();
+    const bool is_as_stored = payload->type().dtype == to_dtype(source.dtype) && payload->strides() == source.strides;
+    if (void* memory = is_as_stored ? payload->host_pointer() : nullptr) {
+      reader.emplace(std::move(source.buffer));
+      data = static_cast<char*>(memory);
+    } else {
+      copy = storage_on_cpu(std::move(source), std::exchange(payload, nullptr));
+      data = static_cast<char*>(const_cast<void*>(copy.const_data_ptr()));
+    }
+  }
+  // The first element that a tensor with this storage shows.
+  void* of(const at::Tensor& t) const {
+    return data + t.storage_offset() * static_cast<int64_t>(t.element_size());
+  }
+
+  std::optional<BufferReader> reader; // of the payload,
+  EngineBufferRef payload;
+  at::Tensor copy; // or a copy
+  char* data = nullptr;
+};
+
+// The storage's elements, after a wait for the tensor's value; nullopt: the tensor shows no written memory.
+std::optional<HostElements> wait_for_elements(const at::Tensor& t) {
   if (t.numel() == 0) {
-    return uninitialized_on_cpu(t);
+    return std::nullopt;
   }
   check_has_values();
   check_bounds(t, t.storage().nbytes());
   std::optional<Source> source = wait_for_source(find_cell(t));
-  if (!source) {
+  return source ? std::make_optional<HostElements>(*std::move(source)) : std::nullopt;
+}
+
+// As read_on_cpu(), within a transfer that the caller reports.
+at::Tensor show_on_cpu(const at::Tensor& t) {
+  std::optional<HostElements> elements = wait_for_elements(t);
+  if (!elements) {
     return uninitialized_on_cpu(t);
   }
-  EngineBufferRef payload = source->buffer->wait();
-  at::Tensor whole = storage_on_cpu(*std::move(source), std::move(payload));
-  // The same memory, with the tensor's own dtype and strides.
-  auto* keep = new at::Tensor(whole);
-  auto base = static_cast<char*>(const_cast<void*>(whole.const_data_ptr()));
-  void* data = base + t.storage_offset() * static_cast<int64_t>(t.element_size());
-  at::Tensor result = at::for_blob(data, t.sizes())
-                          .strides(t.strides())
-                          .context(keep, [](void* context) { delete static_cast<at::Tensor*>(context); })
-                          .options(at::TensorOptions().dtype(t.scalar_type()).device(at::kCPU))
-                          .make_tensor();
+  void* data = elements->of(t);
+  at::Tensor result =
+      at::for_blob(data, t.sizes())
+          .strides(t.strides())
+          .context(new HostElements(*std::move(elements)), [](void* context) { delete static_cast<HostElements*>(context); })
+          .options(at::TensorOptions().dtype(t.scalar_type()).device(at::kCPU))
+          .make_tensor();
   if (t.is_conj()) {
     result._set_conj(true);
   }
@@ -195,6 +224,17 @@ at::Tensor read_on_cpu(const at::Tensor& t, std::string_view use) {
   at::Tensor cpu = show_on_cpu(t);
   span.set_bytes(num_bytes(t));
   return cpu;
+}
+
+at::Scalar read_number(const at::Tensor& t, std::string_view use) {
+  if (t.numel() != 1 || has_bits(t)) {
+    return read_on_cpu(t, use).item();
+  }
+  observer::Span span = download_span(device_number(t), use);
+  const std::optional<HostElements> elements = wait_for_elements(t);
+  const at::Scalar number = elements ? number_at(elements->of(t), t.scalar_type()) : uninitialized_on_cpu(t).item();
+  span.set_bytes(num_bytes(t));
+  return number;
 }
 
 void record_copy(const at::Tensor& destination, const at::Tensor& source) {

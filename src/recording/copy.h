@@ -25,6 +25,8 @@ void write_from_cpu(const at::Tensor& destination, const at::Tensor& cpu);
 // A read-only CPU tensor of the device tensor's elements, without a copy if the memory allows it; valid while it lives. `use` is the
 // purpose for observers: "copy", "item" (a number), "bool" (a truth value); empty for others, such as fallbacks.
 at::Tensor read_on_cpu(const at::Tensor& tensor, std::string_view use = {});
+// The device tensor's only element. `use` as read_on_cpu()'s.
+at::Scalar read_number(const at::Tensor& tensor, std::string_view use);
 // Copies the device tensor's elements into the CPU tensor: converted, of the same sizes.
 void download(const at::Tensor& destination, const at::Tensor& source);
 // Records a copy of the source's shown elements into the destination, both on one device: converted, broadcast.

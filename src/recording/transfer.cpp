@@ -1,6 +1,7 @@
 // Conversion to the stored types and back, around the engine's transfers.
 #include "recording/transfer.h"
 
+#include <ATen/Dispatch_v2.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 
@@ -15,9 +16,9 @@
 namespace torch_xla {
 namespace {
 
-// The tensor itself if its type is stored as it is.
 at::Tensor stored_form(const at::Tensor& dense) {
-  return dense.to(to_scalar_type(stored_type(to_dtype(dense.scalar_type()), env::float_storage())));
+  const c10::ScalarType stored = to_scalar_type(stored_type(to_dtype(dense.scalar_type()), env::float_storage()));
+  return stored == dense.scalar_type() ? dense : dense.to(stored);
 }
 
 Type type_of(const at::Tensor& t) {
@@ -69,6 +70,22 @@ at::Tensor payload_on_cpu(BufferReader buffer, const EngineBufferRef& payload, c
   at::Tensor copy = at::empty_strided(to_ref(type.dims), to_ref(payload->strides()), options);
   engine().download(*payload, copy.mutable_data_ptr());
   return copy.to(dtype);
+}
+
+at::Scalar number_at(const void* data, c10::ScalarType type) {
+  at::Scalar number;
+  AT_DISPATCH_V2(
+      type,
+      "_local_scalar_dense",
+      AT_WRAP([&] { number = *static_cast<const scalar_t*>(data); }),
+      AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX),
+      AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
+      AT_EXPAND(AT_FLOAT8_TYPES),
+      at::kComplexHalf,
+      at::kHalf,
+      at::kBFloat16,
+      at::kBool);
+  return number;
 }
 
 } // namespace torch_xla

@@ -18,6 +18,8 @@ Dims engine_strides(const at::Tensor& dense);
 // The buffer's elements as `dtype`, in its own memory order: its memory if the host can read it and it has this type, else a copy.
 // `payload`: the buffer's.
 at::Tensor payload_on_cpu(BufferReader buffer, const EngineBufferRef& payload, c10::ScalarType dtype);
+// The element of this type at the address.
+at::Scalar number_at(const void* data, c10::ScalarType type);
 inline int64_t num_bytes(const at::Tensor& t) {
   return t.numel() * static_cast<int64_t>(t.element_size());
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/errors.h"
+#include "core/metrics.h"
 #include "core/observer.h"
 #include "program/program.h"
 #include "program/sync.h"
@@ -102,7 +103,7 @@ std::vector<bool> find_restored(const Run& run) {
   }
   std::vector<bool> restored(run.inputs.size());
   for (size_t i = 0; i < run.inputs.size(); ++i) {
-    restored[i] = run.donated[i] && replaced.contains(run.inputs[i].get());
+    restored[i] = run.args.donated[i] && replaced.contains(run.inputs[i].get());
   }
   return restored;
 }
@@ -188,32 +189,38 @@ bool StepGraph::enqueue_known(const std::vector<Number>& numbers) {
     inputs.push_back(*std::move(value));
   }
   Executor::get(device_).start();
-  observer::Span span(observer::Phase::kSync, device_, cause_text(SyncCause::kReplay), observed_location(observer::Phase::kSync));
+  const int64_t start_ns = metrics::now_ns();
+  observer::Span span(
+      {.phase = observer::Phase::kSync,
+       .name = cause_text(SyncCause::kReplay),
+       .start_ns = start_ns,
+       .line = observed_location(observer::Phase::kSync),
+       .device = device_});
   for (const Capture::Output& output : step.passed_on) {
     share_value(output.whole, inputs[static_cast<size_t>(step.graph.values[static_cast<size_t>(output.value)].index)]);
   }
   if (!step.program.executable) {
     return true;
   }
-  Run run = new_run(step.program);
-  std::transform(inputs.begin(), inputs.end(), std::back_inserter(run.inputs), [](const InputValue& input) { return input.buffer; });
-  run.outputs.resize(step.program.outputs.size());
-  for (size_t i = 0; i < run.outputs.size(); ++i) {
+  std::unique_ptr<Run> run = new_run(device_, step.program);
+  std::transform(inputs.begin(), inputs.end(), std::back_inserter(run->inputs), [](const InputValue& input) { return input.buffer; });
+  run->outputs.resize(step.program.outputs.size());
+  for (size_t i = 0; i < run->outputs.size(); ++i) {
     if (step.places[i].empty()) {
       continue;
     }
-    run.outputs[i] = make_output(step.program, i, step.graph.type(step.program.outputs[i]));
+    run->outputs[i] = make_output(step.program, i, step.graph.type(step.program.outputs[i]));
     for (size_t place : step.places[i]) {
-      give_value(step.outputs[place].whole, run.outputs[i], run.replaced);
+      give_value(step.outputs[place].whole, run->outputs[i], run->replaced);
     }
   }
-  run.scalars = step.program.groups.take(std::move(bits));
-  run.scalars.insert(run.scalars.end(), step.offsets.begin(), step.offsets.end());
-  run.donated = find_donated_once(device_, run);
-  run.restored = find_restored(run);
-  run.lines = step.lines;
-  run.waits_for_others = step.has_collectives;
-  span.set_run(hand_over(device_, std::move(run)));
+  step.program.groups.take(bits, run->args.scalars);
+  run->args.scalars.insert(run->args.scalars.end(), step.offsets.begin(), step.offsets.end());
+  run->args.donated = find_donated_once(device_, *run);
+  run->args.restored = find_restored(*run);
+  run->lines = step.lines;
+  run->waits_for_others = step.has_collectives;
+  span.set_run(hand_over(device_, std::move(run), start_ns));
   return true;
 }
 

@@ -36,15 +36,12 @@ constexpr int kNeededInARow = 4;
 // delay.
 constexpr auto kIdle = std::chrono::milliseconds(100);
 
-// Longest wait for runs that should fail at once.
-constexpr auto kSettleLimit = std::chrono::seconds(1);
-
 // The caller holds the lock.
 bool may_start_another(const Queue& q) {
   if (queues().stop || q.num_started == q.runs.size()) {
     return false;
   }
-  return q.num_started == 0 || (q.num_started < kMaxStarted && q.runs[q.num_started].run.executable->is_asynchronous());
+  return q.num_started == 0 || (q.num_started < kMaxStarted && q.runs[q.num_started]->executable->is_asynchronous());
 }
 
 // Reports the end of the last run, if that was delayed until the next run leaves a processor. Device's thread only.
@@ -54,36 +51,49 @@ void tell(Queue& q) {
   }
 }
 
-// The caller holds the lock; it is released in between. References into a deque stay valid after a push.
-void start_another(Queue& q, std::unique_lock<std::mutex>& lock) {
-  QueuedRun& queued = q.runs[q.num_started++];
-  lock.unlock();
-  {
-    memory_log::CallerScope scope(queued.caller);
-    if (q.tells && queued.run.executable->leaves_processor()) {
-      queued.run.options.tell = [&q] { tell(q); };
-    } else {
-      tell(q);
-    }
-    start_run(q, queued);
+// The thread that runs it, without the lock.
+void start(Queue& q, Run& run) {
+  memory_log::CallerScope scope(run.caller);
+  if (q.tells && run.executable->leaves_processor()) {
+    run.args.options.tell = [&q] { tell(q); };
+  } else {
+    tell(q);
   }
+  start_run(q, run);
+}
+
+// Gives up what the run refers to. Returns the time of its end. The thread that runs it, without the lock.
+int64_t end(Queue& q, Run& run) {
+  memory_log::CallerScope scope(run.caller);
+  const int64_t end_ns = end_run(q, run);
+  run.clear();
+  return end_ns;
+}
+
+// Removes the first run, which has ended. The caller holds the lock.
+void pop_first(Queue& q) {
+  delete q.spare.exchange(q.runs.front().release(), std::memory_order_acq_rel);
+  q.runs.pop_front();
+  q.num_runs.store(q.runs.size(), std::memory_order_relaxed);
+  --q.num_started;
+  q.caller = {}; // before the lock is released: then another thread may take the next run
+}
+
+// The caller holds the lock; it is released in between.
+void start_another(Queue& q, std::unique_lock<std::mutex>& lock) {
+  Run& run = *q.runs[q.num_started++];
+  lock.unlock();
+  start(q, run);
   lock.lock();
 }
 
 void end_first(Queue& q, std::unique_lock<std::mutex>& lock) {
-  QueuedRun& queued = q.runs.front();
+  Run& run = *q.runs.front();
   lock.unlock();
-  {
-    memory_log::CallerScope scope(queued.caller);
-    end_run(q, queued);
-    queued = QueuedRun(); // frees the run's members without the lock
-  }
+  end(q, run);
   lock.lock();
-  q.runs.pop_front();
-  --q.num_started;
-  const bool is_callers = q.caller != std::thread::id();
-  q.caller = {}; // before the lock is released: then another thread may take the next run
-  if (!is_callers && may_start_another(q) && wait::num_waiting() > 0) {
+  pop_first(q);
+  if (may_start_another(q) && wait::num_waiting() > 0) {
     q.tells = true;
     return; // see RunOptions::tell
   }
@@ -97,7 +107,7 @@ thread_local struct {
   int device = -1;
   bool needs_results = false;
 } running_for;
-thread_local bool owns_first = false; // this thread runs the device's first run
+thread_local Run* own_run = nullptr; // the device's first run, which this thread runs
 
 // Whether the calling thread is to run the program itself. The caller holds the lock.
 bool is_callers(Queue& q, const Run& run) {
@@ -111,13 +121,18 @@ bool is_callers(Queue& q, const Run& run) {
   return q.num_short > (q.holds_processors ? kShortsInARow : 0) && q.runs.empty() && !run.waits_for_others;
 }
 
-void run_callers(Queue& q, std::unique_lock<std::mutex>& lock) {
-  const host_activity::Pause pause; // it records nothing meanwhile
-  start_another(q, lock);
-  end_first(q, lock);
-  if (!q.runs.empty()) {
-    q.work.notify_one();
+void run_callers(Queue& q, Run& run) {
+  host_activity::Pause pause(/*needs_results=*/true, run.queued_ns); // it records nothing meanwhile
+  start(q, run);
+  pause.set_end(end(q, run));
+  {
+    std::lock_guard<std::mutex> lock(wait::mutex());
+    pop_first(q);
+    if (!q.runs.empty()) {
+      q.work.notify_one();
+    }
   }
+  wait::changed().notify_all();
 }
 
 // Waits until the device's thread has something to do. After a while without runs, or if another thread runs programs now, it leaves the
@@ -153,51 +168,17 @@ void thread_main(int device) {
 
 // The caller holds the lock.
 void start_device_thread(int device) {
-  if (queue(device).has_thread) {
+  if (queue(device).is_started) {
     return;
   }
   start_thread(str("xla_executor_", device), [device] { thread_main(device); }).detach();
-  queue(device).has_thread = true;
+  queue(device).is_started = true;
   if (!std::exchange(queues().has_exit_handler, true)) {
     on_exit(stop_at_exit, nullptr);
   }
 }
 
-// Waits a moment for the runs of the devices.
-void settle_devices(const std::vector<int>& devices, std::unique_lock<std::mutex>& lock) {
-  auto is_empty = [](int device) { return queue(device).runs.empty(); };
-  wait::changed().wait_for(lock, kSettleLimit, [&] { return queues().stop || std::all_of(devices.begin(), devices.end(), is_empty); });
-  for (int device : devices) {
-    queue(device).was_cancelled = false;
-  }
-}
-
 } // namespace
-
-namespace wait {
-bool is_news(const std::exception_ptr& error) {
-  std::lock_guard<std::mutex> lock(mutex());
-  return !find_devices([&](const Queue& q) { return q.first_error == error; }).empty();
-}
-
-void set_told(const std::exception_ptr& error) {
-  std::lock_guard<std::mutex> lock(mutex());
-  for (int device : find_devices([&](const Queue& q) { return q.first_error == error; })) {
-    queue(device).first_error = nullptr;
-  }
-}
-
-void cancel_runs() {
-  Queues& all = queues();
-  std::lock_guard<std::mutex> lock(mutex());
-  all.cancel->store(true);
-  all.cancel = std::make_shared<std::atomic<bool>>(false);
-  for (Queue& q : all.of_device) {
-    q.was_cancelled = q.was_cancelled || !q.runs.empty();
-  }
-}
-
-} // namespace wait
 
 Executor& Executor::get(int device) {
   static auto* executors = [] {
@@ -217,56 +198,66 @@ Executor::ShortRuns::ShortRuns(int device, bool needs_results) : device_(device)
 
 Executor::ShortRuns::~ShortRuns() {
   running_for = {};
-  if (!std::exchange(owns_first, false)) {
-    return; // without the lock, which a forked child may not take
-  }
-  std::unique_lock<std::mutex> lock(wait::mutex());
-  if (!queues().stop) {
-    run_callers(queue(device_), lock);
+  if (own_run) {
+    run_callers(queue(device_), *std::exchange(own_run, nullptr));
   }
 }
 
 void Executor::start() {
   process::check();
+  if (queue(device_).is_started.load(std::memory_order_acquire)) {
+    return;
+  }
   std::lock_guard<std::mutex> lock(wait::mutex());
   XLA_CHECK(!queues().stop, "the process is exiting");
   start_device_thread(device_);
 }
 
-uint64_t Executor::enqueue(Run run) {
+std::unique_ptr<Run> Executor::new_run() {
+  Run* spare = queue(device_).spare.exchange(nullptr, std::memory_order_acq_rel);
+  return spare ? std::unique_ptr<Run>(spare) : std::make_unique<Run>();
+}
+
+uint64_t Executor::enqueue(std::unique_ptr<Run> given) {
   start();
   Queue& q = queue(device_);
+  Run& run = *given;
+  run.device = device_;
+  run.queued_ns = metrics::now_ns();
+  run.caller = memory_log::caller(device_);
   std::unique_lock<std::mutex> lock(wait::mutex());
-  if (is_callers(q, run)) {
-    q.caller = std::this_thread::get_id();
-    owns_first = true;
-    if (q.holds_processors) {
-      q.gives_way = true;
-      q.work.notify_one();
-    }
-  } else {
+  const bool runs_here = is_callers(q, run);
+  if (!runs_here) {
     lock.unlock();
     engine().leave_processors();
     lock.lock();
   }
-  run.device = device_;
-  run.options.cancelled = queues().cancel;
-  run.options.number = q.last_run = ++queues().num_queued;
+  run.args.options.first_kept = &queues().first_kept;
+  run.args.options.number = q.last_run = ++queues().num_queued;
   for (const BufferRef& output : run.outputs) {
     if (output) {
-      output->set_run(run.options.number);
+      output->set_run(q.last_run);
     }
   }
-  q.runs.push_back({std::move(run), metrics::now_ns(), memory_log::caller(device_)});
-  if (q.caller == std::thread::id()) {
+  q.runs.push_back(std::move(given));
+  q.num_runs.store(q.runs.size(), std::memory_order_relaxed);
+  if (runs_here) {
+    q.caller = std::this_thread::get_id();
+    q.num_started = 1;
+    own_run = &run;
+    q.gives_way = q.holds_processors;
+  }
+  if (runs_here ? q.gives_way : q.caller == std::thread::id()) {
     q.work.notify_one();
   }
-  return queues().num_queued;
+  return q.last_run;
 }
 
 void Executor::wait_for_room() {
   Queue& q = queue(device_);
-  wait::until([&q] { return queues().stop || q.runs.size() <= kMaxQueued; }, /*needs_results=*/false);
+  if (q.num_runs.load(std::memory_order_relaxed) > kMaxQueued) {
+    wait::until([&q] { return queues().stop || q.runs.size() <= kMaxQueued; }, /*needs_results=*/false);
+  }
 }
 
 void Executor::drain() {
@@ -290,35 +281,6 @@ void Executor::check_news() {
     }
   }
   drain();
-}
-
-std::vector<int> Executor::settle(const std::exception_ptr& told) {
-  if (process::in_forked_child()) {
-    return {};
-  }
-  std::unique_lock<std::mutex> lock(wait::mutex());
-  std::vector<int> devices = find_devices([this](const Queue& q) { return q.was_cancelled || q.device == device_; });
-  settle_devices(devices, lock);
-  for (int device : devices) {
-    if (queue(device).first_error == told) {
-      queue(device).first_error = nullptr;
-    }
-  }
-  return devices;
-}
-
-bool Executor::finish(std::chrono::milliseconds limit) {
-  if (process::in_forked_child()) {
-    return true;
-  }
-  auto busy = [] { return find_devices([](const Queue& q) { return !q.runs.empty(); }); };
-  auto deadline = std::chrono::steady_clock::now() + limit;
-  wait::until([&] { return queues().gave_up || busy().empty() || std::chrono::steady_clock::now() >= deadline; });
-  wait::cancel_runs();
-  std::unique_lock<std::mutex> lock(wait::mutex());
-  settle_devices(busy(), lock);
-  queues().gave_up = !busy().empty();
-  return !queues().gave_up;
 }
 
 bool Executor::idle() const {

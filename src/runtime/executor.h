@@ -4,27 +4,29 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/memory_log.h"
 #include "engine/engine.h"
 #include "runtime/buffer.h"
 #include "runtime/recovery.h"
 
 namespace torch_xla {
 
+// A run of a program, made by Executor::new_run() and handed over by enqueue().
 struct Run {
   const char* operation = ""; // in eager mode the name of its only operation
   std::shared_ptr<Executable> executable;
   std::vector<BufferRef> inputs;
-  std::vector<bool> donated; // decided at enqueue, by the buffer's owners
-  std::vector<bool> restored; // donated and also in `replaced`: given back if the run fails
   std::vector<PreviousRef> replaced; // emptied if the run ends well
   RecordedRef recorded; // set if the run may fail for the values of its inputs: then all donated inputs are restored; may be null
-  std::vector<uint64_t> scalars;
-  RunOptions options;
+  // Its maker sets the numbers and threads; which inputs are donated, by the buffers' owners; and which of these are also in `replaced`:
+  // given back if the run fails. The run sets all else.
+  RunArgs args;
   int device = 0; // set by enqueue()
   bool waits_for_others = false; // a collective waits for other replicas
   std::vector<BufferRef> outputs; // parallel to Graph::outputs; null: the value is not used
@@ -32,6 +34,15 @@ struct Run {
   std::vector<int64_t> lines;
   // The text with the user's line to add to the error of a node (an index into `lines`) or of the whole run (-1). May be null.
   std::string (*describe)(std::span<const int64_t> lines, int32_t node) = nullptr;
+
+  // The queue's.
+  int64_t queued_ns = 0;
+  memory_log::Caller caller = {};
+  int64_t start_ns = 0; // only for the thread that runs it, as
+  std::function<void()> wait_for_end = {}; // empty: it has ended
+
+  // Gives up all that it refers to, and keeps the memory of its lists for another run.
+  void clear();
 };
 
 class Executor {
@@ -58,8 +69,10 @@ class Executor {
 
   // Starts the device's thread, unless it runs. Throws UserError if that fails: call it before a run takes buffers from its tensors.
   void start();
+  // A run without anything. Any thread.
+  std::unique_ptr<Run> new_run();
   // Never blocks: called with the recording lock. Throws as start(). Returns the run's number, from 1 on.
-  uint64_t enqueue(Run run);
+  uint64_t enqueue(std::unique_ptr<Run> run);
   // Back-pressure: called without the recording lock after an enqueue; polls for signals.
   void wait_for_room();
   // Waits until everything queued so far on the device has ended. Rethrows the first error of a run that has not been raised yet, once.

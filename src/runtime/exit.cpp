@@ -51,6 +51,7 @@ void stop_at_exit(int status, void* /*unused*/) {
   std::unique_lock<std::mutex> lock(wait::mutex());
   all.stop = true;
   for (Queue& q : all.of_device) {
+    q.is_started = false;
     q.work.notify_all();
   }
   bool ended = wait::changed().wait_for(lock, all.gave_up ? std::chrono::seconds(0) : kExitLimit, [] {

@@ -38,14 +38,13 @@ std::exception_ptr describe(const Run& run, const std::exception_ptr& error) {
 }
 
 // Donation takes the payload out of the buffer, so that the run holds the only reference.
-void collect_args(Run& run, RunArgs& args) {
+void collect_args(Run& run) {
+  RunArgs& args = run.args;
   args.inputs.reserve(run.inputs.size());
   for (auto& input : run.inputs) {
     input->get(); // an input that failed fails the run before any memory is taken
   }
-  args.donated = std::move(run.donated);
   args.donated.resize(run.inputs.size());
-  args.restored = std::move(run.restored);
   args.restored.resize(run.inputs.size());
   for (size_t i = 0; i < run.inputs.size(); ++i) {
     args.inputs.push_back(args.donated[i] ? run.inputs[i]->take() : run.inputs[i]->get());
@@ -53,14 +52,12 @@ void collect_args(Run& run, RunArgs& args) {
       run.inputs[i].reset(); // the program drops each input at its last use
     }
   }
-  args.scalars = std::move(run.scalars);
-  args.options = run.options;
   args.options.lines = run.lines;
-  run.options.tell = {}; // once: a program that replaces a failed one has not left a processor
 }
 
 // Gives back buffers that the failed run has not overwritten.
-void give_back(Run& run, RunArgs& args) {
+void give_back(Run& run) {
+  RunArgs& args = run.args;
   for (size_t i = 0; i < args.inputs.size(); ++i) {
     if (args.restored[i] && args.inputs[i]) {
       run.inputs[i]->give_back(std::move(args.inputs[i]));
@@ -78,7 +75,7 @@ void forget_replaced(Run& run) {
 
 // The outputs fail last, so that a wait for one of them finds the error to raise. The thread that cancels a run knows why it fails.
 void fail(Queue& q, Run& run, const std::exception_ptr& error) {
-  if (!run.options.is_cancelled()) {
+  if (!run.args.options.is_cancelled()) {
     std::lock_guard<std::mutex> lock(wait::mutex());
     if (!q.first_error) {
       q.first_error = error;
@@ -105,7 +102,7 @@ void note_run(Executable& executable, int64_t ns) {
 
 void report(observer::Phase phase, const Queue& q, const Run& run, int64_t start_ns, int64_t end_ns) {
   observer::report(
-      {.phase = phase, .name = run.operation, .start_ns = start_ns, .end_ns = end_ns, .device = q.device, .run = run.options.number});
+      {.phase = phase, .name = run.operation, .start_ns = start_ns, .end_ns = end_ns, .device = q.device, .run = run.args.options.number});
 }
 
 } // namespace
@@ -121,34 +118,51 @@ Queues& queues() {
   return *all;
 }
 
-void start_run(Queue& q, QueuedRun& queued) {
-  Run& run = queued.run;
-  queued.start_ns = metrics::now_ns();
-  report(observer::Phase::kQueue, q, run, queued.queued_ns, queued.start_ns);
-  RunArgs args;
+void Run::clear() {
+  operation = "";
+  executable.reset();
+  inputs.clear();
+  replaced.clear();
+  recorded.reset();
+  args.donated.clear();
+  args.restored.clear();
+  args.scalars.clear();
+  args.options = {};
+  waits_for_others = false;
+  outputs.clear();
+  lines.clear();
+  describe = nullptr;
+  caller = {};
+  wait_for_end = {};
+}
+
+void start_run(Queue& q, Run& run) {
+  run.start_ns = metrics::now_ns();
+  report(observer::Phase::kQueue, q, run, run.queued_ns, run.start_ns);
   try {
     // A run without results is a mark in the queue; it is reached also after a cancel.
-    XLA_CHECK(run.outputs.empty() || !run.options.is_cancelled(), kCancelled);
-    collect_args(run, args);
-    queued.wait_for_end = run.executable->start(args);
-    XLA_ASSERT(args.outputs.size() == run.outputs.size(), "outputs of a run");
+    XLA_CHECK(run.outputs.empty() || !run.args.options.is_cancelled(), kCancelled);
+    collect_args(run);
+    run.wait_for_end = run.executable->start(run.args);
+    XLA_ASSERT(run.args.outputs.size() == run.outputs.size(), "outputs of a run");
     for (size_t i = 0; i < run.outputs.size(); ++i) {
       if (run.outputs[i]) {
-        run.outputs[i]->set_running(std::move(args.outputs[i]));
+        run.outputs[i]->set_running(std::move(run.args.outputs[i]));
       }
     }
     run.inputs.clear();
   } catch (...) {
-    give_back(run, args);
-    fail(q, run, describe(run, recover(run, args.scalars, std::current_exception())));
+    give_back(run);
+    fail(q, run, describe(run, recover(run, std::current_exception())));
   }
+  run.args.inputs.clear();
+  run.args.outputs.clear();
 }
 
-void end_run(Queue& q, QueuedRun& queued) {
-  Run& run = queued.run;
+int64_t end_run(Queue& q, Run& run) {
   try {
-    if (queued.wait_for_end) {
-      queued.wait_for_end();
+    if (run.wait_for_end) {
+      run.wait_for_end();
     }
     forget_replaced(run);
     for (auto& output : run.outputs) {
@@ -160,8 +174,9 @@ void end_run(Queue& q, QueuedRun& queued) {
     fail(q, run, describe(run, std::current_exception()));
   }
   const int64_t end_ns = metrics::now_ns();
-  note_run(*run.executable, end_ns - queued.start_ns);
-  report(observer::Phase::kRun, q, run, queued.start_ns, end_ns);
+  note_run(*run.executable, end_ns - run.start_ns);
+  report(observer::Phase::kRun, q, run, run.start_ns, end_ns);
+  return end_ns;
 }
 
 } // namespace torch_xla

@@ -24,8 +24,8 @@ int32_t failed_node(const std::exception_ptr& error) {
 // What is wanted of a run up to a node. Values are numbered in the order of recording.
 class Recovery {
  public:
-  Recovery(Run& run, const std::vector<uint64_t>& scalars, int32_t node)
-      : run_(run), recorded_(*run.recorded), scalars_(scalars), end_(recorded_.graph.nodes[static_cast<size_t>(node)].first_result) {
+  Recovery(Run& run, int32_t node)
+      : run_(run), recorded_(*run.recorded), end_(recorded_.graph.nodes[static_cast<size_t>(node)].first_result) {
     for (size_t i = 0; i < run.outputs.size(); ++i) {
       if (run.outputs[i] && is_known(recorded_.graph.outputs[i])) {
         want(recorded_.graph.outputs[i], recorded_.graph.strides_of_output(i));
@@ -51,8 +51,9 @@ class Recovery {
       args.inputs.push_back(input->get());
     }
     args.donated.resize(args.inputs.size());
-    args.scalars = scalars_;
-    args.options = run_.options;
+    args.scalars = run_.args.scalars;
+    args.options = run_.args.options;
+    args.options.tell = {}; // the failed run's
     engine().run_in_order(part, run_.device)->run(args);
     outputs_ = std::move(args.outputs);
   }
@@ -90,7 +91,6 @@ class Recovery {
 
   Run& run_;
   const Recorded& recorded_;
-  const std::vector<uint64_t>& scalars_;
   const ValueId end_; // the first value that is not there when the node fails
   std::vector<ValueId> wanted_;
   std::vector<Dims> orders_; // parallel to wanted_
@@ -111,11 +111,11 @@ std::exception_ptr tell_both(const std::exception_ptr& error, const char* why) {
 
 } // namespace
 
-std::exception_ptr recover(Run& run, const std::vector<uint64_t>& scalars, std::exception_ptr error) {
+std::exception_ptr recover(Run& run, std::exception_ptr error) {
   static metrics::Counter recovered("RecoveredRun");
   for (int32_t node = failed_node(error); run.recorded && node >= 0;) {
     try {
-      Recovery recovery(run, scalars, node);
+      Recovery recovery(run, node);
       recovery.compute();
       recovery.hand_out();
       recovered.add();

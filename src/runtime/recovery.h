@@ -44,6 +44,6 @@ using RecordedRef = std::unique_ptr<Recorded, EndUse>;
 // StepError, names, and gives it to the run's outputs, which are then ready and none of the run's any more, and to what `overwritten`
 // names. Returns the error of the first operation, in the order of recording, that fails: programs need not run in that order. Other errors
 // are returned as they are. Compiles nothing. Device thread only.
-std::exception_ptr recover(Run& run, const std::vector<uint64_t>& scalars, std::exception_ptr error);
+std::exception_ptr recover(Run& run, std::exception_ptr error);
 
 } // namespace torch_xla

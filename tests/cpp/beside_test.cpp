@@ -108,8 +108,8 @@ class Calls final : public observer::Observer {
 TEST_F(BesideTest, ARunThatIsCancelledBeginsNoMore) {
   auto executable = program_.compile({lstm(x_, false) + lstm(x_, true)});
   RunArgs args = program_.args();
-  auto cancelled = std::make_shared<std::atomic<bool>>(true);
-  args.options.cancelled = cancelled;
+  const std::atomic<uint64_t> first_kept{1};
+  args.options.first_kept = &first_kept;
   Calls calls;
   EXPECT_THROW(executable->run(args), UserError);
   EXPECT_EQ(calls.number, 0);

@@ -248,7 +248,8 @@ TEST(EngineMemory, CancelledRunsGiveBackAll) {
   auto executable = p.compile({p.library("aten::mm", {x, x}, {}, {{DType::F32, {20, 20}}}), x * 2.0});
   RunArgs args = p.args(true);
   args.restored = args.donated;
-  args.options.cancelled = std::make_shared<std::atomic<bool>>(true);
+  const std::atomic<uint64_t> first_kept{1};
+  args.options.first_kept = &first_kept;
   EXPECT_THROW(executable->run(args), UserError);
   EXPECT_TRUE(at::equal(download(args.inputs[0]), a));
 }

@@ -18,19 +18,19 @@ namespace {
 const Type kType{DType::F32, {4}};
 
 // Of one output.
-Run make_run(std::shared_ptr<Executable> executable, std::vector<BufferRef> inputs) {
-  Run run;
-  run.executable = std::move(executable);
-  run.donated.resize(inputs.size());
-  run.inputs = std::move(inputs);
-  run.outputs = {std::make_shared<Buffer>(kType, Dims())};
-  run.describe = [](std::span<const int64_t>, int32_t location) { return str("\nline ", location); };
+std::unique_ptr<Run> make_run(std::shared_ptr<Executable> executable, std::vector<BufferRef> inputs) {
+  std::unique_ptr<Run> run = Executor::get(0).new_run();
+  run->executable = std::move(executable);
+  run->args.donated.resize(inputs.size());
+  run->inputs = std::move(inputs);
+  run->outputs = {std::make_shared<Buffer>(kType, Dims())};
+  run->describe = [](std::span<const int64_t>, int32_t location) { return str("\nline ", location); };
   return run;
 }
 
 BufferRef enqueue(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> body) {
   auto run = make_run(std::make_shared<FunctionProgram>(std::move(body)), std::move(inputs));
-  BufferRef output = run.outputs[0];
+  BufferRef output = run->outputs[0];
   Executor::get(0).enqueue(std::move(run));
   Executor::get(0).wait_for_room();
   return output;
@@ -83,8 +83,8 @@ TEST(Executor, AShortProgramRunsOnTheThreadThatWaitsForIt) {
   bool reads = true;
   auto run_here = [&](bool waits_for_others = false) {
     auto run = make_run(program, {});
-    run.waits_for_others = waits_for_others;
-    BufferRef output = run.outputs[0];
+    run->waits_for_others = waits_for_others;
+    BufferRef output = run->outputs[0];
     {
       const Executor::ShortRuns short_runs(0, needs_results);
       Executor::get(0).enqueue(std::move(run));
@@ -161,7 +161,7 @@ TEST(Executor, WhatComesBehindTheCallersRunWaitsForIt) {
   });
   first->usual_run_ns = 1000;
   auto run = make_run(first, {});
-  BufferRef output = run.outputs[0];
+  BufferRef output = run->outputs[0];
   {
     let_device_rest();
     const Executor::ShortRuns short_runs(0);
@@ -183,7 +183,7 @@ TEST(Executor, TheCallersRunTellsItsError) {
   auto program = std::make_shared<FunctionProgram>([](RunArgs&) { throw UserError(ErrorKind::Runtime, "no"); });
   program->usual_run_ns = 1000;
   auto run = make_run(program, {});
-  BufferRef output = run.outputs[0];
+  BufferRef output = run->outputs[0];
   {
     let_device_rest();
     const Executor::ShortRuns short_runs(0);
@@ -290,15 +290,15 @@ TEST(Executor, ErrorsReachWhoeverAsksFirst) {
 
 TEST(Executor, DonationTakesThePayload) {
   auto input = std::make_shared<Buffer>(make_payload());
-  torch_xla::Run run;
-  run.executable = std::make_shared<FunctionProgram>([](RunArgs& args) {
+  std::unique_ptr<torch_xla::Run> run = Executor::get(0).new_run();
+  run->executable = std::make_shared<FunctionProgram>([](RunArgs& args) {
     EXPECT_EQ(args.inputs[0].use_count(), 1);
     args.outputs = {args.inputs[0]};
   });
-  run.inputs = {input};
-  run.donated = {true};
-  run.outputs = {std::make_shared<Buffer>(kType, Dims())};
-  BufferRef output = run.outputs[0];
+  run->inputs = {input};
+  run->args.donated = {true};
+  run->outputs = {std::make_shared<Buffer>(kType, Dims())};
+  BufferRef output = run->outputs[0];
   Executor::get(0).enqueue(std::move(run));
   EXPECT_NE(output->wait()->host_pointer(), nullptr);
   EXPECT_THROW(input->wait(), UserError); // its memory is gone
@@ -309,10 +309,10 @@ TEST(Executor, FailedRunsGiveBackWhatTensorsHeld) {
   auto kept = std::make_shared<Previous>();
   kept->buffer = KeptBuffer(before);
   auto replace = [&](std::function<void(RunArgs&)> body) {
-    torch_xla::Run run = make_run(std::make_shared<FunctionProgram>(std::move(body)), {before});
-    run.donated = run.restored = {true};
-    run.replaced = {kept};
-    BufferRef output = run.outputs[0];
+    std::unique_ptr<torch_xla::Run> run = make_run(std::make_shared<FunctionProgram>(std::move(body)), {before});
+    run->args.donated = run->args.restored = {true};
+    run->replaced = {kept};
+    BufferRef output = run->outputs[0];
     Executor::get(0).enqueue(std::move(run));
     return output;
   };
@@ -407,7 +407,7 @@ class AsynchronousProgram final : public FunctionProgram {
 
 BufferRef enqueue_asynchronous(std::vector<BufferRef> inputs, std::function<void(RunArgs&)> body, std::function<void()> end) {
   auto run = make_run(std::make_shared<AsynchronousProgram>(std::move(body), std::move(end)), std::move(inputs));
-  BufferRef output = run.outputs[0];
+  BufferRef output = run->outputs[0];
   Executor::get(0).enqueue(std::move(run));
   return output;
 }

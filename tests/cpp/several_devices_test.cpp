@@ -110,13 +110,13 @@ TEST(SeveralDevices, PoolsKeepTheirBlocks) {
 // ---- Executors ----
 
 BufferRef enqueue(int device, std::function<void(RunArgs&)> body) {
-  Run run;
-  run.executable = std::make_shared<FunctionProgram>([body = std::move(body)](RunArgs& args) {
+  std::unique_ptr<Run> run = Executor::get(device).new_run();
+  run->executable = std::make_shared<FunctionProgram>([body = std::move(body)](RunArgs& args) {
     body(args);
     args.outputs = {nullptr};
   });
-  run.outputs = {std::make_shared<Buffer>(kType, Dims())};
-  BufferRef output = run.outputs[0];
+  run->outputs = {std::make_shared<Buffer>(kType, Dims())};
+  BufferRef output = run->outputs[0];
   Executor::get(device).enqueue(std::move(run));
   return output;
 }

@@ -81,11 +81,11 @@ void count_by_runs(int /*thread*/) {
   static std::mutex recording;
   BufferRef last;
   for (int i = 1; i <= 1000; ++i) {
-    Run run;
-    run.executable = std::make_shared<Increment>();
-    run.inputs = last ? std::vector{last} : std::vector<BufferRef>();
-    run.outputs = {std::make_shared<Buffer>(Type{DType::I32, {}}, Dims())};
-    last = run.outputs[0];
+    std::unique_ptr<Run> run = Executor::get(0).new_run();
+    run->executable = std::make_shared<Increment>();
+    run->inputs = last ? std::vector{last} : std::vector<BufferRef>();
+    run->outputs = {std::make_shared<Buffer>(Type{DType::I32, {}}, Dims())};
+    last = run->outputs[0];
     {
       std::lock_guard<std::mutex> lock(recording);
       Executor::get(0).enqueue(std::move(run));
@@ -115,9 +115,9 @@ class Counted final : public Executable {
 // Short programs run on the thread that would wait for them, if no other is before them.
 void give_short_runs(const std::shared_ptr<Counted>& counted, int rounds) {
   for (int i = 0; i < rounds; ++i) {
-    Run run;
-    run.executable = counted;
-    run.outputs = {std::make_shared<Buffer>(Type{DType::I32, {}}, Dims())};
+    std::unique_ptr<Run> run = Executor::get(0).new_run();
+    run->executable = counted;
+    run->outputs = {std::make_shared<Buffer>(Type{DType::I32, {}}, Dims())};
     {
       const Executor::ShortRuns short_runs(0);
       Executor::get(0).enqueue(std::move(run));

@@ -21,3 +21,17 @@ def test_operand_that_overlaps_the_written_tensor(device):
         x = torch.ones(4, 1, dtype=torch.bool, device=place)
         with pytest.raises(RuntimeError, match="refer to a single memory location"):
             x.add_(x[:1], alpha=2)
+
+
+def test_results_without_elements_keep_type_and_place(device):
+    values = torch.tensor([3.0, 1.0, 3.0])
+    ours, theirs = torch._unique2(values.to(device)), torch._unique2(values)
+    for got, wanted in zip(ours, theirs, strict=True):
+        assert got.device.type == "xla" and got.dtype == wanted.dtype
+        assert torch.equal(got.cpu(), wanted)
+
+
+@pytest.mark.parametrize("mask", [torch.tensor([True, False, True]), torch.tensor([1, 0, 1], dtype=torch.uint8)])
+def test_elements_under_a_mask(device, mask):
+    x = torch.arange(6.0).reshape(3, 2)
+    assert torch.equal(x.to(device)[mask.to(device)].cpu(), x[mask])

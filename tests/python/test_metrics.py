@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import time
 
 import pytest
 import torch
@@ -53,6 +54,7 @@ def test_transfers_are_measured(device):
     for name in ("OutboundData", "InboundData"):
         samples, total, points = met.metric_data(name)
         assert samples == 1 and total == 1024 and points[0][1] == 1024
+    assert abs(points[0][0] - time.time()) < 600  # seconds since the epoch
     accumulator = dict((name, text) for name, _, text in METRIC.findall(met.metrics_report()))["OutboundData"]
     assert BYTES.fullmatch(accumulator)
     assert accumulator == "1.00KB"
@@ -104,3 +106,27 @@ def test_clear(counted):
     assert counted.counter_names() == []
     assert counted.metric_names() == []
     assert counted.metrics_report() == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("xla::sum", lambda x: x.sum(0)),
+        ("xla::cat", lambda x: torch.cat([x, x], 1)),
+        ("xla::mm", lambda x: torch.mm(x, x)),
+        ("xla::topk", lambda x: x.topk(2)[1]),
+        ("xla::pow", lambda x: x.pow(3)),
+        (
+            "xla::index_copy_",
+            lambda x: x.clone().index_copy_(0, torch.zeros(1, dtype=torch.long, device=x.device), x[:1]),
+        ),
+    ],
+)
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_call_counts_once(device, name, call, grad):
+    cpu = torch.arange(9.0).reshape(3, 3).requires_grad_(grad)
+    x = cpu.detach().to(device).requires_grad_(grad)
+    met.clear_all()
+    result = call(x)
+    assert met.counter_value(name) == 1
+    assert torch.equal(result.cpu(), call(cpu))

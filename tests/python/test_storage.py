@@ -20,6 +20,40 @@ def address(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
+# ---- One number ----
+ONE_OF_TYPE = {
+    torch.float32: 1.5,
+    torch.float64: 1e300,
+    torch.float16: 0.25,
+    torch.bfloat16: -2.0,
+    torch.float8_e4m3fn: 0.5,
+    torch.int64: -(2**62),
+    torch.int32: 7,
+    torch.int16: -7,
+    torch.int8: -8,
+    torch.uint8: 200,
+    torch.uint16: 60000,
+    torch.bool: True,
+    torch.complex64: 1 - 2j,
+    torch.complex128: 1 + 2j,
+}
+
+
+@pytest.mark.parametrize("dtype", ONE_OF_TYPE, ids=str)
+def test_one_number_of_any_type(device, dtype):
+    cpu = torch.tensor([0, ONE_OF_TYPE[dtype], 0], dtype=dtype)
+    x = cpu.to(device)
+    for read in (lambda t: t[1].item(), lambda t: t[1:2].item(), lambda t: bool(t[1]), lambda t: t[1].tolist()):
+        assert read(x) == read(cpu) and type(read(x)) is type(read(cpu))
+
+
+def test_one_number_with_pending_bits(device):
+    x = torch.tensor([1 + 2j, 3 - 4j], device=device)
+    assert x.conj()[1].item() == 3 + 4j
+    assert x.conj().imag[0].item() == -2
+    assert torch.empty((), device=device).fill_(4).item() == 4
+
+
 # ---- Sets of views ----
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.bool, torch.complex64]
 
