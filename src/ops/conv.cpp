@@ -85,10 +85,9 @@ void check_conv(const InferContext& c, bool transposed, int64_t groups) {
       " channels instead");
 }
 
-void infer_convolution(InferContext& c) {
+void add_convolution(InferContext& c) {
   bool transposed = c.get_bool(3);
   int64_t groups = c.get_int(5);
-  check_conv(c, transposed, groups);
   Dims in = c.operand(0).dims;
   Dims weight = c.operand(1).dims;
   Dims out{in[0], transposed ? weight[1] * groups : weight[0]};
@@ -97,6 +96,11 @@ void infer_convolution(InferContext& c) {
     out.push_back(transposed ? transposed_extent(in[i], w, pick(c.get_dims(4), i - 2, 0)) : conv_extent(in[i], w));
   }
   c.add_result(c.operand(0).dtype, out);
+}
+
+void infer_convolution(InferContext& c) {
+  check_conv(c, c.get_bool(3), c.get_int(5));
+  add_convolution(c);
 }
 
 // Operands gradient, input, weight; attributes bias sizes, stride, ..., groups, output mask.
@@ -266,6 +270,13 @@ void infer_col2im(InferContext& c) {
 // Three-dimensional means and adaptive pools are row-major in ATen.
 constinit const Op kRows[] = {
     LIBRARY("convolution", infer_convolution, .layout = ResultLayout::kConvolution, .traits = kComplex | kSumsProducts | kOwnKernel),
+    // What passes/fuse_convolutions.cpp makes of a convolution and what follows it.
+    {.name = "xla::fused_convolution",
+     .kind = OpKind::kLibrary,
+     .infer = add_convolution,
+     .layout = ResultLayout::kConvolution,
+     .dtypes = kHalves | kFloats,
+     .traits = kOwnKernel},
     LIBRARY(
         "convolution_backward",
         infer_convolution_backward,
@@ -321,6 +332,14 @@ constinit const Op kRows[] = {
 
 std::span<const Op> conv_ops() {
   return kRows;
+}
+
+bool is_convolution(const Op& op) {
+  return op.infer == &infer_convolution;
+}
+
+bool is_convolution_backward(const Op& op) {
+  return op.infer == &infer_convolution_backward;
 }
 
 } // namespace torch_xla

@@ -9,6 +9,7 @@
 #include "cpu_time.h"
 #include "ir/builder.h"
 #include "ops/registry.h"
+#include "ops/tables.h"
 #include "passes/passes.h"
 #include "random_views.h"
 
@@ -64,6 +65,9 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
   }
   if (name == "widen") {
     return widen(input, [](const Graph&, const Node& call) { return (call.op->traits & (kSumsProducts | kHasProducts)) != 0; });
+  }
+  if (name == "fuse_convolutions") {
+    return fuse_convolutions(input, [](const Graph&, const Node& node) { return is_convolution(*node.op); }).value_or(input);
   }
   if (name == "pipeline") {
     return run_passes(input, 0);

@@ -6,6 +6,7 @@
 
 #include "core/env.h"
 #include "engine/cpu/host.h"
+#include "engine/cpu/library/call.h"
 #include "engine/cpu/library/half_products.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/program/cpu_executable.h"
@@ -50,7 +51,10 @@ class CpuEngine final : public Engine {
   }
 
   Graph lower(const Graph& trace, int device) const override {
-    return run_passes(trace, device, {.widens = widens_products, .narrow_products = multiplies_bf16_fast()});
+    return run_passes(
+        trace,
+        device,
+        {.widens = widens_products, .narrow_products = multiplies_bf16_fast(), .fuses = env::fusion() ? convolves_by_onednn : nullptr});
   }
 
   bool runs_library_calls() const override {
