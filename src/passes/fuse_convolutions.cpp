@@ -1,8 +1,7 @@
-// Convolutions of inference with what follows them in one call: batch norm, the sum with another tensor, an activation.
+// Convolutions of inference with what follows them in one call: batch norm, an activation.
 #include <algorithm>
 #include <array>
 #include <string>
-#include <string_view>
 
 #include "ops/registry.h"
 #include "ops/tables.h"
@@ -44,7 +43,6 @@ class Fusion : private GraphCopy {
     const Node* convolution;
     size_t last; // node
     const Node* norm = nullptr;
-    ValueId other = kNoValue; // is added
     const Node* activation = nullptr;
   };
 
@@ -71,10 +69,6 @@ class Fusion : private GraphCopy {
 
   // The chain that the node continues, which then has it; -1: none.
   int find_continued(const Node& node) {
-    if (node.op->prim == Prim::kAdd && node.operands.size() == 2) {
-      const int chain = add_other(node, 0);
-      return chain >= 0 ? chain : add_other(node, 1);
-    }
     const int chain = node.operands.size() > 0 ? find_end(node, 0) : -1;
     if (chain < 0) {
       return -1;
@@ -83,11 +77,11 @@ class Fusion : private GraphCopy {
     if (c.activation) {
       return -1;
     }
-    if (node.op->epilogue && (c.other == kNoValue || follows_sum(node))) {
+    if (node.op->epilogue) {
       c.activation = &node;
       return chain;
     }
-    if (is_evaluated_norm(node) && !c.norm && c.other == kNoValue) {
+    if (is_evaluated_norm(node) && !c.norm) {
       c.norm = &node;
       return chain;
     }
@@ -99,21 +93,6 @@ class Fusion : private GraphCopy {
     const ValueId v = node.operands[i];
     const bool same = v != kNoValue && from_.type(v) == from_.type(node.result());
     return same && uses_[v] == 1 && from_.find_producer(v) ? chain_of_[from_.values[v].index] : -1;
-  }
-
-  int add_other(const Node& sum, size_t i) {
-    const int chain = find_end(sum, i);
-    const ValueId other = sum.operands[1 - i];
-    if (chain < 0 || chains_[chain].other != kNoValue || chains_[chain].activation || from_.type(other) != from_.type(sum.result())) {
-      return -1;
-    }
-    chains_[chain].other = other;
-    return chain;
-  }
-
-  // The only activation of a sum that the call computes.
-  static bool follows_sum(const Node& activation) {
-    return std::string_view(activation.op->epilogue) == "relu";
   }
 
   bool is_evaluated_norm(const Node& node) const {
@@ -146,8 +125,7 @@ class Fusion : private GraphCopy {
         norm(3),
         norm(4),
         norm(1),
-        norm(2),
-        chain.other};
+        norm(2)};
     InlineVec<ValueId, 4> operands;
     for (ValueId v : read) {
       operands.push_back(v == kNoValue ? kNoValue : get_mapped(v));

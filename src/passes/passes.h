@@ -43,8 +43,8 @@ std::optional<Graph> add_into_parts(const Graph& trace);
 std::optional<Graph> outline(const Graph& trace);
 // Trace -> trace in which attention without a mask, of more scores, is a loop over blocks of queries; nothing if the trace has none.
 std::optional<Graph> attention_in_turns(const Graph& trace, int64_t most_scores);
-// Trace -> trace in which the chosen convolutions without a gradient are one node, xla::fused_convolution, with the evaluated batch norm,
-// the sum with a tensor of the same type and the activation that alone read their results; nothing if `fuses` chooses none.
+// Trace -> trace in which the chosen convolutions without a gradient are one node, xla::fused_convolution, with the evaluated batch norm
+// and the activation that alone read their results; nothing if `fuses` chooses none.
 std::optional<Graph> fuse_convolutions(const Graph& trace, FuseConvolution fuses);
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; fixed scalars become
 // constants, the others and the parameters keep their order. With fusion off the expansion is the same. Throws UserError(NotImplemented)

@@ -43,7 +43,7 @@ bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_
 // Whether several calls of it are faster beside each other, on a thread each, than one after the other on all threads.
 bool prefers_one_thread(const Node& node);
 // Whether the node is a convolution of images that xla::fused_convolution computes. Its operands: input, weight, bias, a batch norm's
-// running mean, variance, scale and shift, a tensor that is added; all but the first two may be None. Its attributes: those of
+// running mean, variance, scale and shift; all but the first two may be None. Its attributes: those of
 // aten::convolution, the norm's eps, oneDNN's name of the activation or "none", and that one's algorithm. Weight and bias may be float32
 // beside bfloat16 images.
 bool convolves_by_onednn(const Graph& graph, const Node& node);

@@ -1,7 +1,6 @@
 // xla::fused_convolution by the operators of torch.compile's frozen graphs, which take oneDNN's own tensors.
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/relu.h>
 #include <torch/library.h>
 
 #include "engine/cpu/library/packed.h"
@@ -16,7 +15,7 @@ using Numbers = c10::List<std::optional<at::Scalar>>;
 
 struct Convolution {
   const at::Tensor input, weight;
-  const OptionalTensor bias, mean, variance, scale, shift, other;
+  const OptionalTensor bias, mean, variance, scale, shift;
   const std::vector<int64_t> stride, padding, dilation;
   const int64_t groups;
   const double eps;
@@ -30,19 +29,13 @@ struct Convolution {
         variance(arguments[4].toOptional<at::Tensor>()),
         scale(arguments[5].toOptional<at::Tensor>()),
         shift(arguments[6].toOptional<at::Tensor>()),
-        other(arguments[7].toOptional<at::Tensor>()),
-        stride(arguments[8].toIntVector()),
-        padding(arguments[9].toIntVector()),
-        dilation(arguments[10].toIntVector()),
-        groups(arguments[13].toInt()),
-        eps(arguments[14].toDouble()),
-        activation(arguments[15]),
-        algorithm(arguments[16]) {}
-
-  // oneDNN's makes zeros of NaN: ATen's, over the result in the cache.
-  bool is_relu() const {
-    return activation.toStringView() == "relu";
-  }
+        stride(arguments[7].toIntVector()),
+        padding(arguments[8].toIntVector()),
+        dilation(arguments[9].toIntVector()),
+        groups(arguments[12].toInt()),
+        eps(arguments[13].toDouble()),
+        activation(arguments[14]),
+        algorithm(arguments[15]) {}
 };
 
 // Weight and bias that give what the batch norm makes of the convolution, in the type of the images.
@@ -81,47 +74,13 @@ at::Tensor convolve(const Convolution& c, const Packed& packed) {
       c.stride,
       c.dilation,
       c.groups,
-      c.is_relu() ? "none" : c.activation.toStringView(),
+      c.activation.toStringView(),
       Numbers(),
       c.algorithm.toStringView());
 }
 
-at::Tensor convolve_and_add(const Convolution& c, const Packed& packed) {
-  using Convolve = at::Tensor(
-      const at::Tensor&,
-      const at::Tensor&,
-      const at::Tensor&,
-      const OptionalTensor&,
-      c10::IntArrayRef,
-      c10::IntArrayRef,
-      c10::IntArrayRef,
-      int64_t,
-      std::string_view,
-      std::optional<at::Scalar>,
-      std::optional<std::string_view>,
-      Numbers,
-      std::optional<std::string_view>);
-  static const auto sum = find_operator<Convolve>("mkldnn::_convolution_pointwise", "binary");
-  return sum.call(
-      c.input,
-      *c.other,
-      packed.weight,
-      packed.bias,
-      c.padding,
-      c.stride,
-      c.dilation,
-      c.groups,
-      "add",
-      std::nullopt,
-      std::nullopt,
-      Numbers(),
-      std::nullopt);
-}
-
 at::Tensor compute_packed(const torch::jit::Stack& arguments, const Packed& packed) {
-  const Convolution c(arguments);
-  at::Tensor result = c.other ? convolve_and_add(c, packed) : convolve(c, packed);
-  return c.is_relu() ? at::relu_(result) : result;
+  return convolve(Convolution(arguments), packed);
 }
 
 void compute(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
@@ -131,7 +90,7 @@ void compute(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
 // ---- Packing ----
 
 OperandRange operands_but_images(size_t num_operands) {
-  return {1, static_cast<int32_t>(num_operands) - 1};
+  return {1, static_cast<int32_t>(num_operands)};
 }
 
 bool fits(const CallSpec& /*call*/, const torch::jit::Stack& /*arguments*/) {
@@ -164,7 +123,7 @@ bool define() {
   static auto* library = new torch::Library(torch::Library::FRAGMENT, "xla", std::nullopt, __FILE__, __LINE__); // never destroyed
   library->def(
       "fused_convolution(Tensor input, Tensor weight, Tensor? bias, Tensor? mean, Tensor? variance, Tensor? scale, Tensor? shift, "
-      "Tensor? other, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, float eps, "
+      "int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, float eps, "
       "str activation, str algorithm) -> Tensor");
   library->impl("fused_convolution", c10::DispatchKey::CPU, torch::CppFunction::makeFromBoxedFunction<&compute>());
   return true;
