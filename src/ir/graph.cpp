@@ -101,4 +101,19 @@ std::vector<bool> find_live_nodes(const Graph& graph) {
   return live;
 }
 
+std::vector<int> count_uses(const Graph& graph, const std::vector<bool>& live) {
+  std::vector<int> uses(graph.values.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (ValueId v : graph.nodes[i].operands) {
+      if (live[i] && v != kNoValue) {
+        ++uses[v];
+      }
+    }
+  }
+  for (ValueId v : graph.outputs) {
+    ++uses[v];
+  }
+  return uses;
+}
+
 } // namespace torch_xla

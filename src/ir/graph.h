@@ -110,6 +110,8 @@ void verify_graph(const Graph& graph);
 
 // For each node: whether an output or another replica needs it.
 std::vector<bool> find_live_nodes(const Graph& graph);
+// For each value: how often live nodes and outputs read it.
+std::vector<int> count_uses(const Graph& graph, const std::vector<bool>& live);
 
 // The row of a primitive; kernel-only ones have none.
 const Op& prim_op(Prim prim);

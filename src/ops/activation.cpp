@@ -201,10 +201,10 @@ void expand_prelu_backward(ExpandContext& c) {
 
 constinit const Op kRows[] = {
     CLAMP("relu", max(a[0], 0.0)),
-    POINTWISE("silu", kSelf, kFloatOnly | kNumbersFit | kComplex, a[0] * logistic(a[0])),
+    POINTWISE("silu", kSelf, kFloatOnly | kNumbersFit | kComplex, a[0] * logistic(a[0]), .epilogue = "swish"),
     ACTIVATION("mish", mish(a[0])),
-    ACTIVATION("gelu", gelu(a), .takes = names_gelu),
-    ACTIVATION("hardswish", a[0] * relu6(a[0] + 3.0) / 6.0),
+    ACTIVATION("gelu", gelu(a), .takes = names_gelu, .epilogue = "gelu"),
+    ACTIVATION("hardswish", a[0] * relu6(a[0] + 3.0) / 6.0, .epilogue = "hardswish"),
     ACTIVATION("hardsigmoid", relu6(a[0] + 3.0) / 6.0),
     CLAMP("hardtanh", min(max(a[0], a[1]), a[2])),
     ACTIVATION("leaky_relu", select(a[0] > 0.0, a[0], a[0] * a[1])),

@@ -103,6 +103,10 @@ void infer_convolution(InferContext& c) {
   c.add_result(c.operand(0).dtype, convolution_dims(c));
 }
 
+void infer_fused_convolution(InferContext& c) {
+  c.add_result(c.operand(0).dtype, convolution_dims(c));
+}
+
 // Operands input, weight, bias, then scale and zero of the input, scales and zeros of the weight; attributes as above. It convolves the
 // numbers scale * (integer - zero); a zero may be none.
 void infer_quantized_convolution(InferContext& c) {
@@ -282,6 +286,13 @@ constinit const Op kRows[] = {
      .layout = ResultLayout::kConvolution,
      .dtypes = kIntegers,
      .traits = kOwnKernel},
+    // What passes/fuse_convolutions.cpp makes of a convolution and what follows it.
+    {.name = "xla::fused_convolution",
+     .kind = OpKind::kLibrary,
+     .infer = infer_fused_convolution,
+     .layout = ResultLayout::kConvolution,
+     .dtypes = kHalves | kFloats,
+     .traits = kOwnKernel},
     LIBRARY(
         "convolution_backward",
         infer_convolution_backward,
@@ -341,6 +352,10 @@ std::span<const Op> conv_ops() {
 
 bool is_convolution(const Op& op) {
   return op.infer == &infer_convolution;
+}
+
+bool is_convolution_backward(const Op& op) {
+  return op.infer == &infer_convolution_backward;
 }
 
 } // namespace torch_xla

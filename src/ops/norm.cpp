@@ -334,4 +334,8 @@ std::span<const Op> norm_ops() {
   return kRows;
 }
 
+bool is_batch_norm(const Op& op) {
+  return op.expand == &expand_batch_norm;
+}
+
 } // namespace torch_xla

@@ -47,7 +47,12 @@ std::optional<Sharding> find_named(const Node& node); // of any of the three
 // Forward: operands query, key, value, mask; attributes dropout, is_causal, scale. Keys and values, [B, H, T, E], may have fewer heads than
 // queries, each for a group of their heads.
 bool is_attention(const Op& op);
+// Operands input, weight, bias; attributes stride, padding, dilation, transposed, output padding, groups.
 bool is_convolution(const Op& op);
+// Operands gradient, input, weight.
+bool is_convolution_backward(const Op& op);
+// Operands input, weight, bias, running mean and variance; attributes training, momentum, eps.
+bool is_batch_norm(const Op& op);
 bool is_matrix_product(const Op& op); // of two matrices, without more: mm
 bool is_mark(const Op& op); // xla::mark_tensor, whose attributes are in ir/composite.h
 

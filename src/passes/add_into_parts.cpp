@@ -18,18 +18,7 @@ struct Written {
 
 class Adder : private GraphCopy {
  public:
-  explicit Adder(const Graph& trace) : GraphCopy(trace), live_(find_live_nodes(trace)), uses_(trace.values.size()) {
-    for (size_t i = 0; i < trace.nodes.size(); ++i) {
-      for (ValueId v : trace.nodes[i].operands) {
-        if (live_[i] && v != kNoValue) {
-          ++uses_[v];
-        }
-      }
-    }
-    for (ValueId v : trace.outputs) {
-      ++uses_[v];
-    }
-  }
+  explicit Adder(const Graph& trace) : GraphCopy(trace), live_(find_live_nodes(trace)), uses_(count_uses(trace, live_)) {}
 
   bool finds_any() const {
     return std::any_of(from_.nodes.begin(), from_.nodes.end(), [&](const Node& node) { return find_part(node) >= 0; });

@@ -21,6 +21,9 @@ using ReadsIntegers = bool (*)(DType dtype, int64_t rows, int64_t inner);
 // Makes composites of marks: outline().
 using Outline = std::optional<Graph> (*)(const Graph& trace);
 
+// Which convolutions of a trace an engine computes together with what follows them: xla::fused_convolution.
+using FuseConvolution = bool (*)(const Graph& trace, const Node& node);
+
 struct EngineRules {
   KeepLibrary keeps = keep_all;
   Outline outlines = nullptr; // null: marks are their operands
@@ -28,6 +31,7 @@ struct EngineRules {
   ReadsIntegers reads_integers = nullptr; // null: never
   bool convolves_integers = false; // the engine has xla::quantized_convolution
   bool narrow_products = true; // the engine multiplies 16-bit floats faster than float32
+  FuseConvolution fuses = nullptr; // null: none
   int64_t most_scores = 0; // of attention at a time; 0: no limit
 };
 
@@ -45,6 +49,9 @@ std::optional<Graph> add_into_parts(const Graph& trace);
 std::optional<Graph> outline(const Graph& trace);
 // Trace -> trace in which attention without a mask, of more scores, is a loop over blocks of queries; nothing if the trace has none.
 std::optional<Graph> attention_in_turns(const Graph& trace, int64_t most_scores);
+// Trace -> trace in which the chosen convolutions without a gradient are one node, xla::fused_convolution, with the evaluated batch norm
+// and the activation that alone read their results; nothing if `fuses` chooses none.
+std::optional<Graph> fuse_convolutions(const Graph& trace, FuseConvolution fuses);
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; fixed scalars become
 // constants, the others and the parameters keep their order. With fusion off the expansion is the same. Throws UserError(NotImplemented)
 // naming a row that is not kept and has no expansion.

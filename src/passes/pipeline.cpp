@@ -66,7 +66,12 @@ Graph run_passes_on_body(const Graph& body, int device, const EngineRules& rules
   if (turning) {
     run_stage("attention_in_turns", device, *turning, [](Graph&) {});
   }
-  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(turning ? *turning : trace, rules.keeps); });
+  std::optional<Graph> fused = rules.fuses ? fuse_convolutions(turning ? *turning : trace, rules.fuses) : std::nullopt;
+  if (fused) {
+    run_stage("fuse_convolutions", device, *fused, [](Graph&) {});
+  }
+  const Graph& whole = fused ? *fused : turning ? *turning : trace;
+  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(whole, rules.keeps); });
   if (rules.widens && std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return rules.widens(graph, node); })) {
     run_stage("widen", device, graph, [&](Graph& widened) { widened = widen(graph, rules.widens); });
   }

@@ -147,24 +147,21 @@ TEST_F(EnginePacked, Products) {
   check({bias, a.narrow(0, 0, 1), b}, "aten::addmm", {1.0, 1.0}, at::addmm(bias, a.narrow(0, 0, 1), b), false); // few rows read it as it is
 }
 
+// With all that a batch norm brings.
 TEST_F(EnginePacked, Convolutions) {
   for (at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const at::Tensor x = at::randn({2, 32, 12, 12}).to(dtype).contiguous(at::MemoryFormat::ChannelsLast);
     const at::Tensor bias = at::randn({64}).to(dtype);
+    const at::Tensor mean = at::randn({64}), variance = at::rand({64}) + 1, scale = at::randn({64}), shift = at::randn({64});
     for (int64_t groups : {1, 2}) {
-      const at::Tensor weight = at::randn({64, 32 / groups, 3, 3}).to(dtype);
-      const at::Tensor expected = at::convolution(x, weight, bias, kOne, kOne, kOne, false, kZero, groups);
-      check({x, weight, bias}, "aten::convolution", {kOne, kOne, kOne, false, kZero, groups}, expected, true);
+      const at::Tensor weight = (at::randn({64, 32 / groups, 3, 3}) / 16).to(dtype);
+      const at::Tensor convolved =
+          at::convolution(x.to(at::kFloat), weight.to(at::kFloat), bias.to(at::kFloat), kOne, kOne, kOne, false, kZero, groups);
+      const at::Tensor normed = at::batch_norm(convolved, scale, shift, mean, variance, false, 0.1, 0.5, false);
+      const Attrs attrs{kOne, kOne, kOne, false, kZero, groups, 0.5, std::string("swish"), std::string()};
+      check({x, weight, bias, mean, variance, scale, shift}, "xla::fused_convolution", attrs, at::silu(normed).to(dtype), true);
     }
   }
-}
-
-// Of one image, which ATen computes by a product: a weight in the order of the images is all that is kept.
-TEST_F(EnginePacked, ConvolutionOfOneImage) {
-  const at::Tensor x = at::randn({1, 32, 8, 8}).contiguous(at::MemoryFormat::ChannelsLast);
-  const at::Tensor weight = at::randn({32, 32, 3, 3});
-  const at::Tensor expected = at::conv2d(x, weight, {}, kOne, kOne);
-  check({x, weight, at::zeros({32})}, "aten::convolution", {kOne, kOne, kOne, false, kZero, int64_t{1}}, expected, true);
 }
 
 // While one lives, the process finds no room for anything of `bytes` or more.

@@ -9,6 +9,7 @@
 #include "cpu_time.h"
 #include "ir/builder.h"
 #include "ops/registry.h"
+#include "ops/tables.h"
 #include "passes/passes.h"
 #include "random_views.h"
 
@@ -71,6 +72,9 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
   if (name == "integer_products") {
     auto reads = [](DType dtype, int64_t rows, int64_t /*inner*/) { return dtype == DType::I32 || rows <= 8; };
     return integer_products(input, reads).value_or(input);
+  }
+  if (name == "fuse_convolutions") {
+    return fuse_convolutions(input, [](const Graph&, const Node& node) { return is_convolution(*node.op); }).value_or(input);
   }
   if (name == "pipeline") {
     return run_passes(input, 0);

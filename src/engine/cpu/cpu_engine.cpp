@@ -6,6 +6,7 @@
 
 #include "core/env.h"
 #include "engine/cpu/host.h"
+#include "engine/cpu/library/call.h"
 #include "engine/cpu/library/half_products.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/library/quantized.h"
@@ -57,7 +58,8 @@ class CpuEngine final : public Engine {
         {.widens = widens_products,
          .reads_integers = reads_integers,
          .convolves_integers = convolves_integers(),
-         .narrow_products = multiplies_bf16_fast()});
+         .narrow_products = multiplies_bf16_fast(),
+         .fuses = env::fusion() ? convolves_by_onednn : nullptr});
   }
 
   bool runs_library_calls() const override {

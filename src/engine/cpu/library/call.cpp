@@ -15,6 +15,7 @@
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/aten_allocator.h"
 #include "engine/cpu/library/own_rows.h"
+#include "engine/cpu/library/packed.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/library/step_error.h"
 #include "engine/cpu/library/substitutes.h"
@@ -135,8 +136,9 @@ struct LibraryCall::Impl {
   Hash128 packing_key;
 
   explicit Impl(const CallSpec& spec);
-  void call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo, const at::Tensor* packed) const;
-  void compute_packed(torch::jit::Stack& args, const at::Tensor& packed) const;
+  void set_operands(std::span<void* const> addresses) const;
+  void call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo, const Packed* packed) const;
+  void compute_packed(torch::jit::Stack& args, const Packed& packed) const;
   void write_part(torch::jit::Stack& args, std::vector<Undo>* undo) const;
   void take_result(Pool& pool, const c10::IValue& value, const CallSpec::Tensor& result, ResultMemory& memory) const;
   bool is_operand_memory(const at::Tensor& t) const;
@@ -167,6 +169,14 @@ LibraryCall::Impl::Impl(const CallSpec& spec)
   }
 }
 
+void LibraryCall::Impl::set_operands(std::span<void* const> addresses) const {
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (operands[i].defined()) {
+      set_address(operands[i], addresses[i]);
+    }
+  }
+}
+
 bool LibraryCall::Impl::has_kernel() const {
   return choice.kernel && (!choice.substitute.suits || choice.substitute.suits(operands));
 }
@@ -188,7 +198,7 @@ void LibraryCall::Impl::write_part(torch::jit::Stack& args, std::vector<Undo>* u
 }
 
 // If the result has planned memory, oneDNN's operator must allocate it there.
-void LibraryCall::Impl::compute_packed(torch::jit::Stack& args, const at::Tensor& packed) const {
+void LibraryCall::Impl::compute_packed(torch::jit::Stack& args, const Packed& packed) const {
   std::optional<Placement> placement;
   if (choice.writes_into) {
     placement.emplace(outs[0].data_ptr(), outs[0].nbytes());
@@ -200,7 +210,7 @@ void LibraryCall::Impl::compute_packed(torch::jit::Stack& args, const at::Tensor
   args = {std::move(result)};
 }
 
-void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo, const at::Tensor* packed) const {
+void LibraryCall::Impl::call(Pool& pool, torch::jit::Stack& args, std::vector<Undo>* undo, const Packed* packed) const {
   c10::InferenceMode inference;
   const Untold untold;
   const PoolRedirect redirect(choice.substitute.outside_pool ? nullptr : &pool);
@@ -274,11 +284,7 @@ bool LibraryCall::writes_into() const {
 
 void LibraryCall::run(
     Pool& pool, std::span<void* const> operands, std::span<ResultMemory> results, std::vector<Undo>* undo, const PackedRef& packed) {
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (impl_->operands[i].defined()) {
-      set_address(impl_->operands[i], operands[i]);
-    }
-  }
+  impl_->set_operands(operands);
   for (size_t i = 0; i < impl_->outs.size(); ++i) {
     set_address(impl_->outs[i], results[i].data);
   }
@@ -298,8 +304,8 @@ void LibraryCall::run(
   }
 }
 
-int32_t LibraryCall::packable() const {
-  return impl_->packing ? impl_->packing->operand(impl_->operands.size()) : -1;
+OperandRange LibraryCall::packable() const {
+  return impl_->packing ? impl_->packing->operands(impl_->operands.size()) : OperandRange();
 }
 
 const Work& LibraryCall::work() const {
@@ -315,14 +321,14 @@ const Hash128& LibraryCall::packing() const {
 }
 
 int64_t LibraryCall::packed_bytes() const {
-  return static_cast<int64_t>(impl_->operands[static_cast<size_t>(packable())].nbytes());
+  return static_cast<int64_t>(impl_->operands[static_cast<size_t>(packable().begin)].nbytes());
 }
 
-PackedRef LibraryCall::pack(void* operand) const {
-  set_address(impl_->operands[static_cast<size_t>(packable())], operand);
+PackedRef LibraryCall::pack(std::span<void* const> operands) const {
+  impl_->set_operands(operands);
   try {
     c10::InferenceMode inference;
-    return std::make_shared<at::Tensor>(impl_->packing->pack(impl_->stack));
+    return std::make_shared<Packed>(impl_->packing->pack(impl_->stack));
   } catch (...) {
     rethrow_as_step_error(impl_->name, impl_->location);
   }

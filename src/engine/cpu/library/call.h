@@ -42,11 +42,23 @@ CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
 // Whether several calls of it are faster beside each other, on a thread each, than one after the other on all threads.
 bool prefers_one_thread(const Node& node);
+// Whether the node is a convolution of images that xla::fused_convolution computes. Its operands: input, weight, bias, a batch norm's
+// running mean, variance, scale and shift; all but the first two may be None. Its attributes: those of
+// aten::convolution, the norm's eps, oneDNN's name of the activation or "none", and that one's algorithm. Weight and bias may be float32
+// beside bfloat16 images.
+bool convolves_by_onednn(const Graph& graph, const Node& node);
 // PyTorch's switches that make_call_spec() and these functions depend on.
 std::string call_settings();
 
-// An operand as the call reads it fastest: oneDNN's own order.
-using PackedRef = std::shared_ptr<at::Tensor>;
+// Constant operands as the call reads them fastest (packed.h).
+struct Packed;
+using PackedRef = std::shared_ptr<Packed>;
+
+// Positions of operands: begin to end.
+struct OperandRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+};
 
 // Not thread-safe: the operands' tensors are made once and get new addresses at each run.
 class LibraryCall {
@@ -60,7 +72,7 @@ class LibraryCall {
   bool writes_into() const;
   // `operands`: addresses of element 0, parallel to the node's operands; ignored for None. `results`: parallel to the node's; undefined
   // ones stay empty. ATen allocates from the pool. Throws StepError with ATen's message. `undo`, if not null, gets the undo of a partial
-  // write. `packed`, if not null: the packed form of operand packable().
+  // write. `packed`, if not null: the packed form of the operands packable().
   void run(
       Pool& pool,
       std::span<void* const> operands,
@@ -72,13 +84,13 @@ class LibraryCall {
   // Whether share_out() computes it.
   bool shares_out() const;
 
-  // The operand whose packed form makes the call faster, to the same bits; -1: none.
-  int32_t packable() const;
-  // Hash of the packed order and of the operand's own.
+  // The operands whose packed form makes the call faster, to the same bits.
+  OperandRange packable() const;
+  // Hash of the packed order and of the operands' own.
   const Hash128& packing() const;
   int64_t packed_bytes() const;
-  // Packs the operand at this address. Throws StepError as run().
-  PackedRef pack(void* operand) const;
+  // Packs the operands at these addresses, parallel to the node's. Throws StepError as run().
+  PackedRef pack(std::span<void* const> operands) const;
 
  private:
   struct Impl;

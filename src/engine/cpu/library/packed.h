@@ -1,26 +1,43 @@
-// Calls with a constant weight. oneDNN copies a weight into an order of its own in each call; a packed weight is copied once.
+// Calls with constant weights. oneDNN copies a weight into an order of its own in each call; a packed weight is copied once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+
+#include <optional>
 
 #include "engine/cpu/library/call.h"
 
 namespace torch_xla::cpu {
 
-// How calls of a row compute with a packed operand, to the same bits as without. `arguments` are those of ATen's operation; functions that
+struct Packed {
+  at::Tensor weight; // in oneDNN's own order
+  std::optional<at::Tensor> bias; // of a convolution
+};
+
+// How calls of a row compute with packed operands, to the same bits as without. `arguments` are those of ATen's operation; functions that
 // read only sizes take tensors without memory.
 struct Packing {
-  int32_t (*operand)(size_t num_operands); // position of the packed operand
-  bool (*fits)(const CallSpec& call, const torch::jit::Stack& arguments); // whether oneDNN computes the call and accepts the packed operand
-  at::Tensor (*pack)(const torch::jit::Stack& arguments);
-  at::Tensor (*compute)(const torch::jit::Stack& arguments, const at::Tensor& packed);
-  Hash128 (*key)(const CallSpec& call); // hash of everything that the packed operand depends on except its numbers
+  OperandRange (*operands)(size_t num_operands); // positions of the packed operands; the first one is the weight
+  bool (*fits)(const CallSpec& call, const torch::jit::Stack& arguments); // whether oneDNN computes the call and accepts packed operands
+  Packed (*pack)(const torch::jit::Stack& arguments);
+  at::Tensor (*compute)(const torch::jit::Stack& arguments, const Packed& packed);
+  Hash128 (*key)(const CallSpec& call); // hash of everything that the packed operands depend on except their numbers
 };
 
 // mm and addmm (beta and alpha 1): the last operand.
 extern const Packing kPackedMatrix;
-// convolution, of two dims: the weight.
-extern const Packing kPackedWeight;
+
+// xla::fused_convolution: the weight and all that is folded into it.
+extern const Packing kPackedConvolution;
+
+// An operator of torch.compile's frozen graphs.
+template <typename Signature>
+c10::TypedOperatorHandle<Signature> find_operator(const char* name, const char* overload = "") {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
+}
+
+void hash_tensor(const CallSpec::Tensor& t, Hash128& hash);
 
 } // namespace torch_xla::cpu

@@ -283,7 +283,7 @@ constexpr Substitute kSubstitutes[] = {
     {.row = "aten::_embedding_bag", .prepare = check_bags},
     {.row = "aten::_embedding_bag_forward_only", .prepare = check_bags},
     {.row = "aten::_linalg_eigvals", .prepare = check_finite},
-    {.row = "aten::convolution", .packing = &kPackedWeight},
+    {.row = "xla::fused_convolution", .packing = &kPackedConvolution},
     {.row = "xla::quantized_convolution", .packing = &kPackedIntegers},
     {.row = "aten::convolution_backward", .prepare = order_misread_images},
     {.row = "aten::_weight_int8pack_mm", .choose = choose_int8, .work_of_kernel = work_of_quantized, .is_faster_only = true},

@@ -233,7 +233,7 @@ void CpuExecutable::run_library(int32_t index, const RunArgs& run) {
   const int32_t result = plan_.calls[index].results.empty() ? -1 : plan_.calls[index].results[0];
   if (loop < 0) {
     std::vector<Undo>* undo = result < 0 ? nullptr : memory_.undo_of(result);
-    calls_[index]->run(pool_, args.operands, args.results, undo, kept_.find_packed(index, *calls_[index], run));
+    calls_[index]->run(pool_, args.operands, args.results, undo, kept_.find_packed(index, *calls_[index], args.operands, run));
   } else {
     loops_[loop].run(pool_, args.operands, args.results, run.options);
   }

@@ -15,9 +15,9 @@ void add_taken() {
 }
 
 // Null if it fails, as for lack of memory: the call works without it too, and the run may be past the last step that may fail.
-PackedRef try_pack(const LibraryCall& call, void* operand) {
+PackedRef try_pack(const LibraryCall& call, std::span<void* const> operands) {
   try {
-    return call.pack(operand);
+    return call.pack(operands);
   } catch (const UserError&) {
     return nullptr;
   }
@@ -102,23 +102,31 @@ void KeptValues::run(int32_t index, const RunArgs& args, const std::function<voi
   }
 }
 
-PackedRef KeptValues::find_packed(int32_t index, const LibraryCall& call, const RunArgs& args) {
-  if (call.packable() < 0) {
-    return nullptr;
+PackedRef KeptValues::find_packed(int32_t index, const LibraryCall& call, std::span<void* const> operands, const RunArgs& args) {
+  Hash128 key = call.packing();
+  CpuBuffer* owner = nullptr; // the weight
+  const OperandRange range = call.packable();
+  for (int32_t i = range.begin; i < range.end; ++i) {
+    const MemoryRef& ref = plan_.calls[index].operands[i];
+    if (ref.memory < 0) { // None
+      continue;
+    }
+    CpuBuffer* buffer = ref.moved_by < 0 ? constant_in(ref.memory, args) : nullptr;
+    if (!buffer) {
+      return nullptr;
+    }
+    owner = owner ? owner : buffer;
+    key.add(static_cast<uint64_t>(ref.byte_offset));
+    key.add(buffer->number());
   }
-  const MemoryRef& ref = plan_.calls[index].operands[call.packable()];
-  CpuBuffer* owner = ref.moved_by < 0 ? constant_in(ref.memory, args) : nullptr;
   if (!owner) {
     return nullptr;
   }
-  Hash128 key = call.packing();
-  key.add(static_cast<uint64_t>(ref.byte_offset));
-  key.add(owner->number());
-  PackedRef packed = owner->kept_results().find<at::Tensor>(key);
+  PackedRef packed = owner->kept_results().find<Packed>(key);
   if (packed) {
     add_taken();
   } else if (std::exchange(last_packs_[index], key) == key && owner->kept_results().has_room(call.packed_bytes())) {
-    packed = try_pack(call, memory_.address(ref));
+    packed = try_pack(call, operands);
     if (packed) {
       owner->kept_results().add(key, packed, call.packed_bytes());
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "engine/cpu/program/run_memory.h"
@@ -15,8 +16,8 @@ class KeptValues {
   KeptValues(const Plan& plan, RunMemory& memory, int device);
   // The results of the kernel, by compute() where they are not kept.
   void run(int32_t kernel, const RunArgs& args, const std::function<void()>& compute);
-  // The operand of the call that can be packed, if it is so or was the same in the last run; else null.
-  PackedRef find_packed(int32_t index, const LibraryCall& call, const RunArgs& args);
+  // The operands of the call that can be packed, if they are so or were the same in the last run; else null. `operands`: addresses.
+  PackedRef find_packed(int32_t index, const LibraryCall& call, std::span<void* const> operands, const RunArgs& args);
   void end();
 
  private:
