@@ -18,6 +18,7 @@ LIBRARIES = {
     "diffusers": ["diffusers==0.42.1", "accelerate==1.15.0", "transformers==5.23.0"],
     "jax": ["jax==0.10.2"],
     "lightning": ["lightning==2.6.6"],
+    "torchvision": ["torchvision==0.28.0"],
     "transformers": ["transformers==5.23.0", "accelerate==1.15.0"],
 }
 UNAVAILABLE = 77
