@@ -30,7 +30,7 @@ test: build-tests ## all tests: C++, then Python in two processes, then what com
 	@echo "The slowest test files (all: build/test_times/), in seconds of their processes:"
 	@sort -rn build/test_times/*.txt | head -12
 
-# Small programs as they run at first (docs/decisions/0022): the tests compile all others at once.
+# Small programs as they run at first (docs/decisions/programs.md): the tests compile all others at once.
 INTERPRETED := $(addprefix tests/python/test_,$(addsuffix .py,ops forms modules model_zoo optimizers foreach half_products indexing strides image_order attention rnn composed running_sums))
 test-interpreted: build ## what compares values with eager's, interpreted
 	XLA_INTERPRETED_OPERATIONS=1000000000 python -m pytest -n 2 --times build/test_times/interpreted.txt tests/fuzz $(INTERPRETED)

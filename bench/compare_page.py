@@ -173,7 +173,7 @@ def page(measured: dict[str, dict], options: argparse.Namespace, before: float) 
             "",
             "How many times its own quiet time a step takes beside processes that compute without end. `xla / eager`",
             "is this device's time divided by eager's in the same load; below 1 this device is faster",
-            "([why](decisions/0016-teams-sleep-on-a-busy-machine.md)).",
+            "([why](decisions/threads.md#teams-sleep-on-a-busy-machine)).",
             "",
             *table(["program", *counts], [busy_rows(name, found, options) for name, found in measured.items()]),
         ]

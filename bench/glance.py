@@ -146,7 +146,7 @@ def page() -> str:
         ),
         "[Those above 1.1, and their memory](operator_costs.md).",
         *("", "## Accelerators", ""),
-        "Steps on an NVIDIA H200 beside PyTorch and JAX: [0006](decisions/0006-pjrt.md#on-an-nvidia-gpu).",
+        "Steps on an NVIDIA H200 are beside PyTorch's and JAX's in [PJRT](decisions/pjrt.md#on-an-nvidia-gpu).",
         *("", "## The bad cases", "", f"All ratios above {BAD} in the tables of this page, the worst first.", ""),
         *table(["program", "where", "ratio"], bad_cases()),
     ]

@@ -82,11 +82,10 @@ def problems_of_page(text: str) -> Iterator[tuple[int, str]]:
 
 
 def all_problems() -> Iterator[str]:
-    """Those of all pages, as file:line with what to do. Decisions and pages at the top need no line of readers."""
+    """Those of all pages, as file:line with what to do. Pages at the top need no line of readers."""
     for path in sorted({path for place in PLACES for path in ROOT.glob(place)}):
         text = path.read_text(encoding="utf-8")
-        is_apart = path.parent == ROOT or path.parent.name == "decisions"
-        found = problems_of(text) if is_apart else problems_of_page(text)
+        found = problems_of(text) if path.parent == ROOT else problems_of_page(text)
         yield from (f"{path.relative_to(ROOT)}:{line}: {problem}" for line, problem in found)
 
 

@@ -19,6 +19,7 @@ LIBRARIES = {
     "jax": ["jax==0.10.2"],
     "lightning": ["lightning==2.6.6"],
     "torchao": ["torchao==0.18.0"],
+    "torchvision": ["torchvision==0.28.0"],
     "transformers": ["transformers==5.23.0", "accelerate==1.15.0"],
 }
 UNAVAILABLE = 77

@@ -1,5 +1,5 @@
 // Unboxed kernels for pointwise rows, one instance per signature class with rows: the dispatcher calls them without boxing. A second kernel
-// of each row, at the autograd key, records at once if no gradient is needed: docs/decisions/0005.
+// of each row, at the autograd key, records at once if no gradient is needed: docs/decisions/traces.md.
 #include <torch/library.h>
 
 #include <array>

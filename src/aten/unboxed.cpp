@@ -1,5 +1,5 @@
 // Unboxed kernels for rows with attributes whose signatures are frequent, also at the autograd key, as those of pointwise rows (typed.cpp).
-// They record the usual calls and leave all others to the boxed kernel: docs/decisions/0005.
+// They record the usual calls and leave all others to the boxed kernel: docs/decisions/traces.md.
 #include <ATen/core/IListRef.h>
 #include <torch/library.h>
 

@@ -1,4 +1,4 @@
-// Values stored in narrower types than tensors report, for XLA_USE_BF16 and XLA_DOWNCAST_BF16: docs/decisions/0010.
+// Values stored in narrower types than tensors report, for XLA_USE_BF16 and XLA_DOWNCAST_BF16: docs/decisions/values.md.
 #include "ops/registry.h"
 #include "passes/passes.h"
 

@@ -1,4 +1,4 @@
-// Calls of 16-bit floats that the engine computes in float32, as it has no fast kernel for them: docs/decisions/0030.
+// Calls of 16-bit floats that the engine computes in float32, as it has no fast kernel for them: docs/decisions/products.md.
 #include "ir/builder.h"
 #include "passes/graph_copy.h"
 #include "passes/passes.h"

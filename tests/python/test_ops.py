@@ -41,10 +41,10 @@ ROUGH = {
 
 # Operators whose 16-bit results the embedded engine too rounds at other places than eager.
 ROUNDED_ELSEWHERE = {
-    "nn.functional.scaled_dot_product_attention": "its gradients are sums of whole products (docs/decisions/0002)",
+    "nn.functional.scaled_dot_product_attention": "its gradients are sums of whole products (decisions: attention)",
     **dict.fromkeys(
         ("addbmm", *(f"nn.functional.conv{form}{n}d" for form in ("", "_transpose") for n in (1, 2, 3))),
-        "where the processor has no products of 16 bits (docs/decisions/0030) eager rounds each part of a sum",
+        "where the processor has no products of 16 bits (docs/decisions/products.md) eager rounds each part of a sum",
     ),
 }
 

@@ -30,7 +30,7 @@ namespace {
 constexpr const char* kPasses = "function(early-cse,instsimplify,loop-mssa(licm),early-cse)";
 
 // Passes of code generation that are left out, as they took more than half of its time and make no kernel faster
-// (docs/decisions/0018-what-code-generation-leaves-out.md).
+// (docs/decisions/kernels.md).
 constexpr const char* kOptions[] = {"torch_xla", "-disable-machine-licm", "-disable-lsr", "-disable-post-ra"};
 
 // LLVM ends the process if these handlers return. Its libraries are compiled without exceptions, but with unwind tables: an error passes

@@ -1,5 +1,5 @@
 // Products of a few rows by a matrix of float32 numbers, of 16-bit floats, or of integers with scales: their time is the time of reading
-// the matrix. On processors that are not Intel's, MKL copies the matrix first (docs/decisions/0008).
+// the matrix. On processors that are not Intel's, MKL copies the matrix first (docs/decisions/products.md).
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Products of 16-bit floats, for which a processor may have no instructions: docs/decisions/0030.
+// Products of 16-bit floats, for which a processor may have no instructions: docs/decisions/products.md.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Products by other kernels than the row's. On processors that are not Intel's, MKL uses its slower kernels (docs/decisions/0008).
+// Products by other kernels than the row's. On processors that are not Intel's, MKL uses its slower kernels (docs/decisions/products.md).
 #include "engine/cpu/library/products.h"
 
 #include <ATen/Context.h>

@@ -1,4 +1,4 @@
-// What a program keeps for its next runs: weights in another dtype or order (docs/decisions/0025-what-stays-the-same-is-kept.md).
+// What a program keeps for its next runs: weights in another dtype or order (docs/decisions/memory.md).
 #pragma once
 
 #include <functional>

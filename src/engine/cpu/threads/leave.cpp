@@ -1,4 +1,4 @@
-// Puts the last thread of a team to sleep by a parallel region where it only sleeps (docs/decisions/0028).
+// Puts the last thread of a team to sleep by a parallel region where it only sleeps (docs/decisions/threads.md).
 #include "engine/cpu/threads/leave.h"
 
 #include <omp.h>
