@@ -104,12 +104,13 @@ c10::OperatorHandle find(const char* name) {
 // Positions of the arguments of xla::quantized_convolution.
 enum { kInput, kWeight, kBias, kScale, kZero, kWeightScales, kWeightZeros, kStride, kPadding, kDilation, kGroups = 12 };
 
-at::Tensor pack(const torch::jit::Stack& a) {
+Packed pack(const torch::jit::Stack& a) {
   const at::Tensor& weight = a[kWeight].toTensor();
   const at::Tensor scales = at::ones({weight.size(0)}); // the packed order does not depend on them
   static const c10::OperatorHandle prepack = find("onednn::qconv_prepack");
-  return call(
+  at::Tensor packed = call(
       prepack, {weight, scales, 1.0, int64_t{0}, a[kStride], a[kPadding], a[kDilation], a[kGroups], a[kInput].toTensor().sizes().vec()});
+  return {packed, std::nullopt};
 }
 
 // Whether a zero of the weight is not 0: oneDNN has none.
@@ -132,7 +133,7 @@ at::Tensor convolve_floats(const torch::jit::Stack& a) {
       input, weight, a[kBias].toOptional<at::Tensor>(), stride, padding, dilation, /*transposed=*/false, {0, 0}, a[kGroups].toInt());
 }
 
-at::Tensor convolve(const torch::jit::Stack& a, const at::Tensor& packed) {
+at::Tensor convolve(const torch::jit::Stack& a, const Packed& packed) {
   if (has_weight_zeros(a)) {
     return convolve_floats(a);
   }
@@ -143,7 +144,7 @@ at::Tensor convolve(const torch::jit::Stack& a, const at::Tensor& packed) {
       {a[kInput],
        static_cast<double>(a[kScale].toTensor().item<float>()),
        a[kZero].isTensor() ? a[kZero].toTensor().item<int64_t>() : 0,
-       packed,
+       packed.weight,
        scales,
        a[kWeightZeros].isTensor() ? a[kWeightZeros] : at::zeros({scales.size(0)}, at::kLong),
        a[kBias],
@@ -159,8 +160,8 @@ at::Tensor convolve(const torch::jit::Stack& a, const at::Tensor& packed) {
        std::string()});
 }
 
-int32_t weight_operand(size_t /*num_operands*/) {
-  return kWeight;
+OperandRange weight_operand(size_t /*num_operands*/) {
+  return {kWeight, kWeight + 1};
 }
 
 bool fits(const CallSpec& call, const torch::jit::Stack& /*arguments*/) {
