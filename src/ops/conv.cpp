@@ -1,4 +1,4 @@
-// Convolutions, pools and interpolation, forward and backward: calls of ATen's kernels. These rules give only extents, not the memory
+// Convolutions and pools, forward and backward: calls of ATen's kernels. These rules give only extents, not the memory
 // format.
 #include "core/errors.h"
 #include "ops/row.h"
@@ -208,27 +208,6 @@ void infer_adaptive_max(InferContext& c) {
   c.add_result(DType::I64, resized<N>(c, 0));
 }
 
-// ---- Interpolation ----
-
-template <size_t N>
-void infer_upsample(InferContext& c) {
-  Dims in = c.operand(0).dims;
-  if (in.size() != N + 2) {
-    fall_back("interpolation of this rank");
-  }
-  Dims out = resized<N>(c, 0);
-  auto is_empty = [](int64_t size) { return size <= 0; };
-  if (std::any_of(out.begin() + 1, out.end(), is_empty) || std::any_of(in.begin() + 1, in.end(), is_empty)) {
-    fall_back("interpolation without elements"); // which ATen refuses
-  }
-  c.add_result(c.operand(0).dtype, std::move(out));
-}
-
-// Attributes output size, input size.
-void infer_upsample_backward(InferContext& c) {
-  c.add_result(c.operand(0).dtype, c.get_dims(1));
-}
-
 // ---- Columns: attributes kernel, dilation, padding, stride, for col2im after the output size ----
 
 void infer_im2col(InferContext& c) {
@@ -265,8 +244,6 @@ void infer_col2im(InferContext& c) {
   }
   c.add_result(c.operand(0).dtype, {in[0], in[1] / (pick(kernel, 0, 1) * pick(kernel, 1, 1)), out[0], out[1]});
 }
-
-#define UPSAMPLE(NAME, RANK) SPATIAL(NAME, infer_upsample<RANK>), SPATIAL(NAME "_backward", infer_upsample_backward)
 
 // The gradient lies as the input, operand 1, does.
 #define POOL_BACKWARD(NAME, ...)                \
@@ -315,23 +292,6 @@ constinit const Op kRows[] = {
     POOL_BACKWARD("adaptive_max_pool2d_backward"),
     LIBRARY("adaptive_max_pool3d", infer_adaptive_max<3>),
     LIBRARY("adaptive_max_pool3d_backward", like_operand<1>, .reads = kDenseOperands),
-    UPSAMPLE("upsample_nearest1d", 1),
-    UPSAMPLE("upsample_nearest2d", 2),
-    UPSAMPLE("upsample_nearest3d", 3),
-    UPSAMPLE("_upsample_nearest_exact1d", 1),
-    UPSAMPLE("_upsample_nearest_exact2d", 2),
-    UPSAMPLE("_upsample_nearest_exact3d", 3),
-    UPSAMPLE("upsample_linear1d", 1),
-    UPSAMPLE("upsample_bilinear2d", 2),
-    UPSAMPLE("upsample_trilinear3d", 3),
-    SPATIAL("upsample_bicubic2d", infer_upsample<2>),
-    LIBRARY("upsample_bicubic2d_backward", infer_upsample_backward),
-    CALL("_upsample_bilinear2d_aa", kFloats),
-    CALL("_upsample_bilinear2d_aa_backward", kFloats),
-    CALL("_upsample_bicubic2d_aa", kFloats),
-    CALL("_upsample_bicubic2d_aa_backward", kFloats),
-    CALL("_upsample_lanczos2d_aa", kFloats),
-    CALL("_upsample_lanczos2d_aa_backward", kFloats),
     CALL("fractional_max_pool2d", kAllFloats),
     CALL("fractional_max_pool2d_backward", kAllFloats, .reads = kDenseOperands),
     CALL("fractional_max_pool3d", kAllFloats),

@@ -149,7 +149,7 @@ constinit const Op kRows[] = {
     OWN("zeros", infer_full, expand_zeros, Prim::kConstant),
     OWN("arange", infer_arange, expand_arange),
     OWN("eye", infer_eye, expand_eye),
-    OWN("convert", infer_convert, expand_convert, Prim::kConvert),
+    OWN("convert", infer_convert, expand_convert),
     CALL("linspace", 0, .traits = kOwnKernel),
     CALL("logspace", 0, .traits = kOwnKernel),
     CALL("randperm.generator", 0, .traits = kOwnKernel | kRandom),

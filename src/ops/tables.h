@@ -18,7 +18,8 @@ std::span<const Op> softmax_ops(); // softmax, log_softmax, forward and backward
 std::span<const Op> norm_ops(); // layer_norm, batch_norm, group_norm, forward and backward
 std::span<const Op> loss_ops(); // nll_loss, mse_loss, ...
 std::span<const Op> matmul_ops(); // mm, addmm, bmm, baddbmm, ...
-std::span<const Op> conv_ops(); // convolution, pooling, interpolation, forward and backward
+std::span<const Op> conv_ops(); // convolution, pooling, forward and backward
+std::span<const Op> interpolation_ops(); // of images, forward and backward
 std::span<const Op> pad_ops(); // padding, pixel_shuffle
 std::span<const Op> index_ops(); // embedding, gather, scatter, index, ...
 std::span<const Op> bag_ops(); // embedding bags, segments, repeats

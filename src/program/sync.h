@@ -58,12 +58,6 @@ void sync_locked(Trace& trace, SyncCause cause);
 // Call it before recording an operation if CutPlan::wanted is set: syncs the recorder's trace if is_cut_now(). Takes the device's recording
 // lock.
 void cut_long_trace(Recorder& recorder, int device);
-// A new run of the program, without inputs, outputs and numbers; its outputs; and its hand-over to the device, by the sync that began at
-// `sync_ns`. The caller holds the recording lock.
-std::unique_ptr<Run> new_run(int device, const Program& program);
-// A queued buffer for output i, of this type.
-BufferRef make_output(const Program& program, size_t i, const Type& type);
-uint64_t hand_over(int device, std::unique_ptr<Run> run, int64_t sync_ns);
 // Call it, without a recording lock, while an error of a run of the device or an interrupt is on its way to the user: later recordings use
 // no value lost by it.
 void settle_after_error(int device);

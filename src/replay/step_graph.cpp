@@ -10,6 +10,7 @@
 #include "core/metrics.h"
 #include "core/observer.h"
 #include "program/program.h"
+#include "program/program_run.h"
 #include "program/sync.h"
 #include "recording/append.h"
 #include "replay/record_loop.h"
