@@ -173,4 +173,8 @@ std::span<const Op> create_ops() {
   return kRows;
 }
 
+bool is_conversion(const Op& op) {
+  return op.infer == &infer_convert;
+}
+
 } // namespace torch_xla

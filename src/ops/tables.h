@@ -55,6 +55,7 @@ bool is_convolution_backward(const Op& op);
 // Operands input, weight, bias, running mean and variance; attributes training, momentum, eps.
 bool is_batch_norm(const Op& op);
 bool is_matrix_product(const Op& op); // of two matrices, without more: mm
+bool is_conversion(const Op& op); // xla::convert, of a trace
 bool is_mark(const Op& op); // xla::mark_tensor, whose attributes are in ir/composite.h
 
 } // namespace torch_xla

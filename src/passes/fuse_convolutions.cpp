@@ -115,9 +115,8 @@ class Fusion : private GraphCopy {
 
   // A float32 weight before its conversion: the call converts it once.
   ValueId before_conversion(ValueId v) const {
-    static const Op& convert = get_op("xla::convert");
     const Node* node = v == kNoValue ? nullptr : from_.find_producer(v);
-    const bool converts = node && node->op == &convert && from_.type(node->operands[0]).dtype == DType::F32;
+    const bool converts = node && is_conversion(*node->op) && from_.type(node->operands[0]).dtype == DType::F32;
     return converts ? node->operands[0] : v;
   }
 

@@ -31,15 +31,21 @@ def losses(text: str) -> list[tuple[float, float]]:
     return [(float(first), float(last)) for first, last in re.findall(r"loss ([\d.]+) -> ([\d.]+)", text)]
 
 
-def test_a_small_gpt_is_trained_and_generates(run):
+def test_a_small_llama_is_trained_and_generates(run):
     text = run("fine_tune.py", "--steps", "25", "--layers", "2", "--width", "64")
     parts = losses(text)
     assert len(parts) == 2 and parts[0][1] < parts[0][0] - 1 and parts[1][1] < parts[1][0] + 0.2, text
-    text = run("generate_text.py", "--model", "results/small_gpt.pt", "--tokens", "12")
-    sizes = [
-        float(size) for size in re.findall(r"^\w+ +([\d.]+) MB, +[\d.]+ tokens/s: 'The device ", text, re.MULTILINE)
-    ]
-    assert len(sizes) == 4 and sizes[1] < 0.6 * sizes[0] and sizes[2] < sizes[0], text
+    parts = [("--formats", "float32", "--temperature", "0", "--device", device) for device in ("xla", "cpu")]
+    texts = [run("generate.py", "--model", "results/small_llama", "--tokens", "24", *part) for part in parts]
+    assert texts[0].splitlines()[0] == texts[1].splitlines()[0], texts  # the likeliest bytes are eager's
+
+
+def test_text_is_generated_in_four_formats(run):
+    text = run("generate.py", "--tokens", "16")
+    found = re.findall(r"^(\w+): ([\d.]+) MB, [\d.]+ tokens/s$", text, re.MULTILINE)
+    assert [form for form, _ in found] == ["float32", "bfloat16", "int8", "int4"], text
+    sizes = [float(size) for _, size in found]
+    assert sizes[0] > 1.9 * sizes[1] and sizes[1] > 1.7 * sizes[2] and sizes[2] > 1.4 * sizes[3], text
 
 
 def test_poles_stand_longer(run):

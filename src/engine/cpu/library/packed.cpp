@@ -20,8 +20,7 @@ OperandRange last_operand(size_t num_operands) {
 // ATen itself gives 16-bit products, except tiny ones, to oneDNN.
 bool is_product_by_onednn(const CallSpec& call) {
   const bool is_bf16 = call.operands.back().type.dtype == DType::BF16;
-  const bool fits =
-      is_bf16 ? can_multiply_by_onednn() && at::globalContext().userEnabledMkldnn() : prefers_onednn(call) && is_whole_for_onednn(call);
+  const bool fits = is_bf16 ? can_multiply_by_onednn() && at::globalContext().userEnabledMkldnn() : prefers_onednn(call);
   return fits && !has_few_rows(call);
 }
 
@@ -59,7 +58,19 @@ at::Tensor multiply_packed(const torch::jit::Stack& arguments, const Packed& pac
       const at::Tensor&, const at::Tensor&, const OptionalTensor&, std::string_view, Numbers, std::optional<std::string_view>)>(
       "mkldnn::_linear_pointwise");
   const Product product(arguments);
-  return multiply.call(product.a, packed.weight, product.bias, "none", Numbers(), "");
+  const int64_t rows = product.a.size(0);
+  const int64_t whole = product.a.scalar_type() == at::kFloat ? whole_part(rows) : rows; // as multiply_by_onednn() cuts them
+  if (whole == rows) {
+    return multiply.call(product.a, packed.weight, product.bias, "none", Numbers(), "");
+  }
+  at::Tensor out = at::empty({rows, product.b.size(1)}, product.a.options());
+  out.slice(0, 0, whole).copy_(multiply.call(product.a.slice(0, 0, whole), packed.weight, product.bias, "none", Numbers(), ""));
+  std::vector<at::Tensor> operands{product.a, product.b};
+  if (product.bias) {
+    operands.insert(operands.begin(), *product.bias);
+  }
+  multiply_rest(operands, out, 0, whole);
+  return out;
 }
 
 Hash128 key_of_matrix(const CallSpec& call) {

@@ -53,12 +53,6 @@ int64_t max_short_numbers() {
   return host().second_cache_bytes / kShare / static_cast<int64_t>(item_size(DType::F32));
 }
 
-// The part of an extent for oneDNN: it sees only kShapesPerOctave extents between two powers of two.
-int64_t whole_part(int64_t extent) {
-  const int64_t unit = std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(extent))) / kShapesPerOctave);
-  return extent / unit * unit;
-}
-
 // The dim of `a` to cut: the batch's, as its pieces have no gaps in memory.
 int64_t cut_dim(int64_t row_stride, int64_t column_stride) {
   return row_stride >= column_stride ? 0 : 1;
@@ -122,6 +116,11 @@ bool can_multiply_by_onednn() {
 #else
   return true;
 #endif
+}
+
+int64_t whole_part(int64_t extent) {
+  const int64_t unit = std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(extent))) / kShapesPerOctave);
+  return extent / unit * unit;
 }
 
 bool is_plain_sum(size_t num_operands, const Attrs& attrs) {
@@ -280,9 +279,6 @@ void multiply_parts(const std::vector<at::Tensor>& operands, const std::vector<a
   });
 }
 
-namespace {
-
-// Multiplies the rows, or the numbers of each sum, after oneDNN's part.
 void multiply_rest(const std::vector<at::Tensor>& operands, const at::Tensor& out, int64_t dim, int64_t from) {
   const at::Tensor& whole = operands[operands.size() - 2];
   const at::Tensor a = whole.slice(dim, from);
@@ -297,8 +293,6 @@ void multiply_rest(const std::vector<at::Tensor>& operands, const at::Tensor& ou
   a.size(0) <= kMaxFewRows&& is_readable_matrix(rest.back()) ? multiply_few_rows(rest, {out.slice(0, from)})
                                                              : multiply_parts(rest, {out.slice(0, from)});
 }
-
-} // namespace
 
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
   const at::Tensor& out = outs[0];

@@ -21,10 +21,13 @@ bool prefers_onednn(const CallSpec& call);
 // Whether oneDNN computes all of such a call. If not, other kernels multiply the last rows, or the last numbers of sums: that bounds the
 // shapes for which oneDNN makes code when batches or lengths keep changing.
 bool is_whole_for_onednn(const CallSpec& call);
+int64_t whole_part(int64_t extent); // of rows, or of numbers in a sum: oneDNN sees kShapesPerOctave extents between two powers of two
 // Whether oneDNN gives a product with sums of this length the same values on any number of threads.
 bool has_uncut_sums(int64_t length);
 // Operands of mm: a, b; of addmm: bias, a, b. `out` is row-major and no operand. Throws c10::Error if oneDNN cannot compute it.
 void multiply_by_onednn(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
+// The rows (dim 0) of that result from `from` on, or what the numbers of each sum (dim 1) from there on add to it.
+void multiply_rest(const std::vector<at::Tensor>& operands, const at::Tensor& out, int64_t dim, int64_t from);
 
 // True for a call of mm or addmm (beta and alpha 1) so small that ATen's call takes longer to begin than to multiply.
 bool is_small_product(const CallSpec& call);
