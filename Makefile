@@ -52,7 +52,7 @@ test-releases: setup ## all tests on each release of PyTorch (RELEASES="2.13.0 2
 test-release: setup ## the tests on one release of PyTorch (RELEASE=2.14.1; SHARD=i/n: a part of the Python tests alone, TESTS=...: these)
 	@tools/run_release_tests.py $(RELEASE) $(if $(SHARD),--shard $(SHARD)) $(if $(TESTS),--tests "$(TESTS)") || [ $$? = 77 ]
 
-test-libraries: build ## programs of lightning, accelerate, transformers, diffusers, torchao and JAX, in environments of their own (fetches them once)
+test-libraries: build ## programs of lightning, accelerate, transformers, diffusers, torchao, torchvision and JAX, in environments of their own (fetches them once)
 	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 python tools/setup_libraries.py || [ $$? = 77 ]
 	python -m pytest tests/libraries
 

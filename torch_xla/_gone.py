@@ -55,7 +55,8 @@ class _Finder(MetaPathFinder):
     def find_spec(self, fullname, path=None, target=None):
         """Raises ModuleNotFoundError for such a module; else there is none."""
         if fullname in _MODULES:
-            raise ModuleNotFoundError(_text(fullname, _MODULES[fullname]), name=fullname)
+            # Without `name`: `from package import module` swallows an error that has the module's.
+            raise ModuleNotFoundError(_text(fullname, _MODULES[fullname]))
 
 
 def set_up() -> None:

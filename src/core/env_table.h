@@ -77,7 +77,7 @@ inline constexpr Variable kVariables[] = {
      kSwitch,
      "off",
      "the program sees all devices as one, and `torch_xla.distributed.spmd` spreads tensors over them",
-     "src/engine/pjrt/pjrt_engine.cpp, torch_xla/_api.py"},
+     "src/engine/pjrt/stablehlo_engine.cpp, torch_xla/_api.py"},
     {"CUDA_ROOT", kPath, "", "folder of CUDA's compiler", "torch_xla/experimental/plugins.py", "that of the wheel"},
     {"XLA_FLAGS",
      words("XLA's own flags"),

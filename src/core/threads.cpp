@@ -1,6 +1,7 @@
-// Starts threads with names, and reports a thread that cannot be started.
+// Starts threads with names, reports a thread that cannot be started, and ends OpenMP's.
 #include "core/threads.h"
 
+#include <omp.h>
 #include <pthread.h>
 
 #include <system_error>
@@ -26,6 +27,10 @@ std::jthread start_thread(const std::string& name, std::function<void()> work) {
             " (the limit of the user's processes and threads, `ulimit -u`, or that of the control group is reached); nothing was lost, the "
             "call can be made again"));
   }
+}
+
+void end_team() {
+  omp_pause_resource(omp_pause_soft, omp_get_initial_device());
 }
 
 } // namespace torch_xla

@@ -10,6 +10,7 @@
 #include "core/first_use.h"
 #include "core/metrics.h"
 #include "core/process.h"
+#include "core/threads.h"
 #include "engine/engine.h"
 #include "program/compile_settings.h"
 #include "python/bindings.h"
@@ -155,6 +156,7 @@ void init_device(py::module_& m) {
   m.def("_xla_chosen_device", &chosen_device);
   m.def("_xla_runtime_is_initialized", &process::is_used);
   m.def("_in_bad_fork", &in_bad_fork);
+  m.def("_end_team", &end_team);
 }
 
 } // namespace torch_xla

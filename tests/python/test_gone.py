@@ -23,9 +23,11 @@ def test_a_name(module, name, instead):
 
 @pytest.mark.parametrize("module, instead", _gone._MODULES.items())
 def test_a_module(module, instead):
-    with pytest.raises(ModuleNotFoundError, match=r"does not exist here: ") as raised:
-        importlib.import_module(module)
-    assert instead in str(raised.value)
+    package, _, name = module.rpartition(".")
+    for use in (f"import {module}", f"from {package} import {name}"):
+        with pytest.raises(ModuleNotFoundError, match=r"does not exist here: ") as raised:
+            exec(use, {})
+        assert instead in str(raised.value)
 
 
 def test_other_names_are_missing_as_usual():

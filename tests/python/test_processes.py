@@ -125,6 +125,23 @@ def test_processes_by_fork_and_by_number_of_devices(run_python):
     assert out == "[3.0, 3.0] 2 1\n" * 2
 
 
+def test_processes_by_fork_after_work_on_the_cpu(run_python):
+    out = run_python("""
+        import torch, torch_xla
+        import torch_xla.core.xla_model as xm
+        import torch_xla.distributed.xla_multiprocessing as xmp
+        torch.set_num_threads(2)
+        model = xmp.MpModelWrapper(torch.nn.Linear(300, 400))  # its copy to shared memory takes a team of threads
+        def f(index):
+            torch.set_num_threads(2)
+            value = model.to(xm.xla_device())(torch.ones(1, 300).to("xla")).sum().isfinite()
+            torch_xla.sync()
+            print(value.item(), torch.ones(10**6).mul(2).mean().item(), flush=True)
+        xmp.spawn(f, nprocs=2, start_method="fork")
+    """)
+    assert out == "True 2.0\n" * 2
+
+
 def test_torchrun(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(

@@ -67,6 +67,8 @@ def _default_count() -> int:
 
 def _start(fn: Callable, args: tuple, count: int, join: bool, daemon: bool, start_method: str):
     store = _make_store()
+    if start_method == "fork":
+        _XLAC._end_team()  # a child would wait forever for the threads of this thread's OpenMP team
     context = torch.multiprocessing.start_processes(
         _run, (fn, args, count, store.port, os.urandom(32).hex()), count, False, daemon, start_method
     )

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/env.h"
+#include "core/threads.h"
 #include "engine/cpu/host.h"
 #include "engine/cpu/library/call.h"
 #include "engine/cpu/library/half_products.h"

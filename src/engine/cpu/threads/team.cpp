@@ -181,10 +181,6 @@ void use_team(int threads) {
   }
 }
 
-void end_team() {
-  omp_pause_resource(omp_pause_soft, omp_get_initial_device());
-}
-
 void watch_processors() {
   std::lock_guard<std::mutex> lock(waiting().mutex);
   waiting().load.look();

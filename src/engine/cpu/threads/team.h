@@ -17,11 +17,6 @@ namespace torch_xla::cpu {
 // Values do not depend on it. Any thread.
 void use_team(int threads);
 
-// Ends the calling thread's team; its next parallel region starts a new one. libgomp's threads spin for work only while all teams of the
-// process together have no more threads than there are processors. With more, each parallel region wakes its threads and puts them to
-// sleep: so a team left by eager work would slow runs on another thread, and a team left by a run would slow eager work.
-void end_team();
-
 // While one lives (if wanted), the calling thread's parallel regions and MKL use one thread. MKL has a number of its own, set by
 // torch.set_num_threads().
 class OneThread {
