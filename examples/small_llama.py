@@ -11,9 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+
 @dataclass
 class Sizes:
     """What a model is made of. The vocabulary of 256 is bytes."""
+
     vocab_size: int = 256
     num_hidden_layers: int = 4
     hidden_size: int = 128

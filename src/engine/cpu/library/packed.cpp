@@ -2,6 +2,7 @@
 #include "engine/cpu/library/packed.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/library/products.h"
