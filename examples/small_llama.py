@@ -104,7 +104,7 @@ class SmallLlama(nn.Module):
         return angles.cos().to(dtype), angles.sin().to(dtype)
 
     def forward(self, ids: torch.Tensor, caches=None, place: torch.Tensor | None = None) -> torch.Tensor:
-        """[N, T, vocabulary] of int64[N, T]; with caches [N, 1, vocabulary], and `place`, int64[T], has their places."""
+        """[N, T, vocabulary] of int64[N, T]; with caches [N, 1, vocabulary]. `place`, int64[T]: places in them."""
         at = torch.arange(ids.size(1), device=ids.device) if place is None else place
         x = self.model.embed_tokens(ids)
         angles = self.angles(at, x.dtype)
