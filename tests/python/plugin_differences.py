@@ -19,6 +19,9 @@ OWN_STEPS = "a plugin tells nothing of the steps of its programs"
 COUNTS_DEVICES = "how many devices there are a plugin has to be asked, which is the first use"
 OWN_COMPILER = "a plugin compiles by a compiler of its own"
 OWN_THREADS = "a plugin's threads are its own"
+WHOLE_STEPS = "a plugin's traces are cut at more operations"
+CONSTANTS = "a number is a constant of a plugin's program until it changes: one more compile"
+RECIPROCAL = "XLA divides by a constant as it multiplies by its reciprocal"
 OWN_BITS = "XLA's CPU client gave other last bits in a later call of the same program"
 
 # Kinds of random programs (tests/fuzz/kinds).
@@ -28,6 +31,9 @@ KINDS_WITHOUT_PLUGINS = (
 
 # By the test's name with its parameters. Tests of values that only ATen's kernels check have the marker checks_values.
 DIFFERENCES = {
+    "test_a_trace_that_is_cut": {"": WHOLE_STEPS},
+    "test_the_same_program_serves_all_calls": {"": CONSTANTS},
+    "test_numbers_beside_16_bit_floats": dict.fromkeys(["bfloat16", "float16"], RECIPROCAL),
     "test_a_program_has_one_value": {"": OWN_BITS},
     "test_packed_weights_are_kept": {"": "packed weights are the embedded engine's"},
     "test_empty_cache_gives_memory_back": {"": OWN_MEMORY},
