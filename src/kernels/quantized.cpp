@@ -1,4 +1,4 @@
-// The schema of quantized convolutions. Linear layers of torch.ao.quantization.quantize_dynamic: PyTorch packs their weights for the CPU;
+// Linear layers of torch.ao.quantization.quantize_dynamic: PyTorch packs their weights for the CPU;
 // the device has a copy of each, made once. Inputs are rounded to 8 bits, and multiplied by _int_mm.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -120,10 +120,6 @@ Tensor linear_dynamic(Tensor input, const Packed& packed, bool reduce_range) {
 
 void register_quantized_layers() {
   static auto* library = new torch::Library(torch::Library::IMPL, "quantized", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  static auto* schemas = new torch::Library(torch::Library::FRAGMENT, "xla", std::nullopt, __FILE__, __LINE__);
-  schemas->def(
-      "quantized_convolution(Tensor input, Tensor weight, Tensor? bias, Tensor scale, Tensor? zero, Tensor weight_scales, Tensor? "
-      "weight_zeros, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor");
   library->impl("linear_dynamic", TORCH_FN(linear_dynamic<false>));
   library->impl("linear_relu_dynamic", TORCH_FN(linear_dynamic<true>));
 }

@@ -32,6 +32,6 @@ void register_checked_values(torch::Library& library);
 void register_barrier(); // the schema for the preparation of library calls
 void register_donation(); // torch.ops.xla.dynamo_set_buffer_donor_
 void register_sparse_kernels();
-void register_quantized_layers(); // and a schema, for library calls
+void register_quantized_layers();
 
 } // namespace torch_xla

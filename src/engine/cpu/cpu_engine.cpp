@@ -35,6 +35,10 @@ std::vector<Kernel> code_of(std::vector<CompiledKernel> compiled) {
 
 class CpuEngine final : public Engine {
  public:
+  CpuEngine() {
+    define_convolutions();
+  }
+
   int num_devices() const override {
     return env::cpu_num_devices();
   }

@@ -47,6 +47,8 @@ bool prefers_one_thread(const Node& node);
 // aten::convolution, the norm's eps, oneDNN's name of the activation or "none", and that one's algorithm. Weight and bias may be float32
 // beside bfloat16 images.
 bool convolves_by_onednn(const Graph& graph, const Node& node);
+// Defines xla::fused_convolution and xla::quantized_convolution for PyTorch's dispatcher. Once in a process, before calls of them.
+void define_convolutions();
 // PyTorch's switches that make_call_spec() and these functions depend on.
 std::string call_settings();
 

@@ -1,10 +1,12 @@
-// xla::fused_convolution by the operators of torch.compile's frozen graphs, which take oneDNN's own tensors.
+// Defines the engine's convolutions. xla::fused_convolution is computed by the operators of torch.compile's frozen graphs, which take
+// oneDNN's own tensors.
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <torch/library.h>
 
 #include "engine/cpu/library/packed.h"
 #include "engine/cpu/library/products.h"
+#include "engine/cpu/library/quantized.h"
 #include "ops/tables.h"
 
 namespace torch_xla::cpu {
@@ -108,36 +110,28 @@ Packed pack(const torch::jit::Stack& arguments) {
   return packed;
 }
 
-// oneDNN's order depends on the images' sizes too.
-Hash128 key_of(const CallSpec& call) {
-  Hash128 hash;
-  for (const Attr& attr : call.attrs) {
-    hash_attr(attr, hash);
-  }
-  hash_tensor(call.operands[0], hash);
-  hash_tensor(call.operands[1], hash);
-  return hash;
-}
-
-// Not in another copy of this library, which changes nothing.
-bool define() {
-  if (c10::Dispatcher::singleton().findSchema({"xla::fused_convolution", ""})) {
-    return false;
-  }
-  static auto* library = new torch::Library(torch::Library::FRAGMENT, "xla", std::nullopt, __FILE__, __LINE__); // never destroyed
-  library->def(
-      "fused_convolution(Tensor input, Tensor weight, Tensor? bias, Tensor? mean, Tensor? variance, Tensor? scale, Tensor? shift, "
-      "int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, float eps, "
-      "str activation, str algorithm) -> Tensor");
-  library->impl("fused_convolution", c10::DispatchKey::CPU, torch::CppFunction::makeFromBoxedFunction<&compute>());
-  return true;
-}
-
-[[maybe_unused]] const bool defined = define();
-
 } // namespace
 
-const Packing kPackedConvolution{operands_but_images, fits, pack, compute_packed, key_of};
+const Packing kPackedConvolution{operands_but_images, fits, pack, compute_packed, key_of_convolution};
+
+void define_convolutions() {
+  static auto* library = new torch::Library(torch::Library::FRAGMENT, "xla", std::nullopt, __FILE__, __LINE__); // never destroyed
+  auto define = [](const char* schema, const char* name, torch::CppFunction kernel) {
+    library->def(schema);
+    library->impl(name, c10::DispatchKey::CPU, std::move(kernel));
+  };
+  define(
+      "fused_convolution(Tensor input, Tensor weight, Tensor? bias, Tensor? mean, Tensor? variance, Tensor? scale, Tensor? shift, "
+      "int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, float eps, "
+      "str activation, str algorithm) -> Tensor",
+      "fused_convolution",
+      torch::CppFunction::makeFromBoxedFunction<&compute>());
+  define(
+      "quantized_convolution(Tensor input, Tensor weight, Tensor? bias, Tensor scale, Tensor? zero, Tensor weight_scales, Tensor? "
+      "weight_zeros, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor",
+      "quantized_convolution",
+      torch::CppFunction::makeFromBoxedFunction<&convolve_integers>());
+}
 
 bool convolves_by_onednn(const Graph& graph, const Node& node) {
   constexpr size_t kTransposed = 3;

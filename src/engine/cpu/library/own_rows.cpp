@@ -9,7 +9,6 @@
 
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/histogram.h"
-#include "engine/cpu/library/quantized.h"
 #include "ops/registry.h"
 
 namespace torch_xla::cpu {
@@ -58,7 +57,6 @@ OwnKernel find_own_kernel(const Op& row) {
       {&get_op("xla::convert"), convert},
       {&get_op("aten::_to_copy"), convert},
       {&get_op("aten::histc"), histogram},
-      {&get_op("xla::quantized_convolution"), convolve_integers},
   };
   auto found = kernels->find(&row);
   return found == kernels->end() ? nullptr : found->second;

@@ -74,6 +74,13 @@ at::Tensor multiply_packed(const torch::jit::Stack& arguments, const Packed& pac
   return out;
 }
 
+void hash_tensor(const CallSpec::Tensor& t, Hash128& hash) {
+  hash.add(static_cast<uint64_t>(t.type.dtype));
+  for (const Dims* numbers : {&t.type.dims, &t.strides}) {
+    hash.add_bytes(numbers->begin(), numbers->size() * sizeof(int64_t));
+  }
+}
+
 Hash128 key_of_matrix(const CallSpec& call) {
   Hash128 hash;
   hash_tensor(call.operands.back(), hash);
@@ -82,11 +89,14 @@ Hash128 key_of_matrix(const CallSpec& call) {
 
 } // namespace
 
-void hash_tensor(const CallSpec::Tensor& t, Hash128& hash) {
-  hash.add(static_cast<uint64_t>(t.type.dtype));
-  for (const Dims* numbers : {&t.type.dims, &t.strides}) {
-    hash.add_bytes(numbers->begin(), numbers->size() * sizeof(int64_t));
+Hash128 key_of_convolution(const CallSpec& call) {
+  Hash128 hash;
+  for (const Attr& attr : call.attrs) {
+    hash_attr(attr, hash);
   }
+  hash_tensor(call.operands[0], hash);
+  hash_tensor(call.operands[1], hash);
+  return hash;
 }
 
 const Packing kPackedMatrix{last_operand, fits_matrix, pack_matrix, multiply_packed, key_of_matrix};

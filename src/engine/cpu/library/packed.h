@@ -38,6 +38,7 @@ c10::TypedOperatorHandle<Signature> find_operator(const char* name, const char* 
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
 }
 
-void hash_tensor(const CallSpec::Tensor& t, Hash128& hash);
+// Of a convolution, operands images and weight: oneDNN's order depends on the images' sizes too.
+Hash128 key_of_convolution(const CallSpec& call);
 
 } // namespace torch_xla::cpu

@@ -168,20 +168,6 @@ bool fits(const CallSpec& call, const torch::jit::Stack& /*arguments*/) {
   return call.operands[kWeight].type.nbytes() >= kLeastKeptBytes && call.operands[kInput].type.numel() > 0;
 }
 
-// The order depends on the images' sizes too.
-Hash128 key(const CallSpec& call) {
-  Hash128 hash;
-  for (const Attr& attr : call.attrs) {
-    hash_attr(attr, hash);
-  }
-  for (const CallSpec::Tensor& t : {call.operands[kInput], call.operands[kWeight]}) {
-    for (const Dims* numbers : {&t.type.dims, &t.strides}) {
-      hash.add_bytes(numbers->begin(), numbers->size() * sizeof(int64_t));
-    }
-  }
-  return hash;
-}
-
 } // namespace
 
 bool convolves_integers() {
@@ -192,22 +178,10 @@ bool convolves_integers() {
 #endif
 }
 
-at::Tensor convolve_integers(const Attrs& attrs, const std::vector<c10::IValue>& operands) {
-  torch::jit::Stack arguments;
-  for (const c10::IValue& operand : operands) {
-    arguments.push_back(operand.isTensor() && !operand.toTensor().defined() ? c10::IValue() : operand);
-  }
-  for (const Attr& attr : attrs) {
-    const auto* numbers = std::get_if<Dims>(&attr);
-    const auto* groups = std::get_if<int64_t>(&attr);
-    arguments.push_back(
-        numbers      ? c10::IValue(std::vector<int64_t>(numbers->begin(), numbers->end()))
-            : groups ? c10::IValue(*groups)
-                     : false);
-  }
-  return convolve(arguments, pack(arguments));
+void convolve_integers(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  *stack = {convolve(*stack, pack(*stack))};
 }
 
-const Packing kPackedIntegers{weight_operand, fits, pack, convolve, key};
+const Packing kPackedIntegers{weight_operand, fits, pack, convolve, key_of_convolution};
 
 } // namespace torch_xla::cpu

@@ -27,8 +27,8 @@ Work work_of_weights(const CallSpec& call);
 
 // Whether the processor sums products of 8-bit integers without rounding them to 16 bits in between.
 bool convolves_integers();
-// Computes a call of xla::quantized_convolution, whose weight can be packed.
-at::Tensor convolve_integers(const Attrs& attrs, const std::vector<c10::IValue>& operands);
+// The kernel of xla::quantized_convolution, whose weight can be packed.
+void convolve_integers(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 extern const Packing kPackedIntegers;
 
 } // namespace torch_xla::cpu
