@@ -75,9 +75,9 @@ class Graph {
   const Type& type(ValueId v) const {
     return values[v].type;
   }
-  // The node that makes v, or null for parameters and scalars.
+  // The node that makes v, or null for parameters, scalars and kNoValue.
   const Node* find_producer(ValueId v) const {
-    return values[v].kind == ValueKind::kResult ? &nodes[values[v].index] : nullptr;
+    return v != kNoValue && values[v].kind == ValueKind::kResult ? &nodes[values[v].index] : nullptr;
   }
   // Reserves memory for about that many, for a pass that builds a graph from another one.
   void reserve(size_t num_nodes, size_t num_values);

@@ -78,8 +78,7 @@ class Adder : private GraphCopy {
     ValueId update = mapped_[part.operands[1]];
     auto written = written_.find(whole);
     if (written == written_.end() || !note_written(sum.result(), view, &written->second)) {
-      view.moved_by = view.moved_by == kNoValue ? kNoValue : mapped_[view.moved_by];
-      ValueId before = append(kViewOp, view_operands(view, mapped_[whole]), view_attrs(view), type, sum);
+      ValueId before = add_view(kViewOp, view, mapped_[whole], sum.location);
       update = append(*sum.op, {before, update}, sum.attrs, type, sum);
     }
     InlineVec<ValueId, 4> operands = map_operands(part);

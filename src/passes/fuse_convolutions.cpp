@@ -115,7 +115,7 @@ class Fusion : private GraphCopy {
 
   // A float32 weight before its conversion: the call converts it once.
   ValueId before_conversion(ValueId v) const {
-    const Node* node = v == kNoValue ? nullptr : from_.find_producer(v);
+    const Node* node = from_.find_producer(v);
     const bool converts = node && is_conversion(*node->op) && from_.type(node->operands[0]).dtype == DType::F32;
     return converts ? node->operands[0] : v;
   }
@@ -135,7 +135,7 @@ class Fusion : private GraphCopy {
         norm(2)};
     InlineVec<ValueId, 4> operands;
     for (ValueId v : read) {
-      operands.push_back(v == kNoValue ? kNoValue : get_mapped(v));
+      operands.push_back(map_operand(v));
     }
     Attrs attrs = convolution.attrs;
     attrs.push_back(chain.norm ? chain.norm->attrs[2] : Attr(0.0));

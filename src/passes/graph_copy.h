@@ -1,10 +1,12 @@
 // For passes that build a new graph from an old one: copies inputs and nodes, and maps old values to new ones.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "core/errors.h"
 #include "ir/graph.h"
+#include "ir/view.h"
 
 namespace torch_xla {
 
@@ -29,10 +31,14 @@ class GraphCopy {
     XLA_ASSERT(mapped_[v] != kNoValue, "%", v, " is used, but its row leaves it undefined");
     return mapped_[v];
   }
+  // kNoValue stays.
+  ValueId map_operand(ValueId v) const {
+    return v == kNoValue ? kNoValue : get_mapped(v);
+  }
   InlineVec<ValueId, 4> map_operands(const Node& node) const {
     InlineVec<ValueId, 4> operands;
     for (ValueId v : node.operands) {
-      operands.push_back(v == kNoValue ? kNoValue : get_mapped(v));
+      operands.push_back(map_operand(v));
     }
     return operands;
   }
@@ -48,6 +54,12 @@ class GraphCopy {
     for (int32_t i = 0; i < node.num_results; ++i) {
       mapped_[node.result(i)] = first + i;
     }
+  }
+  // A view of the old graph, over a value of the new one.
+  ValueId add_view(const Op& op, ViewGeometry view, ValueId base, int32_t location) {
+    view.moved_by = map_operand(view.moved_by);
+    const std::array<Type, 1> types{Type{graph_.type(base).dtype, view.dims}};
+    return graph_.add_node(op, view_operands(view, base), view_attrs(view), types, location);
   }
   // The new graph; the last call.
   Graph take_graph() {

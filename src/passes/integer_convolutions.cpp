@@ -86,11 +86,10 @@ class IntegerConvolutions : private GraphCopy {
       return false;
     }
     builder_.set_location(node.location);
-    const ValueId bias = node.operands[2];
     const std::array operands{
         get_mapped(input->numbers),
         get_mapped(weight->numbers),
-        bias == kNoValue ? bias : get_mapped(bias),
+        map_operand(node.operands[2]),
         in_form(input->scale, DType::F32, {}),
         in_form(input->zero, DType::I64, {}),
         in_form(weight->scale, DType::F32, {channels}),

@@ -63,10 +63,7 @@ class IntegerProducts : private GraphCopy {
     if (node.op->kind != OpKind::kView) {
       return base;
     }
-    ViewGeometry view = view_geometry(from_, node);
-    view.moved_by = view.moved_by == kNoValue ? kNoValue : get_mapped(view.moved_by);
-    const std::array<Type, 1> types{Type{graph_.type(base).dtype, view.dims}};
-    return graph_.add_node(*node.op, view_operands(view, base), view_attrs(view), types, node.location);
+    return add_view(*node.op, view_geometry(from_, node), base, node.location);
   }
   void add_product(const Node& node, const Op& op, std::span<const ValueId> operands) {
     const Type type = from_.type(node.result());

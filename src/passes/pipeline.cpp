@@ -52,35 +52,25 @@ Graph run_passes(const Graph& trace, int device, const EngineRules& rules) {
 
 Graph run_passes_on_body(const Graph& body, int device, const EngineRules& rules) {
   check(body);
+  const Graph* trace = &body;
   Graph graph;
-  std::optional<Graph> outlined = rules.outlines ? rules.outlines(body) : std::nullopt;
-  if (outlined) {
-    run_stage("outline", device, *outlined, [](Graph&) {});
-  }
-  std::optional<Graph> added = add_into_parts(outlined ? *outlined : body);
-  if (added) {
-    run_stage("add_into_parts", device, *added, [](Graph&) {});
-  }
-  const Graph& trace = added ? *added : outlined ? *outlined : body;
-  std::optional<Graph> turning = rules.most_scores > 0 ? attention_in_turns(trace, rules.most_scores) : std::nullopt;
-  if (turning) {
-    run_stage("attention_in_turns", device, *turning, [](Graph&) {});
-  }
-  std::optional<Graph> fused = rules.fuses ? fuse_convolutions(turning ? *turning : trace, rules.fuses) : std::nullopt;
-  if (fused) {
-    run_stage("fuse_convolutions", device, *fused, [](Graph&) {});
-  }
-  const Graph& whole = fused ? *fused : turning ? *turning : trace;
-  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(whole, rules.keeps); });
+  auto take = [&](const char* name, std::optional<Graph> changed) { // nothing: the pass found nothing to change
+    if (changed) {
+      graph = *std::move(changed);
+      trace = &graph;
+      run_stage(name, device, graph, [](Graph&) {});
+    }
+  };
+  take("outline", rules.outlines ? rules.outlines(*trace) : std::nullopt);
+  take("add_into_parts", add_into_parts(*trace));
+  take("attention_in_turns", rules.most_scores > 0 ? attention_in_turns(*trace, rules.most_scores) : std::nullopt);
+  take("fuse_convolutions", rules.fuses ? fuse_convolutions(*trace, rules.fuses) : std::nullopt);
+  run_stage("lower", device, graph, [&](Graph& lowered) { lowered = lower(*trace, rules.keeps); });
   if (rules.widens && std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return rules.widens(graph, node); })) {
     run_stage("widen", device, graph, [&](Graph& widened) { widened = widen(graph, rules.widens); });
   }
-  if (std::optional<Graph> reading = rules.reads_integers ? integer_products(graph, rules.reads_integers) : std::nullopt) {
-    run_stage("integer_products", device, graph, [&](Graph& changed) { changed = std::move(*reading); });
-  }
-  if (std::optional<Graph> reading = rules.convolves_integers ? integer_convolutions(graph) : std::nullopt) {
-    run_stage("integer_convolutions", device, graph, [&](Graph& changed) { changed = std::move(*reading); });
-  }
+  take("integer_products", rules.reads_integers ? integer_products(graph, rules.reads_integers) : std::nullopt);
+  take("integer_convolutions", rules.convolves_integers ? integer_convolutions(graph) : std::nullopt);
   for (const Pass& pass : kPasses) {
     run_stage(pass.name, device, graph, pass.run);
   }

@@ -81,22 +81,14 @@ class HeadSharing : private GraphCopy {
       return false;
     }
     InlineVec<ValueId, 4> operands = map_operands(node);
-    operands[1] = add_view(*key, node);
-    operands[2] = add_view(*value, node);
+    operands[1] = add_view(*key->op, key->view, get_mapped(key->base), node.location);
+    operands[2] = add_view(*value->op, value->view, get_mapped(value->base), node.location);
     const ValueId first = graph_.add_node(*node.op, std::move(operands), node.attrs, result_types(node), node.location);
     for (int32_t i = 0; i < node.num_results; ++i) {
       mapped_[node.result(i)] = first + i;
     }
     changed_ = true;
     return true;
-  }
-  // A view before the node.
-  ValueId add_view(const Shared& shared, const Node& node) {
-    ViewGeometry view = shared.view;
-    view.moved_by = view.moved_by == kNoValue ? kNoValue : get_mapped(view.moved_by);
-    const ValueId base = get_mapped(shared.base);
-    const std::array<Type, 1> types{Type{graph_.type(base).dtype, view.dims}};
-    return graph_.add_node(*shared.op, view_operands(view, base), view_attrs(view), types, node.location);
   }
 
   bool changed_ = false;

@@ -86,7 +86,7 @@ class Splitter {
       return;
     }
     for (ValueId v : node.operands) {
-      const Node* producer = v == kNoValue ? nullptr : graph_.find_producer(v);
+      const Node* producer = graph_.find_producer(v);
       if (v != kNoValue && (!producer || part_of_[number_of(*producer)] != number)) {
         add(part.inputs, same(v));
       }
@@ -97,7 +97,7 @@ class Splitter {
   }
 
   void add_output(ValueId v) {
-    const Node* producer = v == kNoValue ? nullptr : graph_.find_producer(v);
+    const Node* producer = graph_.find_producer(v);
     if (producer && !find_joined(*producer) && parts_[part_of_[number_of(*producer)]].is_manual) {
       add(parts_[part_of_[number_of(*producer)]].outputs, same(v));
     }
@@ -107,7 +107,7 @@ class Splitter {
   void find_used_outside() {
     for (const Node& node : graph_.nodes) {
       for (ValueId v : node.operands) {
-        const Node* producer = v == kNoValue ? nullptr : graph_.find_producer(v);
+        const Node* producer = graph_.find_producer(v);
         if (producer && part_of_[number_of(*producer)] != part_of_[number_of(node)]) {
           add_output(v);
         }
