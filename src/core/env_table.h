@@ -56,9 +56,8 @@ inline constexpr Variable kVariables[] = {
     {"PJRT_LIBRARY_OPTIONS",
      words("name=value,name=value"),
      "",
-     "options of that plugin's client, or of its topology for XLA_COMPILE_ONLY, as its vendor defines them: `cpu_device_count=2` of XLA's "
-     "CPU "
-     "client",
+     "options of that plugin's client, or of its topology for XLA_COMPILE_ONLY, as its vendor defines them: "
+     "`cpu_device_count=2` of XLA's CPU client",
      "src/engine/choose.cpp"},
     {"XLA_COMPILE_ONLY",
      words("hardware that the plugin compiles for: v5e:2x2, h100"),

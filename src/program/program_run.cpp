@@ -21,7 +21,7 @@ std::string describe(std::span<const int64_t> locations, int32_t node) {
   return line.empty() ? line : "\nin the program whose last operation is at " + line;
 }
 
-// Under the original's names, of which a process sees those that it needs.
+// Under the original's names.
 void count_run() {
   if (engine().num_partitions() > 1) {
     static metrics::Counter replicated("ExecuteReplicated");

@@ -80,8 +80,7 @@ class Recording {
   LazyValue* hold(ValueId v);
   void check_writable(const Cell& cell) const;
   ValueId content(Cell& cell);
-  // For a storage that nobody has written and that the tensor fills: the geometry of the tensor of which this one is a transpose, if it is
-  // one.
+  // For a storage that nobody has written and that the tensor fills: a transpose gets the geometry of its original.
   static void set_blank_geometry(Cell& cell, const at::Tensor& t);
   bool find_uninitialized(Cell& cell) const;
   ValueId flat_content(Cell& cell);

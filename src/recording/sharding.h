@@ -16,7 +16,7 @@ std::optional<Sharding> find_sharding(const at::Tensor& tensor);
 // Each device's shard of the tensor, as a tensor of its dims: what is computed from it is another value on each device, up to
 // join_shards(). Only for programs over several devices.
 at::Tensor take_shard(const at::Tensor& tensor, const Sharding& sharding);
-// The tensor of which each device has its shard.
+// The whole tensor of the devices' shards.
 at::Tensor join_shards(const at::Tensor& shard, const Sharding& sharding);
 // Between the devices of each group: their shards combined element by element by StableHLO's operation; with a dim then each device's part
 // along it.

@@ -1,6 +1,6 @@
 """Manual sharding over a plugin's devices: what each device computes on its own shards."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -40,36 +40,27 @@ def _join(shard: torch.Tensor, sharding: OpSharding) -> torch.Tensor:
     return whole
 
 
-class _TakeShard(torch.autograd.Function):
+class _Move(torch.autograd.Function):
+    """move(t, sharding), whose gradient is back(gradient, sharding)."""
+
     @staticmethod
-    def forward(ctx, t: torch.Tensor, sharding: OpSharding) -> torch.Tensor:
-        ctx.sharding = sharding
-        return _take(t, sharding)
+    def forward(ctx, t: torch.Tensor, sharding: OpSharding, move: Callable, back: Callable) -> torch.Tensor:
+        ctx.sharding, ctx.back = sharding, back
+        return move(t, sharding)
 
     @staticmethod
     def backward(ctx, grad_output: torch.Tensor) -> tuple:
-        return _join(grad_output, ctx.sharding), None
-
-
-class _JoinShards(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, t: torch.Tensor, sharding: OpSharding) -> torch.Tensor:
-        ctx.sharding = sharding
-        return _join(t, sharding)
-
-    @staticmethod
-    def backward(ctx, grad_output: torch.Tensor) -> tuple:
-        return _take(grad_output, ctx.sharding), None
+        return ctx.back(grad_output, ctx.sharding), None, None, None
 
 
 def take_shard(t: torch.Tensor, sharding: OpSharding) -> torch.Tensor:
     """Each device's shard of the tensor. The gradient passes."""
-    return _TakeShard.apply(t, sharding)
+    return _Move.apply(t, sharding, _take, _join)
 
 
 def join_shards(t: torch.Tensor, sharding: OpSharding) -> torch.Tensor:
     """The tensor of the devices' shards. The gradient passes."""
-    return _JoinShards.apply(t, sharding)
+    return _Move.apply(t, sharding, _join, _take)
 
 
 # ---- Collectives between them ----
