@@ -67,7 +67,7 @@ Snapshot take_snapshot(Series& series) {
   if (s.samples.size() == kMaxSamples) {
     std::rotate(s.samples.begin(), s.samples.begin() + series.total_samples % kMaxSamples, s.samples.end());
   }
-  const int64_t to_epoch_ns = clock_ns<std::chrono::system_clock>() - now_ns();
+  static const int64_t to_epoch_ns = clock_ns<std::chrono::system_clock>() - now_ns(); // once: snapshots of the same samples are equal
   for (Sample& sample : s.samples) {
     sample.time_ns += to_epoch_ns;
   }
