@@ -32,6 +32,7 @@ KINDS_WITHOUT_PLUGINS = (
 # By the test's name with its parameters. Tests of values that only ATen's kernels check have the marker checks_values.
 DIFFERENCES = {
     "test_a_trace_that_is_cut": {"": WHOLE_STEPS},
+    "test_a_long_trace_is_cut_on_its_device": {"": WHOLE_STEPS},
     "test_the_same_program_serves_all_calls": {"": CONSTANTS},
     "test_numbers_beside_16_bit_floats": dict.fromkeys(["bfloat16", "float16"], RECIPROCAL),
     "test_a_program_has_one_value": {"": OWN_BITS},
