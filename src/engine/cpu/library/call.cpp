@@ -134,6 +134,7 @@ struct LibraryCall::Impl {
   int generator = -1; // the argument that is one; seed and offset are the last operands
   const Packing* packing = nullptr; // none where no operand is packed
   Hash128 packing_key;
+  bool reads_only_packed = false;
 
   explicit Impl(const CallSpec& spec);
   void set_operands(std::span<void* const> addresses) const;
@@ -166,6 +167,7 @@ LibraryCall::Impl::Impl(const CallSpec& spec)
   if (choice.substitute.packing && choice.substitute.packing->fits(spec, stack)) {
     packing = choice.substitute.packing;
     packing_key = packing->key(spec);
+    reads_only_packed = !(packing->reads_weight && packing->reads_weight(spec));
   }
 }
 
@@ -308,6 +310,10 @@ OperandRange LibraryCall::packable() const {
   return impl_->packing ? impl_->packing->operands(impl_->operands.size()) : OperandRange();
 }
 
+bool LibraryCall::reads_only_packed() const {
+  return impl_->reads_only_packed;
+}
+
 const Work& LibraryCall::work() const {
   return impl_->work;
 }
@@ -332,6 +338,10 @@ PackedRef LibraryCall::pack(std::span<void* const> operands) const {
   } catch (...) {
     rethrow_as_step_error(impl_->name, impl_->location);
   }
+}
+
+std::function<void(void*)> LibraryCall::find_unpack(const PackedRef& packed, const void* operand) const {
+  return torch_xla::cpu::find_unpack(*impl_->packing, packed, impl_->operands[static_cast<size_t>(packable().begin)], operand);
 }
 
 } // namespace torch_xla::cpu

@@ -1,6 +1,7 @@
 // One call of an ATen CPU kernel: as data, and prepared to run.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -88,11 +89,16 @@ class LibraryCall {
 
   // The operands whose packed form makes the call faster, to the same bits.
   OperandRange packable() const;
+  // Whether the packed form is all that the call reads of the first of them, the weight.
+  bool reads_only_packed() const;
   // Hash of the packed order and of the operands' own.
   const Hash128& packing() const;
   int64_t packed_bytes() const;
   // Packs the operands at these addresses, parallel to the node's. Throws StepError as run().
   PackedRef pack(std::span<void* const> operands) const;
+  // Writes the operand, as it lies at this address, again from its packed form, to the last bit; any thread may call it. Empty if the
+  // packed form does not tell every bit.
+  std::function<void(void* to)> find_unpack(const PackedRef& packed, const void* operand) const;
 
  private:
   struct Impl;

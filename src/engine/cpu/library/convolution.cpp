@@ -110,9 +110,14 @@ Packed pack(const torch::jit::Stack& arguments) {
   return packed;
 }
 
+// To the last bit where nothing is folded into it.
+at::Tensor unpack(const Packed& packed) {
+  return packed.weight.to_dense();
+}
+
 } // namespace
 
-const Packing kPackedConvolution{operands_but_images, fits, pack, compute_packed, key_of_convolution};
+const Packing kPackedConvolution{operands_but_images, fits, pack, nullptr, unpack, compute_packed, key_of_convolution};
 
 void define_convolutions() {
   static auto* library = new torch::Library(torch::Library::FRAGMENT, "xla", std::nullopt, __FILE__, __LINE__); // never destroyed

@@ -3,9 +3,17 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/InferenceMode.h>
+
+#include <cstring>
 
 #include "engine/cpu/cost.h"
+#include "engine/cpu/library/args.h"
 #include "engine/cpu/library/products.h"
+#include "engine/cpu/library/step_error.h"
+#include "engine/cpu/library/untold.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -54,13 +62,27 @@ Packed pack_matrix(const torch::jit::Stack& arguments) {
   return {reorder.call(Product(arguments).b.t(), kRows), std::nullopt};
 }
 
+at::Tensor unpack_matrix(const Packed& packed) {
+  return packed.weight.to_dense().t();
+}
+
+// multiply_by_onednn() cuts those of float32; the rest reads the weight as it was.
+int64_t packed_rows(at::ScalarType dtype, int64_t rows) {
+  return dtype == at::kFloat ? whole_part(rows) : rows;
+}
+
+bool has_rest(const CallSpec& call) {
+  const Type& a = call.operands[call.operands.size() - 2].type;
+  return packed_rows(scalar_type(a.dtype), a.dims[0]) != a.dims[0];
+}
+
 at::Tensor multiply_packed(const torch::jit::Stack& arguments, const Packed& packed) {
   static const auto multiply = find_operator<at::Tensor(
       const at::Tensor&, const at::Tensor&, const OptionalTensor&, std::string_view, Numbers, std::optional<std::string_view>)>(
       "mkldnn::_linear_pointwise");
   const Product product(arguments);
   const int64_t rows = product.a.size(0);
-  const int64_t whole = product.a.scalar_type() == at::kFloat ? whole_part(rows) : rows; // as multiply_by_onednn() cuts them
+  const int64_t whole = packed_rows(product.a.scalar_type(), rows);
   if (whole == rows) {
     return multiply.call(product.a, packed.weight, product.bias, "none", Numbers(), "");
   }
@@ -99,6 +121,25 @@ Hash128 key_of_convolution(const CallSpec& call) {
   return hash;
 }
 
-const Packing kPackedMatrix{last_operand, fits_matrix, pack_matrix, multiply_packed, key_of_matrix};
+const Packing kPackedMatrix{last_operand, fits_matrix, pack_matrix, has_rest, unpack_matrix, multiply_packed, key_of_matrix};
+
+std::function<void(void*)> find_unpack(const Packing& packing, const PackedRef& packed, const at::Tensor& form, const void* operand) {
+  if (!packing.unpack || !form.is_non_overlapping_and_dense()) {
+    return {};
+  }
+  auto unpack =
+      [unpack = packing.unpack, packed, dims = form.sizes().vec(), strides = form.strides().vec(), type = form.options()](void* to) {
+        try {
+          c10::InferenceMode inference;
+          const Untold untold;
+          at::from_blob(to, dims, strides, type).copy_(unpack(*packed));
+        } catch (...) {
+          rethrow_as_step_error("a packed weight", -1);
+        }
+      };
+  const at::Tensor copy = at::empty_strided(form.sizes(), form.strides(), form.options());
+  unpack(copy.mutable_data_ptr());
+  return std::memcmp(copy.const_data_ptr(), operand, form.nbytes()) == 0 ? unpack : std::function<void(void*)>();
+}
 
 } // namespace torch_xla::cpu

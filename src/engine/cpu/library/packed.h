@@ -22,9 +22,14 @@ struct Packing {
   OperandRange (*operands)(size_t num_operands); // positions of the packed operands; the first one is the weight
   bool (*fits)(const CallSpec& call, const torch::jit::Stack& arguments); // whether oneDNN computes the call and accepts packed operands
   Packed (*pack)(const torch::jit::Stack& arguments);
+  bool (*reads_weight)(const CallSpec& call); // whether compute() reads the weight as it was, too; null: no
+  at::Tensor (*unpack)(const Packed& packed); // the weight again; null if it cannot be had
   at::Tensor (*compute)(const torch::jit::Stack& arguments, const Packed& packed);
   Hash128 (*key)(const CallSpec& call); // hash of everything that the packed operands depend on except their numbers
 };
+
+// As LibraryCall::find_unpack(), for an operand of this form.
+std::function<void(void* to)> find_unpack(const Packing& packing, const PackedRef& packed, const at::Tensor& form, const void* operand);
 
 // mm and addmm (beta and alpha 1): the last operand.
 extern const Packing kPackedMatrix;

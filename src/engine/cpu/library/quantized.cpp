@@ -182,6 +182,6 @@ void convolve_integers(const c10::OperatorHandle& /*op*/, torch::jit::Stack* sta
   *stack = {convolve(*stack, pack(*stack))};
 }
 
-const Packing kPackedIntegers{weight_operand, fits, pack, convolve, key_of_convolution};
+const Packing kPackedIntegers{weight_operand, fits, pack, nullptr, nullptr, convolve, key_of_convolution};
 
 } // namespace torch_xla::cpu

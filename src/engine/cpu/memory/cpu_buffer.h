@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "engine/cpu/memory/kept_results.h"
+#include "engine/cpu/memory/parts_away.h"
 #include "engine/cpu/memory/pool.h"
 #include "engine/engine.h"
 
@@ -21,8 +22,19 @@ class Block {
   }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
+  // The memory, with all that it holds. Throws UserError (OutOfMemory) where parts are away and find no room.
   void* data() const {
+    if (away_.any()) {
+      away_.bring_back();
+    }
     return data_;
+  }
+  // Where the memory lies. Parts of what it holds may be away.
+  char* address() const {
+    return static_cast<char*>(data_);
+  }
+  PartsAway& away() const {
+    return away_;
   }
   bool is_of_pool() const {
     return pool_ != nullptr;
@@ -32,6 +44,7 @@ class Block {
   void* data_;
   Pool* pool_ = nullptr;
   std::function<void()> release_; // for foreign memory
+  mutable PartsAway away_;
 };
 using BlockRef = std::shared_ptr<Block>;
 
@@ -39,8 +52,15 @@ class CpuBuffer final : public EngineBuffer {
  public:
   CpuBuffer(Type type, Dims strides, int device, BlockRef block)
       : EngineBuffer(std::move(type), std::move(strides), device), block_(std::move(block)) {}
+  // From then on all of it stays there.
   void* host_pointer() const override {
+    is_shown_ = true;
     return block_->data();
+  }
+  // Gives pages of a part of its memory back to the system until Block::data() is called; nothing if the host knows the address. No other
+  // buffer has the block.
+  void put_away(char* part, size_t bytes, PartsAway::Fill fill) {
+    block_->away().add(part, bytes, std::move(fill), [this] { return !is_shown_; });
   }
   bool sole_owner() const override {
     return block_.use_count() == 1;
@@ -65,6 +85,7 @@ class CpuBuffer final : public EngineBuffer {
   static inline std::atomic<uint64_t> count_{0};
 
   BlockRef block_;
+  mutable std::atomic<bool> is_shown_{false};
   const uint64_t number_ = count_.fetch_add(1, std::memory_order_relaxed);
   KeptResults kept_results_;
 };

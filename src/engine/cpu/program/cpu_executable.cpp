@@ -12,6 +12,7 @@
 #include "core/memory_log.h"
 #include "engine/cpu/copy_kernel.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/kernel_compiler.h"
 #include "engine/cpu/program/step_span.h"
 #include "engine/cpu/threads/team.h"
 
@@ -28,6 +29,8 @@ observer::Phase phase_of(StepKind kind) {
       return observer::Phase::kLibrary;
   }
 }
+
+constexpr int32_t kFirstRuns = 3; // a program that has run so often is not compiled for one step only
 
 // Of a program that has not run yet. A loop may take any number of turns.
 bool looks_short(const Plan& plan, int64_t work) {
@@ -78,7 +81,7 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
       loops_(std::move(loops)),
       text_(std::move(text)),
       pace_(plan_, calls_),
-      memory_(plan_, device),
+      memory_(plan_, find_read_packed(plan_, calls_), device),
       kept_(plan_, memory_, device),
       call_args_(plan_.calls.size()) {
   for (KernelStep& step : plan_.kernels) {
@@ -91,6 +94,9 @@ CpuExecutable::CpuExecutable(Plan plan, std::vector<Kernel> kernels, std::vector
 
 void CpuExecutable::run(RunArgs& args) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (first_runs_ < kFirstRuns && ++first_runs_ == kFirstRuns) {
+    rest_kernel_compiler();
+  }
   use_team(args.options.threads);
   struct Ending {
     CpuExecutable& executable;

@@ -64,6 +64,7 @@ class CpuExecutable final : public Executable {
   Pace pace_; // run() is guarded by mutex_
 
   std::mutex mutex_; // one run at a time; guards all below
+  int32_t first_runs_ = 0; // up to kFirstRuns
   RunMemory memory_;
   KeptValues kept_;
   std::vector<void*> pointers_; // arguments of the kernel that runs

@@ -68,7 +68,7 @@ class InterpretedProgram final : public Executable {
     use_team(args.options.threads);
     InterpreterRun run(interpreter_, args.scalars, pool_, args.options.threads);
     for (size_t i = 0; i < args.inputs.size(); ++i) {
-      run.set_parameter(i, args.inputs[i]->host_pointer());
+      run.set_parameter(i, cpu_buffer(args.inputs[i]).block()->data());
     }
     for (size_t i = 0; i < trace_.nodes.size(); ++i) {
       if (live_[i]) {

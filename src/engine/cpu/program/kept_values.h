@@ -2,12 +2,16 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/cpu/program/run_memory.h"
 
 namespace torch_xla::cpu {
+
+// By memory: whether it is read only by calls that can take it packed. `calls`: the plan's, none for loops.
+std::vector<bool> find_read_packed(const Plan& plan, const std::vector<std::optional<LibraryCall>>& calls);
 
 // For one run at a time.
 class KeptValues {
@@ -25,6 +29,9 @@ class KeptValues {
   Hash128 key_of_results(const KernelStep& step, const RunArgs& args) const;
   void keep_results(const KernelStep& step, const Hash128& key, CpuBuffer& owner);
   void take(const KernelStep& step, const std::vector<CpuBufferRef>& results);
+  void put_away(const LibraryCall& call, const MemoryRef& ref, const PackedRef& packed, CpuBuffer& owner);
+  std::optional<Hash128> key_of_packed(int32_t index, const LibraryCall& call, const RunArgs& args) const;
+  PackedRef pack(int32_t index, const LibraryCall& call, std::span<void* const> operands, const Hash128& key, CpuBuffer& owner);
 
   const Plan& plan_;
   RunMemory& memory_;
@@ -32,6 +39,7 @@ class KeptValues {
   std::vector<CpuBufferRef> kept_; // by memory: what lies there as a buffer, where it is kept
   std::vector<Hash128> last_results_; // by kernel whose results can be kept: the key of the last run's
   std::vector<Hash128> last_packs_; // by call whose operand can be packed: the key of the last run's
+  bool trims_ = false; // the run has put weights away
 };
 
 } // namespace torch_xla::cpu

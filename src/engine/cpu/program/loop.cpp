@@ -21,8 +21,8 @@ std::shared_ptr<Executable> compile_body(const Graph& body, size_t carried, cons
   return cpu_engine().compile(run_passes_on_body(body, own.device, {.widens = widens_products}), own);
 }
 
-BlockRef block_of(const EngineBufferRef& buffer) {
-  return static_cast<const CpuBuffer&>(*buffer).block();
+const BlockRef& block_of(const EngineBuffer& buffer) {
+  return static_cast<const CpuBuffer&>(buffer).block();
 }
 
 } // namespace
@@ -80,7 +80,7 @@ class Loop::Turns {
   }
 
   bool goes_on(int64_t turn) const {
-    return loop_.trips_ >= 0 ? turn < loop_.trips_ : *static_cast<const bool*>(given_[loop_.carried_ - 1]->host_pointer());
+    return loop_.trips_ >= 0 ? turn < loop_.trips_ : *static_cast<const bool*>(block_of(*given_[loop_.carried_ - 1])->data());
   }
 
   void run_turn(int64_t index) {
@@ -125,19 +125,19 @@ class Loop::Turns {
   void store(size_t i, int64_t index, const EngineBuffer& slice) {
     auto bytes = static_cast<size_t>(slice.type().nbytes());
     if (bytes) {
-      std::memcpy(static_cast<char*>(results_[i].data) + bytes * static_cast<size_t>(index), slice.host_pointer(), bytes);
+      std::memcpy(static_cast<char*>(results_[i].data) + bytes * static_cast<size_t>(index), block_of(slice)->data(), bytes);
     }
   }
 
   // The buffer's block, or a copy if the block has another owner.
   BlockRef own_block(EngineBufferRef buffer) {
     if (buffer.use_count() == 1 && buffer->sole_owner()) {
-      return block_of(buffer);
+      return block_of(*buffer);
     }
     auto bytes = static_cast<size_t>(buffer->type().nbytes());
     auto block = std::make_shared<Block>(pool_, bytes);
     if (bytes) {
-      std::memcpy(block->data(), buffer->host_pointer(), bytes);
+      std::memcpy(block->data(), block_of(*buffer)->data(), bytes);
     }
     return block;
   }

@@ -8,8 +8,9 @@
 
 namespace torch_xla::cpu {
 
-RunMemory::RunMemory(const Plan& plan, int device)
+RunMemory::RunMemory(const Plan& plan, std::vector<bool> read_packed, int device)
     : plan_(plan),
+      read_packed_(std::move(read_packed)),
       device_(device),
       pool_(Pool::get(device)),
       base_(plan.memory.memories.size()),
@@ -30,7 +31,7 @@ void RunMemory::start(RunArgs& args) {
     if (memory.home == Memory::Home::kParameter) {
       const EngineBufferRef& input = args.inputs[memory.parameter];
       XLA_ASSERT(input->device() == device_, "a program of xla:", device_, " got a value of xla:", input->device());
-      base_[m] = static_cast<char*>(input->host_pointer());
+      base_[m] = place_of(*cpu_buffer(input).block(), static_cast<int32_t>(m));
       // A program that returns its input as it is gives two values one engine buffer.
       donatable_[memory.parameter] = args.donated[memory.parameter] && input.use_count() == 1 && input->sole_owner();
     } else if (memory.home == Memory::Home::kArena) {
@@ -133,8 +134,13 @@ void RunMemory::release(int32_t step, RunArgs& args) {
   }
 }
 
+// What is read packed may stay away.
+char* RunMemory::place_of(const Block& block, int32_t memory) const {
+  return read_packed_[memory] ? block.address() : static_cast<char*>(block.data());
+}
+
 void RunMemory::set_block(int32_t memory, BlockRef block) {
-  base_[memory] = static_cast<char*>(block->data());
+  base_[memory] = place_of(*block, memory);
   blocks_[memory] = std::move(block);
 }
 

@@ -11,8 +11,8 @@ namespace torch_xla::cpu {
 // For one run at a time, from start() to end().
 class RunMemory {
  public:
-  // The plan outlives it.
-  RunMemory(const Plan& plan, int device);
+  // The plan outlives it. `read_packed`, by memory: whether no step needs what lies there as it is (find_read_packed()).
+  RunMemory(const Plan& plan, std::vector<bool> read_packed, int device);
 
   void start(RunArgs& args);
   // Takes what the step needs.
@@ -33,6 +33,9 @@ class RunMemory {
   std::vector<Undo>* undo_of(int32_t memory) {
     return saves_[memory] && !committed_ ? &undo_ : nullptr;
   }
+  bool is_read_packed(int32_t memory) const {
+    return read_packed_[memory];
+  }
   char* base(int32_t memory) const {
     return base_[memory];
   }
@@ -50,11 +53,13 @@ class RunMemory {
   BlockRef take_block(int64_t bytes, int32_t step);
 
  private:
+  char* place_of(const Block& block, int32_t memory) const;
   int32_t largest_in_arena() const;
   void take_donor(int32_t step, int32_t memory, RunArgs& args);
   void commit(int32_t step, RunArgs& args);
 
   const Plan& plan_;
+  const std::vector<bool> read_packed_;
   const int device_;
   Pool& pool_; // the device's
   std::vector<char*> base_; // by memory
