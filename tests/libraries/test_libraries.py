@@ -75,5 +75,10 @@ def test_the_example_of_detection():
 
 
 @pytest.mark.slow
+def test_generation(tmp_path):
+    run_program("transformers", "transformers_generate.py", tmp_path)
+
+
+@pytest.mark.slow
 def test_exported_models_run_in_jax(tmp_path):
     run_program("jax", "jax_stablehlo.py", tmp_path)
