@@ -159,7 +159,7 @@ def trace(path: Path) -> None:
     """Writes a Chrome trace of a run."""
     with profile() as profiler:
         run()
-        time.sleep(0.1)  # threads of fork end their records after the results are there; PyTorch's profiler does not wait for them
+        time.sleep(0.1)  # threads of fork end their records after the results; the profiler does not wait for them
     profiler.export_chrome_trace(str(path))
 
 

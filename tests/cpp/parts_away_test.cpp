@@ -138,11 +138,13 @@ TEST(EngineConvolutionAway, TheHostReadsItsBits) {
       const at::Tensor weight = make_weight({64, 32 / groups, 3, 3}, dtype), bias = at::zeros({64}).to(dtype);
       const Type type = type_of(at::convolution(x, weight, bias, one, one, one, false, zero, groups));
       Program p;
-      const std::vector<Ex> operands = {p.input(x), p.input(weight), p.input(bias)};
-      auto program = p.compile({p.library("aten::convolution", operands, {one, one, one, false, zero, groups}, {type})});
-      const EngineBufferRef buffer = upload(weight);
+      const Ex none{&p.b(), kNoValue};
+      const std::vector<Ex> operands = {p.input(x), p.input(weight), p.input(bias), none, none, none, none};
+      const Attrs attrs{one, one, one, false, zero, groups, 0.0, std::string("none"), std::string()};
+      auto program = p.compile({p.library("xla::fused_convolution", operands, attrs, {type})});
+      const EngineBufferRef buffer = upload(weight), bias_buffer = upload(bias);
       for (int turn = 0; turn < 3; ++turn) {
-        run(*program, {upload(x), buffer, upload(bias)});
+        run(*program, {upload(x), buffer, bias_buffer});
       }
       EXPECT_TRUE(is_away(buffer)) << dtype << " " << groups;
       EXPECT_TRUE(has_same_bits(download(buffer), weight)) << dtype << " " << groups;

@@ -136,7 +136,7 @@ def test_ensembles(device, form, tmp_path):
             torch.testing.assert_close(p.grad.cpu(), q.grad)
     with torch.autograd.profiler.profile() as profile, torch.no_grad():
         ours(x.to(device)).cpu()
-        time.sleep(0.1)  # threads of fork end their records after the results are there; PyTorch's profiler does not wait for them
+        time.sleep(0.1)  # threads of fork end their records after the results; the profiler does not wait for them
     profile.export_chrome_trace(str(tmp_path / "parallel.json"))
     events = json.loads((tmp_path / "parallel.json").read_text())["traceEvents"]
     assert sum("lstm" in event.get("name", "") for event in events) >= 6
