@@ -101,7 +101,8 @@ def load_part(quiet: dict[str, Found], busy: dict[str, Found]) -> list[str]:
         before, after = times(quiet.get(name, {}), impls), times(found, impls)
         both = before.keys() & after.keys()
         rows.append([name, *(f"{after[impl] / before[impl]:.1f}" if impl in both else "-" for impl in impls)])
-    sentence = "How many times its own quiet time each takes ([why](decisions/threads.md#teams-sleep-on-a-busy-machine)):"
+    reason = "decisions/threads.md#teams-sleep-on-a-busy-machine"
+    sentence = f"How many times its own quiet time each takes ([why]({reason})):"
     return ["", sentence, "", *table(["program", *impls], rows)]
 
 

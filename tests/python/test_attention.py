@@ -206,3 +206,57 @@ def test_no_fallback(sizes, gqa):
     F.scaled_dot_product_attention(*tensors, enable_gqa=gqa).cpu()
     F.scaled_dot_product_attention(*tensors, dropout_p=0.1, enable_gqa=gqa, attn_mask=MASKS["bool"](()).to("xla")).cpu()
     assert {n for n in met.counter_names() if n.startswith("aten::")} == set()
+
+
+# ---- Many queries: our own kernel by blocks of 64 queries and 128 keys ----
+# Batch, heads, queries, keys, size of a head.
+MANY = [
+    (1, 2, 9, 9, 8),
+    (2, 4, 64, 128, 64),
+    (1, 3, 197, 197, 64),
+    (1, 2, 70, 130, 80),
+    (1, 1, 33, 1, 16),
+    (2, 2, 17, 300, 6),
+]
+MANY_MASKS = {
+    "none": lambda queries, keys: None,
+    "causal": lambda queries, keys: None,
+    "numbers": lambda queries, keys: torch.randn(queries, keys),
+    "keys": lambda queries, keys: torch.randn(1, keys),
+    "hidden": lambda queries, keys: (
+        torch.zeros(queries, keys)
+        .masked_fill(torch.rand(queries, keys) < 0.5, -torch.inf)
+        .masked_fill(torch.arange(keys) > 0.6 * keys, -torch.inf)
+        .masked_fill(torch.arange(queries)[:, None] < queries // 2, -torch.inf)
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("mask", MANY_MASKS)
+@pytest.mark.parametrize("size", MANY, ids=str)
+def test_many_queries(device, size, mask, dtype):
+    """Output and logsumexp, beside ATen's in float32; heads last in memory, as models have them."""
+    torch.manual_seed(0)
+    batch, heads, queries, keys, width = size
+    tensors = [torch.randn(batch, n, heads, width).to(dtype).transpose(1, 2) for n in (queries, keys, keys)]
+    added = MANY_MASKS[mask](queries, keys)
+    added = None if added is None else added.to(dtype).expand(batch, 1, -1, -1)
+    attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    wide = None if added is None else added.float()
+    expected = attend(*(t.float() for t in tensors), 0.0, mask == "causal", attn_mask=wide, scale=0.3)
+    added = None if added is None else added.to(device)
+    actual = attend(*(t.to(device) for t in tensors), 0.0, mask == "causal", attn_mask=added, scale=0.3)
+    tolerance = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(actual[0].float().cpu(), expected[0], rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(actual[1].cpu(), expected[1], rtol=1e-5, atol=1e-5)
+
+
+def test_many_queries_keep_nan(device):
+    """A query that is NaN has NaN; the others of its block do not."""
+    query, key, value = torch.randn(3, 1, 2, 80, 16).unbind()
+    query[0, 1, 70] = torch.nan
+    expected = F.scaled_dot_product_attention(query, key, value)
+    actual = F.scaled_dot_product_attention(query.to(device), key.to(device), value.to(device)).cpu()
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
+    assert actual.isnan().sum() == 16

@@ -21,6 +21,7 @@ struct Queries {
   Strides query_strides, key_strides, value_strides;
   const void* mask = nullptr; // added: [batch, heads, queries, keys]; null: none
   std::array<int64_t, 4> mask_strides{};
+  bool is_causal = false; // a query sees the keys up to its own number; for attend_by_blocks() alone
   void* out; // as query
   float* logsumexp; // [batch, heads, queries]
   Strides out_strides, sum_strides;

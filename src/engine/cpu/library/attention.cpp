@@ -1,10 +1,12 @@
-// Chooses the kernel of few_queries.h, and gives it ATen's tensors.
+// Chooses the kernel of few_queries.h or of many_queries.h, and gives it ATen's tensors.
 #include "engine/cpu/library/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/cpu/cost.h"
 #include "engine/cpu/few_rows/few_queries.h"
+#include "engine/cpu/few_rows/many_queries.h"
 
 namespace torch_xla::cpu {
 namespace {
@@ -24,19 +26,7 @@ Queries::Strides strides_of(const at::Tensor& t) {
   return {t.stride(0), t.stride(1), t.stride(2)};
 }
 
-} // namespace
-
-bool has_few_queries(const CallSpec& call) {
-  const bool masked = call.operands.size() > 3 && call.operands[3].type.dtype != DType::Undefined;
-  return fits(call.operands[0].type, masked ? &call.operands[3].type : nullptr, call.attrs);
-}
-
-bool has_few_queries(const Graph& graph, const Node& call) {
-  const bool masked = call.operands.size() > 3 && call.operands[3] != kNoValue;
-  return fits(graph.type(call.operands[0]), masked ? &graph.type(call.operands[3]) : nullptr, call.attrs);
-}
-
-void attend_by_few(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs, const Attrs& attrs) {
+Queries queries_of(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs, const Attrs& attrs) {
   const at::Tensor& query = operands[0];
   const at::Tensor& key = operands[1];
   const at::Tensor& value = operands[2];
@@ -60,12 +50,44 @@ void attend_by_few(const std::vector<at::Tensor>& operands, const std::vector<at
       .logsumexp = outs[1].data_ptr<float>(),
       .out_strides = strides_of(outs[0]),
       .sum_strides = strides_of(outs[1])};
+  q.is_causal = std::get<bool>(attrs[kIsCausal]);
   if (operands.size() > 3 && operands[3].defined()) {
     const at::Tensor mask = operands[3].expand({q.batch, q.heads, q.queries, q.keys});
     q.mask = mask.const_data_ptr();
     q.mask_strides = {mask.stride(0), mask.stride(1), mask.stride(2), mask.stride(3)};
   }
-  attend(q);
+  return q;
+}
+
+} // namespace
+
+bool has_few_queries(const CallSpec& call) {
+  const bool masked = call.operands.size() > 3 && call.operands[3].type.dtype != DType::Undefined;
+  return fits(call.operands[0].type, masked ? &call.operands[3].type : nullptr, call.attrs);
+}
+
+bool has_few_queries(const Graph& graph, const Node& call) {
+  const bool masked = call.operands.size() > 3 && call.operands[3] != kNoValue;
+  return fits(graph.type(call.operands[0]), masked ? &graph.type(call.operands[3]) : nullptr, call.attrs);
+}
+
+void attend_by_few(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs, const Attrs& attrs) {
+  attend(queries_of(operands, outs, attrs));
+}
+
+bool has_many_queries(const CallSpec& call) {
+  constexpr int64_t kLongestStride = int64_t{1} << 24; // its kernel has 32 bits for places of keys
+  const Type& query = call.operands[0].type;
+  const bool masked = call.operands.size() > 3 && call.operands[3].type.dtype != DType::Undefined;
+  const bool has_rows = std::all_of(call.operands.begin(), call.operands.begin() + 3, [](const CallSpec::Tensor& t) {
+    return t.strides.size() == 4 && t.strides[3] == 1 && t.strides[2] < kLongestStride;
+  });
+  return can_attend_by_blocks(query.dtype) && has_rows && query.dims[2] > kMaxFewRows && query.dims[3] % 2 == 0 &&
+      (!masked || call.operands[3].type.dtype == query.dtype);
+}
+
+void attend_to_many(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs, const Attrs& attrs) {
+  attend_by_blocks(queries_of(operands, outs, attrs));
 }
 
 Work work_of_few_queries(const CallSpec& call) {

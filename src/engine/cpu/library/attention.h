@@ -1,4 +1,4 @@
-// Attention that ATen's kernel does not compute: of few queries.
+// Attention by our own kernels: of few queries, and of many where oneDNN is faster than ATen's products.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,6 +15,9 @@ bool has_few_queries(const CallSpec& call);
 bool has_few_queries(const Graph& graph, const Node& call);
 // Outs: the output and logsumexp.
 void attend_by_few(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs, const Attrs& attrs);
+// Whether attend_to_many() computes a call, and is faster than ATen. It takes rows without gaps.
+bool has_many_queries(const CallSpec& call);
+void attend_to_many(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs, const Attrs& attrs);
 // Numbers of keys and values, by threads.
 Work work_of_few_queries(const CallSpec& call);
 

@@ -45,7 +45,7 @@ CallKernel choose_int4(const CallSpec& call) {
 }
 
 CallKernel choose_attention(const CallSpec& call) {
-  return has_few_queries(call) ? attend_by_few : nullptr;
+  return has_few_queries(call) ? attend_by_few : has_many_queries(call) ? attend_to_many : nullptr;
 }
 
 // Whether oneDNN's product and its remainder have the same values on any number of threads.
@@ -207,8 +207,9 @@ Work work_of_attention(const CallSpec& call) {
   return 2 * query.numel() * call.operands[1].type.dims[2] / kProductsPerThread;
 }
 
-Work work_of_own_attention(CallKernel /*kernel*/, const CallSpec& call) {
-  return work_of_few_queries(call);
+Work work_of_own_attention(CallKernel kernel, const CallSpec& call) {
+  const int64_t keys = call.operands[1].type.dims[2];
+  return kernel == attend_by_few ? work_of_few_queries(call) : 2 * call.operands[0].type.numel() * keys / kProductsPerThread;
 }
 
 Work work_of_quantized(CallKernel /*kernel*/, const CallSpec& call) {
