@@ -219,14 +219,20 @@ for t in (q, k, v):
 torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).square().sum().backward()
 torch_xla.sync()
 print({each.kind for each in program_reports()[-1].collectives})
+x = xs.mark_sharding(torch.empty(4, 6, 8, device="xla"), mesh, ("data", "model", None)).global_tensor
+linear = torch.nn.Linear(8, 16).to("xla")
+linear(x).square().sum().backward()
+torch_xla.sync()
+print({each.kind for each in program_reports()[-1].collectives})
 """
     environment = {"PJRT_DEVICE": "HOST", "XLA_COMPILE_ONLY": "four", "XLA_PERSISTENT_CACHE_PATH": ""}
     lines = run_python(PRELUDE + register + MESH + source, **environment).splitlines()
-    collectives, said, states, less, of_attention = lines
+    collectives, said, states, less, of_attention, of_linear = lines
     assert collectives == "[('all-reduce', True, True)]"
     assert said == "True 4 {devices=[1,2,2]0,2,1,3 last_tile_dim_replicate}"
     assert states == "{'{devices=[2,2]0,2,1,3}'}" and less == "True"
     assert of_attention == "set()"  # each device has its own batches and heads
+    assert of_linear == "{'all-reduce'}"  # of the gradients: each has its own batches and places
 
 
 # ---- The compiler's errors ----
