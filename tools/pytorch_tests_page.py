@@ -15,6 +15,7 @@ class FileReport:
 
     file: str
     hardware: str = ""  # which the file was made to see, if any
+    plugin_devices: int = 0  # of XLA's CPU client as a plugin; 0: it ran on the default device
     results: list[Result] = field(default_factory=list)
     excluded: dict[str, list[str]] = field(default_factory=dict)  # names by reason
     left_out: int = 0  # tests that are not for the device
@@ -79,6 +80,8 @@ def section(report: FileReport) -> Iterator[str]:
         return
     if report.hardware:
         yield from [f"Told that the hardware is {report.hardware}, without which it tests nothing.", ""]
+    if report.plugin_devices:
+        yield from [f"On {report.plugin_devices} devices of XLA's CPU client, as a plugin.", ""]
     if report.excluded:
         yield from table(["excluded", "because"], [[len(names), reason] for reason, names in report.excluded.items()])
     yield from reasons_to_skip(report)
@@ -94,7 +97,14 @@ def section(report: FileReport) -> Iterator[str]:
 def write_page(title: str, about: str, command: str, reports: list[FileReport]) -> str:
     """The text of the page."""
     has_more = [
-        r for r in reports if r.problem or r.hardware or r.excluded or r.count(*BAD, "skipped") or r.cells()[-1]
+        report
+        for report in reports
+        if report.problem
+        or report.hardware
+        or report.plugin_devices
+        or report.excluded
+        or report.count(*BAD, "skipped")
+        or report.cells()[-1]
     ]
     lines = [
         f"# {title}",

@@ -3,6 +3,7 @@
 Settings of a file in the list:
     program: true: the file is a program and one test, which passes if it exits with 0.
     torchrun: how many processes torchrun starts of that program; without it the program is started once.
+    plugin_devices: with how many devices of XLA's CPU client, as a plugin, the file runs; else on the default device.
     hardware: the hardware that the file is made to see, "TPU"; for those that do nothing on other hardware.
     absent: names that the file looks for at its import and that do not exist here; a call of one fails.
 """

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytorch_tests_settings
 import tomllib
+from compilers import wheels
 from pytorch_tests_page import BAD, FileReport, write_page
 from pytorch_tests_process import Job, Process, run_shard, stopping
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -52,10 +53,17 @@ class TestList:
         return [file for file in self._files if not patterns or is_like(file, patterns)]
 
     def find_environment(self, file: str) -> dict[str, str]:
-        """Variables of all files and of this one, one of which has its settings."""
+        """Variables of all files and of this one, one with its settings. UnavailableError: its plugin cannot be had."""
         settings = {name: value for name, value in self._files[file].items() if name in pytorch_tests_settings.NAMES}
         variables = {pytorch_tests_settings.VARIABLE: json.dumps(settings)}
+        if devices := self.find_plugin_devices(file):
+            variables["PJRT_DEVICE"], variables["PJRT_LIBRARY_PATH"] = "LIBRARY", str(wheels.fetch(wheels.CPU))
+            variables["PJRT_LIBRARY_OPTIONS"] = f"cpu_device_count={devices}"
         return {**variables, **self._data.get("environment", {}), **self._files[file].get("environment", {})}
+
+    def find_plugin_devices(self, file: str) -> int:
+        """With how many devices of a plugin the file runs; 0: with the default device."""
+        return self._files[file].get("plugin_devices", 0)
 
     def find_hardware(self, file: str) -> str:
         """The hardware that the file is made to see; empty for the real one."""
@@ -97,7 +105,8 @@ class Run:
 
     def run(self, files: list[str]) -> list[FileReport]:
         """The reports of the files."""
-        reports = [FileReport(file, self._tests.find_hardware(file)) for file in files]
+        tests = self._tests
+        reports = [FileReport(file, tests.find_hardware(file), tests.find_plugin_devices(file)) for file in files]
         try:
             for report in reports:
                 self._submit(self._run_file, report)
@@ -125,7 +134,11 @@ class Run:
     def _run_file(self, report: FileReport) -> None:
         """Loads a file and runs the first shard; the others wait for their turn."""
         options = self._options
-        environment = self._tests.find_environment(report.file)
+        try:
+            environment = self._tests.find_environment(report.file)
+        except wheels.UnavailableError as error:
+            report.problem = str(error)
+            return
         job = Job(options.folder, report.file, environment, options.timeout, options.load_timeout)
         self._progress.update(self._bar, description=report.file)
         if not (options.folder / report.file).is_file():

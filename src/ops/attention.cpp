@@ -49,15 +49,16 @@ void infer_flash_backward(InferContext& c) {
   like_operand<3>(c);
 }
 
-// ---- Expansions, in batches of B * H matrices ----
+// ---- Expansions. A mesh may cut B and H, so the two are one dim in products only ----
 
 Ex batches(Ex x) {
   const Dims& dims = x.type().dims;
   return x.reshape({dims[0] * dims[1], dims[2], dims[3]});
 }
 
+// Of each matrix.
 Ex transposed(Ex x) {
-  return {&x.b(), x.b().permute(x.id(), {0, 2, 1})};
+  return {&x.b(), x.b().permute(x.id(), x.type().dims.size() == 4 ? Dims{0, 1, 3, 2} : Dims{0, 2, 1})};
 }
 
 // Keys or values for each head of the query: [B, Hk, T, E] -> [B, H, T, E].
@@ -75,9 +76,10 @@ Ex over_heads(Ex x, const Type& type) {
   return reduce_sum(x.reshape({d[0], d[1], heads / d[1], d[2], d[3]}), {2});
 }
 
-// As ATen's kernel multiplies them: 16-bit floats by 16-bit floats.
+// [B, H, M, K] times the batches [B * H, K, N], as ATen's kernel multiplies them: 16-bit floats by 16-bit floats.
 Ex product(Ex a, Ex b, bool rounds = false) {
-  return batch_product(a.to(b.dtype()), b, rounds);
+  const Dims d = a.type().dims;
+  return batch_product(batches(a.to(b.dtype())), b, rounds).reshape({d[0], d[1], d[2], b.type().dims[2]});
 }
 
 // [Tq, Tk]: the keys up to each query's own position.
@@ -87,18 +89,17 @@ Ex causal_keys(ExpandContext& c, int64_t queries, int64_t keys) {
   return column <= row;
 }
 
-// Query times key, scaled and masked: [B * H, Tq, Tk]. Attributes is_causal (1), scale.
+// Query times key, scaled and masked: [B, H, Tq, Tk]. Attributes is_causal (1), scale.
 Ex scores(ExpandContext& c, Ex query, Ex key, size_t mask) {
   Dims q = query.type().dims;
   int64_t keys = key.type().dims[2];
   double scale = c.get_double(2, 1 / std::sqrt(static_cast<double>(q[3])));
-  Ex s = product(batches(query), transposed(batches(key))) * scale;
+  Ex s = product(query, transposed(batches(key))) * scale;
   if (c.get_bool(1)) {
     s = select(causal_keys(c, q[2], keys), s, -kInfinity);
   }
   if (c.has(mask)) {
-    s = s.reshape({q[0], q[1], q[2], keys});
-    s = batches(c.raw(mask).dtype() == DType::Bool ? select(c.raw(mask), s, -kInfinity) : s + c.raw(mask).to(s.dtype()));
+    s = c.raw(mask).dtype() == DType::Bool ? select(c.raw(mask), s, -kInfinity) : s + c.raw(mask).to(s.dtype());
   }
   return s;
 }
@@ -118,38 +119,36 @@ Ex hidden_rows(ExpandContext& c) {
 void expand_flash(ExpandContext& c) {
   const Dims q = c.operand(0).dims;
   Ex s = scores(c, c.raw(0), for_heads(c.raw(1), q[1]), 3);
-  Ex top = reduce_max(s, {2});
+  Ex top = reduce_max(s, {3});
   Ex weights = exp(s - top);
-  Ex sum = reduce_sum(weights, {2});
+  Ex sum = reduce_sum(weights, {3});
   Ex out = product(weights / sum, batches(for_heads(c.raw(2), q[1])));
   Ex total = top + log(sum);
   if (c.has(3)) {
     Ex hidden = hidden_rows(c);
-    out = select(hidden, 0.0, out.reshape(q));
-    total = select(hidden, -kInfinity, total.reshape({q[0], q[1], q[2], 1}));
+    out = select(hidden, 0.0, out);
+    total = select(hidden, -kInfinity, total);
   }
   c.set(0, out);
   c.set(1, total);
 }
 
 void expand_flash_backward(ExpandContext& c) {
-  Ex g = batches(c.raw(0));
+  Ex g = c.raw(0);
   Ex query = c.raw(1);
-  int64_t heads = query.type().dims[1];
-  Ex key = for_heads(c.raw(2), heads);
-  Ex value = for_heads(c.raw(3), heads);
+  const Dims q = query.type().dims;
+  Ex key = for_heads(c.raw(2), q[1]);
+  Ex value = for_heads(c.raw(3), q[1]);
   Ex s = scores(c, query, key, 6);
-  Dims rows{s.type().dims[0], s.type().dims[1], 1};
-  Ex total = c.raw(5).to(s.dtype()).reshape(rows);
+  Ex total = c.raw(5).to(s.dtype()).reshape({q[0], q[1], q[2], 1});
   Ex weights = exp(s - (c.has(6) ? select(total == -kInfinity, 0.0, total) : total)); // 0 in rows without any key
-  Ex weighted = reduce_sum(batches(c.computed(0)) * batches(c.computed(4)), {2});
-  Ex slope = weights * (product(g, transposed(batches(value))) - weighted) *
-      c.get_double(2, 1 / std::sqrt(static_cast<double>(query.type().dims[3])));
+  Ex weighted = reduce_sum(c.computed(0) * c.computed(4), {3});
+  Ex slope = weights * (product(g, transposed(batches(value))) - weighted) * c.get_double(2, 1 / std::sqrt(static_cast<double>(q[3])));
   slope = slope.to(query.dtype());
-  const bool has_own_keys = c.operand(2).dims[1] == heads;
+  const bool has_own_keys = c.operand(2).dims[1] == q[1];
   c.set(0, product(slope, batches(key), true));
   c.set(1, over_heads(product(transposed(slope), batches(query), has_own_keys), c.operand(2)));
-  c.set(2, over_heads(product(transposed(weights.to(g.dtype())), g, has_own_keys), c.operand(3)));
+  c.set(2, over_heads(product(transposed(weights.to(g.dtype())), batches(g), has_own_keys), c.operand(3)));
 }
 
 // Short sequences in 16 bits, with small score matrices: ATen's kernel, which multiplies small blocks, takes 2.4 to 4.5 times as long with

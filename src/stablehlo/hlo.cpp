@@ -68,6 +68,9 @@ Hlo convert(Hlo x, DType dtype) {
   if (x.dtype() == dtype) {
     return x;
   }
+  if (x.text().is_partitioned() && x.source() && x.source()->order.empty()) { // a mesh may cut each of the dims that the reshape joins
+    return reshape(convert(x.source()->operand, dtype), x.dims());
+  }
   if (dtype == DType::Bool) {
     return x != 0;
   }
@@ -146,6 +149,32 @@ Hlo reshape(Hlo x, const Dims& dims) {
     x = Hlo(x.source()->operand);
   }
   return x.dims() == dims ? x : x.text().op("reshape", {x}, {}, {x.dtype(), dims}).made_of({x, {}});
+}
+
+std::optional<Hlo> with_split_rows(const Hlo& x) {
+  if (!x.text().is_partitioned() || !x.source() || !x.source()->order.empty()) {
+    return std::nullopt;
+  }
+  const Hlo& operand = x.source()->operand;
+  Dims dims;
+  int64_t rows = 1;
+  while (dims.size() < operand.rank() && rows < x.dim(0)) {
+    dims.push_back(operand.dim(dims.size()));
+    rows *= dims.back();
+  }
+  if (dims.size() < 2 || rows != x.dim(0)) {
+    return std::nullopt;
+  }
+  dims.push_back(x.dim(1));
+  return reshape(operand, dims);
+}
+
+Dims all_but_last(const Hlo& x) {
+  Dims dims;
+  for (size_t d = 0; d + 1 < x.rank(); ++d) {
+    dims.push_back(static_cast<int64_t>(d));
+  }
+  return dims;
 }
 
 Hlo transpose(Hlo x, const Dims& order) {

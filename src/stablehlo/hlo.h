@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "stablehlo/text.h"
 
@@ -84,6 +85,9 @@ Hlo number(Text& text, DType dtype) {
 Hlo broadcast(Hlo x, const Dims& dims); // NumPy's; x itself when it has these dims
 Hlo broadcast_in_dim(Hlo x, const Dims& dims, const Dims& mapping);
 Hlo reshape(Hlo x, const Dims& dims); // x itself when it has these dims
+// x, [M, K], before a reshape joined several dims to M: a mesh may cut each of them. Nothing without such dims, and on one device.
+std::optional<Hlo> with_split_rows(const Hlo& x);
+Dims all_but_last(const Hlo& x); // its dims, by their numbers
 Hlo transpose(Hlo x, const Dims& order); // a reshape where only dims of 1 move
 Hlo slice(Hlo x, const Dims& starts, const Dims& limits, const Dims& steps); // x itself when nothing is cut
 Hlo slice_dim(Hlo x, size_t dim, int64_t start, int64_t limit, int64_t step = 1);

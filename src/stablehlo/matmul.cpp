@@ -1,4 +1,6 @@
 // Matrix products: dot_general, and the sums that the add* rows make.
+#include <optional>
+
 #include "stablehlo/call.h"
 #include "stablehlo/structured.h"
 
@@ -6,6 +8,17 @@ namespace torch_xla::stablehlo {
 namespace {
 
 Hlo matrix_product(Hlo a, Hlo b) {
+  if (std::optional<Hlo> x = with_split_rows(a)) {
+    Hlo product = dot(*x, b, {}, {}, {static_cast<int64_t>(x->rank()) - 1}, {0});
+    return reshape(product, {a.dim(0), b.dim(1)});
+  }
+  if (a.source() && a.source()->order == Dims{1, 0}) { // a weight's gradient
+    std::optional<Hlo> x = with_split_rows(a.source()->operand);
+    std::optional<Hlo> y = with_split_rows(b);
+    if (x && y && with(x->dims(), x->rank() - 1, y->dims().back()) == y->dims()) {
+      return dot(*x, *y, {}, {}, all_but_last(*x), all_but_last(*y));
+    }
+  }
   return dot(a, b, {}, {}, {1}, {0});
 }
 
@@ -65,13 +78,16 @@ Hlo scaled(Hlo x, double factor) {
   return factor == 1 ? x : x * factor;
 }
 
-// beta * self + alpha * product; attributes beta, alpha. With beta 0 self is ignored, also NaN.
+// beta * self + alpha * product; attributes beta, alpha. With beta 0 self is ignored, also NaN. A bias is added to split rows.
 template <Product P>
 Hlo sum(Call& c) {
-  Hlo product = P(c[1], c[2]);
+  Hlo joined = P(c[1], c[2]);
+  std::optional<Hlo> split = c[0].rank() == 1 ? with_split_rows(joined) : std::nullopt;
+  Hlo product = split ? *split : joined;
   product = scaled(convert(product, compute_type(product.dtype())), c.get_double(1, 1));
   double beta = c.get_double(0, 1);
-  return beta == 0 ? product : scaled(c.computed(0), beta) + product;
+  Hlo total = beta == 0 ? product : scaled(c.computed(0), beta) + product;
+  return split ? reshape(total, joined.dims()) : total;
 }
 
 template <Product P>

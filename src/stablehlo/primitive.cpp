@@ -200,7 +200,9 @@ Hlo write_reduce(const Node& node, const Hlo& x, const Type& result) {
   }
   Combine combine = [&](const Hlos& a, const Hlos& b) { return Hlos{write_binary(row.combine, a[0], b[0])}; };
   Dims dims = std::get<Dims>(node.attrs[0]);
-  return reshape(reduce({x}, {row.init(x.text(), x.dtype())}, dims, combine)[0], result.dims);
+  std::optional<Hlo> split = x.rank() == 2 && dims == Dims{0} ? with_split_rows(x) : std::nullopt; // of a bias's gradient
+  Hlo reduced = reduce({split ? *split : x}, {row.init(x.text(), x.dtype())}, split ? all_but_last(*split) : dims, combine)[0];
+  return reshape(reduced, result.dims);
 }
 
 // ---- The rest ----

@@ -213,12 +213,26 @@ print([(each.kind, each.count > 0, each.bytes > 0) for each in report.collective
 print("  between devices: " in str(report), report.num_devices, xs.sharding_spec(model[2].weight))
 print({xs.sharding_spec(optimizer.state[model[0].weight][name]) for name in ("exp_avg", "exp_avg_sq")})
 print(report.argument_bytes < 3 * sum(p.nbytes for p in model.parameters()))
+q, k, v = (torch.empty(4, 6, 8, 2, device="xla", requires_grad=True) for _ in range(3))
+for t in (q, k, v):
+    xs.mark_sharding(t, mesh, ("data", "model", None, None))
+torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).square().sum().backward()
+torch_xla.sync()
+print({each.kind for each in program_reports()[-1].collectives})
+x = xs.mark_sharding(torch.empty(4, 6, 8, device="xla"), mesh, ("data", "model", None)).global_tensor
+linear = torch.nn.Linear(8, 16).to("xla")
+linear(x).square().sum().backward()
+torch_xla.sync()
+print({each.kind for each in program_reports()[-1].collectives})
 """
     environment = {"PJRT_DEVICE": "HOST", "XLA_COMPILE_ONLY": "four", "XLA_PERSISTENT_CACHE_PATH": ""}
-    collectives, said, states, less = run_python(PRELUDE + register + MESH + source, **environment).splitlines()
+    lines = run_python(PRELUDE + register + MESH + source, **environment).splitlines()
+    collectives, said, states, less, of_attention, of_linear = lines
     assert collectives == "[('all-reduce', True, True)]"
     assert said == "True 4 {devices=[1,2,2]0,2,1,3 last_tile_dim_replicate}"
     assert states == "{'{devices=[2,2]0,2,1,3}'}" and less == "True"
+    assert of_attention == "set()"  # each device has its own batches and heads
+    assert of_linear == "{'all-reduce'}"  # of the gradients: each has its own batches and places
 
 
 # ---- The compiler's errors ----

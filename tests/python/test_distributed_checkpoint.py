@@ -290,8 +290,8 @@ def test_what_is_saved_beside_the_steps_is_the_state_of_its_step(device, tmp_pat
         checkpoints.join()
 
 
-def test_a_signal_saves_the_next_step(device, tmp_path, monkeypatch):
-    monkeypatch.setattr(_preemption, "_is_watching", False)
+def test_a_signal_saves_the_next_step(device, tmp_path):
+    _preemption._stop_watching()  # of another test
     before = signal.getsignal(signal.SIGTERM)
     try:
         checkpoints = manager_of(tmp_path, chkpt_on_preemption=True)
@@ -300,8 +300,8 @@ def test_a_signal_saves_the_next_step(device, tmp_path, monkeypatch):
         assert checkpoints.save(2, state_of(device, 2)) and checkpoints.reached_preemption(2)
         assert checkpoints.all_steps() == [2]
     finally:
-        signal.signal(signal.SIGTERM, before)
-        _preemption._asked.clear()
+        _preemption._stop_watching()
+    assert signal.getsignal(signal.SIGTERM) == before and not _preemption.was_asked()
 
 
 def test_planners(device, tmp_path):

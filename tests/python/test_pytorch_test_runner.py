@@ -273,3 +273,21 @@ def test_what_happened(page, test):
 )
 def test_other_lines(page, line):
     assert line in page.splitlines()
+
+
+def test_a_file_on_the_devices_of_a_plugin(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(TOOL.parent)
+    import pytorch_tests_page
+    import run_pytorch_tests
+
+    (tmp_path / "list.toml").write_text('title = ""\npage = ""\n[files."a.py"]\nplugin_devices = 3\n[files."b.py"]\n')
+    tests = run_pytorch_tests.TestList(tmp_path / "list.toml")
+    monkeypatch.setattr(run_pytorch_tests.wheels, "fetch", lambda name: Path("client.so"))
+    environment = tests.find_environment("a.py")
+    assert environment["PJRT_DEVICE"] == "LIBRARY" and environment["PJRT_LIBRARY_PATH"] == "client.so"
+    assert environment["PJRT_LIBRARY_OPTIONS"] == "cpu_device_count=3" and "PJRT_DEVICE" not in tests.find_environment(
+        "b.py"
+    )
+    reports = [pytorch_tests_page.FileReport(name, "", tests.find_plugin_devices(name)) for name in ("a.py", "b.py")]
+    page = pytorch_tests_page.write_page("", "", "", reports)
+    assert "## a.py\n\nOn 3 devices of XLA's CPU client, as a plugin.\n" in page and "## b.py" not in page

@@ -265,7 +265,7 @@ def test_fully_sharded_modules(device, monkeypatch):
     assert next(iter(sharded.state_dict())) == "_orig_module.0._orig_module.weight" and sharded.module is model
     found.sum().backward()
     assert all(p.device == device and p.grad is not None and xs.sharding_spec(p) for p in sharded.parameters())
-    with pytest.raises(ValueError, match="no axis 'data', but \\['fsdp', 'model'\\]"):
+    with pytest.raises(ValueError, match="data axis is not in the mesh: its axes are \\['fsdp', 'model'\\]"):
         SpmdFullyShardedDataParallel(nn.Linear(2, 2), extra_data_axis="data")
     with pytest.raises(RuntimeError, match="already"):
         SpmdFullyShardedDataParallel(sharded)

@@ -56,7 +56,9 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
             raise ValueError("there is no mesh: give mesh=, or call torch_xla.distributed.spmd.set_global_mesh()")
         for axis in ("fsdp", *([extra_data_axis] if extra_data_axis else [])):
             if self._mesh.get_axis_name_idx(axis) is None:
-                raise ValueError(f"the mesh has no axis {axis!r}, but {list(self._mesh.shape())}")
+                raise ValueError(
+                    f"The provided {axis} axis is not in the mesh: its axes are {list(self._mesh.shape())}"
+                )
         self._shard_output = shard_output
         self._extra_data_axis = extra_data_axis
         if auto_wrap_policy is not None:

@@ -123,10 +123,12 @@ def test_placements(mesh, x):
     other = t.redistribute(mesh, [Replicate(), Shard(1)])
     assert other.placements == (Replicate(), Shard(1)) and torch.equal(other.cpu(), x)
     assert other.sharding_spec == str(mesh.get_op_sharding((None, "b")))
+    assert other.redistribute(mesh, [Shard(-1), Shard(-2)]).placements == (Shard(1), Shard(0))
     with pytest.raises(ValueError, match="1 placements for a mesh of 2 axes"):
         t.redistribute(mesh, [Shard(0)])
-    with pytest.raises(IndexError, match="of a tensor of 2 dims"):
-        t.redistribute(mesh, [Shard(0), Shard(2)])
+    for dim in (2, -3):
+        with pytest.raises(IndexError, match="of a tensor of 2 dims"):
+            t.redistribute(mesh, [Shard(0), Shard(dim)])
     with pytest.raises(NotImplementedError, match="are not all of Shard and Replicate"):
         t.redistribute(mesh, [Partial(), Shard(0)])
     leaf = xs.XLAShardedTensor(x.to("xla"), requires_grad=True)

@@ -141,6 +141,24 @@ def test_marks_are_in_the_program(device, mesh):
     assert y.sum().item() == 128
 
 
+def test_gradients_are_cut_as_their_weights(device, mesh):
+    """Also where they live longer than a step, as in sums over several batches."""
+    linear = nn.Linear(16, 32, bias=False).to(device)
+    x = torch.randn(8, 16)
+    for _ in range(2):  # a second mark adds no second hook
+        xs.mark_sharding(linear.weight, mesh, ("fsdp", "data"))
+    for _ in range(2):
+        linear(xs.mark_sharding(x.to(device), mesh, ("data", None)).global_tensor).sum().backward()
+        torch_xla.sync()
+        assert xs.sharding_spec(linear.weight.grad) == xs.sharding_spec(linear.weight)
+    assert len(linear.weight._post_accumulate_grad_hooks) == 1
+    torch.testing.assert_close(linear.weight.grad.cpu(), 2 * x.sum(0).expand(32, 16))
+    xs.clear_sharding(linear.weight)
+    linear.weight.grad = None
+    linear(x.to(device)).sum().backward()
+    assert xs.sharding_spec(linear.weight.grad) == ""
+
+
 def test_meshes_of_other_orders(device):
     """The devices of a program's meshes are in one order."""
     values = torch.arange(64.0).view(8, 8)

@@ -4,13 +4,16 @@ import functools
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import distribute_module, distribute_tensor, Partial, Replicate, Shard
 
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime
 from torch_xla import _XLAC
+from torch_xla.experimental.distributed_checkpoint import CheckpointManager, SPMDLoadPlanner, SPMDSavePlanner
 from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
 
@@ -158,7 +161,12 @@ def test_tensors_of_torch_distributed(device):
     mesh = init_device_mesh("xla", (2, 2), mesh_dim_names=("a", "b"))
     sharded = distribute_tensor(torch.arange(16.0).view(4, 4), mesh, [Replicate(), Shard(1)])
     assert sharded.sharding_spec == "{devices=[1,2,2]0,2,1,3 last_tile_dim_replicate}" and sharded.device == device
+    assert distribute_tensor(torch.ones(4, 4), mesh, [Replicate(), Shard(-1)]).sharding_spec == sharded.sharding_spec
     assert distribute_tensor(torch.ones(4), mesh).sharding_spec == "{replicated}"
+    source = torch.ones(4, 4, device=device, requires_grad=True)
+    leaf = distribute_tensor(source, mesh, [Shard(0), Replicate()])
+    leaf.sum().backward()
+    assert leaf.is_leaf and leaf.grad.tolist() == [[1.0] * 4] * 4 and source.grad is None
     assert distribute_tensor(torch.ones(4, 2), mesh, [Shard(0), Shard(0)]).sharding_spec == "{devices=[4,1]0,1,2,3}"
     with pytest.raises(ValueError, match="none of Shard and Replicate"):
         distribute_tensor(torch.ones(4), mesh, [Partial(), Shard(0)])
@@ -187,3 +195,47 @@ def test_tensors_of_torch_distributed(device):
     assert model.weight.device == device
     with pytest.raises(ValueError, match="input_fn takes 1 arguments"):
         distribute_module(nn.Linear(4, 4), mesh, None, lambda inputs: inputs)
+
+
+# ---- Checkpoints ----
+def cut(value: torch.Tensor, grid: xs.Mesh, spec: tuple) -> dict:
+    return {"nest": [xs.mark_sharding(value.to("xla"), grid, spec).global_tensor], "step": 7}
+
+
+@pytest.mark.parametrize("saves_later", [False, True])
+def test_checkpoints_are_written_by_shards_and_read_for_another_mesh(grid, tmp_path, saves_later):
+    value = torch.randn(5, 6)
+    state = cut(value, grid, ("x", "y"))
+    if saves_later:
+        manager = CheckpointManager(str(tmp_path), 1, chkpt_on_preemption=False)
+        manager.save_async(0, state)
+        state["nest"][0].zero_()
+        manager.join()
+        tmp_path = tmp_path / "0"
+    else:
+        planner = SPMDSavePlanner()
+        dcp.save(state, checkpoint_id=tmp_path, planner=planner)
+        assert list(planner.sharded_state_dict) == ["nest.0"] and list(planner.unsharded_state_dict) == ["step"]
+    chunks = FileSystemReader(tmp_path).read_metadata().state_dict_metadata["nest.0"].chunks
+    assert sorted((*chunk.offsets, *chunk.sizes) for chunk in chunks) == [
+        (0, 0, 3, 3), (0, 3, 3, 3), (3, 0, 2, 3), (3, 3, 2, 3)
+    ]  # fmt: skip
+    other = xs.Mesh(range(4), (4,), ("all",))
+    for spec in [(None, "all"), ("all", None), (None, None)]:
+        loaded = cut(torch.zeros(5, 6), other, spec)
+        sharding = xs.sharding_spec(loaded["nest"][0])
+        loaded["step"] = 0
+        dcp.load(loaded, checkpoint_id=tmp_path, planner=SPMDLoadPlanner())
+        assert torch.equal(loaded["nest"][0].cpu(), value) and loaded["step"] == 7
+        assert xs.sharding_spec(loaded["nest"][0]) == sharding
+    plain = {"nest": [torch.zeros(5, 6)], "step": 0}
+    dcp.load(plain, checkpoint_id=tmp_path)
+    assert torch.equal(plain["nest"][0], value)
+
+
+def test_a_checkpoint_of_other_sizes_is_refused(grid, tmp_path):
+    dcp.save(cut(torch.ones(4, 4), grid, ("x", "y")), checkpoint_id=tmp_path, planner=SPMDSavePlanner())
+    loaded = cut(torch.zeros(4, 8), grid, ("x", "y"))
+    with pytest.raises(dcp.api.CheckpointException, match="Size mismatch"):
+        dcp.load(loaded, checkpoint_id=tmp_path, planner=SPMDLoadPlanner())
+    assert not loaded["nest"][0].any()

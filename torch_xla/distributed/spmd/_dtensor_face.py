@@ -11,14 +11,15 @@ def spec_of_placements(placements: Sequence, rank: int) -> PartitionSpec:
     """The axes of the mesh, by their numbers, for each dim of a tensor of that rank.
 
     Args:
-        placements: a Shard or Replicate for each axis; several for one dim cut it over these axes in turn.
+        placements: a Shard or Replicate for each axis; several for one dim cut it over these axes in turn. A negative
+            dim counts from the last one.
 
     Raises ValueError for another placement, IndexError for a dim that does not exist.
     """
     axes: list[list[int]] = [[] for _ in range(rank)]
     for axis, placement in enumerate(placements):
         if placement.is_shard():
-            if not 0 <= placement.dim < rank:
+            if not -rank <= placement.dim < rank:
                 raise IndexError(f"{placement} of a tensor of {rank} dims")
             axes[placement.dim].append(axis)
         elif not placement.is_replicate():

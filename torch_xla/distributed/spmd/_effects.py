@@ -8,7 +8,7 @@ from ... import _XLAC, runtime
 from . import _over_partitions
 from .mesh import Mesh
 from .op_sharding import PartitionSpec
-from .xla_sharded_tensor import wrap_as_sharded_tensor
+from .xla_sharded_tensor import find_mark, set_sharding, wrap_as_sharded_tensor
 
 
 def _find_processes(mesh: Mesh) -> ModuleType | None:
@@ -38,6 +38,20 @@ def spread(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.
     """
     module = _find_processes(mesh)
     return module.spread(t, mesh, partition_spec) if module else t
+
+
+def cut_gradient(t: torch.Tensor) -> None:
+    """Over the devices of a plugin: gradients of the marked leaf get its mark, as a compiler may leave them whole."""
+    if _XLAC._num_partitions() == 1 or not t.is_leaf or not t.requires_grad:
+        return
+    if _mark_gradient not in (t._post_accumulate_grad_hooks or {}).values():
+        t.register_post_accumulate_grad_hook(_mark_gradient)
+
+
+def _mark_gradient(t: torch.Tensor) -> None:
+    sharding = find_mark(t)
+    if sharding is not None and t.grad is not None and find_mark(t.grad) != sharding:
+        set_sharding(t.grad, sharding)
 
 
 def spread_minibatch(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:

@@ -36,7 +36,10 @@ def _mark(tensor, device_mesh, placements) -> XLAShardedTensor:
     if placements and len(placements) != device_mesh.ndim:
         raise ValueError(f"{len(placements)} placements are not one for each dim of {device_mesh}")
     spec = convert_to_xla_partition_spec(tensor, placements)
-    return mark_sharding(tensor.to("xla"), convert_to_xla_mesh(device_mesh), spec)
+    marked = mark_sharding(tensor.to("xla"), convert_to_xla_mesh(device_mesh), spec)
+    if marked.is_leaf or not tensor.is_leaf:
+        return marked
+    return XLAShardedTensor(marked.global_tensor, marked.mesh_shape, marked.partition_spec, requires_grad=True)
 
 
 def _check_has_groups(mesh) -> None:

@@ -43,6 +43,7 @@ def _sharding_of(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> 
 def _mark(t: torch.Tensor, sharding: OpSharding, mesh: Mesh, partition_spec: PartitionSpec) -> XLAShardedTensor:
     t = _effects.spread(t, mesh, partition_spec)
     set_sharding(t, sharding)
+    _effects.cut_gradient(t)
     return wrap_as_sharded_tensor(t, mesh.mesh_shape, mesh.numbers_of(partition_spec))
 
 

@@ -1,29 +1,22 @@
 """Saves a run's state at an interval of steps, at once or beside later steps, and restores it."""
 
 import contextlib
-import copy
 import operator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.stateful import Stateful
-from torch.utils import _pytree as pytree
 
 from ... import _api
 from . import _preemption
+from ._helpers import _sharded_cpu_state_dict
 from ._pending import PendingSaves
 from ._processes import make_groups, Processes
 from ._step_folders import StepFolders
 from ._writer import StepWriter
 from .planners import SPMDLoadPlanner, SPMDSavePlanner
-
-
-def _copy(value: Any) -> Any:
-    return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else copy.deepcopy(value)
 
 
 def _plain(state_dict: dict) -> dict:
@@ -127,7 +120,7 @@ class CheckpointManager:
             return False
         self._pending.wait(at_most=self._max_pending - 1)
         state = self._processes.do(
-            f"copying the state of step {step}", lambda: pytree.tree_map(_copy, _plain(state_dict))
+            f"copying the state of step {step}", lambda: _sharded_cpu_state_dict(_plain(state_dict))
         )
         self._pending.add(step, self._writer.submit(self._save, step, state, self._writing_processes))
         return True
