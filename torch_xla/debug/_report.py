@@ -152,11 +152,9 @@ class Report:
     def _compiled_place_text(self, group: list[Compile]) -> Iterator[str]:
         """The programs of one device that differ from others at the same pair of lines: the costliest as example."""
         costliest = max(group, key=lambda reason: reason.seconds)
-        if len(group) == 1:
-            yield f"  xla:{costliest.device} step {costliest.step}, {_milliseconds(costliest.seconds)}: {costliest.what}"
-        else:
-            steps = _numbers([reason.step for reason in group])
-            yield f"  xla:{costliest.device} {steps}: {_cost_text(group)}, for example {costliest.what}"
+        steps = _numbers([reason.step for reason in group])
+        cost = f", {_milliseconds(costliest.seconds)}:" if len(group) == 1 else f": {_cost_text(group)}, for example"
+        yield f"  xla:{costliest.device} {steps}{cost} {costliest.what}"
         yield from (f"  {text}" for text in self._place_text("at", costliest.line))
         if costliest.line_before != costliest.line:
             yield from (f"  {text}" for text in self._place_text("before at", costliest.line_before))
