@@ -5,6 +5,7 @@
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/InferenceMode.h>
 
+#include "aten/rows.h"
 #include "core/remembered.h"
 #include "trace/cell.h"
 
@@ -136,9 +137,11 @@ bool may_try(const c10::OperatorHandle& op, const BoxedCall& call) {
   if (op.schema().getNamespace() != "aten" || op.hasTag(at::Tag::nondeterministic_seeded)) {
     return false;
   }
+  const Op* row = find_row(op);
+  const bool takes_integers = row && !(row->traits & kChecksValues);
   int64_t numbers = 0;
   for (const at::Tensor& t : call.tensors) {
-    if (t.defined() && !t.is_floating_point() && !t.is_complex()) {
+    if (t.defined() && !t.is_floating_point() && !t.is_complex() && !takes_integers) {
       return false;
     }
     numbers += t.defined() ? t.numel() : 0;

@@ -58,6 +58,12 @@ bool is_inplace_form(const c10::FunctionSchema& functional, const c10::FunctionS
   return candidate.arguments().size() == n && same_overload && same_arguments(functional, candidate, n);
 }
 
+// add_ of add, __ilshift__ of __lshift__.
+std::string inplace_name(const std::string& name) {
+  const size_t operator_name = name.find("::__");
+  return operator_name == std::string::npos ? name + "_" : name.substr(0, operator_name) + "::__i" + name.substr(operator_name + 4);
+}
+
 // "all_reduce" as "AllReduce", the original's name for counting collectives.
 std::string in_pascal_case(const std::string& name) {
   std::string result;
@@ -117,7 +123,7 @@ void register_row(const RowLibraries& libraries, const Op& op, const Overloads& 
       register_overload(libraries, op, Convention::kOut, candidate);
     }
   }
-  auto mutating = overloads.find(name.name + "_");
+  auto mutating = overloads.find(inplace_name(name.name));
   for (const c10::OperatorHandle& candidate : mutating == overloads.end() ? std::vector<c10::OperatorHandle>() : mutating->second) {
     if (is_inplace_form(schema, candidate.schema())) {
       register_overload(libraries, op, Convention::kInplace, candidate);

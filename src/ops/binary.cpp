@@ -15,6 +15,9 @@ namespace {
 #define LOGIC(NAME, OPERATOR) POINTWISE(NAME, kBool, kComplex, truth(a.raw(0)) OPERATOR truth(a.raw(1)))
 #define BITS(NAME, OPERATOR) \
   POINTWISE(NAME ".Tensor", kPromote, kNoFloat, a[0] OPERATOR a[1]), POINTWISE(NAME ".Scalar", kPromote, kNoFloat, a[0] OPERATOR a[1])
+#define SHIFT(NAME, OF_NUMBER, FUNCTION)                                         \
+  POINTWISE(NAME ".Tensor", kPromote, kNoFloat | kNoBool, FUNCTION(a[0], a[1])), \
+      POINTWISE(NAME "." OF_NUMBER, kPromote, kNoFloat | kNoBool, FUNCTION(a[0], a[1]))
 
 bool is_bool(const BodyArgs& a) {
   return a.compute() == DType::Bool;
@@ -260,18 +263,10 @@ constinit const Op kRows[] = {
     BITS("bitwise_and", &),
     BITS("bitwise_or", |),
     BITS("bitwise_xor", ^),
-    POINTWISE("bitwise_left_shift.Tensor", kPromote, kNoFloat | kNoBool, shift_left(a[0], a[1])),
-    POINTWISE("bitwise_left_shift.Tensor_Scalar", kPromote, kNoFloat | kNoBool, shift_left(a[0], a[1])),
-    POINTWISE("bitwise_right_shift.Tensor", kPromote, kNoFloat | kNoBool, shift_right(a[0], a[1])),
-    POINTWISE("bitwise_right_shift.Tensor_Scalar", kPromote, kNoFloat | kNoBool, shift_right(a[0], a[1])),
-    CALL("__lshift__.Tensor", kIntegers),
-    CALL("__lshift__.Scalar", kIntegers),
-    CALL("__rshift__.Tensor", kIntegers),
-    CALL("__rshift__.Scalar", kIntegers),
-    CALL("__ilshift__.Tensor", kIntegers),
-    CALL("__ilshift__.Scalar", kIntegers),
-    CALL("__irshift__.Tensor", kIntegers),
-    CALL("__irshift__.Scalar", kIntegers),
+    SHIFT("bitwise_left_shift", "Tensor_Scalar", shift_left),
+    SHIFT("bitwise_right_shift", "Tensor_Scalar", shift_right),
+    SHIFT("__lshift__", "Scalar", shift_left),
+    SHIFT("__rshift__", "Scalar", shift_right),
     POINTWISE("where.self", kTail, kComplex, select(truth(a.raw(0)), a[1], a[2])),
     CALL("_add_relu.Tensor", kIntegers | kFloats),
     POINTWISE("lerp.Tensor", kSelf, kFloatOnly | kSameDtype | kComplex, lerp(a[0], a[1], a[2])),

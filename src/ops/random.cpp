@@ -108,6 +108,33 @@ void expand_normal(ExpandContext& c) {
   c.set(0, scaled_normal(c));
 }
 
+// `x`; the run fails with the message if `fits` is false somewhere.
+Ex checked(ExpandContext& c, Ex fits, Ex x, const char* message) {
+  Ex all = reduce_min(fits, all_dims(fits.type().dims.size())).reshape({});
+  Ex zero = x.constant(0);
+  ValueId operands[] = {all.id(), zero.id()};
+  Type type = zero.type();
+  const Op& check = get_op("aten::_functional_assert_async.msg");
+  return x + Ex(&c.b(), c.b().library(check, operands, {std::string(message)}, {&type, 1}));
+}
+
+// A mean and a standard deviation, of which one or both are tensors. The run checks a tensor of deviations. ATen rounds after each step.
+template <bool ChecksDeviation>
+void expand_normal_of(ExpandContext& c) {
+  Ex deviation = number(c, 1);
+  if (ChecksDeviation) {
+    deviation = checked(c, c.raw(1) >= 0.0, deviation, "normal expects all elements of std >= 0.0");
+  }
+  auto rounded = [&c](Ex x) { return x.to(c.result_type(0).dtype).to(draw_type(c)); };
+  c.set(0, rounded(rounded(draw(c).normal(draw_type(c))) * deviation) + number(c, 0));
+}
+
+void infer_normal_of_tensors(InferContext& c) {
+  require_float(c, 0);
+  require_float(c, 1);
+  c.add_result(c.operand(0).dtype, broadcast_dims(c.operand(0).dims, c.operand(1).dims));
+}
+
 void expand_log_normal(ExpandContext& c) {
   c.set(0, exp(scaled_normal(c)));
 }
@@ -137,13 +164,8 @@ void expand_bernoulli(ExpandContext& c) {
 template <size_t P>
 void expand_checked_bernoulli(ExpandContext& c) {
   Ex p = c.raw(P).to(compute_type(c.raw(P).dtype()));
-  Ex fits = reduce_min((p >= 0.0) & (p <= 1.0), all_dims(p.type().dims.size())).reshape({});
-  Ex zero = p.constant(0);
-  ValueId operands[] = {fits.id(), zero.id()};
-  Type type = zero.type();
-  const Op& check = get_op("aten::_functional_assert_async.msg");
-  Ex checked(&c.b(), c.b().library(check, operands, {std::string("Expected p_in >= 0 && p_in <= 1")}, {&type, 1}));
-  c.set(0, draw(c).uniform(p.dtype()) < p + checked);
+  const char* message = "Expected p_in >= 0 && p_in <= 1";
+  c.set(0, draw(c).uniform(p.dtype()) < checked(c, (p >= 0.0) & (p <= 1.0), p, message));
 }
 
 void infer_bernoulli_tensor(InferContext& c) {
@@ -250,6 +272,9 @@ bool is_range(Numbers n, const Attrs&) { // from, to
 bool has_deviation(Numbers n, const Attrs&) { // mean, std
   return n[1] >= 0;
 }
+bool is_deviation(Numbers n, const Attrs&) { // std
+  return n[0] >= 0;
+}
 bool has_positive_deviation(Numbers n, const Attrs&) { // mean, std; median, sigma
   return n[1] > 0;
 }
@@ -275,6 +300,9 @@ void infer_multinomial(InferContext& c) { // num_samples, replacement
 constinit const Op kRows[] = {
     COMPOSITE("uniform_", like_float_operand<0>, expand_uniform, .traits = kRandom | kComplex | kNumbersFit, .takes = is_range),
     COMPOSITE("normal_", like_float_operand<0>, expand_normal, .traits = kRandom | kComplex, .takes = has_deviation),
+    COMPOSITE("normal.Tensor_float", like_float_operand<0>, expand_normal_of<false>, .traits = kRandom, .takes = is_deviation),
+    COMPOSITE("normal.float_Tensor", like_float_operand<1>, expand_normal_of<true>, .traits = kRandom),
+    COMPOSITE("normal.Tensor_Tensor", infer_normal_of_tensors, expand_normal_of<true>, .traits = kRandom),
     COMPOSITE("log_normal_", like_float_operand<0>, expand_log_normal, .traits = kRandom, .takes = has_positive_deviation),
     COMPOSITE("exponential_", like_float_operand<0>, expand_exponential, .traits = kRandom, .takes = has_rate),
     COMPOSITE("cauchy_", like_float_operand<0>, expand_cauchy, .traits = kRandom, .takes = has_positive_deviation),
@@ -289,11 +317,8 @@ constinit const Op kRows[] = {
     COMPOSITE(
         "native_dropout", infer_dropout, expand_dropout, .layout = ResultLayout::kOfOperands, .traits = kRandom, .takes = is_probability),
     SHAPED_CALL("multinomial", infer_multinomial, kAllFloats, .traits = kRandom | kChecksValues),
-    CALL("poisson", kAllFloats, .traits = kRandom | kChecksValues),
-    CALL("_standard_gamma", kFloats, .traits = kRandom),
-    CALL("normal.Tensor_float", kAllFloats, .traits = kRandom),
-    CALL("normal.float_Tensor", kAllFloats, .traits = kRandom | kChecksValues),
-    CALL("normal.Tensor_Tensor", kAllFloats, .traits = kRandom | kChecksValues | kSameDtype),
+    SHAPED_CALL("poisson", like_operand<0>, kAllFloats, .traits = kRandom | kChecksValues),
+    SHAPED_CALL("_standard_gamma", like_operand<0>, kFloats, .traits = kRandom),
     SHAPED_CALL("binomial", like_operand<0>, kAllFloats, .traits = kRandom | kChecksValues),
     SHAPED_CALL("_sample_dirichlet", like_operand<0>, kFloats, .traits = kRandom),
     SHAPED_CALL("_standard_gamma_grad", like_operand<0>, kFloats),

@@ -7,6 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import torch_xla.debug.metrics as met
+
 N = 100_000
 FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -206,3 +208,45 @@ print(torch.multinomial(x, 5).tolist(), torch.poisson(x * 4).tolist(), torch.nor
 """
     texts = [run_python(source, XLA_INTERPRETED_OPERATIONS=count) for count in ("0", "1000000000")]
     assert texts[0] == texts[1]
+
+
+NORMALS = {  # mean, deviation
+    "tensors": lambda x: (x.fill_(3), torch.full_like(x, 2)),
+    "a mean": lambda x: (3.0, x.fill_(2)),
+    "a deviation": lambda x: (x.fill_(3), 2.0),
+    "rows and a column": lambda x: (x.fill_(3).view(-1, 4)[:, :1], torch.full_like(x[:4], 2)),
+    "other orders of memory": lambda x: (x.fill_(3).view(-1, 4).t(), 2.0),
+    "another type": lambda x: (x.fill_(3), torch.full_like(x, 2, dtype=torch.float64)),
+    "no elements": lambda x: (x[:0], x[:0]),
+}
+
+
+@pytest.mark.parametrize("name", NORMALS)
+def test_normal_numbers_are_drawn_within_the_program(device, name):
+    results = []
+    before = met.counter_value("aten::normal")
+    for place in ("cpu", device):
+        drawn = torch.normal(*NORMALS[name](torch.empty(N, device=place)))
+        results.append((drawn.dtype, drawn.shape, drawn.stride()))
+        if drawn.numel():
+            assert abs(drawn.mean().item() - 3) < 0.1 and abs(drawn.std().item() - 2) < 0.1
+    assert results[0] == results[1] and met.counter_value("aten::normal") == before
+
+
+REFUSED_NORMALS = {
+    "a negative deviation": lambda d: torch.normal(torch.zeros(3, device=d), torch.tensor([1.0, -1.0, 2.0], device=d)),
+    "a deviation that is NaN": lambda d: torch.normal(0.0, torch.full((3,), float("nan"), device=d)),
+    "a negative number": lambda d: torch.normal(torch.zeros(3, device=d), -1.0),
+    "integers": lambda d: torch.normal(torch.zeros(3, device=d, dtype=torch.int32), 1.0),
+    "shapes that do not fit": lambda d: torch.normal(torch.zeros(3, device=d), torch.ones(4, device=d)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_NORMALS)
+def test_normal_refuses_what_eager_refuses(device, name):
+    texts = []
+    for place in ("cpu", device):
+        with pytest.raises(RuntimeError) as raised:
+            REFUSED_NORMALS[name](place).sum().item()
+        texts.append(str(raised.value).split("\n")[0])
+    assert texts[0] in texts[1]

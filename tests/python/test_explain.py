@@ -482,6 +482,25 @@ def test_steady_steps_compile_nothing(explain):
     assert "Compiled: nothing" in str(report) and "recording" in str(report)
 
 
+def test_the_text_lists_the_costliest_places_of_compiles(explain):
+    def program(device):
+        model = Classifier(41).to(device)
+        for count in range(2, 22):  # a structure of its own in each turn
+            loss = model(torch.ones(count, 8, device=device)).sum()
+            for _ in range(count):
+                loss = loss.sin()  # structures
+            loss.item()
+        for place in range(14):
+            exec(compile("\n" * place + "x = torch.ones(3, 7, device=device).cos() * 3", f"place_{place}.py", "exec"))
+            torch_xla.sync()
+
+    report = explain(program)
+    text = str(report).partition("Compiled: ")[2].partition("A step of ")[0]
+    assert len(report.compiles) >= 20
+    assert f"{len(report.compiles)} programs" in text and "for example" in text
+    assert text.count("\n") <= 60, text
+
+
 def test_accumulated_gradients_are_right(explain):
     def program(device):
         model = Classifier(33).to(device)

@@ -11,6 +11,18 @@ CALLS = {
     "eigenvalues": "torch.linalg.eigvalsh(x)",
     "singular values": "torch.linalg.svdvals(x)",
     "distances": "torch.cdist(x, x)",
+    "shift": "i >> 1",
+    "shift of a number": "1 << i",
+    "shift in place": "i.clone().__ilshift__(2)",
+    "divisors": "torch.gcd(i, i)",
+    "a number among integers": "torch.isin(i, 3)",
+    "special function of integers": "torch.special.entr(i)",
+    "signs of integers": "torch.signbit(i)",
+    "angles of integers": "torch.angle(i)",
+    "normal numbers": "torch.normal(x, x)",
+    "normal numbers of one mean": "torch.normal(0.0, x)",
+    "Poisson's numbers": "torch.poisson(x)",
+    "gamma numbers": "torch._standard_gamma(x + 1)",
 }
 
 
@@ -21,6 +33,7 @@ def test_first_calls_import_nothing(run_python):
         import torch_xla
 
         x = torch.eye(8, device="xla")
+        i = torch.arange(8, device="xla")
         z = torch.ones(4, 4, dtype=torch.cfloat, device="xla").requires_grad_()
         for name, call in {CALLS!r}.items():
             before = set(sys.modules)

@@ -13,6 +13,7 @@ from ._history import Compile, Event, source_of, split_line, Step
 from ._programs import ProgramReport
 
 _TEMPLATE = Path(__file__).with_name("explain.html")
+_MOST_PLACES = 10  # whose compiles the text lists
 
 
 def _short(line: str) -> str:
@@ -138,11 +139,25 @@ class Report:
         yield f"Compiled: {_cost_text(self.compiles)}"
         if shapes := [reason for reason in self.compiles if reason.kind == "shape"]:
             yield f"  for other shapes: {_cost_text(shapes)}"
+        groups: dict[tuple, list[Compile]] = defaultdict(list)
         for reason in self.compiles:
-            yield f"  xla:{reason.device} step {reason.step}, {_milliseconds(reason.seconds)}: {reason.what}"
-            yield from (f"  {text}" for text in self._place_text("at", reason.line))
-            if reason.line_before != reason.line:
-                yield from (f"  {text}" for text in self._place_text("before at", reason.line_before))
+            groups[reason.device, reason.line, reason.line_before].append(reason)
+        costly = sorted(groups.values(), key=lambda group: -sum(reason.seconds for reason in group))
+        for group in costly[:_MOST_PLACES]:
+            yield from self._compiled_place_text(group)
+        if rest := costly[_MOST_PLACES:]:
+            others = [reason for group in rest for reason in group]
+            yield f"  at {_times(len(rest), 'other place')}: {_cost_text(others)}"
+
+    def _compiled_place_text(self, group: list[Compile]) -> Iterator[str]:
+        """The programs of one device that differ from others at the same pair of lines: the costliest as example."""
+        costliest = max(group, key=lambda reason: reason.seconds)
+        steps = _numbers([reason.step for reason in group])
+        cost = f", {_milliseconds(costliest.seconds)}:" if len(group) == 1 else f": {_cost_text(group)}, for example"
+        yield f"  xla:{costliest.device} {steps}{cost} {costliest.what}"
+        yield from (f"  {text}" for text in self._place_text("at", costliest.line))
+        if costliest.line_before != costliest.line:
+            yield from (f"  {text}" for text in self._place_text("before at", costliest.line_before))
 
     @staticmethod
     def _event_text(title: str, events: list[Event]) -> Iterator[str]:
