@@ -57,6 +57,16 @@ def test_parts_of_heads_keep_their_dims(device):
     assert torch.allclose(y.cpu(), scores(x), atol=1e-5)
 
 
+def test_rows_by_numbers_that_count_up(device):
+    """A slice where the numbers of arange() are constants."""
+    table = torch.randn(6, 3)
+    on_device = table.to(device)
+    for count in (4, 6):
+        rows = torch.nn.functional.embedding(torch.arange(count, device=device), on_device)
+        columns = on_device.index_select(1, torch.arange(count // 2, device=device))
+        assert torch.equal(rows.cpu(), table[:count]) and torch.equal(columns.cpu(), table[:, : count // 2])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_gradient_of_cross_entropy_is_not_summed(device, dtype):
     x, targets = torch.randn(5, 7, dtype=dtype), torch.tensor([0, 6, 2, -100, 3])
