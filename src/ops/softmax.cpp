@@ -56,8 +56,12 @@ const Node* find_prim(Ex x, Prim prim) {
 }
 
 // The sum over the classes of a gradient that is zero but for the target's class, as nll_loss_backward writes it: that class's gradient, at
-// once. Else nothing.
+// once, rounded as the gradient is. Else nothing.
 std::optional<Ex> find_only_gradient(Ex g, const Dims& over) {
+  if (const Node* rounded = find_prim(g, Prim::kConvert)) {
+    std::optional<Ex> only = find_only_gradient(Ex(&g.b(), rounded->operands[0]), over);
+    return only ? std::optional(only->to(g.dtype())) : std::nullopt;
+  }
   auto of = [&](const Node* node, size_t i) { return Ex(&g.b(), node->operands[i]); };
   auto is_beside = [&](Ex x) { // the same for all classes
     const Dims& dims = x.type().dims;

@@ -56,6 +56,11 @@ class Call : public InferContext {
   const Hlos& results() const {
     return results_;
   }
+  // Whether operand i is the numbers 0, 1, 2 and so on, as many as it has elements.
+  bool counts_up(size_t i) const {
+    const Node* producer = graph_.find_producer(node_.operands[i]);
+    return producer && producer->op->kind == OpKind::kPrim && producer->op->prim == Prim::kIota && operands_[i].rank() == 1;
+  }
   // Attribute i, a dim of a value of that rank; None is the last dim.
   size_t get_dim(size_t i, size_t rank) const {
     return static_cast<size_t>(wrap_dim(get_int(i, -1), rank));

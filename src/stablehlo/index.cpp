@@ -77,14 +77,21 @@ Indexed read_indexed(const Call& c, const Hlo& self, const Hlos& mask_places) {
 
 namespace {
 
-// Operands weight, indices.
+// The elements of operand 0 at the places of operand 1 in a dim; the first ones, in order, are a slice.
+Hlo take(Call& c, size_t dim, const Hlo& places) {
+  const int64_t count = places.type().numel();
+  const bool are_first = c.counts_up(1) && count <= c[0].dim(dim);
+  return are_first ? slice_dim(c[0], dim, 0, count) : gather(c[0], {dim}, {wide_index(places)}, dim);
+}
+
+// Operands weight, indices. Positions of words count up.
 void write_embedding(Call& c) {
-  c.set(0, gather(c[0], {0}, {wide_index(c[1])}, 0));
+  c.set(0, take(c, 0, c[1]));
 }
 
 void write_index_select(Call& c) {
   size_t dim = c.get_dim(0, c[0].rank());
-  c.set(0, gather(c[0], {dim}, {flatten(wide_index(c[1]))}, dim));
+  c.set(0, take(c, dim, flatten(c[1])));
 }
 
 void write_gather(Call& c) {

@@ -32,8 +32,11 @@ std::optional<Hlo> with_two_batches(const Hlo& x) {
     std::optional<Hlo> two = with_two_batches(operand);
     return two ? std::optional(transpose(*two, {0, 1, 3, 2})) : std::nullopt;
   }
-  bool joins = order.empty() && operand.rank() == 4 && operand.dim(2) == x.dim(1) && operand.dim(3) == x.dim(2);
-  return joins ? std::optional(operand) : std::nullopt;
+  // A part of equal ones, as query, key and value, has a first dim of one element.
+  const size_t first = operand.rank() == 5 && operand.dim(0) == 1 ? 1 : 0;
+  const Dims dims(operand.dims().data() + first, operand.rank() - first);
+  bool joins = order.empty() && dims.size() == 4 && dims[2] == x.dim(1) && dims[3] == x.dim(2);
+  return joins ? std::optional(reshape(operand, dims)) : std::nullopt;
 }
 
 // One batch becomes a product of matrices: XLA's CPU client cannot run it as a batch with transposed bfloat16. Two dims of batches (a

@@ -120,16 +120,31 @@ Hlo first_elements(const Hlo& memory, int64_t count) {
   return count == memory.type().numel() ? memory : slice_dim(flatten(memory), 0, 0, count);
 }
 
-// Moves the plan's axes of more than one element to the order of the view, those of one behind them, and slices then: slices of one value,
+// The plan with whole parts of an axis as an axis of their own, where the view takes one of equal parts: those of query, key and value.
+ViewPlan split_parts(ViewPlan plan) {
+  std::vector<ViewAxis> axes;
+  for (const ViewAxis& axis : plan.axes) {
+    const auto [extent, start, count, step] = axis;
+    if (step == 1 && count > 1 && count < extent && extent % count == 0 && start % count == 0) {
+      axes.push_back({extent / count, start / count, 1, 1});
+      axes.push_back({count, 0, count, 1});
+    } else {
+      axes.push_back(axis);
+    }
+  }
+  plan.axes = std::move(axes);
+  return plan;
+}
+
+// Moves the plan's axes of more than one element to the order of the view, those of one before them, and slices then: slices of one value,
 // as those of query, key and value, share the transpose.
 Hlo slice_transposed(const Hlo& part, const ViewPlan& plan, const Dims& order) {
   Dims walked_axes;
-  Dims others;
+  Dims axes;
   for (size_t i = 0; i < plan.axes.size(); ++i) {
-    (plan.axes[i].count > 1 ? walked_axes : others).push_back(static_cast<int64_t>(i));
+    (plan.axes[i].count > 1 ? walked_axes : axes).push_back(static_cast<int64_t>(i));
   }
-  Dims axes = permuted(walked_axes, order);
-  for (int64_t axis : others) {
+  for (int64_t axis : permuted(walked_axes, order)) {
     axes.push_back(axis);
   }
   Hlo turned = transpose(reshape(part, plan.extents()), axes);
@@ -144,7 +159,7 @@ Hlo take_plan(const Hlo& memory, const ViewPlan& plan, const Dims& dims) {
   std::sort(sorted.begin(), sorted.end());
   const bool turns = order != sorted;
   if (turns && !plan.is_whole() && plan.length <= kMostParts * num_elements(plan.counts())) {
-    part = slice_transposed(part, plan, order);
+    part = slice_transposed(part, split_parts(plan), order);
   } else {
     if (!plan.is_whole()) {
       part = slice(reshape(part, plan.extents()), plan.starts(), plan.limits(), plan.steps());

@@ -34,6 +34,7 @@ DIFFERENCES = {
     "test_a_trace_that_is_cut": {"": WHOLE_STEPS},
     "test_a_long_trace_is_cut_on_its_device": {"": WHOLE_STEPS},
     "test_the_same_program_serves_all_calls": {"": CONSTANTS},
+    "test_hlo_of_a_tensor_is_what_it_needs": {"": CONSTANTS},
     "test_numbers_beside_16_bit_floats": dict.fromkeys(["bfloat16", "float16"], RECIPROCAL),
     "test_a_program_has_one_value": {"": OWN_BITS},
     "test_packed_weights_are_kept": {"": "packed weights are the embedded engine's"},

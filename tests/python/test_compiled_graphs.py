@@ -387,6 +387,25 @@ def test_a_graph_that_holds_its_parameters_sees_their_updates(device):
             torch.testing.assert_close(run(x).cpu(), layer(x).cpu())
 
 
+def test_a_mode_sees_an_extracted_graph_only_while_it_is_recorded(device):
+    from torch_xla.core.dynamo_bridge import extract_compiled_graph
+
+    class Counts(TorchDispatchMode):
+        calls = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2, 3, device=device)
+    run = extract_compiled_graph(torch.fx.symbolic_trace(lambda x: x @ x.T), [x])
+    with Counts() as mode:
+        first, recorded = run(x), mode.calls
+        second = run(x)
+    assert recorded > 0 and mode.calls == recorded
+    assert torch.equal(first.cpu(), second.cpu()) and second[0, 0].item() == 3
+
+
 def test_dtypes_that_no_node_can_have(device):
     compiled = torch.compile(lambda x: x.to(torch.float32) * 2)
     for dtype in (torch.float8_e5m2, torch.complex64, torch.int8):

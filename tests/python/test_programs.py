@@ -43,6 +43,43 @@ def test_stablehlo_of_views_and_values(device):
     assert re.search(r"-> \(tensor<6xf32>, tensor<2xf32>\)|return.*tensor<6xf32>, tensor<2xf32>", text)
 
 
+def test_parts_of_heads_keep_their_dims(device):
+    """Query, key and value in one product: a transpose of all three, whose batches stay two dims of the product."""
+    x = torch.randn(2, 6, 24)
+
+    def scores(x):
+        query, key, _ = x.unflatten(-1, (3, 4, 2)).permute(2, 0, 3, 1, 4).unbind(0)
+        return query @ key.mT
+
+    y = scores(x.to(device))
+    text = xm.get_stablehlo([y])
+    assert "-> (tensor<3x2x4x6x2xf32>)" in text and "lhs_batching_dimensions = [0, 1]" in text
+    assert torch.allclose(y.cpu(), scores(x), atol=1e-5)
+
+
+def test_rows_by_numbers_that_count_up(device):
+    """A slice where the numbers of arange() are constants."""
+    table = torch.randn(6, 3)
+    on_device = table.to(device)
+    for count in (4, 6):
+        rows = torch.nn.functional.embedding(torch.arange(count, device=device), on_device)
+        columns = on_device.index_select(1, torch.arange(count // 2, device=device))
+        assert torch.equal(rows.cpu(), table[:count]) and torch.equal(columns.cpu(), table[:, : count // 2])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gradient_of_cross_entropy_is_not_summed(device, dtype):
+    x, targets = torch.randn(5, 7, dtype=dtype), torch.tensor([0, 6, 2, -100, 3])
+
+    def gradient(x, targets):
+        x.requires_grad_()
+        return torch.autograd.grad(torch.nn.functional.cross_entropy(x, targets), x)[0]
+
+    actual = gradient(x.to(device), targets.to(device))
+    assert xm.get_stablehlo([actual]).count('"stablehlo.reduce"') == 3  # two of softmax, one counts the targets
+    assert torch.allclose(actual.cpu(), gradient(x, targets), atol=1e-2 if dtype == torch.bfloat16 else 1e-6)
+
+
 def test_asking_changes_no_key(device, compiles):
     x = torch.ones(3, 5).to(device)
     torch_xla.sync()

@@ -29,11 +29,12 @@ class RecordedGraph:
     autocast, records the graph's operations; later ones append the recorded operations, with new random numbers. A
     graph is recorded by each call, as without torch.compile, if it needs values while it is recorded (`.item()`, an
     operation that runs on the CPU), has collectives, takes tensors of the CPU or generators (a checkpoint repeats draws
-    with these), holds tensors of the device, which may be written between calls, or if a TorchDispatchMode is on. In
-    eager mode a call is a program by itself.
+    with these), holds tensors of the device, which may be written between calls, or if a TorchDispatchMode is on that
+    shall see the operations (`shows_operations`). In eager mode a call is a program by itself.
     """
 
-    def __init__(self, graph: fx.GraphModule):
+    def __init__(self, graph: fx.GraphModule, shows_operations: bool = True):
+        self._shows_operations = shows_operations
         self._boxed_call = True  # tells AOTAutograd to pass a list; wrappers copy it
         self._graph = graph
         self._regions = {}  # by the numbers among the arguments and autocast's type; None: not to be recorded once
@@ -51,7 +52,7 @@ class RecordedGraph:
             tensors = [a for a in args if isinstance(a, torch.Tensor)]
         numbers = tuple(a for a in args if not isinstance(a, torch.Tensor))
         form = numbers, autocast_type()
-        if torch._C._len_torch_dispatch_stack() and _is_watched():
+        if self._shows_operations and torch._C._len_torch_dispatch_stack() and _is_watched():
             region = None
         elif form in self._regions:
             region = self._regions[form]

@@ -58,9 +58,9 @@ def extract_compiled_graph(xla_model: torch.fx.GraphModule, xla_args: Sequence) 
         xla_model: a graph of ATen operations.
         xla_args: its first arguments; accepted for the original's sake.
 
-    The graph is recorded once, and each call appends it to the trace; the next sync runs it. In eager mode it is
-    a program by itself, which runs at once.
+    The graph is recorded once, and each call appends it to the trace; the next sync runs it. A TorchDispatchMode sees
+    its operations only while it is recorded. In eager mode it is a program by itself, which runs at once.
     """
     del xla_args
-    graph = RecordedGraph(xla_model)
+    graph = RecordedGraph(xla_model, shows_operations=False)
     return lambda *args: graph(list(args))
