@@ -271,7 +271,8 @@ def test_what_a_server_of_traces_does_not_take(served):
     assert served()[0] == 200
 
 
-def test_a_trace_ends_with_its_client(served):
+def test_a_trace_ends_with_its_client(served, monkeypatch):
+    monkeypatch.setattr(_profiler_server, "_REQUEST_SECONDS", 60)  # starting a trace may hold all threads for seconds
     with socket.create_connection(("127.0.0.1", served.port), timeout=60) as client:
         client.sendall(f"POST /trace?duration_ms=600000 HTTP/1.1\r\nHost: localhost:{served.port}\r\n\r\n".encode())
         while served()[0] != 409:
