@@ -249,7 +249,10 @@ def test_many_queries(device, size, mask, dtype):
     actual = attend(*(t.to(device) for t in tensors), 0.0, mask == "causal", attn_mask=added, scale=0.3)
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(actual[0].float().cpu(), expected[0], rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(actual[1].cpu(), expected[1], rtol=1e-5, atol=1e-5)
+    # Plugins have another number where a query sees no key.
+    sees = torch.tensor(True) if wide is None else (wide > -torch.inf).any(-1)
+    sums = [torch.where(sees, logsumexp.cpu(), 0) for logsumexp in (actual[1], expected[1])]
+    torch.testing.assert_close(*sums, rtol=tolerance, atol=1e-5 if dtype == torch.float32 else 1e-3)
 
 
 def test_many_queries_keep_nan(device):
