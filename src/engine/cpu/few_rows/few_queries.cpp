@@ -2,12 +2,11 @@
 #include "engine/cpu/few_rows/few_queries.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "core/errors.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/few_rows/running_softmax.h"
 #include "engine/cpu/few_rows/vectors.h"
 #include "engine/cpu/threads/team.h"
 
@@ -18,7 +17,6 @@ namespace {
 
 constexpr int64_t kKeys = 64; // of a block
 constexpr int64_t kRowsAtOnce = 4;
-constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 // The queries of a group of heads, a row each, and their results so far.
 struct Rows {
@@ -108,23 +106,7 @@ XLA_INLINE void score_keys(const Group<T>& group, const float* query, const T* k
   }
 }
 
-template <int64_t kWidth, typename T>
-XLA_INLINE void add_mask(float* scores, const T* mask, int64_t stride, int64_t keys) {
-  int64_t j = 0;
-  for (; stride == 1 && j + kWidth <= keys; j += kWidth) {
-    Vector<kWidth> added;
-    Vector<kWidth> score;
-    load<kWidth>(added, mask + j);
-    load<kWidth>(score, scores + j);
-    score += added;
-    store<kWidth>(scores + j, score);
-  }
-  for (; j < keys; ++j) {
-    scores[j] += static_cast<float>(mask[j * stride]);
-  }
-}
-
-// Turns the scores of a row into weights, and scales what it has so far to the new largest score.
+// Masks the scores of a row, and turns them into weights.
 template <int64_t kWidth, typename T>
 XLA_INLINE void weigh(const Group<T>& group, Rows& rows, int64_t row, int64_t from, int64_t keys) {
   const auto r = static_cast<size_t>(row);
@@ -132,34 +114,7 @@ XLA_INLINE void weigh(const Group<T>& group, Rows& rows, int64_t row, int64_t fr
   if (group.q.mask) {
     add_mask<kWidth>(weights, group.mask(row) + from * group.q.mask_strides[3], group.q.mask_strides[3], keys);
   }
-  Vector<kWidth> tops;
-  load<kWidth>(tops, weights);
-  for (int64_t j = kWidth; j < keys; j += kWidth) {
-    Vector<kWidth> w;
-    load<kWidth>(w, weights + j);
-    tops = tops > w ? tops : w;
-  }
-  float top = rows.top[r];
-  for (int64_t i = 0; i < kWidth; ++i) {
-    top = std::max(top, tops[i]);
-  }
-  const float base = top == kHidden ? 0 : top;
-  Vector<kWidth> sums = {};
-  for (int64_t j = 0; j < keys; j += kWidth) {
-    Vector<kWidth> w;
-    load<kWidth>(w, weights + j);
-    w -= base;
-    exponentiate<kWidth>(w);
-    store<kWidth>(weights + j, w);
-    sums += w;
-  }
-  const float factor = std::exp(rows.top[r] - base);
-  rows.top[r] = top;
-  rows.sum[r] = rows.sum[r] * factor + sum<kWidth>(sums);
-  float* total = rows.total.data() + row * rows.size;
-  for (int64_t e = 0; e < rows.size; ++e) {
-    total[e] *= factor;
-  }
+  weigh_scores<kWidth>(weights, weights, keys, rows.top[r], rows.sum[r], rows.total.data() + row * rows.size, rows.size);
 }
 
 // Adds weights times kVectors vectors of each value to kRows rows.
@@ -244,14 +199,9 @@ template <int64_t kWidth, typename T>
 XLA_INLINE void end_rows(const Group<T>& group, Rows& rows) {
   for (int64_t row = 0; row < rows.count; ++row) {
     const auto r = static_cast<size_t>(row);
-    const bool sees = rows.top[r] != kHidden;
-    const float factor = sees ? 1 / rows.sum[r] : 0;
-    float* total = rows.total.data() + row * rows.size;
-    for (int64_t e = 0; e < rows.size; ++e) {
-      total[e] *= factor;
-    }
-    convert<kWidth>(static_cast<T*>(group.q.out) + group.offset(group.q.out_strides, row), total, rows.size);
-    group.q.logsumexp[group.offset(group.q.sum_strides, row)] = sees ? rows.top[r] + std::log(rows.sum[r]) : 0;
+    T* out = static_cast<T*>(group.q.out) + group.offset(group.q.out_strides, row);
+    float& logsumexp = group.q.logsumexp[group.offset(group.q.sum_strides, row)];
+    end_row<kWidth>(rows.top[r], rows.sum[r], rows.total.data() + row * rows.size, rows.size, out, logsumexp);
   }
 }
 

@@ -5,14 +5,13 @@
 #include <ATen/native/CPUBlas.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/errors.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/few_rows/running_softmax.h"
 #include "engine/cpu/few_rows/sights.h"
 #include "engine/cpu/few_rows/vectors.h"
 #include "engine/cpu/threads/team.h"
@@ -25,7 +24,6 @@ namespace {
 constexpr int64_t kWidth = 16;
 constexpr int64_t kKeysAtOnce = 32; // the last block is filled up to a multiple
 constexpr int64_t kMaxRows = 1024; // queries of a task: their results stay in the second cache
-constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 template <typename T>
 constexpr bool kInPairs = sizeof(T) == 2; // oneDNN reads second operands of 16 bits by pairs of rows
@@ -120,14 +118,7 @@ XLA_FOR_AVX512 void pack_values(T* to, const T* from, int64_t stride, const Keys
   }
 }
 
-template <typename T>
-XLA_INLINE void add_mask(float* scores, const T* mask, int64_t stride, int64_t keys) {
-  for (int64_t j = 0; j < keys; ++j) {
-    scores[j] += static_cast<float>(mask[j * stride]);
-  }
-}
-
-// Scales the scores of a row, masks them, and turns them into weights; scales what the row has so far to the new largest score.
+// Scales the scores of a row, masks them, and turns them into weights.
 template <typename T>
 XLA_INLINE void weigh(
     const Part& part, Memory<T>& memory, int64_t index, int64_t width, float* scores, T* weights, int64_t visible, const T* mask) {
@@ -137,37 +128,10 @@ XLA_INLINE void weigh(
     scores[j] *= scale;
   }
   if (mask) {
-    add_mask(scores, mask, part.q.mask_strides[3], visible);
+    add_mask<kWidth>(scores, mask, part.q.mask_strides[3], visible);
   }
   std::fill(scores + visible, scores + width, kHidden);
-  Vector<kWidth> tops;
-  load<kWidth>(tops, scores);
-  for (int64_t j = kWidth; j < width; j += kWidth) {
-    Vector<kWidth> w;
-    load<kWidth>(w, scores + j);
-    tops = tops > w ? tops : w;
-  }
-  float top = memory.top[r];
-  for (int64_t i = 0; i < kWidth; ++i) {
-    top = std::max(top, tops[i]);
-  }
-  const float base = top == kHidden ? 0 : top;
-  Vector<kWidth> sums = {};
-  for (int64_t j = 0; j < width; j += kWidth) {
-    Vector<kWidth> w;
-    load<kWidth>(w, scores + j);
-    w -= base;
-    exponentiate<kWidth>(w);
-    store<kWidth>(weights + j, w);
-    sums += w;
-  }
-  const float factor = std::exp(memory.top[r] - base);
-  memory.top[r] = top;
-  memory.sum[r] = memory.sum[r] * factor + sum<kWidth>(sums);
-  float* total = memory.total.data() + index * part.q.size;
-  for (int64_t e = 0; factor != 1 && e < part.q.size; ++e) {
-    total[e] *= factor;
-  }
+  weigh_scores<kWidth>(scores, weights, width, memory.top[r], memory.sum[r], memory.total.data() + index * part.q.size, part.q.size);
 }
 
 // A block of queries goes over the packed keys. `index`: of its first row in the task's results.
@@ -196,19 +160,14 @@ void pack(const Part& part, Memory<T>& memory, const Keys& keys) {
 }
 
 template <typename T>
-XLA_FOR_AVX512 void write_results(const Part& part, const Memory<T>& memory) {
+XLA_FOR_AVX512 void write_results(const Part& part, Memory<T>& memory) {
   const Queries& q = part.q;
-  std::vector<float> result(static_cast<size_t>(q.size));
   for (int64_t head = 0, index = 0; head < part.heads(); ++head) {
     for (int64_t row = part.begin; row < part.end; ++row, ++index) {
       const auto r = static_cast<size_t>(index);
-      const bool sees = memory.top[r] != kHidden;
-      const float factor = sees ? 1 / memory.sum[r] : 0;
-      for (int64_t e = 0; e < q.size; ++e) {
-        result[static_cast<size_t>(e)] = memory.total[static_cast<size_t>(index * q.size + e)] * factor;
-      }
-      convert<kWidth>(static_cast<T*>(q.out) + part.offset(q.out_strides, head, row), result.data(), q.size);
-      q.logsumexp[part.offset(q.sum_strides, head, row)] = sees ? memory.top[r] + std::log(memory.sum[r]) : 0;
+      T* out = static_cast<T*>(q.out) + part.offset(q.out_strides, head, row);
+      float& logsumexp = q.logsumexp[part.offset(q.sum_strides, head, row)];
+      end_row<kWidth>(memory.top[r], memory.sum[r], memory.total.data() + index * q.size, q.size, out, logsumexp);
     }
   }
 }
