@@ -118,7 +118,7 @@ Ex checked(ExpandContext& c, Ex fits, Ex x, const char* message) {
   return x + Ex(&c.b(), c.b().library(check, operands, {std::string(message)}, {&type, 1}));
 }
 
-// A mean and a standard deviation, of which one or both are tensors. The run checks a tensor of deviations. ATen rounds after each step.
+// Mean and standard deviation; one or both are tensors. The run checks a tensor of deviations. ATen rounds after each step.
 template <bool ChecksDeviation>
 void expand_normal_of(ExpandContext& c) {
   Ex deviation = number(c, 1);

@@ -56,7 +56,7 @@ class Call : public InferContext {
   const Hlos& results() const {
     return results_;
   }
-  // Whether operand i is the numbers 0, 1, 2 and so on, as many as it has elements.
+  // Whether operand i counts up: 0, 1, 2 ...
   bool counts_up(size_t i) const {
     const Node* producer = graph_.find_producer(node_.operands[i]);
     return producer && producer->op->kind == OpKind::kPrim && producer->op->prim == Prim::kIota && operands_[i].rank() == 1;

@@ -1,4 +1,4 @@
-// Weights of which only the packed form is left: who reads one gets its bits, whoever reads it, and nobody's reading is disturbed.
+// Weights that are left in packed form only: every reader gets the same bits, beside other readers, too.
 #include <atomic>
 #include <cstring>
 #include <limits>

@@ -1,4 +1,4 @@
-"""Weights of which a program keeps only its packed form: less memory, the same bits for all who read or write them."""
+"""Weights that a program keeps in packed form only: less memory, the same bits for all readers and writers."""
 
 import copy
 import threading
