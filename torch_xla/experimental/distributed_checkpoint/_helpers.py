@@ -114,12 +114,8 @@ def _sharded_cpu_state_dict(state_dict: dict) -> dict:
     return pytree.tree_map(_copy, state_dict)
 
 
-def separate(state_dict: dict) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """The values that are cut into shards, and the others."""
+def separate(state_dict: dict) -> tuple[dict[str, Any], dict[str, torch.Tensor], dict[str, Any]]:
+    """The values with Shards in place of those that are cut into shards; these; the others."""
     sharded = {name: value for name, value in state_dict.items() if _is_sharded_tensor(value)}
-    return sharded, {name: value for name, value in state_dict.items() if name not in sharded}
-
-
-def with_shards(state_dict: dict, sharded: dict[str, torch.Tensor]) -> dict:
-    """The values, with Shards in place of those that are cut."""
-    return {name: Shards(value) if name in sharded else value for name, value in state_dict.items()}
+    others = {name: value for name, value in state_dict.items() if name not in sharded}
+    return {name: Shards(value) if name in sharded else value for name, value in state_dict.items()}, sharded, others

@@ -8,7 +8,7 @@ from torch.distributed.checkpoint import DefaultLoadPlanner, DefaultSavePlanner,
 from torch.distributed.checkpoint.metadata import MetadataIndex
 from torch.distributed.checkpoint.planner import ReadItem
 
-from ._helpers import separate, Shards, with_shards
+from ._helpers import separate, Shards
 
 
 class SPMDSavePlanner(DefaultSavePlanner):
@@ -27,8 +27,7 @@ class SPMDSavePlanner(DefaultSavePlanner):
     def set_up_planner(self, state_dict: dict, is_coordinator: bool = False, storage_meta=None) -> None:
         """As DefaultSavePlanner's, with its arguments in the original's order. PyTorch names them."""
         super().set_up_planner(state_dict, storage_meta, is_coordinator)
-        self.sharded_state_dict, self.unsharded_state_dict = separate(self.state_dict)
-        self.state_dict = with_shards(self.state_dict, self.sharded_state_dict)
+        self.state_dict, self.sharded_state_dict, self.unsharded_state_dict = separate(self.state_dict)
 
     def lookup_object(self, index: MetadataIndex) -> Any:
         """The value, or a shard of it."""
@@ -51,8 +50,7 @@ class SPMDLoadPlanner(DefaultLoadPlanner):
     def set_up_planner(self, state_dict: dict, metadata=None, is_coordinator: bool = False) -> None:
         """As DefaultLoadPlanner's."""
         super().set_up_planner(state_dict, metadata, is_coordinator)
-        self.sharded_state_dict, self.unsharded_state_dict = separate(self.state_dict)
-        self.state_dict = with_shards(self.state_dict, self.sharded_state_dict)
+        self.state_dict, self.sharded_state_dict, self.unsharded_state_dict = separate(self.state_dict)
 
     def create_local_plan(self) -> LoadPlan:
         """As DefaultLoadPlanner's."""
