@@ -53,6 +53,7 @@ DIFFERENCES = {
     "test_a_program_halves_its_batch_until_it_fits": {"": OWN_MEMORY},
     "test_figures_follow_what_is_held": {"": OWN_MEMORY},
     "test_positions_take_no_memory": {"": OWN_MEMORY},
+    "test_inference_holds_one_copy": {"": OWN_MEMORY},
     "test_peaks_of_single_operations_are_those_of_eager": {"": OWN_MEMORY},
     "test_a_summary_copies_nothing": {"": OWN_MEMORY},
     "test_the_error_names_what_made_the_large_buffer": dict.fromkeys(

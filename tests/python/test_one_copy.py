@@ -64,6 +64,19 @@ def test_they_are_written(packed):
     assert not torch.equal(changed[0], first) and all(torch.equal(result, changed[0]) for result in changed)
 
 
+@pytest.mark.parametrize("rows", [192, 193, 197, 200, 784])
+def test_rests_of_rows(device, rows):
+    """Rows beyond those that oneDNN has code for; 784: more than a few."""
+    torch.manual_seed(rows)
+    eager = nn.Sequential(nn.Linear(384, 512), nn.Linear(512, 384, bias=False)).eval()
+    model, x = copy.deepcopy(eager).to(device), torch.randn(rows, 384)
+    with torch.no_grad():
+        results = [model(x.to(device)).cpu() for _ in range(4)]
+        assert all(torch.equal(result, results[0]) for result in results)
+        torch.testing.assert_close(results[0], eager(x))
+    assert_same(model, eager)
+
+
 def test_a_copy_and_a_gradient(packed):
     model, eager, x, _ = packed
     twin = copy.deepcopy(model)

@@ -251,9 +251,9 @@ class Vendor(plugins.DevicePlugin):
     def configure_single_process(self):
         print("alone", flush=True)
     def configure_multiprocess(self, local_rank, local_world_size):
-        print("one of", local_world_size, flush=True)
+        os.write(1, f"one of {local_world_size}\\n".encode())  # print() writes the end of a line by itself
 def work(index):
-    print("works", flush=True)
+    os.write(1, b"works\\n")
 if __name__ == "__main__":
 """
 

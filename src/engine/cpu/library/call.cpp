@@ -104,6 +104,8 @@ CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may
     spec.results.push_back(tensor(node.result(i)));
   }
   spec.location = node.location;
+  spec.weight_stays =
+      find_substitute(spec.name).packing == &kPackedMatrix && has_packed_rest(spec) && weight_stays(laid_out.graph, node.operands.back());
   return spec;
 }
 
@@ -205,7 +207,7 @@ void LibraryCall::Impl::compute_packed(torch::jit::Stack& args, const Packed& pa
   if (choice.writes_into) {
     placement.emplace(outs[0].data_ptr(), outs[0].nbytes());
   }
-  at::Tensor result = packing->compute(args, packed);
+  at::Tensor result = packing->compute(args, packed, reads_only_packed);
   if (choice.writes_into && result.const_data_ptr() != outs[0].const_data_ptr()) {
     outs[0].copy_(result);
   }
@@ -319,7 +321,7 @@ const Work& LibraryCall::work() const {
 }
 
 bool LibraryCall::shares_out() const {
-  return impl_->choice.kernel && impl_->choice.kernel != multiply_by_onednn;
+  return impl_->choice.kernel && impl_->choice.kernel != multiply_by_onednn && impl_->choice.kernel != multiply_packing;
 }
 
 const Hash128& LibraryCall::packing() const {

@@ -32,6 +32,8 @@ struct CallSpec {
   std::vector<Tensor> operands;
   std::vector<Tensor> results;
   int32_t location = -1; // Node::location
+  // mm and addmm: whether the last operand is a parameter that only library calls read, so no optimizer updates it in this program.
+  bool weight_stays = false;
 };
 
 bool is_row_major(const CallSpec::Tensor& t);

@@ -81,7 +81,7 @@ at::Tensor convolve(const Convolution& c, const Packed& packed) {
       c.algorithm.toStringView());
 }
 
-at::Tensor compute_packed(const torch::jit::Stack& arguments, const Packed& packed) {
+at::Tensor compute_packed(const torch::jit::Stack& arguments, const Packed& packed, bool /*only*/) {
   return convolve(Convolution(arguments), packed);
 }
 
@@ -108,7 +108,7 @@ Packed pack(const torch::jit::Stack& arguments) {
 
 // Packed too: the weight as it lies gives other last bits in bfloat16.
 void compute(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
-  *stack = {compute_packed(*stack, pack(*stack))};
+  *stack = {compute_packed(*stack, pack(*stack), true)};
 }
 
 // To the last bit where nothing is folded into it.

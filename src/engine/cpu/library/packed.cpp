@@ -7,6 +7,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/cpu/cost.h"
@@ -56,38 +57,57 @@ struct Product {
 };
 
 // For any number of rows: oneDNN uses the same order for all numbers except one.
-Packed pack_matrix(const torch::jit::Stack& arguments) {
+at::Tensor pack_matrix(const at::Tensor& b) {
   constexpr int64_t kRows = 64;
   static const auto reorder = find_operator<at::Tensor(const at::Tensor&, std::optional<int64_t>)>("mkldnn::_reorder_linear_weight");
-  return {reorder.call(Product(arguments).b.t(), kRows), std::nullopt};
+  return reorder.call(b.t(), kRows);
+}
+
+Packed pack_last(const torch::jit::Stack& arguments) {
+  return {pack_matrix(Product(arguments).b), std::nullopt};
 }
 
 at::Tensor unpack_matrix(const Packed& packed) {
   return packed.weight.to_dense().t();
 }
 
-// multiply_by_onednn() cuts those of float32; the rest reads the weight as it was.
+// multiply_by_onednn() cuts those of float32.
 int64_t packed_rows(at::ScalarType dtype, int64_t rows) {
   return dtype == at::kFloat ? whole_part(rows) : rows;
 }
 
-bool has_rest(const CallSpec& call) {
+// Whether the rows of `a` beyond packed_rows() read the weight as it was.
+bool reads_for_rest(const CallSpec& call) {
   const Type& a = call.operands[call.operands.size() - 2].type;
-  return packed_rows(scalar_type(a.dtype), a.dims[0]) != a.dims[0];
+  return packed_rows(scalar_type(a.dtype), a.dims[0]) < a.dims[0] && !call.weight_stays;
 }
 
-at::Tensor multiply_packed(const torch::jit::Stack& arguments, const Packed& packed) {
-  static const auto multiply = find_operator<at::Tensor(
+at::Tensor multiply(const at::Tensor& a, const at::Tensor& weight, const OptionalTensor& bias) {
+  static const auto op = find_operator<at::Tensor(
       const at::Tensor&, const at::Tensor&, const OptionalTensor&, std::string_view, Numbers, std::optional<std::string_view>)>(
       "mkldnn::_linear_pointwise");
+  return op.call(a, weight, bias, "none", Numbers(), "");
+}
+
+// Rows up to `whole`, then the others.
+void multiply_in_two(const at::Tensor& a, const at::Tensor& weight, const OptionalTensor& bias, int64_t whole, const at::Tensor& out) {
+  out.slice(0, 0, whole).copy_(multiply(a.slice(0, 0, whole), weight, bias));
+  out.slice(0, whole).copy_(multiply(a.slice(0, whole), weight, bias));
+}
+
+at::Tensor multiply_packed(const torch::jit::Stack& arguments, const Packed& packed, bool only) {
   const Product product(arguments);
   const int64_t rows = product.a.size(0);
   const int64_t whole = packed_rows(product.a.scalar_type(), rows);
   if (whole == rows) {
-    return multiply.call(product.a, packed.weight, product.bias, "none", Numbers(), "");
+    return multiply(product.a, packed.weight, product.bias);
   }
   at::Tensor out = at::empty({rows, product.b.size(1)}, product.a.options());
-  out.slice(0, 0, whole).copy_(multiply.call(product.a.slice(0, 0, whole), packed.weight, product.bias, "none", Numbers(), ""));
+  if (only) {
+    multiply_in_two(product.a, packed.weight, product.bias, whole, out);
+    return out;
+  }
+  out.slice(0, 0, whole).copy_(multiply(product.a.slice(0, 0, whole), packed.weight, product.bias));
   std::vector<at::Tensor> operands{product.a, product.b};
   if (product.bias) {
     operands.insert(operands.begin(), *product.bias);
@@ -121,7 +141,39 @@ Hash128 key_of_convolution(const CallSpec& call) {
   return hash;
 }
 
-const Packing kPackedMatrix{last_operand, fits_matrix, pack_matrix, has_rest, unpack_matrix, multiply_packed, key_of_matrix};
+bool has_packed_rest(const CallSpec& call) {
+  const Type& a = call.operands[call.operands.size() - 2].type;
+  const int64_t rest = a.dtype == DType::F32 && a.dims[0] > 0 ? a.dims[0] - whole_part(a.dims[0]) : 0;
+  return rest > 0 && rest <= kMaxFewRows && fits_matrix(call, {});
+}
+
+bool weight_stays(const Graph& graph, ValueId weight) {
+  for (const Node* view = graph.find_producer(weight); view && view->op->kind == OpKind::kView; view = graph.find_producer(weight)) {
+    weight = view->operands[0];
+  }
+  if (graph.values[weight].kind != ValueKind::kParameter) {
+    return false;
+  }
+  std::vector<bool> is_weight(graph.values.size());
+  is_weight[weight] = true;
+  for (const Node& node : graph.nodes) {
+    const bool reads = std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId v) { return v != kNoValue && is_weight[v]; });
+    if (reads && node.op->kind == OpKind::kView) {
+      is_weight[node.result(0)] = true;
+    } else if (reads && node.op->kind != OpKind::kLibrary) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void multiply_packing(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs) {
+  const at::Tensor& a = operands[operands.size() - 2];
+  const OptionalTensor bias = operands.size() == 3 ? OptionalTensor(operands[0]) : std::nullopt;
+  multiply_in_two(a, pack_matrix(operands.back()), bias, whole_part(a.size(0)), outs[0]);
+}
+
+const Packing kPackedMatrix{last_operand, fits_matrix, pack_last, reads_for_rest, unpack_matrix, multiply_packed, key_of_matrix};
 
 std::function<void(void*)> find_unpack(const Packing& packing, const PackedRef& packed, const at::Tensor& form, const void* operand) {
   if (!packing.unpack || !form.is_non_overlapping_and_dense()) {

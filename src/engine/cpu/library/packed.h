@@ -6,6 +6,7 @@
 #include <ATen/core/stack.h>
 
 #include <optional>
+#include <vector>
 
 #include "engine/cpu/library/call.h"
 
@@ -24,7 +25,8 @@ struct Packing {
   Packed (*pack)(const torch::jit::Stack& arguments);
   bool (*reads_weight)(const CallSpec& call); // whether compute() reads the weight as it was, too; null: no
   at::Tensor (*unpack)(const Packed& packed); // the weight again; null if it cannot be had
-  at::Tensor (*compute)(const torch::jit::Stack& arguments, const Packed& packed);
+  // `only`: whether it leaves the weight as it was alone.
+  at::Tensor (*compute)(const torch::jit::Stack& arguments, const Packed& packed, bool only);
   Hash128 (*key)(const CallSpec& call); // hash of everything that the packed operands depend on except their numbers
 };
 
@@ -33,6 +35,14 @@ std::function<void(void* to)> find_unpack(const Packing& packing, const PackedRe
 
 // mm and addmm (beta and alpha 1): the last operand.
 extern const Packing kPackedMatrix;
+
+// Whether a call of kPackedMatrix may be packed and leaves so few rows beyond oneDNN's part that the packed weight multiplies them fastest.
+// An unpacked weight would be packed in each run, so it pays where CallSpec::weight_stays.
+bool has_packed_rest(const CallSpec& call);
+// Whether the value is a parameter, or a view of one, that only library calls read.
+bool weight_stays(const Graph& graph, ValueId weight);
+// A CallKernel for such a call: packs the weight, then computes as kPackedMatrix.
+void multiply_packing(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& outs);
 
 // xla::fused_convolution: the weight and all that is folded into it.
 extern const Packing kPackedConvolution;

@@ -133,7 +133,7 @@ at::Tensor convolve_floats(const torch::jit::Stack& a) {
       input, weight, a[kBias].toOptional<at::Tensor>(), stride, padding, dilation, /*transposed=*/false, {0, 0}, a[kGroups].toInt());
 }
 
-at::Tensor convolve(const torch::jit::Stack& a, const Packed& packed) {
+at::Tensor convolve(const torch::jit::Stack& a, const Packed& packed, bool /*only*/) {
   if (has_weight_zeros(a)) {
     return convolve_floats(a);
   }
@@ -179,7 +179,7 @@ bool convolves_integers() {
 }
 
 void convolve_integers(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
-  *stack = {convolve(*stack, pack(*stack))};
+  *stack = {convolve(*stack, pack(*stack), true)};
 }
 
 const Packing kPackedIntegers{weight_operand, fits, pack, nullptr, nullptr, convolve, key_of_convolution};

@@ -23,6 +23,7 @@ namespace {
 CallKernel choose_product(const CallSpec& call) {
   return is_small_product(call) ? multiply_small
       : has_few_rows(call)      ? multiply_few_rows
+      : call.weight_stays       ? multiply_packing
       : prefers_onednn(call)    ? multiply_by_onednn
       : prefers_parts(call)     ? multiply_parts
                                 : nullptr;
@@ -62,7 +63,8 @@ Work work_of_product(CallKernel kernel, const CallSpec& call) {
   if (kernel == multiply_few_rows || kernel == multiply_vector) {
     return (kernel == multiply_vector ? call.operands.front() : call.operands.back()).type.numel() / kNumbersPerThread;
   }
-  const bool is_same = (kernel == multiply_parts && is_cut(call)) || (kernel == multiply_by_onednn && is_same_by_onednn(call));
+  const bool is_same = (kernel == multiply_parts && is_cut(call)) || (kernel == multiply_by_onednn && is_same_by_onednn(call)) ||
+      (kernel == multiply_packing && has_uncut_sums(call.operands.back().type.dims[0]));
   return is_same ? Work(num_products(call) / kProductsPerThread) : std::nullopt;
 }
 

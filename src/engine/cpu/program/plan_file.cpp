@@ -30,7 +30,7 @@ void fields(Archive& archive, CallSpec::Tensor& tensor) {
 }
 template <typename Archive>
 void fields(Archive& archive, CallSpec& call) {
-  archive(call.name, call.out_form, call.attrs, call.operands, call.results, call.location);
+  archive(call.name, call.out_form, call.attrs, call.operands, call.results, call.location, call.weight_stays);
 }
 template <typename Archive>
 void fields(Archive& archive, LibraryStep& step) {
