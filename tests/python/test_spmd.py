@@ -189,7 +189,20 @@ def test_linear_layers(x):
     expected = F.linear(x, layer.weight, layer.bias)
     assert xs.XLAPatchedLinear.apply(x, layer.weight, layer.bias).equal(expected)
     assert xs.xla_patched_nn_linear_forward(layer, x).equal(expected)
-    assert xs.apply_xla_patch_to_nn_linear(layer) is layer is xs.apply_backward_optimization_barrier(m=layer)
+    assert xs.apply_xla_patch_to_nn_linear(layer) is layer
+
+
+def test_a_barrier_in_the_backward(device):
+    torch.manual_seed(0)
+    eager = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    model, x = copy.deepcopy(eager).to(device), torch.randn(4, 2)
+    assert xs.apply_backward_optimization_barrier(m=model[2]) is model[2]
+    for net, place in ((eager, "cpu"), (model, device)):
+        net(x.to(place)).square().sum().backward()
+    text = _XLAC._get_xla_tensors_text([model[0].weight.grad])
+    assert text.count("optimization_barrier") == 1
+    for parameter, expected in zip(model.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad.cpu(), expected.grad)
 
 
 # ---- Training ----

@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from ... import runtime
+from ... import _XLAC, runtime
 from . import _effects
 from ._dtensor_face import spec_of_placements
 from ._over_partitions import set_manual
@@ -283,5 +283,14 @@ def apply_xla_patch_to_nn_linear(module: torch.nn.Module, patched_function=None)
 
 
 def apply_backward_optimization_barrier(m: torch.nn.Module) -> torch.nn.Module:
-    """Returns the module unchanged: it needs no barrier in its backward."""
+    """In each backward of the module, puts its gradients behind a barrier: of its parameters and of its inputs.
+
+    So a compiler does not merge the backward of this module with those before and after it. Returns the module.
+    """
+
+    def keep_apart(module: torch.nn.Module, grad_input: tuple, _grad_output: tuple) -> None:
+        of_parameters = [parameter.grad for parameter in module.parameters()]
+        _XLAC._xla_optimization_barrier_([grad for grad in (*of_parameters, *grad_input) if grad is not None])
+
+    m.register_full_backward_hook(keep_apart)
     return m
