@@ -49,6 +49,15 @@ UNITS = {
     "one_pixel_with_bias_and_stride": lambda: Unit(16, 24, 1, bias=True, stride=2),
     "dilated": lambda: Unit(16, 24, bias=True, dilation=2),
     "depthwise": lambda: Unit(16, 16, 5, groups=16, activation="hardswish"),
+    "depthwise_of_3": lambda: Unit(20, 20, 3, groups=20, activation="none"),
+    "depthwise_of_7": lambda: Unit(40, 40, 7, groups=40, bias=True, norm=False),
+    "depthwise_of_9": lambda: Unit(16, 16, 9, groups=16, activation="none"),
+    "depthwise_with_stride": lambda: Unit(33, 33, 5, groups=33, stride=2, activation="hardswish"),
+    "depthwise_dilated": lambda: Unit(16, 16, 3, groups=16, dilation=2),
+    "depthwise_of_two_results": lambda: Unit(16, 32, 3, groups=16),
+    "depthwise_without_bias": lambda: Unit(16, 16, 3, groups=16, norm=False, activation="none"),
+    "one_pixel_and_hardswish": lambda: Unit(40, 300, 1, activation="hardswish"),
+    "one_pixel_without_bias": lambda: Unit(24, 72, 1, norm=False, activation="none"),
     "groups": lambda: Unit(16, 24, groups=4),
     "without_norm": lambda: Unit(16, 24, norm=False, bias=True),
     "sum": lambda: Unit(16, 16, adds=True, activation="none"),
@@ -72,8 +81,9 @@ def run_thrice(model, images):
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize("name", UNITS)
 def test_units(device, name, dtype, batch, threads):
+    channels = UNITS[name]().convolution.in_channels
     torch.manual_seed(0)
-    model = nn.Sequential(Unit(3, 16), UNITS[name]()).eval().to(dtype)
+    model = nn.Sequential(Unit(3, channels), UNITS[name]()).eval().to(dtype)
     images = torch.randn(batch, 3, 14, 14).to(dtype)
     before = torch.get_num_threads()
     try:
@@ -152,10 +162,13 @@ def test_values_that_are_read_twice(device):
             torch.testing.assert_close([r.cpu() for r in results], list(expected), **TOLERANCES[torch.float32])
 
 
-def test_special_values(device):
-    """ReLU keeps NaN."""
+@pytest.mark.parametrize(
+    "options", [{}, {"groups": 8, "activation": "hardswish"}, {"size": 1, "activation": "hardswish"}], ids=str
+)
+def test_special_values(device, options):
+    """Activations keep NaN."""
     torch.manual_seed(0)
-    model = Unit(8, 8).eval()
+    model = Unit(8, 8, **options).eval()
     images = torch.randn(1, 8, 14, 14)
     images[0, 3, 5, 5] = float("nan")
     images[0, 2, 10, 10] = float("inf")

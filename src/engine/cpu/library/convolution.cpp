@@ -2,8 +2,14 @@
 // oneDNN's own tensors.
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
+
+#include "engine/cpu/cost.h"
+#include "engine/cpu/few_rows/small_convolutions.h"
 #include "engine/cpu/library/packed.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/library/quantized.h"
@@ -39,6 +45,67 @@ struct Convolution {
         activation(arguments[14]),
         algorithm(arguments[15]) {}
 };
+
+// ---- Kernels of our own ----
+
+enum class OwnKernel : uint8_t { kNone, kPixels, kChannels };
+
+// The kernel of a convolution that oneDNN takes longer to begin than to compute, from sizes and types.
+OwnKernel find_kernel(const Convolution& c) {
+  const auto is_each = [](const std::vector<int64_t>& numbers, int64_t wanted) {
+    return std::all_of(numbers.begin(), numbers.end(), [wanted](int64_t number) { return number == wanted; });
+  };
+  const std::string_view activation = c.activation.toStringView();
+  const bool fits = can_convolve_images() && c.input.scalar_type() == at::kFloat && c.input.dim() == 4 && c.input.numel() > 0 &&
+      c.weight.numel() > 0 && c.stride.size() == 2 && c.padding.size() == 2 && c.input.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+      is_each(c.dilation, 1) && (activation == "none" || activation == "hardswish");
+  if (!fits) {
+    return OwnKernel::kNone;
+  }
+  if (c.groups > 1) {
+    const bool is_by_channel = c.groups == c.input.size(1) && c.weight.size(0) == c.groups;
+    return is_by_channel ? OwnKernel::kChannels : OwnKernel::kNone;
+  }
+  const bool is_by_pixel = c.weight.size(2) == 1 && c.weight.size(3) == 1 && is_each(c.stride, 1) && is_each(c.padding, 0);
+  const int64_t results = c.input.numel() / c.input.size(1) * c.weight.size(0);
+  return is_by_pixel && results <= kMaxOwnResults && results * c.input.size(1) <= kMaxOwnProducts ? OwnKernel::kPixels : OwnKernel::kNone;
+}
+
+// The weight in the kernels' order, with its own sizes.
+at::Tensor order_weight(const at::Tensor& weight, OwnKernel kernel) {
+  const auto copy = [](const at::Tensor& t) { return t.clone(at::MemoryFormat::Contiguous); };
+  return kernel == OwnKernel::kPixels ? copy(weight.permute({2, 3, 1, 0})).permute({3, 2, 0, 1})
+                                      : copy(weight.permute({2, 3, 0, 1})).permute({2, 3, 0, 1});
+}
+
+at::Tensor convolve_by_own(const Convolution& c, const Packed& packed, OwnKernel kernel) {
+  auto out_extent = [&](size_t i) {
+    const auto dim = static_cast<int64_t>(i) + 2;
+    return (c.input.size(dim) + 2 * c.padding[i] - packed.weight.size(dim)) / c.stride[i] + 1;
+  };
+  const std::array<int64_t, 2> out_image{out_extent(0), out_extent(1)};
+  const int64_t channels = packed.weight.size(0);
+  at::Tensor out =
+      at::empty({c.input.size(0), channels, out_image[0], out_image[1]}, c.input.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const ImageConvolution call{
+      .batch = c.input.size(0),
+      .channels = c.input.size(1),
+      .out_channels = channels,
+      .image = {c.input.size(2), c.input.size(3)},
+      .out_image = out_image,
+      .kernel = {packed.weight.size(2), packed.weight.size(3)},
+      .stride = {c.stride[0], c.stride[1]},
+      .padding = {c.padding[0], c.padding[1]},
+      .input = c.input.const_data_ptr<float>(),
+      .weight = packed.weight.const_data_ptr<float>(),
+      .bias = packed.bias ? packed.bias->const_data_ptr<float>() : nullptr,
+      .out = out.mutable_data_ptr<float>(),
+      .activation = c.activation.toStringView() == "none" ? Activation::kNone : Activation::kHardswish};
+  kernel == OwnKernel::kPixels ? convolve_pixels(call) : convolve_channels(call);
+  return out;
+}
+
+// ---- oneDNN ----
 
 // Weight and bias that give what the batch norm makes of the convolution, in the type of the images.
 Packed fold(const Convolution& c) {
@@ -82,7 +149,9 @@ at::Tensor convolve(const Convolution& c, const Packed& packed) {
 }
 
 at::Tensor compute_packed(const torch::jit::Stack& arguments, const Packed& packed, bool /*only*/) {
-  return convolve(Convolution(arguments), packed);
+  const Convolution c(arguments);
+  const OwnKernel kernel = find_kernel(c);
+  return kernel == OwnKernel::kNone ? convolve(c, packed) : convolve_by_own(c, packed, kernel);
 }
 
 // ---- Packing ----
@@ -101,6 +170,10 @@ Packed pack(const torch::jit::Stack& arguments) {
           "mkldnn::_reorder_convolution_weight");
   const Convolution c(arguments);
   Packed packed = fold(c);
+  if (const OwnKernel kernel = find_kernel(c); kernel != OwnKernel::kNone) {
+    return {
+        order_weight(packed.weight, kernel), packed.bias ? OptionalTensor(packed.bias->clone(at::MemoryFormat::Contiguous)) : std::nullopt};
+  }
   packed.weight = packed.weight.contiguous(c.input.suggest_memory_format());
   packed.weight = reorder.call(packed.weight, c.padding, c.stride, c.dilation, c.groups, c.input.sizes());
   return packed;
@@ -113,7 +186,7 @@ void compute(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
 
 // To the last bit where nothing is folded into it.
 at::Tensor unpack(const Packed& packed) {
-  return packed.weight.to_dense();
+  return packed.weight.is_mkldnn() ? packed.weight.to_dense() : packed.weight;
 }
 
 } // namespace
