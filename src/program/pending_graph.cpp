@@ -298,8 +298,12 @@ bool saves_graphs() {
   return !graph_file().empty();
 }
 
-void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outputs) {
+static GraphFormat saved_format() {
   static const GraphFormat format = find_graph_format(env::text(env::variable("XLA_SAVE_TENSORS_FMT")));
+  return format;
+}
+
+void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outputs) {
   std::string text = "[ScheduleSyncTensorsGraph]\n" + (graph_name().empty() ? "" : "Graph Name: " + graph_name() + "\n");
   text += "TensorsGraphInfo:\n";
   for (const std::string& frame : current_frames(kAllFrames)) {
@@ -309,12 +313,24 @@ void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outp
   graph.outputs = outputs;
   text += "\n## BEGIN_GRAPH\n";
   try {
-    text += graph_text(device, trace, std::move(graph), format);
+    text += graph_text(device, trace, std::move(graph), saved_format());
   } catch (const UserError& error) { // an operation without a StableHLO form: the program still runs
     text += str(error.what(), "\n");
   }
   text += "\nGraph Hash: " + trace.key().hex() + "\n\n## END_GRAPH\n\n";
   graph_file_of(device).append(text);
+}
+
+void save_output_shardings(int device, const Trace& trace, const Program& program) {
+  if (engine().num_partitions() == 1 || (saved_format() != GraphFormat::kHlo && saved_format() != GraphFormat::kStableHlo)) {
+    return;
+  }
+  std::string text = "#OUTPUT_SHARDING_BEGIN\n";
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const std::string type = type_text(trace.graph().type(program.outputs[i]));
+    text += str(type, " ", sharding_text(program.executable->output_sharding(i)), "\n");
+  }
+  graph_file_of(device).append(text + "#OUTPUT_SHARDING_END\n\n");
 }
 
 std::string pending_graph_text(int device) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "program/program_cache.h"
 #include "trace/body.h"
 #include "trace/trace.h"
 
@@ -41,5 +42,8 @@ std::string tensor_text(const at::Tensor& tensor);
 // Throws UserError (Value) for an unknown format or an unwritable file.
 bool saves_graphs();
 void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outputs);
+// Appends to it the shardings of the results, as the compiler of the found program chose them. The formats hlo and stablehlo have them, on
+// several devices.
+void save_output_shardings(int device, const Trace& trace, const Program& program);
 
 } // namespace torch_xla

@@ -108,7 +108,11 @@ void drop(Trace& trace) {
 
 FoundProgram find_within_memory(Trace& trace, const ValueBits& alive, SyncCause cause) {
   try {
-    return find_or_compile(trace, alive, cause);
+    FoundProgram found = find_or_compile(trace, alive, cause);
+    if (saves_graphs()) {
+      save_output_shardings(trace.device(), trace, found.program);
+    }
+    return found;
   } catch (const std::bad_alloc&) {
     throw UserError(ErrorKind::OutOfMemory, "no memory left to compile a program");
   }

@@ -141,6 +141,26 @@ def test_marks_are_in_the_program(device, mesh):
     assert y.sum().item() == 128
 
 
+def test_saved_graphs_end_with_the_shardings_of_results(run_python, tmp_path):
+    program = """
+        import torch, torch_xla
+        import torch_xla.distributed.spmd as xs
+        import torch_xla.runtime as xr
+        xr.use_spmd()
+        n = xr.global_runtime_device_count()
+        x = torch.ones(8, n).to("xla")
+        xs.mark_sharding(x, xs.Mesh(range(n), (1, n)), (0, 1))
+        y = x + 1
+        torch_xla.sync()
+    """
+    for form, has_shardings in (("hlo", True), ("text", False)):
+        file = tmp_path / form
+        run_python(program, XLA_SAVE_TENSORS_FILE=str(file), XLA_SAVE_TENSORS_FMT=form)
+        tiles = f"{{devices=[1,{N}]{','.join(map(str, range(N)))}}}"
+        lines = f"#OUTPUT_SHARDING_BEGIN\nf32[8,{N}] {tiles}\n#OUTPUT_SHARDING_END\n\n"
+        assert file.with_suffix(".0").read_text().endswith(lines) == has_shardings
+
+
 def test_gradients_are_cut_as_their_weights(device, mesh):
     """Also where they live longer than a step, as in sums over several batches."""
     linear = nn.Linear(16, 32, bias=False).to(device)
