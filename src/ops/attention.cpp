@@ -191,4 +191,8 @@ bool is_attention(const Op& op) {
   return op.expand == &expand_flash;
 }
 
+bool is_attention_backward(const Op& op) {
+  return op.expand == &expand_flash_backward;
+}
+
 } // namespace torch_xla

@@ -48,6 +48,7 @@ std::optional<Sharding> find_named(const Node& node); // of any of the three
 // Forward: operands query, key, value, mask; attributes dropout, is_causal, scale. Keys and values, [B, H, T, E], may have fewer heads than
 // queries, each for a group of their heads.
 bool is_attention(const Op& op);
+bool is_attention_backward(const Op& op);
 // Operands input, weight, bias; attributes stride, padding, dilation, transposed, output padding, groups.
 bool is_convolution(const Op& op);
 // Operands gradient, input, weight.

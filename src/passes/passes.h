@@ -47,7 +47,8 @@ std::optional<Graph> add_into_parts(const Graph& trace);
 // reads, then numbers that are no constants of the composite: seeds of draws. What else needs values of the part computes them outside,
 // too. Marks that belong to no composite stay.
 std::optional<Graph> outline(const Graph& trace);
-// Trace -> trace in which attention without a mask, of more scores, is a loop over blocks of queries; nothing if the trace has none.
+// Trace -> trace in which attention without a mask, of more scores, is a loop over blocks of queries, and its gradient too; nothing if the
+// trace has none.
 std::optional<Graph> attention_in_turns(const Graph& trace, int64_t most_scores);
 // Trace -> trace in which the chosen convolutions without a gradient are one node, xla::fused_convolution, with the evaluated batch norm
 // and the activation that alone read their results; nothing if `fuses` chooses none.

@@ -11,6 +11,7 @@ namespace {
 using testing::Program;
 
 constexpr const char* kAttention = "aten::_scaled_dot_product_flash_attention_for_cpu";
+constexpr const char* kBackward = "aten::_scaled_dot_product_flash_attention_for_cpu_backward";
 
 // Attention of 48 queries and keys, 2 heads of 8; the inputs.
 std::vector<at::Tensor> make_call(Program& p, bool causal, at::ScalarType dtype = at::kFloat) {
@@ -48,6 +49,35 @@ TEST_P(AttentionInTurnsTest, ComputesTheSame) {
   std::vector<at::Tensor> got = p.run(*executable);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_TRUE(at::allclose(got[i], expected[i], 1e-5, 1e-5)) << i << "\n" << text;
+  }
+}
+
+TEST_P(AttentionInTurnsTest, ComputesTheSameGradients) {
+  const bool causal = GetParam();
+  at::manual_seed(6);
+  std::vector<at::Tensor> inputs; // gradient, query, key, value
+  for (int i = 0; i < 4; ++i) {
+    inputs.push_back(at::randn({1, 2, 48, 8}).set_requires_grad(i > 0));
+  }
+  const std::vector<at::Tensor> forward = compute({inputs[1], inputs[2], inputs[3]}, causal);
+  forward[0].backward(inputs[0]);
+  Program p;
+  std::vector<Ex> operands;
+  for (const at::Tensor& t :
+       {inputs[0], inputs[1].detach(), inputs[2].detach(), inputs[3].detach(), forward[0].detach(), forward[1].detach()}) {
+    operands.push_back(p.input(t));
+  }
+  operands.push_back({&p.b(), kNoValue});
+  const Type type{DType::F32, {1, 2, 48, 8}};
+  Ex first = p.library(kBackward, operands, {0.0, causal, Attr()}, {type, type, type});
+  p.graph().outputs = {first.id(), first.id() + 1, first.id() + 2};
+  std::optional<Graph> turning = attention_in_turns(p.graph(), 2 * 48 * 20);
+  ASSERT_TRUE(turning);
+  std::string text = print_graph(*turning);
+  EXPECT_NE(text.find("xla::loop"), text.npos) << text;
+  std::vector<at::Tensor> got = p.run(*cpu_engine().compile_trace(*turning));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(at::allclose(got[i], inputs[i + 1].grad(), 1e-4, 1e-5)) << i << "\n" << text;
   }
 }
 
