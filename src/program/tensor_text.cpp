@@ -52,15 +52,8 @@ std::string tensor_text(const at::Tensor& tensor) {
   }
   auto id = reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl());
   auto alias = reinterpret_cast<uintptr_t>(tensor.storage().data());
-  return str("XLATensor {\nTensorID: ",
-             id,
-             "\nAliasID: ",
-             alias,
-             "\nDevice: ",
-             is_spread ? "SPMD:" : "xla:",
-             device,
-             "\nXLA Shape: ",
-             shape) +
+  const std::string place = str(is_spread ? "SPMD:" : "xla:", device);
+  return str("XLATensor {\nTensorID: ", id, "\nAliasID: ", alias, "\nDevice: ", place, "\nXLA Shape: ", shape) +
       str("\nShardingSpec: ", sharding, "\nIR: ", ir, "\n", data, "Tensor on host: ", host, "\n}\n");
 }
 
