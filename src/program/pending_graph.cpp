@@ -304,6 +304,7 @@ static GraphFormat saved_format() {
 }
 
 void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outputs) {
+  const GraphFormat format = saved_format(); // its error is the user's
   std::string text = "[ScheduleSyncTensorsGraph]\n" + (graph_name().empty() ? "" : "Graph Name: " + graph_name() + "\n");
   text += "TensorsGraphInfo:\n";
   for (const std::string& frame : current_frames(kAllFrames)) {
@@ -313,7 +314,7 @@ void save_graph(int device, const Trace& trace, const std::vector<ValueId>& outp
   graph.outputs = outputs;
   text += "\n## BEGIN_GRAPH\n";
   try {
-    text += graph_text(device, trace, std::move(graph), saved_format());
+    text += graph_text(device, trace, std::move(graph), format);
   } catch (const UserError& error) { // an operation without a StableHLO form: the program still runs
     text += str(error.what(), "\n");
   }

@@ -34,10 +34,17 @@ std::string tensor_text(const at::Tensor& tensor) {
   const Cell& cell = *found;
   auto lock = lock_recorder(device);
   std::string shape = shape_text({to_dtype(tensor.scalar_type()), to_dims(tensor.sizes())});
-  std::string ir = "None", data = "XLAData: None\n", sharding = cell.mark ? cell.mark->sharding.text() : "None";
+  std::string ir = "None", data = "XLAData: None\n", host = "None", sharding = cell.mark ? cell.mark->sharding.text() : "None";
+  const bool is_spread = engine().num_partitions() > 1;
   if (cell.value && cell.value->buffer()) {
-    data = data_text(*cell.value->buffer(), device);
-    sharding = cell.mark || engine().num_partitions() == 1 ? sharding : sharding_text(cell.value->buffer()->sharding());
+    Buffer& buffer = *cell.value->buffer();
+    if (is_spread && buffer.state() == Buffer::State::kReady && !buffer.get()->is_placed()) { // it waits for a mark or its first use
+      host = c10::str("with size ", tensor.sizes());
+    } else {
+      data = data_text(buffer, device);
+      sharding = cell.mark || !is_spread ? sharding : sharding_text(buffer.sharding());
+      ir = is_spread ? str(shape_text(buffer.type()), " xla::device_data") : ir;
+    }
   } else if (cell.value && cell.value->trace()) {
     const Graph& graph = cell.value->trace()->graph();
     const Node* node = graph.find_producer(cell.value->id());
@@ -45,8 +52,9 @@ std::string tensor_text(const at::Tensor& tensor) {
   }
   auto id = reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl());
   auto alias = reinterpret_cast<uintptr_t>(tensor.storage().data());
-  return str("XLATensor {\nTensorID: ", id, "\nAliasID: ", alias, "\nDevice: xla:", device, "\nXLA Shape: ", shape) +
-      str("\nShardingSpec: ", sharding, "\nIR: ", ir, "\n", data, "Tensor on host: None\n}\n");
+  const std::string place = str(is_spread ? "SPMD:" : "xla:", device);
+  return str("XLATensor {\nTensorID: ", id, "\nAliasID: ", alias, "\nDevice: ", place, "\nXLA Shape: ", shape) +
+      str("\nShardingSpec: ", sharding, "\nIR: ", ir, "\n", data, "Tensor on host: ", host, "\n}\n");
 }
 
 } // namespace torch_xla

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/errors.h"
+#include "core/metrics.h"
 #include "engine/engine.h"
 #include "ir/builder.h"
 #include "ops/registry.h"
@@ -60,6 +61,8 @@ bool place_value(Cell& cell, const Sharding& sharding) {
   if (!placed) {
     return false;
   }
+  static metrics::Counter& uploads = metrics::find_or_create_counter("VirtualDeviceUsage"); // each shard to its device alone
+  uploads.add();
   cell.set_value(LazyValue::ready(std::make_shared<Buffer>(std::move(placed), buffer->type().dtype)));
   return true;
 }

@@ -18,7 +18,9 @@ import torch_xla.distributed.parallel_loader as pl
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
 from torch_xla.distributed.spmd._spread_tensor import SpreadTensor
+from torch_xla.experimental.scan_layers import scan_layers
 from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
+from torch_xla.utils.checkpoint import checkpoint
 
 
 def mesh_of(*shape: int, names: str = "") -> xs.Mesh:
@@ -324,6 +326,42 @@ def train_transformer(rank: int, grid: tuple[int, ...]) -> None:
         mark_batch,
         lambda p: torch.optim.AdamW(p, lr=3e-3, eps=1e-4),  # the gradients of the keys' biases are zero
     )
+
+
+def parts_of_steps(rank: int) -> None:
+    """Autocast, torch.compile, checkpoints, scan_layers and barriers on marked layers: gradients of the plain ones."""
+    mesh = mesh_of(2, 2, names="df")
+    torch.manual_seed(0)
+    layers = nn.Sequential(*(nn.Linear(16, 16) for _ in range(3)))
+    x = numbers(8, 16)
+
+    def autocast(model, x):
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return model(x).float()
+
+    def barrier(model, x):
+        return xs.apply_backward_optimization_barrier(copy.copy(model))(x)
+
+    def plain(model, x):
+        return model(x)
+
+    for ours, theirs, tolerance in (
+        (autocast, autocast, 0.02),
+        (lambda model, x: torch.compile(model, backend="openxla")(x), plain, 1e-5),
+        (lambda model, x: checkpoint(model, x, use_reentrant=False), plain, 1e-5),
+        (scan_layers, plain, 1e-5),
+        (barrier, plain, 1e-5),
+    ):
+        marked = copy.deepcopy(layers).to("xla")
+        for layer in marked:
+            xs.mark_sharding(layer.weight, mesh, ("f", None))
+        ours(marked, xs.mark_sharding(x.to("xla"), mesh, ("d", None))).square().mean().backward()
+        layers.zero_grad()
+        theirs(layers, x).square().mean().backward()
+        for parameter, expected in zip(marked.parameters(), layers.parameters()):
+            torch.testing.assert_close(parameter.grad.cpu(), expected.grad, rtol=tolerance, atol=tolerance / 10)
+        assert all(layer.weight.grad.placed().placements == layer.weight.placed().placements for layer in marked)
+        torch.optim.SGD(marked.parameters(), lr=0.1).step()
 
 
 def fsdp_by_marks(rank: int) -> None:

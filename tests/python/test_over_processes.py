@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(
         over_processes.views_and_writes,
         over_processes.random_numbers,
         over_processes.read_by_one,
+        over_processes.parts_of_steps,
         over_processes.fsdp_by_marks,
         over_processes.loaders,
         over_processes.manual_sharding,

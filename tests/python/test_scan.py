@@ -434,10 +434,18 @@ class Block(nn.Module):
         return x + torch.relu(self.linear(self.norm(x)))
 
 
+class Recomputed(Block):
+    """Its gradient calls it once more, after the call."""
+
+    def forward(self, x):
+        return checkpoint(super().forward, x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("kind", [Block, Recomputed])
 @pytest.mark.parametrize("pure", [False, True])
-def test_layers(device, pure):
+def test_layers(device, pure, kind):
     torch.manual_seed(0)
-    layers = [Block() for _ in range(4)]
+    layers = [kind() for _ in range(4)]
     x = torch.randn(3, 8)
     ours = [copy.deepcopy(layer).to(device) for layer in layers]
     got = scan_layers(ours, x.to(device), is_layer_pure=pure)

@@ -35,7 +35,7 @@ def test_tensors_spread_over_four_devices():
 @pytest.mark.skipif("os.environ.get('PJRT_DEVICE', 'CPU') == 'CPU'", reason="XLA's partitioner is a plugin's")
 @pytest.mark.parametrize("number", [4, 8])
 def test_programs_over_the_devices_of_a_plugin(number):
-    names = ["four_devices/partitioned.py", "four_devices/manual.py"]
+    names = [f"four_devices/{part}.py" for part in ("partitioned", "manual", "decoders")]
     names += ["four_devices/spmd.py", "test_spmd.py"] if number == 4 else []
     run_tests(names, {"PJRT_LIBRARY_OPTIONS": f"cpu_device_count={number}"})
 

@@ -239,7 +239,7 @@ def optimization_barrier_(tensors: Sequence[torch.Tensor]) -> None:
 
     Raises ValueError for tensors that are not on the device `xla`, or not on the same.
     """
-    _XLAC._xla_optimization_barrier_(list(tensors))
+    _XLAC._xla_optimization_barrier_([getattr(t, "_own_part", t) for t in tensors])
 
 
 # ---- Random numbers ----

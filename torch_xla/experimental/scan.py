@@ -304,13 +304,23 @@ def value_and_grad_partitioned(
     return forward, alias_input, backward
 
 
+def _take_turns(fn: Callable, inputs: _Inputs) -> tuple[Any, Any]:
+    """The loop in Python, over processes: PyTorch computes there, and its collectives are no part of a body."""
+    carry, turns = inputs.unflatten_init(inputs.init), []
+    for i in range(inputs.xs[0].size(0)):
+        carry, y = fn(carry, inputs.unflatten_xs([x[i] for x in inputs.xs]))
+        leaves, unflatten_ys = tree_flatten_none(y)
+        turns.append(leaves)
+    return carry, unflatten_ys([torch.stack(parts) for parts in zip(*turns, strict=True)])
+
+
 def scan(fn: Callable, init, xs, partition_fn: Callable | None = None, is_fn_pure: bool = False) -> tuple[Any, Any]:
     """Calls `fn(carry, x)` for the slices x of `xs` along dim 0, each with the carry of the call before.
 
     Args:
         fn: returns the next carry and a pytree of results. It is called once, for recording: it must not need a
             tensor's value nor write in-place into its arguments or tensors from outside. Each turn draws new random
-            numbers.
+            numbers. For tensors that are spread over processes it is called once a turn.
         init: the first carry, a pytree of tensors. Shapes and dtypes stay the same in all turns.
         xs: a pytree of tensors of equal first dims, the number of turns.
         partition_fn: with functorch.compile.default_partition (or None) the turns save the values that the gradient
@@ -328,6 +338,8 @@ def scan(fn: Callable, init, xs, partition_fn: Callable | None = None, is_fn_pur
     if not callable(fn):
         raise ValueError(f"`fn` {fn} must be callable.")
     inputs = _Inputs(init, xs)
+    if any(hasattr(t, "_own_part") for t in [*inputs.init, *inputs.xs]):
+        return _take_turns(fn, inputs)
     step = (_find_or_record if is_fn_pure else _record)(fn, inputs, _saves_all(partition_fn))
     if step.backward:
         results = _Scan.apply(step, len(inputs.init), len(inputs.xs), *inputs.init, *inputs.xs, *step.backward.outside)

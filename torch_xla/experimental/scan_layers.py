@@ -12,13 +12,27 @@ from .scan import scan
 _ONE_LAYER_CACHE: dict[tuple[int, int], Callable] = {}
 
 
+def _places_of(layer: torch.nn.Module) -> dict[str, list[tuple[dict, str]]]:
+    """For each name of _tensors_of() the dicts of the modules that hold the tensor, and its key there."""
+    places: dict[int, list[tuple[dict, str]]] = {}
+    for module in layer.modules():
+        for held in (module._parameters, module._buffers):
+            for key, tensor in held.items():
+                places.setdefault(id(tensor), []).append((held, key))
+    return {name: places[id(tensor)] for name, tensor in _tensors_of(layer).items()}
+
+
 def _make_function(layer: torch.nn.Module) -> Callable:
     """The function that runs one layer with its weights in place of the copy's."""
     example = copy.deepcopy(layer)
+    places = _places_of(example)
 
     def run_layer(carry, tensors):
-        arguments = carry if isinstance(carry, tuple) else (carry,)
-        return torch.func.functional_call(example, tensors, arguments, strict=True), None
+        # They stay after the call: the gradient's recording may call a part of the layer once more (checkpoint()).
+        for name, tensor in tensors.items():
+            for held, key in places[name]:
+                held[key] = tensor
+        return example(*(carry if isinstance(carry, tuple) else (carry,))), None
 
     return run_layer
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 
+from .. import _XLAC
 from ..distributed import spmd
 from ..distributed.fsdp.wrap import recursive_wrap
 
@@ -68,6 +69,8 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
         self._orig_module = module.to("xla")
         for parameter in module.parameters():
             self._shard_parameter(parameter)
+        if _XLAC._num_partitions() > 1:
+            spmd.apply_backward_optimization_barrier(module)
 
     def _shard_parameter(self, parameter: torch.nn.Parameter) -> None:
         """Shards it along its largest dim, unless an inner wrapped module has done it."""

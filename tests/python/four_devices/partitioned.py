@@ -11,6 +11,7 @@ from torch import nn
 
 import torch_xla
 import torch_xla.core.xla_model as xm
+import torch_xla.debug.metrics as met
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
 from torch_xla.experimental.scan import scan
@@ -112,7 +113,14 @@ def test_uploads_go_in_tiles(device):
     x = torch.randn(N * 1000, 10).to(device)
     assert xm.get_memory_info(device)["bytes_used"] == before  # no device has it yet
     assert torch_xla._XLAC._get_xla_sharding_spec(x) == ""
+    text = torch_xla._XLAC._get_xla_tensor_debug_info(x)
+    assert "Device: SPMD:0\n" in text and "XLAData: None" in text
+    assert f"Tensor on host: with size [{N * 1000}, 10]" in text and "ShardingSpec: None" in text
+    uploads = met.counter_value("VirtualDeviceUsage") or 0
     xs.mark_sharding(x, mesh, ("all", None))
+    text = torch_xla._XLAC._get_xla_tensor_debug_info(x)
+    assert "Tensor on host: None" in text and "xla::device_data" in text and f"NumShards: {N}" in text
+    assert met.counter_value("VirtualDeviceUsage") == uploads + 1
     assert xm.get_memory_info(device)["bytes_used"] - before == 1000 * 10 * 4
     y = x * 2
     assert xs.sharding_spec(y) == ""  # nobody has asked for it

@@ -39,7 +39,9 @@ def check(mesh: Mesh) -> None:
 
 def spread(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:
     """Spreads the tensor's value, in place. Returns the tensor."""
-    return spread_by(t, device_mesh(mesh), placements_of(mesh, partition_spec))
+    t = spread_by(t, device_mesh(mesh), placements_of(mesh, partition_spec))
+    watch(t)  # now: a compiled graph does not see the leaf
+    return t
 
 
 def spread_minibatch(t: torch.Tensor, mesh: Mesh, partition_spec: PartitionSpec) -> torch.Tensor:

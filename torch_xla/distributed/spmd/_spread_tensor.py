@@ -62,6 +62,11 @@ class SpreadTensor(XLAShardedTensor):
             self._view.refresh(self)
         return self._placed
 
+    @property
+    def _own_part(self) -> torch.Tensor:
+        """The memory of this process's part."""
+        return self.placed()._local_tensor
+
     @torch.no_grad()
     def whole(self) -> torch.Tensor:
         """The value as a plain tensor. All processes call it."""

@@ -37,32 +37,36 @@ def visualize_sharding(
 
     Args:
         sharding: XLA's text, as XLAShardedTensor.sharding_spec.
-        use_color: a background for each cell, if the terminal has colors.
-        scale: of the cells' sizes.
-        min_width, max_width: least characters of a cell, most of the table.
+        use_color: a background for each cell in place of lines, if the terminal has colors.
+        scale: of the empty lines and columns around a cell's text.
+        min_width, max_width: least characters of a colored cell, most of the table.
 
     Returns the rich.table.Table. Raises ValueError for another text, ImportError without rich.
     """
     import rich.box
+    from rich.align import Align
     from rich.console import Console
+    from rich.padding import Padding
+    from rich.style import Style
     from rich.table import Table
-    from rich.text import Text
 
     grid = _grid_of(sharding)
     console = Console(width=max_width)
     colors = ("blue", "green", "magenta", "cyan", "red", "yellow") if use_color and console.color_system else ()
-    table = Table(show_header=False, show_lines=True, padding=0, pad_edge=False, box=rich.box.SQUARE)
-    width = max(min_width, min(round(9 * scale), max_width // len(grid[0])))
-    above = "\n" * max(0, round(scale))
+    box = None if colors else rich.box.SQUARE
+    table = Table(show_header=False, show_lines=not colors, padding=0, highlight=not colors, pad_edge=False, box=box)
+    around = max(0, round(scale))
     hardware = _XLAC._xla_hardware()
     for i, row in enumerate(grid):
         cells = []
         for j, devices in enumerate(row):
-            style = f"on {colors[(i * len(row) + j) % len(colors)]}" if colors else ""
-            cells.append(Text(f"{above}{hardware} {devices}{above}", style=style, justify="center"))
+            style = Style(bgcolor=colors[(i * len(row) + j) % len(colors)] if colors else None)
+            text = Align(f"{hardware} {devices}", "center", vertical="middle")
+            cells.append(Padding(text, around, style=style))
         table.add_row(*cells)
-    for column in table.columns:
-        column.min_width = min(width, max_width)
+    if colors:
+        for column in table.columns:
+            column.min_width = min(min_width, max_width)
     print(f"{sharding or '{replicated}'}, the first two dims:")
     console.print(table)
     return table

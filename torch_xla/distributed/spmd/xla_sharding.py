@@ -13,7 +13,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from ... import _XLAC, runtime
+from ... import runtime
+from ...core import xla_model
 from . import _effects
 from ._dtensor_face import spec_of_placements
 from ._over_partitions import set_manual
@@ -290,7 +291,7 @@ def apply_backward_optimization_barrier(m: torch.nn.Module) -> torch.nn.Module:
 
     def keep_apart(module: torch.nn.Module, grad_input: tuple, _grad_output: tuple) -> None:
         of_parameters = [parameter.grad for parameter in module.parameters()]
-        _XLAC._xla_optimization_barrier_([grad for grad in (*of_parameters, *grad_input) if grad is not None])
+        xla_model.optimization_barrier_([grad for grad in (*of_parameters, *grad_input) if grad is not None])
 
     m.register_full_backward_hook(keep_apart)
     return m
