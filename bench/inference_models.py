@@ -57,23 +57,22 @@ def resnet50() -> nn.Module:
 class Squeeze(nn.Module):
     """Channels scaled by numbers that depend on their means."""
 
-    def __init__(self, width: int):
+    def __init__(self, width: int, narrow: int, act: Callable, gate: Callable):
         super().__init__()
-        narrow = max(8, width // 4 // 8 * 8)
-        self.down, self.up = nn.Conv2d(width, narrow, 1), nn.Conv2d(narrow, width, 1)
+        self.down, self.up, self.act, self.gate = nn.Conv2d(width, narrow, 1), nn.Conv2d(narrow, width, 1), act, gate
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[N, width, H, W]."""
-        return x * F.hardsigmoid(self.up(F.relu(self.down(x.mean((2, 3), keepdim=True)))))
+        return x * self.gate(self.up(self.act(self.down(x.mean((2, 3), keepdim=True)))))
 
 
 class Inverted(nn.Module):
     """A narrow input, widened, convolved channel by channel, narrowed, and added where it fits."""
 
-    def __init__(self, inputs: int, inner: int, outputs: int, size: int, stride: int, squeezes: bool, act):
+    def __init__(self, inputs: int, inner: int, outputs: int, size: int, stride: int, act, squeeze: Squeeze | None):
         super().__init__()
         parts = [_conv(inputs, inner, act=act)] if inner != inputs else []
-        parts += [_conv(inner, inner, size, stride, inner, act), *([Squeeze(inner)] if squeezes else [])]
+        parts += [_conv(inner, inner, size, stride, inner, act), *([squeeze] if squeeze else [])]
         self.body = nn.Sequential(*parts, _conv(inner, outputs))
         self.adds = stride == 1 and inputs == outputs
 
@@ -94,10 +93,30 @@ def mobilenetv3() -> nn.Module:
     for text in MOBILE.split():
         inner, outputs, size, stride, squeezes, swish = map(int, text.split(","))
         act = nn.Hardswish if swish else nn.ReLU
-        blocks.append(Inverted(inputs, inner, outputs, size, stride, bool(squeezes), act))
+        squeeze = Squeeze(inner, max(8, inner // 4 // 8 * 8), F.relu, F.hardsigmoid) if squeezes else None
+        blocks.append(Inverted(inputs, inner, outputs, size, stride, act, squeeze))
         inputs = outputs
     last = _conv(inputs, 960, act=nn.Hardswish)
     return nn.Sequential(*blocks, last, _head(1280, nn.Linear(960, 1280), nn.Hardswish()))
+
+
+# ---- EfficientNet ----
+
+# Of each stage: the blocks, the widening, the outputs, the kernel's size, the first block's stride.
+EFFICIENT = "1,1,16,3,1 2,6,24,3,2 2,6,40,5,2 3,6,80,3,2 3,6,112,5,1 4,6,192,5,2 1,6,320,3,1"
+
+
+def efficientnet_b0() -> nn.Module:
+    """EfficientNet-B0, 5.3 million weights."""
+    blocks, inputs = [_conv(3, 32, 3, 2, act=nn.SiLU)], 32
+    for text in EFFICIENT.split():
+        count, wider, outputs, size, stride = map(int, text.split(","))
+        for number in range(count):
+            inner = inputs * wider
+            squeeze = Squeeze(inner, inputs // 4, F.silu, torch.sigmoid)
+            blocks.append(Inverted(inputs, inner, outputs, size, 1 if number else stride, nn.SiLU, squeeze))
+            inputs = outputs
+    return nn.Sequential(*blocks, _conv(inputs, 1280, act=nn.SiLU), _head(1280))
 
 
 # ---- ViT ----
@@ -269,13 +288,14 @@ class UNet(nn.Module):
 IMAGES: dict[str, Callable[[], nn.Module]] = {
     "ResNet-50": resnet50,
     "MobileNetV3": mobilenetv3,
+    "EfficientNet-B0": efficientnet_b0,
     "ViT-B": VisionTransformer,
     "ConvNeXt-T": convnext_t,
     "U-Net": UNet,
 }
 
 
-def inputs_of(name: str, batch: int = 1) -> tuple[torch.Tensor, ...]:
+def inputs_of(name: str, batch: int) -> tuple[torch.Tensor, ...]:
     """Inputs of a model of IMAGES."""
     if name == "U-Net":
         return torch.randn(batch, 4, 32, 32), torch.full((batch,), 500.0), torch.randn(batch, 77, 768)

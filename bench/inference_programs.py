@@ -18,7 +18,7 @@ PROMPT = {"decode": 128, "prefill": 256}  # tokens
 NAMES = [
     *(f"decode {form}" for form in FORMATS),
     *(f"prefill {form}" for form in FORMATS),
-    *(f"{model} {form}" for model in IMAGES for form in ("float32", "bfloat16")),
+    *(f"{model} {form}{batch}" for batch in ("", " x16") for model in IMAGES for form in ("float32", "bfloat16")),
 ]
 
 
@@ -38,6 +38,11 @@ class Program:
     def form(self) -> str:
         """The format of the weights; of images' networks, what autocast computes in."""
         return self.name.split()[1]
+
+    @property
+    def batch(self) -> int:
+        """Of images."""
+        return int(self.name.partition(" x")[2] or 1)
 
     @property
     def decodes(self) -> bool:
@@ -63,7 +68,7 @@ class Program:
     def make_network(self) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
         """A network for images and its inputs, the same each time."""
         torch.manual_seed(0)
-        return IMAGES[self.model]().eval().requires_grad_(False), inputs_of(self.model)
+        return IMAGES[self.model]().eval().requires_grad_(False), inputs_of(self.model, self.batch)
 
     def make_prompt(self) -> torch.Tensor:
         """int64[1, length]."""

@@ -31,6 +31,7 @@ _NAMES = {
 # What to do instead of a module.
 _MODULES = {
     "torch_xla._dynamo.dynamo_backend2": "torch.compile() with its default backend records a graph once",
+    "torch_xla.distributed.xrt_init": "call torch.distributed.init_process_group('xla', init_method='xla://')",
     "torch_xla.experimental.dynamo_mark_sharding": _IMPORTED,
     "torch_xla.experimental.dynamo_set_buffer_donor": _IMPORTED,
     "torch_xla.experimental.pallas_kernels": _PALLAS,

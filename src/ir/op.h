@@ -164,7 +164,7 @@ struct Op {
   bool (*takes)(std::span<const double> numbers, const Attrs& attrs) = nullptr;
   const char* if_none = nullptr; // kPointwise: the row for calls with None as attribute 0 (div without a rounding mode)
   const char* of_tensors = nullptr; // kPointwise: the row of the overload for tensors, if this one takes a number
-  const char* epilogue = nullptr; // kPointwise: oneDNN's name for it after a convolution, with attribute 0 as the algorithm
+  const char* epilogue = nullptr; // kPointwise: its name after a convolution, oneDNN's, with attribute 0 as the algorithm
   // kLibrary: the overload that writes into given memory, if it does so directly; most out forms call and then copy.
   const char* out_form = nullptr;
 };

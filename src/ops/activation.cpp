@@ -9,7 +9,7 @@ namespace {
 
 // Activation of one tensor and numbers.
 #define ACTIVATION(NAME, EXPRESSION, ...) POINTWISE(NAME, kSelf, kFloatOnly | kNumbersFit, EXPRESSION, __VA_ARGS__)
-#define CLAMP(NAME, EXPRESSION) POINTWISE(NAME, kSelf, kNoBool | kNumbersFit, EXPRESSION)
+#define CLAMP(NAME, EXPRESSION, ...) POINTWISE(NAME, kSelf, kNoBool | kNumbersFit, EXPRESSION, __VA_ARGS__)
 // Backward form of a gradient and saved tensors.
 #define BACKWARD(NAME, EXPRESSION, ...) POINTWISE(NAME, kPromote, kFloatOnly | kNumbersFit, EXPRESSION, __VA_ARGS__)
 
@@ -200,7 +200,7 @@ void expand_prelu_backward(ExpandContext& c) {
 }
 
 constinit const Op kRows[] = {
-    CLAMP("relu", max(a[0], 0.0)),
+    CLAMP("relu", max(a[0], 0.0), .epilogue = "relu"),
     POINTWISE("silu", kSelf, kFloatOnly | kNumbersFit | kComplex, a[0] * logistic(a[0]), .epilogue = "swish"),
     ACTIVATION("mish", mish(a[0])),
     ACTIVATION("gelu", gelu(a), .takes = names_gelu, .epilogue = "gelu"),

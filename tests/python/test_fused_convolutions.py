@@ -57,6 +57,8 @@ UNITS = {
     "depthwise_of_two_results": lambda: Unit(16, 32, 3, groups=16),
     "depthwise_without_bias": lambda: Unit(16, 16, 3, groups=16, norm=False, activation="none"),
     "one_pixel_and_hardswish": lambda: Unit(40, 300, 1, activation="hardswish"),
+    "one_pixel_and_silu": lambda: Unit(40, 300, 1, activation="silu"),
+    "depthwise_and_silu": lambda: Unit(20, 20, 5, groups=20, stride=2, activation="silu"),
     "one_pixel_without_bias": lambda: Unit(24, 72, 1, norm=False, activation="none"),
     "groups": lambda: Unit(16, 24, groups=4),
     "without_norm": lambda: Unit(16, 24, norm=False, bias=True),
@@ -163,12 +165,13 @@ def test_values_that_are_read_twice(device):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"groups": 8, "activation": "hardswish"}, {"size": 1, "activation": "hardswish"}], ids=str
+    "options", [{}, {"groups": 8}, {"size": 1}], ids=["onednn", "channels", "pixels"]
 )
-def test_special_values(device, options):
+@pytest.mark.parametrize("activation", ["relu", "hardswish", "silu"])
+def test_special_values(device, options, activation):
     """Activations keep NaN."""
     torch.manual_seed(0)
-    model = Unit(8, 8, **options).eval()
+    model = Unit(8, 8, activation=activation, **options).eval()
     images = torch.randn(1, 8, 14, 14)
     images[0, 3, 5, 5] = float("nan")
     images[0, 2, 10, 10] = float("inf")

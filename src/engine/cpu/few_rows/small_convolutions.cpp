@@ -26,12 +26,33 @@ __mmask16 mask_of(int64_t count) {
   return static_cast<__mmask16>((1U << std::clamp<int64_t>(count, 0, kWidth)) - 1);
 }
 
+// NaN stays, as in those below.
+XLA_INLINE XLA_FOR_AVX512 __m512 relu(__m512 v) {
+  return _mm512_max_ps(_mm512_setzero_ps(), v);
+}
+
+XLA_INLINE XLA_FOR_AVX512 __m512 hardswish(__m512 v) {
+  return v * _mm512_min_ps(_mm512_set1_ps(6), relu(v + _mm512_set1_ps(3))) / _mm512_set1_ps(6);
+}
+
+XLA_INLINE XLA_FOR_AVX512 __m512 silu(__m512 v) {
+  Vector<kWidth> e = -_mm512_abs_ps(v);
+  exponentiate<kWidth>(e);
+  const Vector<kWidth> ones = Vector<kWidth>{} + 1;
+  return v * (v < Vector<kWidth>{} ? e : ones) / (ones + e);
+}
+
 XLA_FOR_AVX512 inline __m512 activate(__m512 v, Activation activation) {
-  if (activation == Activation::kNone) {
-    return v;
+  switch (activation) {
+    case Activation::kRelu:
+      return relu(v);
+    case Activation::kHardswish:
+      return hardswish(v);
+    case Activation::kSilu:
+      return silu(v);
+    default:
+      return v;
   }
-  const __m512 part = _mm512_min_ps(_mm512_set1_ps(6), _mm512_max_ps(_mm512_setzero_ps(), v + _mm512_set1_ps(3))); // NaN stays
-  return v * part / _mm512_set1_ps(6);
 }
 
 // ---- Pixels ----

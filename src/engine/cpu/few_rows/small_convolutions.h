@@ -7,7 +7,7 @@
 
 namespace torch_xla::cpu {
 
-enum class Activation : uint8_t { kNone, kHardswish };
+enum class Activation : uint8_t { kNone, kRelu, kHardswish, kSilu };
 
 // Of float32 images, channels-last: [batch, height, width, channels].
 struct ImageConvolution {

@@ -50,15 +50,24 @@ struct Convolution {
 
 enum class OwnKernel : uint8_t { kNone, kPixels, kChannels };
 
+// Of those that the kernels have.
+std::optional<Activation> find_activation(const Convolution& c) {
+  const std::string_view name = c.activation.toStringView();
+  return name == "none"      ? std::optional(Activation::kNone)
+      : name == "relu"      ? std::optional(Activation::kRelu)
+      : name == "hardswish" ? std::optional(Activation::kHardswish)
+      : name == "swish"     ? std::optional(Activation::kSilu)
+                            : std::nullopt;
+}
+
 // The kernel of a convolution that oneDNN takes longer to begin than to compute, from sizes and types.
 OwnKernel find_kernel(const Convolution& c) {
   const auto is_each = [](const std::vector<int64_t>& numbers, int64_t wanted) {
     return std::all_of(numbers.begin(), numbers.end(), [wanted](int64_t number) { return number == wanted; });
   };
-  const std::string_view activation = c.activation.toStringView();
   const bool fits = can_convolve_images() && c.input.scalar_type() == at::kFloat && c.input.dim() == 4 && c.input.numel() > 0 &&
       c.weight.numel() > 0 && c.stride.size() == 2 && c.padding.size() == 2 && c.input.is_contiguous(at::MemoryFormat::ChannelsLast) &&
-      is_each(c.dilation, 1) && (activation == "none" || activation == "hardswish");
+      is_each(c.dilation, 1) && find_activation(c);
   if (!fits) {
     return OwnKernel::kNone;
   }
@@ -100,7 +109,7 @@ at::Tensor convolve_by_own(const Convolution& c, const Packed& packed, OwnKernel
       .weight = packed.weight.const_data_ptr<float>(),
       .bias = packed.bias ? packed.bias->const_data_ptr<float>() : nullptr,
       .out = out.mutable_data_ptr<float>(),
-      .activation = c.activation.toStringView() == "none" ? Activation::kNone : Activation::kHardswish};
+      .activation = *find_activation(c)};
   kernel == OwnKernel::kPixels ? convolve_pixels(call) : convolve_channels(call);
   return out;
 }
@@ -135,7 +144,9 @@ at::Tensor convolve(const Convolution& c, const Packed& packed) {
       Numbers,
       std::optional<std::string_view>);
   static const auto plain = find_operator<Convolve>("mkldnn::_convolution_pointwise");
-  return plain.call(
+  const std::string_view activation = c.activation.toStringView();
+  const bool is_relu = activation == "relu"; // oneDNN's makes zeros of NaN
+  at::Tensor out = plain.call(
       c.input,
       packed.weight,
       packed.bias,
@@ -143,9 +154,10 @@ at::Tensor convolve(const Convolution& c, const Packed& packed) {
       c.stride,
       c.dilation,
       c.groups,
-      c.activation.toStringView(),
+      is_relu ? "none" : activation,
       Numbers(),
       c.algorithm.toStringView());
+  return is_relu ? out.relu_() : out;
 }
 
 at::Tensor compute_packed(const torch::jit::Stack& arguments, const Packed& packed, bool /*only*/) {
