@@ -228,10 +228,6 @@ constexpr int64_t kNumbersPerThread = int64_t{1} << 15;
 // Multiplications worth a thread in a product cut into parts: 11 us. MKL keeps many products of less than ten million to one thread or
 // takes longer with two: 64 x 32 x 1,024 takes one thread 51 us, MKL's two 105, two halves 25 each (measured).
 constexpr int64_t kProductsPerThread = int64_t{1} << 19;
-// Multiplications of a 1 x 1 convolution of float32 up to which blocks of our own are faster than oneDNN's convolution, which takes 12 us
-// to begin: 14 x 14 pixels of 80 by 200 take 26 us and 41, of 672 by 112 105 and 121; 14 x 14 of 256 by 1,024 411 and 382 (measured).
-constexpr int64_t kMaxOwnProducts = int64_t{1} << 24;
-constexpr int64_t kMaxOwnResults = int64_t{1} << 19; // 112 x 112 pixels of 16 by 64 take 148 us and 125
 // Longest sum that MKL does not cut. It cuts longer ones by the number of torch.set_num_threads(), also within a parallel region: for one
 // thread that number must be 1, or the last bits differ. Of 28,000 products with at least 16 rows and columns and sums of up to 768 none
 // differed, of longer ones four of five, of narrower ones one of 17 (measured). With the full number short sums take the same time, but the

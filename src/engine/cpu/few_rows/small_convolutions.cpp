@@ -1,8 +1,7 @@
-// A 1 x 1 convolution is a product of pixels by the weight; a block of it gets bias and activation while it is in the cache. A convolution
-// by channel has vectors of channels, and a few pixels at a time that share the weight's vectors.
+// Sums stay in registers from the first product to the activation. A 1 x 1 convolution is a product of pixels by the weight, in tiles of up
+// to 24 vectors. A convolution by channel has vectors of channels, and a few pixels at a time that share the weight's vectors.
 #include "engine/cpu/few_rows/small_convolutions.h"
 
-#include <ATen/Context.h>
 #include <ATen/native/CPUBlas.h>
 
 #include <algorithm>
@@ -19,11 +18,29 @@ namespace {
 
 constexpr int64_t kWidth = 16;
 constexpr int64_t kMaxRows = 128; // of a block: pixels,
-constexpr int64_t kMaxColumns = 256; // and output channels
+constexpr int64_t kMaxColumns = 4 * kWidth; // and output channels
 constexpr int kPixels = 6; // of a row that share the vectors of a weight
 
 __mmask16 mask_of(int64_t count) {
   return static_cast<__mmask16>((1U << std::clamp<int64_t>(count, 0, kWidth)) - 1);
+}
+
+XLA_INLINE XLA_FOR_AVX512 __m512 load(__mmask16 which, const float* from) {
+  return _mm512_maskz_loadu_ps(which, from);
+}
+
+XLA_INLINE XLA_FOR_AVX512 __m512 load(__mmask16 which, const c10::BFloat16* from) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(which, from)), 16));
+}
+
+XLA_INLINE XLA_FOR_AVX512 void store(__mmask16 which, float* to, __m512 v) {
+  _mm512_mask_storeu_ps(to, which, v);
+}
+
+XLA_INLINE XLA_FOR_AVX512 void store(__mmask16 which, c10::BFloat16* to, __m512 v) {
+  HalfWords<kWidth> halves;
+  round_to_bfloat16<kWidth>(halves, v);
+  _mm256_mask_storeu_epi16(to, which, reinterpret_cast<__m256i>(halves));
 }
 
 // NaN stays, as in those below.
@@ -73,34 +90,100 @@ struct Parts {
   }
 };
 
-XLA_FOR_AVX512 void finish_block(const ImageConvolution& c, float* out, int64_t rows, int64_t columns, const float* bias) {
-  for (int64_t j = 0; j < columns; j += kWidth) {
-    const __mmask16 which = mask_of(columns - j);
-    const __m512 added = bias ? _mm512_maskz_loadu_ps(which, bias + j) : _mm512_setzero_ps();
-    for (int64_t i = 0; i < rows; ++i) {
-      float* at = out + i * c.out_channels + j;
-      _mm512_mask_storeu_ps(at, which, activate(_mm512_maskz_loadu_ps(which, at) + added, c.activation));
+// What is multiplied at a time: a number of float32, or a pair of bfloat16.
+template <typename T>
+constexpr int64_t kChannelsAtOnce = 4 / sizeof(T);
+
+#define XLA_FOR_PRODUCTS __attribute__((target("arch=x86-64-v4,avx512bf16")))
+
+XLA_INLINE XLA_FOR_AVX512 void add_product(__m512& sum, const float* pixel, __m512i weight) {
+  sum = _mm512_fmadd_ps(_mm512_set1_ps(*pixel), _mm512_castsi512_ps(weight), sum);
+}
+
+XLA_INLINE XLA_FOR_PRODUCTS void add_product(__m512& sum, const c10::BFloat16* pixel, __m512i weight) {
+  float pair; // as a number, which is read into all places
+  std::memcpy(&pair, pixel, sizeof(pair));
+  sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(weight), reinterpret_cast<__m512bh>(_mm512_set1_ps(pair)));
+}
+
+XLA_INLINE XLA_FOR_PRODUCTS void store_rounded(__mmask16 which, float* to, __m512 v) {
+  store(which, to, v);
+}
+
+XLA_INLINE XLA_FOR_PRODUCTS void store_rounded(__mmask16 which, c10::BFloat16* to, __m512 v) {
+  _mm256_mask_storeu_epi16(to, which, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
+}
+
+// kRows pixels from `row` on, by a part of the output channels in kVectors vectors.
+template <int kRows, int kVectors, typename T>
+XLA_INLINE XLA_FOR_PRODUCTS void convolve_tile(const ImageConvolution& c, int64_t row, int64_t column, int64_t columns) {
+  const T* in = static_cast<const T*>(c.input) + row * c.channels;
+  const int32_t* weight = static_cast<const int32_t*>(c.weight) + column * (c.channels / kChannelsAtOnce<T>);
+  const __mmask16 last = mask_of(columns - (kVectors - 1) * kWidth);
+  __m512 sums[kRows][kVectors] = {};
+  for (int64_t k = 0; k < c.channels; k += kChannelsAtOnce<T>, weight += columns) {
+    __m512i factors[kVectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {
+      factors[j] = _mm512_maskz_loadu_epi32(j == kVectors - 1 ? last : static_cast<__mmask16>(-1), weight + j * kWidth);
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        add_product(sums[i][j], in + i * c.channels + k, factors[j]);
+      }
+    }
+  }
+  T* out = static_cast<T*>(c.out) + row * c.out_channels + column;
+#pragma GCC unroll 4
+  for (int j = 0; j < kVectors; ++j) {
+    const __mmask16 which = j == kVectors - 1 ? last : static_cast<__mmask16>(-1);
+    const __m512 bias = c.bias ? load(which, c.bias + column + j * kWidth) : _mm512_setzero_ps();
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      store_rounded(which, out + i * c.out_channels + j * kWidth, activate(sums[i][j] + bias, c.activation));
     }
   }
 }
 
-void convolve_block(const ImageConvolution& c, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-  float* out = c.out + row * c.out_channels + column;
-  const float* in = c.input + row * c.channels;
-  at::native::cpublas::brgemm(
-      rows, columns, c.channels, c.channels, c.out_channels, c.out_channels, false, in, c.weight + column, out, false);
-  if (c.bias || c.activation != Activation::kNone) {
-    finish_block(c, out, rows, columns, c.bias ? c.bias + column : nullptr);
+// Pixels of [begin, end), kRows at a time, the last ones in fewer.
+template <int kRows, int kVectors, typename T>
+XLA_FOR_PRODUCTS void convolve_part(const ImageConvolution& c, int64_t begin, int64_t end, int64_t column, int64_t columns) {
+  for (; begin + kRows <= end; begin += kRows) {
+    convolve_tile<kRows, kVectors, T>(c, begin, column, columns);
   }
+  if constexpr (kRows > 1) {
+    convolve_part<kRows / 2, kVectors, T>(c, begin, end, column, columns);
+  }
+}
+
+template <typename T>
+void share_pixels(const ImageConvolution& c) {
+  const Parts rows(c.out_pixels(), kMaxRows, 1);
+  const Parts parts(c.out_channels, kMaxColumns, kWidth);
+  const int64_t work = c.out_pixels() * c.channels * c.out_channels / kProductsPerThread;
+  share_out(rows.count() * parts.count(), 1, work, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / parts.count() * rows.length, row_end = row + rows.length_of(i / parts.count());
+      const int64_t column = i % parts.count() * parts.length, columns = parts.length_of(i % parts.count());
+      const int64_t vectors = (columns + kWidth - 1) / kWidth;
+      vectors == 4       ? convolve_part<6, 4, T>(c, row, row_end, column, columns)
+          : vectors == 3 ? convolve_part<8, 3, T>(c, row, row_end, column, columns)
+          : vectors == 2 ? convolve_part<12, 2, T>(c, row, row_end, column, columns)
+                         : convolve_part<12, 1, T>(c, row, row_end, column, columns);
+    }
+  });
 }
 
 // ---- Channels ----
 
 // One row of output pixels.
+template <typename T>
 struct Row {
-  const ImageConvolution c;
-  const float* image; // the input's
-  float* out;
+  const ImageConvolution& c;
+  const T* image; // the input's
+  T* out;
   int64_t top; // input row of the kernel's first
   int64_t first, last; // the kernel's rows within the image
 };
@@ -115,45 +198,47 @@ struct Block {
 
   XLA_INLINE XLA_FOR_AVX512 Block(const ImageConvolution& c, int64_t channel)
       : c(c), channel(channel), which(mask_of(c.channels - channel)) {
-    const __m512 bias = c.bias ? _mm512_maskz_loadu_ps(which, c.bias + channel) : _mm512_setzero_ps();
+    const __m512 bias = c.bias ? read(c.bias) : _mm512_setzero_ps();
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
       sums[i] = bias;
     }
   }
-  XLA_INLINE XLA_FOR_AVX512 __m512 load(const float* from) const {
-    return _mm512_maskz_loadu_ps(which, from + channel);
+  template <typename T>
+  XLA_INLINE XLA_FOR_AVX512 __m512 read(const T* from) const {
+    return load(which, from + channel);
   }
-  XLA_INLINE XLA_FOR_AVX512 void store(float* out) const {
+  template <typename T>
+  XLA_INLINE XLA_FOR_AVX512 void write(T* out) const {
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
-      _mm512_mask_storeu_ps(out + i * c.channels + channel, which, activate(sums[i], c.activation));
+      store(which, out + i * c.channels + channel, activate(sums[i], c.activation));
     }
   }
 };
 
 // `kCount` adjacent output pixels from `x` on, of stride 1 and a kernel of kSize columns. Reads each input once; those beyond the image are
 // left out.
-template <int kCount, int kSize>
-XLA_INLINE XLA_FOR_AVX512 void convolve_adjacent(const Row& r, int64_t x) {
+template <int kCount, int kSize, typename T>
+XLA_INLINE XLA_FOR_AVX512 void convolve_adjacent(const Row<T>& r, int64_t x) {
   const ImageConvolution& c = r.c;
   const int64_t left = x - c.padding[1];
   const int64_t begin = -left, end = c.image[1] - left; // of the image
   for (int64_t channel = 0; channel < c.channels; channel += kWidth) {
     Block<kCount> block(c, channel);
     for (int64_t ky = r.first; ky < r.last; ++ky) {
-      const float* in = r.image + ((r.top + ky) * c.image[1] + left) * c.channels;
+      const T* in = r.image + ((r.top + ky) * c.image[1] + left) * c.channels;
       __m512 factors[kSize];
 #pragma GCC unroll 8
       for (int kx = 0; kx < kSize; ++kx) {
-        factors[kx] = block.load(c.weight + (ky * kSize + kx) * c.channels);
+        factors[kx] = block.read(static_cast<const float*>(c.weight) + (ky * kSize + kx) * c.channels);
       }
 #pragma GCC unroll 12
       for (int j = 0; j < kCount + kSize - 1; ++j) {
         if (j < begin || j >= end) {
           continue;
         }
-        const __m512 pixel = block.load(in + j * c.channels);
+        const __m512 pixel = block.read(in + j * c.channels);
 #pragma GCC unroll 8
         for (int kx = 0; kx < kSize; ++kx) {
           if (const int i = j - kx; i >= 0 && i < kCount) {
@@ -162,35 +247,36 @@ XLA_INLINE XLA_FOR_AVX512 void convolve_adjacent(const Row& r, int64_t x) {
         }
       }
     }
-    block.store(r.out + x * c.channels);
+    block.write(r.out + x * c.channels);
   }
 }
 
 // The same of any stride and kernel, by the kernel's columns [first, last).
-template <int kCount>
-XLA_INLINE XLA_FOR_AVX512 void convolve_any(const Row& r, int64_t x, int64_t first, int64_t last) {
+template <int kCount, typename T>
+XLA_INLINE XLA_FOR_AVX512 void convolve_any(const Row<T>& r, int64_t x, int64_t first, int64_t last) {
   const ImageConvolution& c = r.c;
   const int64_t step = c.stride[1] * c.channels;
   for (int64_t channel = 0; channel < c.channels; channel += kWidth) {
     Block<kCount> block(c, channel);
     for (int64_t ky = r.first; ky < r.last; ++ky) {
-      const float* in = r.image + ((r.top + ky) * c.image[1] + x * c.stride[1] - c.padding[1]) * c.channels;
-      const float* weight = c.weight + ky * c.kernel[1] * c.channels;
+      const T* in = r.image + ((r.top + ky) * c.image[1] + x * c.stride[1] - c.padding[1]) * c.channels;
+      const float* weight = static_cast<const float*>(c.weight) + ky * c.kernel[1] * c.channels;
       for (int64_t kx = first; kx < last; ++kx) {
-        const __m512 factor = block.load(weight + kx * c.channels);
+        const __m512 factor = block.read(weight + kx * c.channels);
 #pragma GCC unroll 8
         for (int i = 0; i < kCount; ++i) {
-          block.sums[i] = _mm512_fmadd_ps(block.load(in + kx * c.channels + i * step), factor, block.sums[i]);
+          block.sums[i] = _mm512_fmadd_ps(block.read(in + kx * c.channels + i * step), factor, block.sums[i]);
         }
       }
     }
-    block.store(r.out + x * c.channels);
+    block.write(r.out + x * c.channels);
   }
 }
 
-template <int kSize>
-XLA_FOR_AVX512 void convolve_row_of_stride_1(const Row& row) {
-  const Row r = row; // copies stay in registers
+template <int kSize, typename T>
+XLA_FOR_AVX512 void convolve_row_of_stride_1(const Row<T>& row) {
+  const ImageConvolution c = row.c; // copies stay in registers
+  const Row<T> r{c, row.image, row.out, row.top, row.first, row.last};
   const int64_t width = r.c.out_image[1];
   int64_t x = 0;
   for (; x + kPixels <= width; x += kPixels) {
@@ -204,9 +290,10 @@ XLA_FOR_AVX512 void convolve_row_of_stride_1(const Row& row) {
   }
 }
 
-XLA_FOR_AVX512 void convolve_any_row(const Row& row) {
-  const Row r = row;
-  const ImageConvolution& c = r.c;
+template <typename T>
+XLA_FOR_AVX512 void convolve_any_row(const Row<T>& row) {
+  const ImageConvolution c = row.c;
+  const Row<T> r{c, row.image, row.out, row.top, row.first, row.last};
   const int64_t width = c.out_image[1];
   auto is_inside = [&c, width](int64_t x, int64_t count) { // all inputs of these pixels
     const int64_t left = x * c.stride[1] - c.padding[1];
@@ -228,7 +315,8 @@ XLA_FOR_AVX512 void convolve_any_row(const Row& row) {
   }
 }
 
-void convolve_row(const Row& r) {
+template <typename T>
+void convolve_row(const Row<T>& r) {
   const int64_t size = r.c.stride[1] == 1 ? r.c.kernel[1] : 0;
   size == 3       ? convolve_row_of_stride_1<3>(r)
       : size == 5 ? convolve_row_of_stride_1<5>(r)
@@ -236,42 +324,56 @@ void convolve_row(const Row& r) {
                   : convolve_any_row(r);
 }
 
-} // namespace
-
-bool can_convolve_images() {
-  return has_avx512() && at::globalContext().userEnabledMkldnn();
-}
-
-void convolve_pixels(const ImageConvolution& c) {
-  const Parts rows(c.out_pixels(), kMaxRows, 1);
-  const Parts columns(c.out_channels, kMaxColumns, kWidth);
-  const int64_t work = c.out_pixels() * c.channels * c.out_channels / kProductsPerThread;
-  share_out(rows.count() * columns.count(), 1, work, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = i / columns.count(), column = i % columns.count();
-      convolve_block(c, row * rows.length, rows.length_of(row), column * columns.length, columns.length_of(column));
-    }
-  });
-}
-
-void convolve_channels(const ImageConvolution& c) {
+template <typename T>
+void share_rows(const ImageConvolution& c) {
   const int64_t height = c.out_image[0];
   const int64_t work = c.out_pixels() * c.channels * c.kernel[0] * c.kernel[1] / kProductsPerThread;
   share_out(c.batch * height, 1, work, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t top = i % height * c.stride[0] - c.padding[0];
-      const float* image = c.input + i / height * c.image[0] * c.image[1] * c.channels;
+      const T* image = static_cast<const T*>(c.input) + i / height * c.image[0] * c.image[1] * c.channels;
       const int64_t first = std::max<int64_t>(0, -top);
       const int64_t last = std::max(first, std::min(c.kernel[0], c.image[0] - top));
-      convolve_row({c, image, c.out + i * c.out_image[1] * c.channels, top, first, last});
+      convolve_row<T>({c, image, static_cast<T*>(c.out) + i * c.out_image[1] * c.channels, top, first, last});
     }
   });
 }
 
+} // namespace
+
+bool can_convolve_pixels(DType dtype) {
+  static const bool multiplies_pairs = __builtin_cpu_supports("avx512bf16") && !at::native::cpublas::could_pack(at::kBFloat16);
+  return has_avx512() && (dtype == DType::F32 || multiplies_pairs);
+}
+
+bool can_convolve_channels() {
+  return has_avx512();
+}
+
+int64_t pixel_weight_columns(int64_t out_channels) {
+  return Parts(out_channels, kMaxColumns, kWidth).length;
+}
+
+void convolve_pixels(const ImageConvolution& c) {
+  c.dtype == DType::F32 ? share_pixels<float>(c) : share_pixels<c10::BFloat16>(c);
+}
+
+void convolve_channels(const ImageConvolution& c) {
+  c.dtype == DType::F32 ? share_rows<float>(c) : share_rows<c10::BFloat16>(c);
+}
+
 #else
 
-bool can_convolve_images() {
+bool can_convolve_pixels(DType /*dtype*/) {
   return false;
+}
+
+bool can_convolve_channels() {
+  return false;
+}
+
+int64_t pixel_weight_columns(int64_t out_channels) {
+  return out_channels;
 }
 
 void convolve_pixels(const ImageConvolution& /*convolution*/) {

@@ -100,15 +100,22 @@ XLA_INLINE void store(float* to, const Vector<kWidth>& v) {
   std::memcpy(to, &v, sizeof(v));
 }
 
+// As the bits of bfloat16.
 template <int64_t kWidth>
-XLA_INLINE void store(c10::BFloat16* to, const Vector<kWidth>& v) {
+XLA_INLINE void round_to_bfloat16(HalfWords<kWidth>& halves, const Vector<kWidth>& v) {
   constexpr uint32_t kNan = 0x7FC0;
   Words<kWidth> bits;
   std::memcpy(&bits, &v, sizeof(bits));
   const Words<kWidth> rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
   const Words<kWidth> zeros = {};
   const Words<kWidth> upper = v == v ? rounded : zeros + kNan;
-  const HalfWords<kWidth> halves = __builtin_convertvector(upper, HalfWords<kWidth>);
+  halves = __builtin_convertvector(upper, HalfWords<kWidth>);
+}
+
+template <int64_t kWidth>
+XLA_INLINE void store(c10::BFloat16* to, const Vector<kWidth>& v) {
+  HalfWords<kWidth> halves;
+  round_to_bfloat16<kWidth>(halves, v);
   std::memcpy(to, &halves, sizeof(halves));
 }
 

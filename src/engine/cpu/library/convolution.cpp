@@ -2,13 +2,13 @@
 // oneDNN's own tensors.
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <array>
 
-#include "engine/cpu/cost.h"
 #include "engine/cpu/few_rows/small_convolutions.h"
 #include "engine/cpu/library/packed.h"
 #include "engine/cpu/library/products.h"
@@ -48,6 +48,10 @@ struct Convolution {
 
 // ---- Kernels of our own ----
 
+DType dtype_of(const Convolution& c) {
+  return c.input.scalar_type() == at::kFloat ? DType::F32 : DType::BF16;
+}
+
 enum class OwnKernel : uint8_t { kNone, kPixels, kChannels };
 
 // Of those that the kernels have.
@@ -65,50 +69,76 @@ OwnKernel find_kernel(const Convolution& c) {
   const auto is_each = [](const std::vector<int64_t>& numbers, int64_t wanted) {
     return std::all_of(numbers.begin(), numbers.end(), [wanted](int64_t number) { return number == wanted; });
   };
-  const bool fits = can_convolve_images() && c.input.scalar_type() == at::kFloat && c.input.dim() == 4 && c.input.numel() > 0 &&
-      c.weight.numel() > 0 && c.stride.size() == 2 && c.padding.size() == 2 && c.input.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+  const bool fits = (c.input.scalar_type() == at::kFloat || c.input.scalar_type() == at::kBFloat16) && c.input.dim() == 4 &&
+      c.input.numel() > 0 && c.weight.numel() > 0 && c.stride.size() == 2 && c.padding.size() == 2 && c.input.is_contiguous(at::MemoryFormat::ChannelsLast) &&
       is_each(c.dilation, 1) && find_activation(c);
   if (!fits) {
     return OwnKernel::kNone;
   }
   if (c.groups > 1) {
-    const bool is_by_channel = c.groups == c.input.size(1) && c.weight.size(0) == c.groups;
+    const bool is_by_channel = can_convolve_channels() && c.groups == c.input.size(1) && c.weight.size(0) == c.groups;
     return is_by_channel ? OwnKernel::kChannels : OwnKernel::kNone;
   }
   const bool is_by_pixel = c.weight.size(2) == 1 && c.weight.size(3) == 1 && is_each(c.stride, 1) && is_each(c.padding, 0);
-  const int64_t results = c.input.numel() / c.input.size(1) * c.weight.size(0);
-  return is_by_pixel && results <= kMaxOwnResults && results * c.input.size(1) <= kMaxOwnProducts ? OwnKernel::kPixels : OwnKernel::kNone;
+  const bool is_even = c.input.scalar_type() == at::kFloat || c.input.size(1) % 2 == 0;
+  return is_by_pixel && is_even && can_convolve_pixels(dtype_of(c)) ? OwnKernel::kPixels : OwnKernel::kNone;
 }
 
-// The weight in the kernels' order, with its own sizes.
-at::Tensor order_weight(const at::Tensor& weight, OwnKernel kernel) {
-  const auto copy = [](const at::Tensor& t) { return t.clone(at::MemoryFormat::Contiguous); };
-  return kernel == OwnKernel::kPixels ? copy(weight.permute({2, 3, 1, 0})).permute({3, 2, 0, 1})
-                                      : copy(weight.permute({2, 3, 0, 1})).permute({2, 3, 0, 1});
+// A copy without gaps.
+at::Tensor copy(const at::Tensor& t) {
+  return t.clone(at::MemoryFormat::Contiguous);
+}
+
+// As ImageConvolution::weight.
+at::Tensor order_weight(const at::Tensor& weight, OwnKernel kernel, c10::ScalarType images) {
+  if (kernel == OwnKernel::kChannels) {
+    return copy(weight.to(at::kFloat).permute({2, 3, 0, 1}));
+  }
+  const int64_t pair = images == at::kFloat ? 1 : 2;
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& part : weight.to(images).flatten(1).split(pixel_weight_columns(weight.size(0)))) {
+    parts.push_back(part.unflatten(1, {-1, pair}).transpose(0, 1).flatten());
+  }
+  return at::cat(parts);
+}
+
+// The weight of a convolution again, by its number of output channels, in the type of its images.
+at::Tensor restore_weight(const at::Tensor& ordered, int64_t out_channels) {
+  if (ordered.dim() == 4) {
+    return ordered.permute({2, 3, 0, 1});
+  }
+  const int64_t channels = ordered.numel() / out_channels;
+  const int64_t pair = ordered.scalar_type() == at::kFloat ? 1 : 2;
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& part : ordered.split(pixel_weight_columns(out_channels) * channels)) {
+    parts.push_back(part.view({channels / pair, -1, pair}).transpose(0, 1).reshape({-1, channels, 1, 1}));
+  }
+  return at::cat(parts);
 }
 
 at::Tensor convolve_by_own(const Convolution& c, const Packed& packed, OwnKernel kernel) {
   auto out_extent = [&](size_t i) {
     const auto dim = static_cast<int64_t>(i) + 2;
-    return (c.input.size(dim) + 2 * c.padding[i] - packed.weight.size(dim)) / c.stride[i] + 1;
+    return (c.input.size(dim) + 2 * c.padding[i] - c.weight.size(dim)) / c.stride[i] + 1;
   };
   const std::array<int64_t, 2> out_image{out_extent(0), out_extent(1)};
-  const int64_t channels = packed.weight.size(0);
+  const int64_t channels = c.weight.size(0);
   at::Tensor out =
       at::empty({c.input.size(0), channels, out_image[0], out_image[1]}, c.input.options().memory_format(at::MemoryFormat::ChannelsLast));
   const ImageConvolution call{
+      .dtype = dtype_of(c),
       .batch = c.input.size(0),
       .channels = c.input.size(1),
       .out_channels = channels,
       .image = {c.input.size(2), c.input.size(3)},
       .out_image = out_image,
-      .kernel = {packed.weight.size(2), packed.weight.size(3)},
+      .kernel = {c.weight.size(2), c.weight.size(3)},
       .stride = {c.stride[0], c.stride[1]},
       .padding = {c.padding[0], c.padding[1]},
-      .input = c.input.const_data_ptr<float>(),
-      .weight = packed.weight.const_data_ptr<float>(),
+      .input = c.input.const_data_ptr(),
+      .weight = packed.weight.const_data_ptr(),
       .bias = packed.bias ? packed.bias->const_data_ptr<float>() : nullptr,
-      .out = out.mutable_data_ptr<float>(),
+      .out = out.mutable_data_ptr(),
       .activation = *find_activation(c)};
   kernel == OwnKernel::kPixels ? convolve_pixels(call) : convolve_channels(call);
   return out;
@@ -116,9 +146,8 @@ at::Tensor convolve_by_own(const Convolution& c, const Packed& packed, OwnKernel
 
 // ---- oneDNN ----
 
-// Weight and bias that give what the batch norm makes of the convolution, in the type of the images.
+// Weight and bias that give what the batch norm makes of the convolution.
 Packed fold(const Convolution& c) {
-  const c10::ScalarType dtype = c.input.scalar_type();
   OptionalTensor bias = c.bias;
   at::Tensor weight = c.weight;
   if (c.mean) {
@@ -128,7 +157,7 @@ Packed fold(const Convolution& c) {
     bias = c.shift ? *bias + *c.shift : *bias;
     weight = weight.to(at::kFloat) * factor.view({-1, 1, 1, 1});
   }
-  return {weight.to(dtype), bias ? OptionalTensor(bias->to(dtype)) : std::nullopt};
+  return {weight, bias};
 }
 
 at::Tensor convolve(const Convolution& c, const Packed& packed) {
@@ -181,12 +210,13 @@ Packed pack(const torch::jit::Stack& arguments) {
       find_operator<at::Tensor(const at::Tensor&, c10::IntArrayRef, c10::IntArrayRef, c10::IntArrayRef, int64_t, at::OptionalIntArrayRef)>(
           "mkldnn::_reorder_convolution_weight");
   const Convolution c(arguments);
+  const c10::ScalarType dtype = c.input.scalar_type();
   Packed packed = fold(c);
   if (const OwnKernel kernel = find_kernel(c); kernel != OwnKernel::kNone) {
-    return {
-        order_weight(packed.weight, kernel), packed.bias ? OptionalTensor(packed.bias->clone(at::MemoryFormat::Contiguous)) : std::nullopt};
+    return {order_weight(packed.weight, kernel, dtype), packed.bias ? OptionalTensor(copy(packed.bias->to(at::kFloat))) : std::nullopt};
   }
-  packed.weight = packed.weight.contiguous(c.input.suggest_memory_format());
+  packed.bias = packed.bias ? OptionalTensor(packed.bias->to(dtype)) : std::nullopt;
+  packed.weight = packed.weight.to(dtype).contiguous(c.input.suggest_memory_format());
   packed.weight = reorder.call(packed.weight, c.padding, c.stride, c.dilation, c.groups, c.input.sizes());
   return packed;
 }
@@ -197,8 +227,8 @@ void compute(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
 }
 
 // To the last bit where nothing is folded into it.
-at::Tensor unpack(const Packed& packed) {
-  return packed.weight.is_mkldnn() ? packed.weight.to_dense() : packed.weight;
+at::Tensor unpack(const Packed& packed, at::IntArrayRef sizes) {
+  return packed.weight.is_mkldnn() ? packed.weight.to_dense() : restore_weight(packed.weight, sizes[0]);
 }
 
 } // namespace

@@ -67,7 +67,7 @@ Packed pack_last(const torch::jit::Stack& arguments) {
   return {pack_matrix(Product(arguments).b), std::nullopt};
 }
 
-at::Tensor unpack_matrix(const Packed& packed) {
+at::Tensor unpack_matrix(const Packed& packed, at::IntArrayRef /*sizes*/) {
   return packed.weight.to_dense().t();
 }
 
@@ -184,7 +184,7 @@ std::function<void(void*)> find_unpack(const Packing& packing, const PackedRef& 
         try {
           c10::InferenceMode inference;
           const Untold untold;
-          at::from_blob(to, dims, strides, type).copy_(unpack(*packed));
+          at::from_blob(to, dims, strides, type).copy_(unpack(*packed, dims));
         } catch (...) {
           rethrow_as_step_error("a packed weight", -1);
         }

@@ -24,7 +24,7 @@ struct Packing {
   bool (*fits)(const CallSpec& call, const torch::jit::Stack& arguments); // whether oneDNN computes the call and accepts packed operands
   Packed (*pack)(const torch::jit::Stack& arguments);
   bool (*reads_weight)(const CallSpec& call); // whether compute() reads the weight as it was, too; null: no
-  at::Tensor (*unpack)(const Packed& packed); // the weight again; null if it cannot be had
+  at::Tensor (*unpack)(const Packed& packed, at::IntArrayRef sizes); // the weight again; null if it cannot be had
   // `only`: whether it leaves the weight as it was alone.
   at::Tensor (*compute)(const torch::jit::Stack& arguments, const Packed& packed, bool only);
   Hash128 (*key)(const CallSpec& call); // hash of everything that the packed operands depend on except their numbers
