@@ -17,8 +17,9 @@ namespace torch_xla::cpu {
 namespace {
 
 constexpr int64_t kWidth = 16;
-constexpr int64_t kMaxRows = 128; // of a block: pixels,
-constexpr int64_t kMaxColumns = 4 * kWidth; // and output channels
+constexpr int64_t kMaxColumns = 4 * kWidth; // output channels of a part of a 1 x 1 weight
+constexpr int64_t kMaxRows = 512; // pixels that a part goes over,
+constexpr int64_t kCachedBytes = 512 << 10; // and their size: the next part finds them in the second-level cache
 constexpr int kPixels = 6; // of a row that share the vectors of a weight
 
 __mmask16 mask_of(int64_t count) {
@@ -114,14 +115,32 @@ XLA_INLINE XLA_FOR_PRODUCTS void store_rounded(__mmask16 which, c10::BFloat16* t
   _mm256_mask_storeu_epi16(to, which, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
 }
 
-// kRows pixels from `row` on, by a part of the output channels in kVectors vectors.
+// Of a weight: output channels from `column` on. Tiles prefetch what follows, [ahead, end).
+struct Part {
+  int64_t column, columns;
+  const int32_t* weight;
+  const int32_t* ahead;
+  const int32_t* end;
+
+  // Where the next tile prefetches; without more to do where it reads.
+  const int32_t* take_ahead(int64_t channels) {
+    const int32_t* from = ahead < end ? ahead : weight;
+    ahead += channels * kWidth;
+    return from;
+  }
+};
+
+// kRows pixels from `row` on, by a part in kVectors vectors.
 template <int kRows, int kVectors, typename T>
-XLA_INLINE XLA_FOR_PRODUCTS void convolve_tile(const ImageConvolution& c, int64_t row, int64_t column, int64_t columns) {
+XLA_INLINE XLA_FOR_PRODUCTS void convolve_tile(const ImageConvolution& c, int64_t row, Part& part) {
+  const int64_t column = part.column, columns = part.columns;
   const T* in = static_cast<const T*>(c.input) + row * c.channels;
-  const int32_t* weight = static_cast<const int32_t*>(c.weight) + column * (c.channels / kChannelsAtOnce<T>);
+  const int32_t* weight = part.weight;
+  const int32_t* ahead = part.take_ahead(c.channels / kChannelsAtOnce<T>);
   const __mmask16 last = mask_of(columns - (kVectors - 1) * kWidth);
   __m512 sums[kRows][kVectors] = {};
-  for (int64_t k = 0; k < c.channels; k += kChannelsAtOnce<T>, weight += columns) {
+  for (int64_t k = 0; k < c.channels; k += kChannelsAtOnce<T>, weight += columns, ahead += kWidth) {
+    __builtin_prefetch(ahead, 0, 2);
     __m512i factors[kVectors];
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
@@ -149,29 +168,35 @@ XLA_INLINE XLA_FOR_PRODUCTS void convolve_tile(const ImageConvolution& c, int64_
 
 // Pixels of [begin, end), kRows at a time, the last ones in fewer.
 template <int kRows, int kVectors, typename T>
-XLA_FOR_PRODUCTS void convolve_part(const ImageConvolution& c, int64_t begin, int64_t end, int64_t column, int64_t columns) {
+XLA_FOR_PRODUCTS void convolve_part(const ImageConvolution& c, int64_t begin, int64_t end, Part& part) {
   for (; begin + kRows <= end; begin += kRows) {
-    convolve_tile<kRows, kVectors, T>(c, begin, column, columns);
+    convolve_tile<kRows, kVectors, T>(c, begin, part);
   }
   if constexpr (kRows > 1) {
-    convolve_part<kRows / 2, kVectors, T>(c, begin, end, column, columns);
+    convolve_part<kRows / 2, kVectors, T>(c, begin, end, part);
   }
 }
 
 template <typename T>
 void share_pixels(const ImageConvolution& c) {
-  const Parts rows(c.out_pixels(), kMaxRows, 1);
-  const Parts parts(c.out_channels, kMaxColumns, kWidth);
+  const Parts rows(c.out_pixels(), std::clamp<int64_t>(kCachedBytes / (c.channels * static_cast<int64_t>(sizeof(T))), 128, kMaxRows), 1);
+  const Parts columns(c.out_channels, kMaxColumns, kWidth);
+  const auto* weight = static_cast<const int32_t*>(c.weight);
+  const int64_t depth = c.channels / kChannelsAtOnce<T>;
   const int64_t work = c.out_pixels() * c.channels * c.out_channels / kProductsPerThread;
-  share_out(rows.count() * parts.count(), 1, work, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = i / parts.count() * rows.length, row_end = row + rows.length_of(i / parts.count());
-      const int64_t column = i % parts.count() * parts.length, columns = parts.length_of(i % parts.count());
-      const int64_t vectors = (columns + kWidth - 1) / kWidth;
-      vectors == 4       ? convolve_part<6, 4, T>(c, row, row_end, column, columns)
-          : vectors == 3 ? convolve_part<8, 3, T>(c, row, row_end, column, columns)
-          : vectors == 2 ? convolve_part<12, 2, T>(c, row, row_end, column, columns)
-                         : convolve_part<12, 1, T>(c, row, row_end, column, columns);
+  share_out(rows.count() * columns.count(), 1, work, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t r = i / columns.count(), j = i % columns.count();
+      const int64_t begin = r * rows.length, end = begin + rows.length_of(r);
+      const int32_t* from = weight + j * columns.length * depth;
+      const int32_t* next = from + columns.length_of(j) * depth;
+      const int64_t ahead = j + 1 < columns.count() ? columns.length_of(j + 1) * depth : 0;
+      Part part{j * columns.length, columns.length_of(j), from, next, next + ahead};
+      const int64_t vectors = (part.columns + kWidth - 1) / kWidth;
+      vectors == 4       ? convolve_part<6, 4, T>(c, begin, end, part)
+          : vectors == 3 ? convolve_part<8, 3, T>(c, begin, end, part)
+          : vectors == 2 ? convolve_part<12, 2, T>(c, begin, end, part)
+                         : convolve_part<12, 1, T>(c, begin, end, part);
     }
   });
 }
