@@ -1,4 +1,4 @@
-// Convolutions of inference with what follows them in one call: batch norm, an activation.
+// Convolutions of inference with what follows them in one call: batch norm, a sum with a tensor, an activation.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -42,15 +42,18 @@ class Fusion : private GraphCopy {
   struct Chain {
     const Node* convolution;
     size_t last; // node
+    bool takes_sum;
     const Node* norm = nullptr;
+    ValueId added = kNoValue;
     const Node* activation = nullptr;
   };
 
   // The chain that the node begins or continues; -1: none.
   int find_chain(size_t i) {
     const Node& node = from_.nodes[i];
-    if (fuses_(from_, node) && has_stored_weight(node) && !is_trained(node)) {
-      chains_.push_back({&node, i});
+    const ConvolutionFusion fusion = fuses_(from_, node);
+    if (fusion != ConvolutionFusion::kNone && has_stored_weight(node) && !is_trained(node)) {
+      chains_.push_back({&node, i, fusion == ConvolutionFusion::kSum});
       return static_cast<int>(chains_.size()) - 1;
     }
     const int chain = find_continued(node);
@@ -76,23 +79,47 @@ class Fusion : private GraphCopy {
 
   // The chain that the node continues, which then has it; -1: none.
   int find_continued(const Node& node) {
+    if (is_sum(node)) {
+      return find_continued_by_sum(node);
+    }
     const int chain = node.operands.size() > 0 ? find_end(node, 0) : -1;
     if (chain < 0) {
       return -1;
     }
     Chain& c = chains_[chain];
-    if (c.activation) {
-      return -1;
-    }
-    if (node.op->epilogue) {
+    if (node.op->epilogue && !c.activation && (c.added == kNoValue || is_relu(node))) {
       c.activation = &node;
       return chain;
     }
-    if (is_evaluated_norm(node) && !c.norm) {
+    if (is_evaluated_norm(node) && !c.norm && c.added == kNoValue && !c.activation) {
       c.norm = &node;
       return chain;
     }
     return -1;
+  }
+
+  int find_continued_by_sum(const Node& node) {
+    for (size_t i : {0, 1}) {
+      const int chain = find_end(node, i);
+      const ValueId other = node.operands[1 - i];
+      if (chain >= 0 && chains_[chain].takes_sum && chains_[chain].added == kNoValue && !chains_[chain].activation &&
+          from_.type(other) == from_.type(node.result())) {
+        chains_[chain].added = other;
+        return chain;
+      }
+    }
+    return -1;
+  }
+
+  static bool is_sum(const Node& node) {
+    static const Op& sum = get_op("aten::add.Tensor");
+    return node.op == &sum && node.operands.size() == 2;
+  }
+
+  // It keeps NaN in ATen's form too, in place.
+  static bool is_relu(const Node& node) {
+    static const Op& relu = get_op("aten::relu");
+    return node.op == &relu;
   }
 
   // The chain whose result is an operand that nothing else reads.
@@ -132,7 +159,8 @@ class Fusion : private GraphCopy {
         norm(3),
         norm(4),
         norm(1),
-        norm(2)};
+        norm(2),
+        chain.added};
     InlineVec<ValueId, 4> operands;
     for (ValueId v : read) {
       operands.push_back(map_operand(v));
@@ -156,7 +184,8 @@ class Fusion : private GraphCopy {
 } // namespace
 
 std::optional<Graph> fuse_convolutions(const Graph& trace, FuseConvolution fuses) {
-  const bool any = std::any_of(trace.nodes.begin(), trace.nodes.end(), [&](const Node& node) { return fuses(trace, node); });
+  const bool any = std::any_of(
+      trace.nodes.begin(), trace.nodes.end(), [&](const Node& node) { return fuses(trace, node) != ConvolutionFusion::kNone; });
   return any ? std::optional(Fusion(trace, fuses).run()) : std::nullopt;
 }
 

@@ -21,8 +21,10 @@ using ReadsIntegers = bool (*)(DType dtype, int64_t rows, int64_t inner);
 // Makes composites of marks: outline().
 using Outline = std::optional<Graph> (*)(const Graph& trace);
 
-// Which convolutions of a trace an engine computes together with what follows them: xla::fused_convolution.
-using FuseConvolution = bool (*)(const Graph& trace, const Node& node);
+// What an engine computes together with a convolution of a trace, as xla::fused_convolution: an evaluated batch norm and an activation, or a
+// sum with another tensor before the activation, too.
+enum class ConvolutionFusion : uint8_t { kNone, kActivation, kSum };
+using FuseConvolution = ConvolutionFusion (*)(const Graph& trace, const Node& node);
 
 struct EngineRules {
   KeepLibrary keeps = keep_all;
@@ -50,8 +52,8 @@ std::optional<Graph> outline(const Graph& trace);
 // Trace -> trace in which attention without a mask, of more scores, is a loop over blocks of queries, and its gradient too; nothing if the
 // trace has none.
 std::optional<Graph> attention_in_turns(const Graph& trace, int64_t most_scores);
-// Trace -> trace in which the chosen convolutions without a gradient are one node, xla::fused_convolution, with the evaluated batch norm
-// and the activation that alone read their results; nothing if `fuses` chooses none.
+// Trace -> trace in which the chosen convolutions without a gradient are one node, xla::fused_convolution, with the evaluated batch norm,
+// the sum and the activation that alone read their results; nothing if `fuses` chooses none.
 std::optional<Graph> fuse_convolutions(const Graph& trace, FuseConvolution fuses);
 // Trace (ATen rows) -> graph of primitives, views and library calls. Nodes that no output needs are left out; fixed scalars become
 // constants, the others and the parameters keep their order. With fusion off the expansion is the same. Throws UserError(NotImplemented)

@@ -130,24 +130,29 @@ TEST_F(EnginePartsAway, APart) {
   EXPECT_TRUE(has_same_bits(download(buffer), whole));
 }
 
+// The kernels are oneDNN's and those of our own, by pixel (of three parts) and by channel.
 TEST(EngineConvolutionAway, TheHostReadsItsBits) {
   const std::vector<int64_t> one{1, 1}, zero{0, 0};
+  struct Sizes {
+    int64_t channels, kernel, groups;
+  };
   for (at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    const at::Tensor x = at::randn({2, 32, 12, 12}).to(dtype).contiguous(at::MemoryFormat::ChannelsLast);
-    for (int64_t groups : {1, 2}) {
-      const at::Tensor weight = make_weight({64, 32 / groups, 3, 3}, dtype), bias = at::zeros({64}).to(dtype);
-      const Type type = type_of(at::convolution(x, weight, bias, one, one, one, false, zero, groups));
+    for (const auto& [channels, kernel, groups] : {Sizes{64, 3, 1}, {64, 3, 2}, {144, 1, 1}, {64, 5, 64}}) {
+      const at::Tensor x = at::randn({2, channels, 12, 12}).to(dtype).contiguous(at::MemoryFormat::ChannelsLast);
+      const at::Tensor weight = make_weight({channels, channels / groups, kernel, kernel}, dtype), bias = at::zeros({channels}).to(dtype);
+      const std::vector<int64_t>& padding = kernel == 1 ? zero : one;
+      const Type type = type_of(at::convolution(x, weight, bias, one, padding, one, false, zero, groups));
       Program p;
       const Ex none{&p.b(), kNoValue};
-      const std::vector<Ex> operands = {p.input(x), p.input(weight), p.input(bias), none, none, none, none};
-      const Attrs attrs{one, one, one, false, zero, groups, 0.0, std::string("none"), std::string()};
+      const std::vector<Ex> operands = {p.input(x), p.input(weight), p.input(bias), none, none, none, none, none};
+      const Attrs attrs{one, padding, one, false, zero, groups, 0.0, std::string("none"), std::string()};
       auto program = p.compile({p.library("xla::fused_convolution", operands, attrs, {type})});
       const EngineBufferRef buffer = upload(weight), bias_buffer = upload(bias);
       for (int turn = 0; turn < 3; ++turn) {
         run(*program, {upload(x), buffer, bias_buffer});
       }
-      EXPECT_TRUE(is_away(buffer)) << dtype << " " << groups;
-      EXPECT_TRUE(has_same_bits(download(buffer), weight)) << dtype << " " << groups;
+      EXPECT_TRUE(is_away(buffer)) << dtype << " " << channels << " " << groups;
+      EXPECT_TRUE(has_same_bits(download(buffer), weight)) << dtype << " " << channels << " " << groups;
     }
   }
 }

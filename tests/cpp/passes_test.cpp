@@ -74,7 +74,8 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
     return integer_products(input, reads).value_or(input);
   }
   if (name == "fuse_convolutions") {
-    return fuse_convolutions(input, [](const Graph&, const Node& node) { return is_convolution(*node.op); }).value_or(input);
+    auto fuses = [](const Graph&, const Node& node) { return is_convolution(*node.op) ? ConvolutionFusion::kSum : ConvolutionFusion::kNone; };
+    return fuse_convolutions(input, fuses).value_or(input);
   }
   if (name == "pipeline") {
     return run_passes(input, 0);

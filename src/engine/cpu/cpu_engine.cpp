@@ -64,7 +64,7 @@ class CpuEngine final : public Engine {
          .reads_integers = reads_integers,
          .convolves_integers = convolves_integers(),
          .narrow_products = multiplies_bf16_fast(),
-         .fuses = env::fusion() ? convolves_by_onednn : nullptr});
+         .fuses = env::fusion() ? find_fusion : nullptr});
   }
 
   bool runs_library_calls() const override {

@@ -154,14 +154,18 @@ XLA_INLINE XLA_FOR_PRODUCTS void convolve_tile(const ImageConvolution& c, int64_
       }
     }
   }
-  T* out = static_cast<T*>(c.out) + row * c.out_channels + column;
+  const int64_t place = row * c.out_channels + column;
+  const T* added = c.added ? static_cast<const T*>(c.added) + place : nullptr;
+  T* out = static_cast<T*>(c.out) + place;
 #pragma GCC unroll 4
   for (int j = 0; j < kVectors; ++j) {
     const __mmask16 which = j == kVectors - 1 ? last : static_cast<__mmask16>(-1);
     const __m512 bias = c.bias ? load(which, c.bias + column + j * kWidth) : _mm512_setzero_ps();
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
-      store_rounded(which, out + i * c.out_channels + j * kWidth, activate(sums[i][j] + bias, c.activation));
+      const int64_t at = i * c.out_channels + j * kWidth;
+      const __m512 sum = sums[i][j] + bias;
+      store_rounded(which, out + at, activate(added ? sum + load(which, added + at) : sum, c.activation));
     }
   }
 }

@@ -20,6 +20,7 @@ struct ImageConvolution {
   // By pixel as pixel_weight_columns() says. By channel [kernel, kernel, channels] of F32.
   const void* weight;
   const float* bias; // [out_channels]; null: none
+  const void* added; // as `out`, to the sums before the activation; null: none. By pixel only
   void* out; // shares no memory with the others
   Activation activation;
 

@@ -11,6 +11,7 @@
 #include "engine/cpu/memory/cpu_buffer.h"
 #include "engine/cpu/place.h"
 #include "engine/cpu/threads/leave.h"
+#include "passes/passes.h"
 
 namespace torch_xla::cpu {
 
@@ -45,11 +46,11 @@ CallSpec make_call_spec(const LaidOutGraph& laid_out, const Node& node, bool may
 bool writes_into(const LaidOutGraph& laid_out, const Node& node, bool may_write_into);
 // Whether several calls of it are faster beside each other, on a thread each, than one after the other on all threads.
 bool prefers_one_thread(const Node& node);
-// Whether the node is a convolution of images that xla::fused_convolution computes. Its operands: input, weight, bias, a batch norm's
-// running mean, variance, scale and shift; all but the first two may be None. Its attributes: those of
-// aten::convolution, the norm's eps, oneDNN's name of the activation or "none", and that one's algorithm. Weight and bias may be float32
-// beside bfloat16 images.
-bool convolves_by_onednn(const Graph& graph, const Node& node);
+// For EngineRules::fuses, of a convolution of images. xla::fused_convolution's operands: input, weight, bias, a batch norm's running mean,
+// variance, scale and shift, the other tensor of a sum; all but the first two may be None. Its attributes: those of aten::convolution, the
+// norm's eps, the activation's Op::epilogue or "none" (a sum has "relu" or "none"), and oneDNN's name of its algorithm. Weight and bias may
+// be float32 beside bfloat16 images.
+ConvolutionFusion find_fusion(const Graph& graph, const Node& node);
 // Defines xla::fused_convolution and xla::quantized_convolution for PyTorch's dispatcher. Once in a process, before calls of them.
 void define_convolutions();
 // PyTorch's switches that make_call_spec() and these functions depend on.

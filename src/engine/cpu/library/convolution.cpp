@@ -10,6 +10,7 @@
 #include <array>
 
 #include "engine/cpu/few_rows/small_convolutions.h"
+#include "engine/cpu/library/args.h"
 #include "engine/cpu/library/packed.h"
 #include "engine/cpu/library/products.h"
 #include "engine/cpu/library/quantized.h"
@@ -23,7 +24,7 @@ using Numbers = c10::List<std::optional<at::Scalar>>;
 
 struct Convolution {
   const at::Tensor input, weight;
-  const OptionalTensor bias, mean, variance, scale, shift;
+  const OptionalTensor bias, mean, variance, scale, shift, added;
   const std::vector<int64_t> stride, padding, dilation;
   const int64_t groups;
   const double eps;
@@ -37,13 +38,14 @@ struct Convolution {
         variance(arguments[4].toOptional<at::Tensor>()),
         scale(arguments[5].toOptional<at::Tensor>()),
         shift(arguments[6].toOptional<at::Tensor>()),
-        stride(arguments[7].toIntVector()),
-        padding(arguments[8].toIntVector()),
-        dilation(arguments[9].toIntVector()),
-        groups(arguments[12].toInt()),
-        eps(arguments[13].toDouble()),
-        activation(arguments[14]),
-        algorithm(arguments[15]) {}
+        added(arguments[7].toOptional<at::Tensor>()),
+        stride(arguments[8].toIntVector()),
+        padding(arguments[9].toIntVector()),
+        dilation(arguments[10].toIntVector()),
+        groups(arguments[13].toInt()),
+        eps(arguments[14].toDouble()),
+        activation(arguments[15]),
+        algorithm(arguments[16]) {}
 };
 
 // ---- Kernels of our own ----
@@ -64,14 +66,21 @@ std::optional<Activation> find_activation(const Convolution& c) {
                             : std::nullopt;
 }
 
-// The kernel of a convolution that oneDNN takes longer to begin than to compute, from sizes and types.
+bool is_each(at::IntArrayRef numbers, int64_t wanted) {
+  return std::all_of(numbers.begin(), numbers.end(), [wanted](int64_t number) { return number == wanted; });
+}
+
+// Of weights of images, without groups.
+bool is_by_pixel(DType dtype, at::IntArrayRef weight, at::IntArrayRef stride, at::IntArrayRef padding) {
+  const bool is_even = dtype == DType::F32 || weight[1] % 2 == 0;
+  return is_even && weight[2] == 1 && weight[3] == 1 && is_each(stride, 1) && is_each(padding, 0) && can_convolve_pixels(dtype);
+}
+
+// The kernel that is faster than oneDNN's, from sizes and types.
 OwnKernel find_kernel(const Convolution& c) {
-  const auto is_each = [](const std::vector<int64_t>& numbers, int64_t wanted) {
-    return std::all_of(numbers.begin(), numbers.end(), [wanted](int64_t number) { return number == wanted; });
-  };
   const bool fits = (c.input.scalar_type() == at::kFloat || c.input.scalar_type() == at::kBFloat16) && c.input.dim() == 4 &&
-      c.input.numel() > 0 && c.weight.numel() > 0 && c.stride.size() == 2 && c.padding.size() == 2 && c.input.is_contiguous(at::MemoryFormat::ChannelsLast) &&
-      is_each(c.dilation, 1) && find_activation(c);
+      c.input.numel() > 0 && c.weight.numel() > 0 && c.stride.size() == 2 && c.padding.size() == 2 &&
+      c.input.is_contiguous(at::MemoryFormat::ChannelsLast) && is_each(c.dilation, 1) && find_activation(c);
   if (!fits) {
     return OwnKernel::kNone;
   }
@@ -79,9 +88,7 @@ OwnKernel find_kernel(const Convolution& c) {
     const bool is_by_channel = can_convolve_channels() && c.groups == c.input.size(1) && c.weight.size(0) == c.groups;
     return is_by_channel ? OwnKernel::kChannels : OwnKernel::kNone;
   }
-  const bool is_by_pixel = c.weight.size(2) == 1 && c.weight.size(3) == 1 && is_each(c.stride, 1) && is_each(c.padding, 0);
-  const bool is_even = c.input.scalar_type() == at::kFloat || c.input.size(1) % 2 == 0;
-  return is_by_pixel && is_even && can_convolve_pixels(dtype_of(c)) ? OwnKernel::kPixels : OwnKernel::kNone;
+  return is_by_pixel(dtype_of(c), c.weight.sizes(), c.stride, c.padding) ? OwnKernel::kPixels : OwnKernel::kNone;
 }
 
 // A copy without gaps.
@@ -125,6 +132,7 @@ at::Tensor convolve_by_own(const Convolution& c, const Packed& packed, OwnKernel
   const int64_t channels = c.weight.size(0);
   at::Tensor out =
       at::empty({c.input.size(0), channels, out_image[0], out_image[1]}, c.input.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const OptionalTensor added = c.added ? OptionalTensor(c.added->contiguous(at::MemoryFormat::ChannelsLast)) : std::nullopt;
   const ImageConvolution call{
       .dtype = dtype_of(c),
       .batch = c.input.size(0),
@@ -138,6 +146,7 @@ at::Tensor convolve_by_own(const Convolution& c, const Packed& packed, OwnKernel
       .input = c.input.const_data_ptr(),
       .weight = packed.weight.const_data_ptr(),
       .bias = packed.bias ? packed.bias->const_data_ptr<float>() : nullptr,
+      .added = added ? added->const_data_ptr() : nullptr,
       .out = out.mutable_data_ptr(),
       .activation = *find_activation(c)};
   kernel == OwnKernel::kPixels ? convolve_pixels(call) : convolve_channels(call);
@@ -186,6 +195,7 @@ at::Tensor convolve(const Convolution& c, const Packed& packed) {
       is_relu ? "none" : activation,
       Numbers(),
       c.algorithm.toStringView());
+  out = c.added ? out.add_(*c.added) : out;
   return is_relu ? out.relu_() : out;
 }
 
@@ -197,8 +207,8 @@ at::Tensor compute_packed(const torch::jit::Stack& arguments, const Packed& pack
 
 // ---- Packing ----
 
-OperandRange operands_but_images(size_t num_operands) {
-  return {1, static_cast<int32_t>(num_operands)};
+OperandRange weight_to_shift(size_t /*num_operands*/) {
+  return {1, 7};
 }
 
 bool fits(const CallSpec& /*call*/, const torch::jit::Stack& /*arguments*/) {
@@ -233,7 +243,7 @@ at::Tensor unpack(const Packed& packed, at::IntArrayRef sizes) {
 
 } // namespace
 
-const Packing kPackedConvolution{operands_but_images, fits, pack, nullptr, unpack, compute_packed, key_of_convolution};
+const Packing kPackedConvolution{weight_to_shift, fits, pack, nullptr, unpack, compute_packed, key_of_convolution};
 
 void define_convolutions() {
   static auto* library = new torch::Library(torch::Library::FRAGMENT, "xla", std::nullopt, __FILE__, __LINE__); // never destroyed
@@ -243,7 +253,7 @@ void define_convolutions() {
   };
   define(
       "fused_convolution(Tensor input, Tensor weight, Tensor? bias, Tensor? mean, Tensor? variance, Tensor? scale, Tensor? shift, "
-      "int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, float eps, "
+      "Tensor? added, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, float eps, "
       "str activation, str algorithm) -> Tensor",
       "fused_convolution",
       torch::CppFunction::makeFromBoxedFunction<&compute>());
@@ -254,15 +264,20 @@ void define_convolutions() {
       torch::CppFunction::makeFromBoxedFunction<&convolve_integers>());
 }
 
-bool convolves_by_onednn(const Graph& graph, const Node& node) {
-  constexpr size_t kTransposed = 3;
+ConvolutionFusion find_fusion(const Graph& graph, const Node& node) {
+  constexpr size_t kTransposed = 3, kGroups = 5;
   if (!is_convolution(*node.op) || std::get<bool>(node.attrs[kTransposed])) {
-    return false;
+    return ConvolutionFusion::kNone;
   }
   const Type& input = graph.type(node.operands[0]);
+  const Type& weight = graph.type(node.operands[1]);
   const bool is_fast = input.dtype == DType::F32 || (input.dtype == DType::BF16 && can_multiply_by_onednn());
-  return is_fast && input.dims.size() == 4 && input.numel() > 0 && graph.type(node.operands[1]).dtype == input.dtype &&
+  const bool fuses = is_fast && input.dims.size() == 4 && input.numel() > 0 && weight.dtype == input.dtype &&
       at::globalContext().userEnabledMkldnn();
+  // A sum of its own reads the image from memory once more, unless the kernel adds while the result is in registers.
+  const bool adds = fuses && std::get<int64_t>(node.attrs[kGroups]) == 1 &&
+      is_by_pixel(input.dtype, ref(weight.dims), ref(std::get<Dims>(node.attrs[0])), ref(std::get<Dims>(node.attrs[1])));
+  return !fuses ? ConvolutionFusion::kNone : adds ? ConvolutionFusion::kSum : ConvolutionFusion::kActivation;
 }
 
 } // namespace torch_xla::cpu
