@@ -22,7 +22,8 @@ Warm processes take turns. xla is this device, recorded in each step, and replay
   prefill: its prompt of 256 tokens.
 - int8 has a scale for each output, int4 for each group of 32 inputs. Formats of llama.cpp and OpenVINO differ a little,
   and llama.cpp rounds activations to 8 bits there.
-- Images: one of 224 x 224, or 16 (x16); the U-Net: latents of 32 x 32 and a text. bfloat16 is autocast's, or the runtime's own.
+- Images: one of 224 x 224, or 16 (x16); the U-Net: latents of 32 x 32 and a text. bfloat16 is autocast's, or the
+  runtime's own.
 """.strip().splitlines()
 
 TITLES = {

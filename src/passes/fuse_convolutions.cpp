@@ -184,8 +184,8 @@ class Fusion : private GraphCopy {
 } // namespace
 
 std::optional<Graph> fuse_convolutions(const Graph& trace, FuseConvolution fuses) {
-  const bool any = std::any_of(
-      trace.nodes.begin(), trace.nodes.end(), [&](const Node& node) { return fuses(trace, node) != ConvolutionFusion::kNone; });
+  const bool any =
+      std::any_of(trace.nodes.begin(), trace.nodes.end(), [&](const Node& node) { return fuses(trace, node) != ConvolutionFusion::kNone; });
   return any ? std::optional(Fusion(trace, fuses).run()) : std::nullopt;
 }
 

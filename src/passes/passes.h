@@ -21,8 +21,8 @@ using ReadsIntegers = bool (*)(DType dtype, int64_t rows, int64_t inner);
 // Makes composites of marks: outline().
 using Outline = std::optional<Graph> (*)(const Graph& trace);
 
-// What an engine computes together with a convolution of a trace, as xla::fused_convolution: an evaluated batch norm and an activation, or a
-// sum with another tensor before the activation, too.
+// What an engine computes together with a convolution of a trace, as xla::fused_convolution: an evaluated batch norm and an activation, or
+// a sum with another tensor before the activation, too.
 enum class ConvolutionFusion : uint8_t { kNone, kActivation, kSum };
 using FuseConvolution = ConvolutionFusion (*)(const Graph& trace, const Node& node);
 

@@ -160,7 +160,12 @@ TEST_F(EnginePacked, Convolutions) {
       const at::Tensor normed = at::batch_norm(convolved, scale, shift, mean, variance, false, 0.1, 0.5, false);
       const at::Tensor added = at::randn({2, 64, 12, 12}).to(dtype);
       const Attrs attrs{kOne, kOne, kOne, false, kZero, groups, 0.5, std::string("relu"), std::string()};
-      check({x, weight, bias, mean, variance, scale, shift, added}, "xla::fused_convolution", attrs, at::relu(normed + added).to(dtype), true);
+      check(
+          {x, weight, bias, mean, variance, scale, shift, added},
+          "xla::fused_convolution",
+          attrs,
+          at::relu(normed + added).to(dtype),
+          true);
     }
   }
 }

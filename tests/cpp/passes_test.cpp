@@ -74,7 +74,9 @@ Graph run_named_pass(const std::string& name, const Graph& input) {
     return integer_products(input, reads).value_or(input);
   }
   if (name == "fuse_convolutions") {
-    auto fuses = [](const Graph&, const Node& node) { return is_convolution(*node.op) ? ConvolutionFusion::kSum : ConvolutionFusion::kNone; };
+    auto fuses = [](const Graph&, const Node& node) {
+      return is_convolution(*node.op) ? ConvolutionFusion::kSum : ConvolutionFusion::kNone;
+    };
     return fuse_convolutions(input, fuses).value_or(input);
   }
   if (name == "pipeline") {

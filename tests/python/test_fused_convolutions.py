@@ -164,9 +164,7 @@ def test_values_that_are_read_twice(device):
             torch.testing.assert_close([r.cpu() for r in results], list(expected), **TOLERANCES[torch.float32])
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"groups": 8}, {"size": 1}], ids=["onednn", "channels", "pixels"]
-)
+@pytest.mark.parametrize("options", [{}, {"groups": 8}, {"size": 1}], ids=["onednn", "channels", "pixels"])
 @pytest.mark.parametrize("activation", ["relu", "hardswish", "silu"])
 def test_special_values(device, options, activation):
     """Activations keep NaN."""

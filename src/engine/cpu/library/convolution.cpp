@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/cpu/few_rows/small_convolutions.h"
+#include "engine/cpu/few_rows/direct_convolutions.h"
 #include "engine/cpu/library/args.h"
 #include "engine/cpu/library/packed.h"
 #include "engine/cpu/library/products.h"
@@ -59,7 +59,7 @@ enum class OwnKernel : uint8_t { kNone, kPixels, kChannels };
 // Of those that the kernels have.
 std::optional<Activation> find_activation(const Convolution& c) {
   const std::string_view name = c.activation.toStringView();
-  return name == "none"      ? std::optional(Activation::kNone)
+  return name == "none"     ? std::optional(Activation::kNone)
       : name == "relu"      ? std::optional(Activation::kRelu)
       : name == "hardswish" ? std::optional(Activation::kHardswish)
       : name == "swish"     ? std::optional(Activation::kSilu)
@@ -272,8 +272,8 @@ ConvolutionFusion find_fusion(const Graph& graph, const Node& node) {
   const Type& input = graph.type(node.operands[0]);
   const Type& weight = graph.type(node.operands[1]);
   const bool is_fast = input.dtype == DType::F32 || (input.dtype == DType::BF16 && can_multiply_by_onednn());
-  const bool fuses = is_fast && input.dims.size() == 4 && input.numel() > 0 && weight.dtype == input.dtype &&
-      at::globalContext().userEnabledMkldnn();
+  const bool fuses =
+      is_fast && input.dims.size() == 4 && input.numel() > 0 && weight.dtype == input.dtype && at::globalContext().userEnabledMkldnn();
   // A sum of its own reads the image from memory once more, unless the kernel adds while the result is in registers.
   const bool adds = fuses && std::get<int64_t>(node.attrs[kGroups]) == 1 &&
       is_by_pixel(input.dtype, ref(weight.dims), ref(std::get<Dims>(node.attrs[0])), ref(std::get<Dims>(node.attrs[1])));

@@ -11,7 +11,7 @@
 namespace torch_xla::cpu {
 namespace {
 
-constexpr size_t kChunk = size_t{2} << 20; // a huge page of the processor's; requests to the system are multiples of it
+constexpr size_t kChunk = size_t{2} << 20; // requests to the system are multiples of it
 constexpr size_t kReserve = size_t{128} << 20; // addresses at a time
 constexpr size_t kWorthAsking = size_t{64} << 20; // least request for which the system's free memory is read: 50 us
 
@@ -19,18 +19,18 @@ constexpr size_t whole_chunks(size_t bytes) {
   return (bytes + kChunk - 1) / kChunk * kChunk;
 }
 
-// Addresses at a multiple of kChunk, without memory; null if the system refuses.
+// Addresses at a multiple of kPage, without memory; null if the system refuses.
 char* map_addresses(size_t bytes) {
-  void* range = mmap(nullptr, bytes + kChunk, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* range = mmap(nullptr, bytes + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (range == MAP_FAILED) {
     return nullptr;
   }
   auto* begin = static_cast<char*>(range);
-  size_t before = (kChunk - reinterpret_cast<uintptr_t>(begin) % kChunk) % kChunk;
+  size_t before = (kPage - reinterpret_cast<uintptr_t>(begin) % kPage) % kPage;
   if (before) {
     munmap(begin, before);
   }
-  munmap(begin + before + bytes, kChunk - before);
+  munmap(begin + before + bytes, kPage - before);
   return begin + before;
 }
 
@@ -146,7 +146,6 @@ bool PageHeap::grow(size_t bytes) {
   if (!has_room(more) || (!fits && !reserve(more)) || mprotect(reserved_, more, PROT_READ | PROT_WRITE) != 0) {
     return false;
   }
-  madvise(reserved_, more, MADV_HUGEPAGE); // refused where the system has none
   mapped_.fetch_add(more, std::memory_order_relaxed);
   peak_mapped_.store(std::max(peak_mapped(), mapped()), std::memory_order_relaxed);
   put(std::exchange(reserved_, reserved_ + more), more);

@@ -1,6 +1,6 @@
 // Sums stay in registers from the first product to the activation. A 1 x 1 convolution is a product of pixels by the weight, in tiles of up
 // to 24 vectors. A convolution by channel has vectors of channels, and a few pixels at a time that share the weight's vectors.
-#include "engine/cpu/few_rows/small_convolutions.h"
+#include "engine/cpu/few_rows/direct_convolutions.h"
 
 #include <ATen/native/CPUBlas.h>
 

@@ -1,5 +1,5 @@
-// Convolutions that ATen and oneDNN take longer to begin than to compute: of 1 x 1 weights with few products, and of each channel by
-// itself.
+// Convolutions of 1 x 1 weights and of each channel by itself, with what follows them, where oneDNN takes longer to begin or writes the
+// result before others change it.
 #pragma once
 
 #include <array>
@@ -33,8 +33,8 @@ struct ImageConvolution {
 bool can_convolve_pixels(DType dtype);
 bool can_convolve_channels();
 
-// The weight of convolve_pixels() is parts of so many output channels, the last one of fewer, one after the other: [channels, part], of BF16
-// in pairs of channels: [channels / 2, part, 2].
+// The weight of convolve_pixels() is parts of so many output channels, the last one of fewer, one after the other: [channels, part], of
+// BF16 in pairs of channels: [channels / 2, part, 2].
 int64_t pixel_weight_columns(int64_t out_channels);
 // Of a 1 x 1 weight, stride 1, no padding; of BF16 with an even number of channels. Uses the calling thread's team; each number is summed
 // in the same order for any number of threads.
