@@ -125,7 +125,7 @@ FIND_OURS = """
                         yield from ((f"{name}.{key}.{part}", inner) for part, inner in list(vars(value).items()))
 
     def ours():
-        folder = sys.modules["torch_xla"].__path__[0]  # torch_xla_autoload's begins so; a clone may lie in torch_xla too
+        folder = sys.modules["torch_xla"].__path__[0]  # a clone may lie in a folder torch_xla
         found = {name: value.__code__.co_filename for name, value in functions() if type(value) is types.FunctionType}
         return {name for name, file in found.items() if file.startswith(folder)}
 """
