@@ -381,6 +381,8 @@ def test_a_graph_that_holds_its_parameters_sees_their_updates(device):
     layer = torch.fx.symbolic_trace(nn.Linear(3, 2)).to(device)
     x = torch.ones(1, 3, device=device)
     run = extract_compiled_graph(layer, [x])
+    assert isinstance(run, torch.fx.GraphModule)
+    assert [node.op for node in run.graph.nodes] == ["placeholder", "call_function", "output"]
     with torch.no_grad():
         for i in range(3):
             layer.weight.fill_(i)

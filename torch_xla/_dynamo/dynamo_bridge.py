@@ -1,7 +1,7 @@
 """The functions that PyTorch's backends "openxla" and "openxla_eval" of torch.compile call."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -51,8 +51,8 @@ class GraphInputMatcher:
         return inputs
 
 
-def extract_compiled_graph(xla_model: torch.fx.GraphModule, xla_args: Sequence) -> Callable:
-    """A function that runs the graph on tensors of the device.
+def extract_compiled_graph(xla_model: torch.fx.GraphModule, xla_args: Sequence) -> torch.fx.GraphModule:
+    """A module that runs the graph on tensors of the device: one call, of all the graph's inputs.
 
     Args:
         xla_model: a graph of ATen operations.
@@ -62,5 +62,12 @@ def extract_compiled_graph(xla_model: torch.fx.GraphModule, xla_args: Sequence) 
     its operations only while it is recorded. In eager mode it is a program by itself, which runs at once.
     """
     del xla_args
-    graph = RecordedGraph(xla_model, shows_operations=False)
-    return lambda *args: graph(list(args))
+    recorded = RecordedGraph(xla_model, shows_operations=False)
+
+    def compiled_graph(*args):
+        return recorded(list(args))
+
+    graph = torch.fx.Graph()
+    inputs = [graph.placeholder(node.target) for node in xla_model.graph.find_nodes(op="placeholder")]
+    graph.output(graph.call_function(compiled_graph, tuple(inputs)))
+    return torch.fx.GraphModule(torch.nn.Module(), graph)
