@@ -56,13 +56,6 @@ def test_the_devices_are_one_to_the_program(monkeypatch):
     assert xr.is_spmd()
 
 
-def test_groups_of_devices_in_collectives_of_replicas(x):
-    """A process is one replica, whose tensors are whole."""
-    assert torch.equal(xm.all_reduce(xm.REDUCE_SUM, x, groups=[[0, 1]]), x)
-    with pytest.raises(ValueError, match="after use_spmd\\(\\) the devices of a process are one replica"):
-        xm.all_gather(x, groups=[[0, 1]])
-
-
 def test_meshes(mesh):
     assert mesh.size() == N and mesh.shape() == {"data": N, "model": 1} and mesh.get_axis_name_idx("model") == 1
     assert xs.get_1d_mesh("data").axis_names == ("data",) and xs.get_1d_mesh().shape() == {0: N}

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 
 from .. import _world
-from .._api import is_spmd
 from ..experimental.eager import as_one_operation
 from ._buckets import few, LARGEST_MB, rewrite, scaled
 from ._members import check_replica, Members, members_of
@@ -102,15 +101,13 @@ def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None
         reduce_type: "sum", "mul", "and", "or", "min" or "max". Gradients pass as through a sum.
         inputs: a tensor, or a list of tensors to write in place, in few transfers.
         scale: a number.
-        groups: numbers of the replicas of each group; None is one group of all. After xr.use_spmd() a single process is
-            one replica, whose tensors are whole: groups of devices say nothing there, as in torch_xla 2.x.
+        groups: numbers of the replicas of each group; None is one group of all.
         pin_layout: accepted for the original's sake.
 
     Returns the reduced tensor, or the list. Raises ValueError for another reduction or replicas that do not exist.
     """
     reduction = _check_reduction(reduce_type)
-    is_whole = is_spmd() and _world.current().size == 1
-    members = members_of(inputs, None if is_whole else groups)
+    members = members_of(inputs, groups)
     if isinstance(inputs, torch.Tensor):
         if len(members) == 1:
             return _of_one(inputs, scale)

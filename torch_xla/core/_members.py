@@ -6,14 +6,12 @@ from collections.abc import Iterable
 import torch
 
 from .. import _world
-from .._api import is_spmd
 
 
 def check_replica(ordinal: int, size: int) -> None:
     """Raises ValueError for a number that no replica has."""
     if not 0 <= ordinal < size:
-        devices = "; after use_spmd() the devices of a process are one replica" if is_spmd() else ""
-        raise ValueError(f"replica {ordinal} does not exist: the run has {size}, numbered from 0{devices}")
+        raise ValueError(f"replica {ordinal} does not exist: the run has {size}, numbered from 0")
 
 
 class Members:

@@ -95,6 +95,7 @@ struct Parts {
 template <typename T>
 constexpr int64_t kChannelsAtOnce = 4 / sizeof(T);
 
+// Processors without instructions for bfloat16 run the functions of float32, which have none of them.
 #define XLA_FOR_PRODUCTS __attribute__((target("arch=x86-64-v4,avx512bf16")))
 
 XLA_INLINE XLA_FOR_AVX512 void add_product(__m512& sum, const float* pixel, __m512i weight) {
