@@ -275,8 +275,10 @@ def test_a_trace_ends_with_its_client(served, monkeypatch):
     monkeypatch.setattr(_profiler_server, "_REQUEST_SECONDS", 60)  # starting a trace may hold all threads for seconds
     with socket.create_connection(("127.0.0.1", served.port), timeout=60) as client:
         client.sendall(f"POST /trace?duration_ms=600000 HTTP/1.1\r\nHost: localhost:{served.port}\r\n\r\n".encode())
-        while served()[0] != 409:
-            pass
+        limit = time.monotonic() + 60
+        while not torch.autograd.profiler._is_profiler_enabled:
+            assert time.monotonic() < limit, "no trace begins"
+        assert served()[0] == 409
     limit = time.monotonic() + 60
     while served()[0] != 200:
         assert time.monotonic() < limit, "the trace goes on though nobody waits for it"
