@@ -26,25 +26,46 @@ void infer_join(InferContext& c) {
   c.add_result(shard.dtype, std::move(dims));
 }
 
+int64_t group_size(InferContext& c) {
+  return static_cast<int64_t>(c.get_dims(kShardGroups).size()) / c.get_int(kShardNumGroups);
+}
+
+Dims cut_dims(InferContext& c) {
+  Dims dims = c.operand(0).dims;
+  int64_t& cut = dims[static_cast<size_t>(c.get_int(kShardDim))];
+  XLA_CHECK_KIND(Value, cut % group_size(c) == 0, "a dim of ", cut, " elements is not shared out evenly by ", group_size(c), " devices");
+  cut /= group_size(c);
+  return dims;
+}
+
 void infer_reduce_scatter(InferContext& c) {
+  c.add_result(c.operand(0).dtype, cut_dims(c));
+}
+
+void infer_all_gather(InferContext& c) {
   Type type = c.operand(0);
-  const auto of_group = static_cast<int64_t>(c.get_dims(kShardGroups).size()) / c.get_int(kShardNumGroups);
-  int64_t& cut = type.dims[static_cast<size_t>(c.get_int(kShardScattered))];
-  XLA_CHECK_KIND(Value, cut % of_group == 0, "a dim of ", cut, " elements is not shared out evenly by ", of_group, " devices");
-  cut /= of_group;
+  type.dims[static_cast<size_t>(c.get_int(kShardDim))] *= group_size(c);
   c.add_result(type.dtype, type.dims);
 }
 
+void infer_all_to_all(InferContext& c) {
+  Dims dims = cut_dims(c);
+  dims[static_cast<size_t>(c.get_int(kShardJoinedDim))] *= group_size(c);
+  c.add_result(c.operand(0).dtype, std::move(dims));
+}
+
+#define SHARDS(op_name, rule) {.name = op_name, .kind = OpKind::kLibrary, .infer = rule, .dtypes = kAllTypes, .traits = kOwnKernel}
+
 constinit const Op kRows[] = {
-    {.name = "xla::take_shard", .kind = OpKind::kLibrary, .infer = infer_take, .dtypes = kAllTypes, .traits = kOwnKernel},
-    {.name = "xla::join_shards", .kind = OpKind::kLibrary, .infer = infer_join, .dtypes = kAllTypes, .traits = kOwnKernel},
-    {.name = "xla::all_reduce_shards", .kind = OpKind::kLibrary, .infer = like_operand<0>, .dtypes = kAllTypes, .traits = kOwnKernel},
-    {.name = "xla::reduce_scatter_shards",
-     .kind = OpKind::kLibrary,
-     .infer = infer_reduce_scatter,
-     .dtypes = kAllTypes,
-     .traits = kOwnKernel},
+    SHARDS("xla::take_shard", infer_take),
+    SHARDS("xla::join_shards", infer_join),
+    SHARDS("xla::all_reduce_shards", like_operand<0>),
+    SHARDS("xla::reduce_scatter_shards", infer_reduce_scatter),
+    SHARDS("xla::all_gather_shards", infer_all_gather),
+    SHARDS("xla::all_to_all_shards", infer_all_to_all),
+    SHARDS("xla::permute_shards", like_operand<0>),
 };
+#undef SHARDS
 
 std::optional<Sharding> sharding_of(const Node& node, void (*infer)(InferContext&)) {
   if (node.op->infer != infer) {
@@ -65,6 +86,10 @@ std::optional<Sharding> find_taken(const Node& node) {
 
 std::optional<Sharding> find_joined(const Node& node) {
   return sharding_of(node, &infer_join);
+}
+
+bool is_of_shards(const Op& op) {
+  return &op >= std::begin(kRows) && &op < std::end(kRows);
 }
 
 std::optional<Sharding> find_named(const Node& node) {

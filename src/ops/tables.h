@@ -45,6 +45,7 @@ std::optional<Sharding> find_constraint(const Node& node); // of xla::sharding_c
 std::optional<Sharding> find_taken(const Node& node); // of xla::take_shard
 std::optional<Sharding> find_joined(const Node& node); // of xla::join_shards
 std::optional<Sharding> find_named(const Node& node); // of any of the three
+bool is_of_shards(const Op& op); // of take_shard, join_shards and the collectives between them
 // Forward: operands query, key, value, mask; attributes dropout, is_causal, scale. Keys and values, [B, H, T, E], may have fewer heads than
 // queries, each for a group of their heads.
 bool is_attention(const Op& op);

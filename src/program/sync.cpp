@@ -8,6 +8,7 @@
 #include "core/errors.h"
 #include "core/metrics.h"
 #include "core/observer.h"
+#include "engine/engine.h"
 #include "program/analysis.h"
 #include "program/donation.h"
 #include "program/pending_graph.h"
@@ -17,6 +18,7 @@
 #include "runtime/interrupt.h"
 #include "runtime/wait.h"
 #include "trace/recorder.h"
+#include "trace/shards.h"
 #include "trace/source_line.h"
 
 namespace torch_xla {
@@ -73,10 +75,12 @@ void check_inputs(Trace& trace) {
 // Appends a buffer for each alive output; null for the program's extra ones.
 void make_outputs(Trace& trace, const Program& program, const ValueBits& alive, std::vector<BufferRef>& buffers) {
   buffers.resize(program.outputs.size());
+  const std::vector<bool> shards = engine().num_partitions() > 1 ? find_shards(trace) : std::vector<bool>();
   for (size_t i = 0; i < buffers.size(); ++i) {
     const ValueId v = program.outputs[i];
     if (has_value(alive, v)) {
       buffers[i] = make_output(program, i, trace.graph().type(v));
+      buffers[i]->is_shard = !shards.empty() && shards[static_cast<size_t>(v)];
       trace.lazies()[v]->set_buffer(buffers[i]);
     }
   }

@@ -24,9 +24,19 @@ void mark(const at::Tensor& t, const Numbers& tiles, const Numbers& devices) {
   Recording(device_number(t)).mark(t, {tiles, devices});
 }
 
-at::Tensor reduce(
-    const at::Tensor& t, const std::string& reduction, const Numbers& groups, int64_t num_groups, std::optional<int64_t> scattered) {
-  return reduce_shards(t, reduction, groups, num_groups, scattered);
+// Attributes in the order of ir/shards.h.
+at::Tensor exchange(
+    const at::Tensor& t,
+    const std::string& name,
+    const std::string& reduction,
+    const Numbers& groups,
+    int64_t num_groups,
+    const Numbers& dims) {
+  Attrs attrs{reduction, Dims(groups), num_groups};
+  for (int64_t dim : dims) {
+    attrs.push_back(dim);
+  }
+  return exchange_shards(t, "xla::" + name, std::move(attrs));
 }
 
 // Tiles and devices, or nothing.
@@ -52,7 +62,8 @@ void init_sharding(py::module_& m) {
       "_join_shards",
       [](const at::Tensor& t, const Numbers& tiles, const Numbers& devices) { return join_shards(t, {tiles, devices}); },
       no_gil());
-  m.def("_reduce_shards", &reduce, no_gil());
+  m.def("_exchange_shards", &exchange, no_gil());
+  m.def("_is_shard", &is_shard, no_gil());
   m.def("_clear_sharding_mark", &clear_mark, py::arg("tensor"), no_gil());
 }
 

@@ -10,6 +10,7 @@
 #include "ops/registry.h"
 #include "ops/tables.h"
 #include "recording/capture.h"
+#include "trace/shards.h"
 
 namespace torch_xla {
 namespace {
@@ -147,12 +148,22 @@ at::Tensor join_shards(const at::Tensor& shard, const Sharding& sharding) {
   return record(shard, op, {sharding.tiles, sharding.devices});
 }
 
-at::Tensor reduce_shards(
-    const at::Tensor& shard, const std::string& reduction, const Dims& groups, int64_t num_groups, std::optional<int64_t> scattered) {
-  static const Op& all_reduce = get_op("xla::all_reduce_shards");
-  static const Op& reduce_scatter = get_op("xla::reduce_scatter_shards");
-  return scattered ? record(shard, reduce_scatter, {reduction, groups, num_groups, *scattered})
-                   : record(shard, all_reduce, {reduction, groups, num_groups});
+at::Tensor exchange_shards(const at::Tensor& shard, const std::string& name, Attrs attrs) {
+  return record(shard, get_op(name), std::move(attrs));
+}
+
+bool is_shard(const at::Tensor& t) {
+  Cell* own = find_cell(t);
+  if (!own) {
+    return false;
+  }
+  auto lock = lock_recorder(own->device);
+  const Cell& cell = shown_cell(*own);
+  if (!cell.value) {
+    return false;
+  }
+  Trace* trace = cell.value->trace();
+  return trace ? find_shards(*trace)[static_cast<size_t>(cell.value->id())] : cell.value->buffer()->is_shard;
 }
 
 void clear_mark(const at::Tensor& t) {

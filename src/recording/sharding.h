@@ -18,10 +18,10 @@ std::optional<Sharding> find_sharding(const at::Tensor& tensor);
 at::Tensor take_shard(const at::Tensor& tensor, const Sharding& sharding);
 // The whole tensor of the devices' shards.
 at::Tensor join_shards(const at::Tensor& shard, const Sharding& sharding);
-// Between the devices of each group: their shards combined element by element by StableHLO's operation; with a dim then each device's part
-// along it.
-at::Tensor reduce_shards(
-    const at::Tensor& shard, const std::string& reduction, const Dims& groups, int64_t num_groups, std::optional<int64_t> scattered);
+// Between the devices of each group: the row of this name with the attributes of ir/shards.h.
+at::Tensor exchange_shards(const at::Tensor& shard, const std::string& name, Attrs attrs);
+// Whether the tensor's value is another one on each device: computed from a shard. Takes the recording lock.
+bool is_shard(const at::Tensor& tensor);
 // Forgets the tensor's mark; its content stays where it is. Takes the recording lock.
 void clear_mark(const at::Tensor& tensor);
 

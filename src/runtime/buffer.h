@@ -76,6 +76,7 @@ class Buffer {
   // Number of Previous objects that hold this buffer, for tensors that take it back if a run fails or has failed. It changes by the rules
   // of `owners`.
   std::atomic<int32_t> kept{0};
+  bool is_shard = false; // another value on each device, from a manual region; guarded by the recording lock
   int32_t num_replaced = 0; // for find_donated(), which leaves it at 0; guarded by the recording lock
 
  private:

@@ -50,7 +50,7 @@ class Splitter {
       }
     }
     const bool joins = find_joined(node).has_value();
-    at.is_shard = at.is_shard || joins || find_taken(node);
+    at.is_shard = at.is_shard || is_of_shards(*node.op);
     const size_t part = 2 * at.level + (at.is_shard ? 1 : 0);
     parts_.resize(std::max(parts_.size(), part + 1));
     parts_[part].is_manual = at.is_shard;
@@ -140,7 +140,8 @@ void write_join(Call& c) {
   c.set(0, write_call(shard, "SPMDShardToFullShape", sharding.text(), c.result_type(0)));
 }
 
-void write_collective(Call& c, const char* name, Attributes attributes) {
+// The groups of devices as a list of lists, and the channel between them.
+Attributes between_devices(Call& c, const char* name) {
   Text& text = c.text();
   const Dims devices = c.get_dims(kShardGroups);
   const size_t size = devices.size() / static_cast<size_t>(c.get_int(kShardNumGroups));
@@ -148,21 +149,49 @@ void write_collective(Call& c, const char* name, Attributes attributes) {
   for (size_t i = 0; i < devices.size(); ++i) {
     groups += str(i % size ? ", " : i ? "], [" : "[", text.partition_of(devices[i]));
   }
-  attributes.push_back({"replica_groups", str("dense<[", groups, "]]> : tensor<", devices.size() / size, "x", size, "xi64>")});
-  attributes.push_back({"channel_handle", str("#stablehlo.channel_handle<handle = ", text.next_channel(), ", type = 1>")});
+  return {
+      {name, str("dense<[", groups, "]]> : tensor<", devices.size() / size, "x", size, "xi64>")},
+      {"channel_handle", str("#stablehlo.channel_handle<handle = ", text.next_channel(), ", type = 1>")}};
+}
+
+void write_reduction(Call& c, const char* name, const Attributes& own) {
+  Attributes attributes = own;
+  for (const auto& attribute : between_devices(c, "replica_groups")) {
+    attributes.push_back(attribute);
+  }
   attributes.push_back({"use_global_device_ids", "unit"});
   const std::string& reduction = std::get<std::string>(c.attr(kShardReduction));
   const Type number{c[0].dtype(), {}};
   const Region region{{number, number}, [&](const Hlos& v) { return Hlos{binary(reduction.c_str(), v[0], v[1])}; }};
-  c.set(0, text.op(name, {c[0]}, attributes, {c.result_type(0)}, {region})[0]);
+  c.set(0, c.text().op(name, {c[0]}, attributes, {c.result_type(0)}, {region})[0]);
 }
 
 void write_all_reduce(Call& c) {
-  write_collective(c, "all_reduce", {});
+  write_reduction(c, "all_reduce", {});
 }
 
 void write_reduce_scatter(Call& c) {
-  write_collective(c, "reduce_scatter", {{"scatter_dimension", int_text(c.get_int(kShardScattered))}});
+  write_reduction(c, "reduce_scatter", {{"scatter_dimension", int_text(c.get_int(kShardDim))}});
+}
+
+void write_all_gather(Call& c) {
+  Attributes attributes = between_devices(c, "replica_groups");
+  attributes.push_back({"all_gather_dim", int_text(c.get_int(kShardDim))});
+  attributes.push_back({"use_global_device_ids", "unit"});
+  c.set(0, c.text().op("all_gather", {c[0]}, attributes, c.result_type(0)));
+}
+
+void write_all_to_all(Call& c) {
+  Attributes attributes = between_devices(c, "replica_groups");
+  const auto of_group = static_cast<int64_t>(c.get_dims(kShardGroups).size()) / c.get_int(kShardNumGroups);
+  attributes.push_back({"split_dimension", int_text(c.get_int(kShardDim))});
+  attributes.push_back({"concat_dimension", int_text(c.get_int(kShardJoinedDim))});
+  attributes.push_back({"split_count", int_text(of_group)});
+  c.set(0, c.text().op("all_to_all", {c[0]}, attributes, c.result_type(0)));
+}
+
+void write_permute(Call& c) {
+  c.set(0, c.text().op("collective_permute", {c[0]}, between_devices(c, "source_target_pairs"), c.result_type(0)));
 }
 
 constexpr Writer kWriters[] = {
@@ -170,6 +199,9 @@ constexpr Writer kWriters[] = {
     {"xla::join_shards", write_join},
     {"xla::all_reduce_shards", write_all_reduce},
     {"xla::reduce_scatter_shards", write_reduce_scatter},
+    {"xla::all_gather_shards", write_all_gather},
+    {"xla::all_to_all_shards", write_all_to_all},
+    {"xla::permute_shards", write_permute},
 };
 
 } // namespace

@@ -79,6 +79,26 @@ TEST(Shardy, ManualRegions) {
   }
 }
 
+TEST(Shardy, CollectivesBetweenDevices) {
+  const Graph graph = parse_graph(
+      "graph(%0: f32[4,8]) {\n"
+      "  %1: f32[2,8] = xla::take_shard(%0) {[2, 1], [1, 0]}\n"
+      "  %2: f32[4,8] = xla::all_gather_shards(%1) {\"\", [0, 1], 1, 0}\n"
+      "  %3: f32[8,4] = xla::all_to_all_shards(%2) {\"\", [0, 1], 1, 1, 0}\n"
+      "  %4: f32[8,4] = xla::permute_shards(%3) {\"\", [0, 1, 1, 0], 2}\n"
+      "  return %4\n}\n",
+      find_op);
+  const std::string text = write_stablehlo(graph, {.device_order = {1, 0}});
+  for (const char* part : {
+           "{replica_groups = dense<[[1, 0]]> : tensor<1x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, "
+           "all_gather_dim = 0 : i64, use_global_device_ids = unit}",
+           "split_dimension = 1 : i64, concat_dimension = 0 : i64, split_count = 2 : i64}",
+           "{source_target_pairs = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>, channel_handle",
+       }) {
+    EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
+  }
+}
+
 TEST(OutputShardings, OfAModule) {
   // A tuple of {devices=[2,2]<=[2,2]T(1,0)} and {replicated}: OpSharding's fields 1, 3, 9 and 10.
   const std::string tiled("\x08\x03\x1a\x02\x02\x02\x4a\x02\x02\x02\x52\x02\x01\x00", 14);

@@ -100,7 +100,7 @@ def test_a_mark_is_of_the_memory(x, mesh):
     assert text == (f"{{devices=[{N},1]{','.join(map(str, range(N)))}}}" if N > 1 else "{replicated}")
     assert isinstance(sharded, xs.XLAShardedTensor) and sharded.sharding_spec == text and text in repr(sharded)
     assert sharded.sharding_type == (xs.ShardingType.TILED if N > 1 else xs.ShardingType.REPLICATED)
-    assert type(sharded + 1) is torch.Tensor and type(sharded.global_tensor) is torch.Tensor
+    assert type(sharded + 1) is xs.XLAShardedTensor and type(sharded.global_tensor) is torch.Tensor
     x.add_(1)
     torch_xla.sync()
     assert sharded.tolist() == [[2, 3], [4, 5]] and xs.sharding_spec(x.detach()) == xs.sharding_spec(x) == text

@@ -12,7 +12,8 @@ import torch
 from .. import _world
 from ..experimental.eager import as_one_operation
 from ._buckets import few, LARGEST_MB, rewrite, scaled
-from ._members import check_replica, Members, members_of
+from ._device_groups import DeviceGroups
+from ._members import check_member, Members, members_of
 
 REDUCE_SUM = "sum"
 REDUCE_MUL = "mul"
@@ -64,34 +65,26 @@ class _AllReduce(torch.autograd.Function):
     """The gradient of a sum over replicas is the sum of their gradients."""
 
     @staticmethod
-    def forward(ctx, value, reduction, scale, group):
-        ctx.scale, ctx.group = scale, group
-        return scaled(torch.ops.xla.all_reduce(value, reduction, group), scale)
+    def forward(ctx, value, reduction, scale, members):
+        ctx.scale, ctx.members = scale, members
+        return scaled(members.reduce(value, reduction), scale)
 
     @staticmethod
     def backward(ctx, grad):
-        return scaled(torch.ops.xla.all_reduce(grad, REDUCE_SUM, ctx.group), ctx.scale), None, None, None
+        return scaled(ctx.members.reduce(grad, REDUCE_SUM), ctx.scale), None, None, None
 
 
 class _AllGather(torch.autograd.Function):
-    """Each replica gets the gradient of its part."""
+    """The members have the rule of the gradient."""
 
     @staticmethod
     def forward(ctx, value, dim, members):
-        ctx.dim, ctx.size = dim, value.size(dim)
-        ctx.start = ctx.size * members.ranks.index(_world.of(value).rank)
-        return _gather(value, dim, members)
+        ctx.dim, ctx.members = dim, members
+        return members.gather(value, dim)
 
     @staticmethod
     def backward(ctx, grad):
-        return grad.narrow(ctx.dim, ctx.start, ctx.size).clone(), None, None
-
-
-def _gather(value: torch.Tensor, dim: int, members: Members) -> torch.Tensor:
-    if dim in (0, -value.dim()):
-        return torch.ops.xla.all_gather(value, len(members), members.name)
-    stacked = torch.ops.xla.all_gather(value.unsqueeze(0), len(members), members.name)
-    return torch.cat(stacked.unbind(0), dim)
+        return ctx.members.gradient_of_gather(grad, ctx.dim), None, None
 
 
 def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None = None, pin_layout: bool = True):
@@ -101,7 +94,9 @@ def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None
         reduce_type: "sum", "mul", "and", "or", "min" or "max". Gradients pass as through a sum.
         inputs: a tensor, or a list of tensors to write in place, in few transfers.
         scale: a number.
-        groups: numbers of the replicas of each group; None is one group of all.
+        groups: numbers of the replicas of each group; None is one group of all. In a program over the devices of a
+            plugin, devices: after enable_manual_sharding() each reduces its shard. A whole tensor has one value for
+            all of them, which stays as it is.
         pin_layout: accepted for the original's sake.
 
     Returns the reduced tensor, or the list. Raises ValueError for another reduction or replicas that do not exist.
@@ -111,13 +106,13 @@ def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups: list | None
     if isinstance(inputs, torch.Tensor):
         if len(members) == 1:
             return _of_one(inputs, scale)
-        return _AllReduce.apply(inputs, reduction, scale, members.name)
+        return _AllReduce.apply(inputs, reduction, scale, members)
     _reduce_list(reduction, list(inputs), scale, members)
     return inputs
 
 
 def _reduce_list(
-    reduction: str, tensors: list[torch.Tensor], scale: float, members: Members, megabytes: float = 0
+    reduction: str, tensors: list[torch.Tensor], scale: float, members: Members | DeviceGroups, megabytes: float = 0
 ) -> None:
     """In buckets of about this many megabytes; 0: in a few, which begin with the last tensors.
 
@@ -127,7 +122,7 @@ def _reduce_list(
         with as_one_operation(tensors[0].device.index):
             rewrite(
                 tensors[::-1],
-                lambda t: torch.ops.xla.all_reduce(t, reduction, members.name),
+                lambda t: members.reduce(t, reduction),
                 megabytes or few(tensors),
                 scale,
             )
@@ -145,7 +140,8 @@ def all_gather(
     channel_id: int | None = None,
     use_global_device_ids: bool | None = None,
 ):
-    """Joins the replicas' values along `dim`. Each replica gets the gradient of its part.
+    """Joins the replicas' values along `dim`. Each replica gets the gradient of its part; each device of a program over
+    several gets the sum of their gradients of its part.
 
     Args:
         value: a tensor with at least one dim, or a list of such.
@@ -156,7 +152,7 @@ def all_gather(
 
     Returns a tensor (a list of tensors) as long along `dim` as all replicas' values.
     """
-    members = members_of(value, groups)
+    members = members_of(value, groups, "all_gather")
 
     def gather(tensor):
         tensor.size(dim)
@@ -188,7 +184,7 @@ def reduce_scatter(
     Returns a tensor (a list of tensors).
     """
     reduction = _check_reduction(reduce_type)
-    members = members_of(input, groups)
+    members = members_of(input, groups, "reduce_scatter")
     _check_count("shard_count", shard_count, len(members))
 
     def scatter(tensor):
@@ -196,9 +192,7 @@ def reduce_scatter(
             raise ValueError(f"{shard_count} replicas cannot share dim {scatter_dim} of sizes {list(tensor.shape)}")
         if len(members) == 1:
             return _of_one(tensor, scale)
-        rows = tensor.movedim(scatter_dim, 0)
-        part = torch.ops.xla.reduce_scatter(rows, reduction, shard_count, members.name)
-        return scaled(part.movedim(0, scatter_dim).contiguous(), scale)
+        return scaled(members.scatter(tensor, reduction, scatter_dim), scale)
 
     return _for_each(input, output, scatter)
 
@@ -215,16 +209,14 @@ def all_to_all(
 
     Returns this replica's parts, joined along `concat_dimension`.
     """
-    members = members_of(value, groups)
+    members = members_of(value, groups, "all_to_all")
     _check_count("split_count", split_count, len(members))
     if value.size(split_dimension) % split_count:
         raise ValueError(f"{split_count} replicas cannot share dim {split_dimension} of sizes {list(value.shape)}")
     value.size(concat_dimension)
     if len(members) == 1:
         return value.clone()
-    parts = torch.stack(value.chunk(split_count, split_dimension))
-    ones = [1] * split_count
-    return torch.cat(torch.ops.xla.all_to_all(parts, ones, ones, members.name).unbind(0), concat_dimension)
+    return members.exchange(value, split_dimension, concat_dimension)
 
 
 def collective_permute(value: torch.Tensor, pairs: Iterable[Sequence[int]]) -> torch.Tensor:
@@ -236,15 +228,16 @@ def collective_permute(value: torch.Tensor, pairs: Iterable[Sequence[int]]) -> t
     Returns the received value, zeros if this replica is no target.
     """
     pairs = [tuple(pair) for pair in pairs]
-    members = members_of(value, None)
-    for ordinal in itertools.chain.from_iterable(pairs):
-        check_replica(ordinal, len(members))
+    ordinals = list(itertools.chain.from_iterable(pairs))
+    members = members_of(value, None, "collective_permute", is_exchanged=any(ordinals))
+    for ordinal in ordinals:
+        check_member(value, ordinal, members)
     for side in zip(*pairs):
         if len(set(side)) < len(side):
             raise ValueError(f"the pairs {pairs} name a source or a target twice")
     if len(members) == 1:
         return value.clone() if pairs else torch.zeros_like(value)
-    return torch.ops.xla.collective_permute(value, list(itertools.chain.from_iterable(pairs)), members.name)
+    return members.permute(value, pairs)
 
 
 def collective_broadcast(
@@ -256,7 +249,7 @@ def collective_broadcast(
         raise ValueError(f"replica {root_ordinal} does not exist among {members.ranks}, which take part")
     if len(members) > 1:
         root = members.ranks.index(root_ordinal)
-        rewrite(list(tensors), lambda t: torch.ops.xla.broadcast(t, root, members.name), LARGEST_MB)
+        rewrite(list(tensors), lambda t: members.broadcast(t, root), LARGEST_MB)
 
 
 def _peer(value: torch.Tensor, channel_id: int, sends: bool) -> tuple[int, Members]:

@@ -1,6 +1,6 @@
 """Custom calls: operations that a plugin's compiler knows by name; and memory placement of tensors.
 
-This device has one memory, so placed tensors stay there.
+Placement moves nothing: a placed tensor stays in the device's memory, on plugins as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,10 @@ def extract_custom_call_outputs_shape_dtype(n: torch.fx.Node) -> tuple[list[torc
 
 @torch.library.custom_op("xla::place_to_host", mutates_args=())
 def place_to_host(t: torch.Tensor) -> torch.Tensor:
-    """The same tensor as a new one, with its gradient: `torch.ops.xla.place_to_host`, which graphs keep."""
+    """The same tensor as a new one, with its gradient: `torch.ops.xla.place_to_host`, which graphs keep.
+
+    It frees no memory of the device. To keep a tensor in the host's memory, use `tensor.cpu()`.
+    """
     return t.clone()
 
 

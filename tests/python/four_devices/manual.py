@@ -66,6 +66,73 @@ def test_collectives(mesh, x):
         _XLAC._xla_spmd_all_reduce(xm.REDUCE_SUM, part, 1.0, [[0], [1, 2]])
 
 
+PAIRS = [[i, i + N // 2] for i in range(N // 2)]  # the devices that axis "a" joins
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_collectives_of_xla_model(mesh, x, synced):
+    part = xs.enable_manual_sharding(x.to("xla"), ("a", None), mesh=mesh).global_tensor + 0
+    if synced:
+        torch_xla.sync()  # a shard that is read by another program is one still
+    top, bottom = x[:4], x[4:]
+
+    def joined(t, spec, shape):
+        return xs.disable_manual_sharding(t, spec, shape, mesh=mesh).cpu()
+
+    assert joined(xm.all_reduce("sum", part, 0.5, PAIRS), (None, None), (4, 8)).equal((top + bottom) / 2)
+    assert joined(xm.all_reduce("max", part), (None, None), (4, 8)).equal(bottom)
+    assert joined(xm.all_gather(part, 0, PAIRS), (None, None), (8, 8)).equal(x)
+    assert joined(xm.all_gather(part, -1, PAIRS), (None, None), (4, 16)).equal(torch.cat([top, bottom], 1))
+    assert joined(xm.reduce_scatter("sum", part, 1.0, -1, 2, PAIRS), (None, "a"), (4, 8)).equal(top + bottom)
+    assert joined(xm.all_to_all(part, 1, 0, 2, PAIRS), (None, "a"), (8, 8)).equal(x)
+    swap = [pair for i, j in PAIRS for pair in ((i, j), (j, i))]
+    assert joined(xm.collective_permute(part, swap), ("a", None), (8, 8)).equal(x.roll(4, 0))
+    assert joined(xm.collective_permute(part, PAIRS)[:2], ("a", None), (4, 8)).equal(torch.cat([0 * top[:2], top[:2]]))
+    in_place = [part + 1, part * 2]
+    xm.all_reduce("sum", in_place, 1.0, PAIRS)
+    assert joined(in_place[1], (None, None), (4, 8)).equal(2 * (top + bottom))
+    copy = part + 1
+    xm.collective_broadcast([copy], PAIRS[0][1], PAIRS)
+    assert joined(copy, (None, None), (4, 8)).equal(bottom + 1)
+
+
+@pytest.mark.parametrize(
+    "collective, spec, shape, compute",
+    [
+        (lambda t: xm.all_gather(t, 0, PAIRS), ("a", None), (16, 8), lambda x: torch.cat([x, x])),
+        (lambda t: xm.reduce_scatter("sum", t, 3.0, 1, 2, PAIRS), (None, "a"), (4, 8), lambda x: (x[:4] + x[4:]) * 3),
+        (lambda t: xm.all_to_all(t, 1, 0, 2, PAIRS), (None, "a"), (8, 8), lambda x: x),
+        (lambda t: xm.collective_permute(t, PAIRS), ("a", None), (8, 8), lambda x: torch.cat([0 * x[:4], x[:4]])),
+    ],
+)
+def test_gradients_of_collectives(mesh, x, collective, spec, shape, compute):
+    p, q = (x.to(device).requires_grad_() for device in ("xla", "cpu"))
+    part = collective(xs.enable_manual_sharding(p, ("a", None), mesh=mesh).global_tensor)
+    weight = torch.arange(float(torch.Size(shape).numel())).view(shape)
+    xs.disable_manual_sharding(part, spec, shape, mesh=mesh).global_tensor.mul(weight.to("xla")).sum().backward()
+    compute(q).mul(weight).sum().backward()
+    assert p.grad.cpu().equal(q.grad)
+
+
+def test_collectives_of_whole_tensors(mesh, x):
+    t = xs.mark_sharding(x.to("xla"), mesh, ("a", None)).global_tensor
+    assert xm.all_reduce("sum", t, groups=PAIRS).cpu().equal(x)  # one value of all devices: nothing to add
+    assert xm.all_gather(t).cpu().equal(x)
+    exchanges = {
+        "all_gather": lambda: xm.all_gather(t, groups=PAIRS),
+        "reduce_scatter": lambda: xm.reduce_scatter("sum", t, 1.0, 0, 2, PAIRS),
+        "all_to_all": lambda: xm.all_to_all(t, 0, 0, 2, PAIRS),
+        "collective_permute": lambda: xm.collective_permute(t, PAIRS),
+    }
+    for name, exchange in exchanges.items():
+        with pytest.raises(RuntimeError, match=rf"{name}\(\) got a whole tensor when it should get shards"):
+            exchange()
+    with pytest.raises(ValueError, match=f"device {N} does not exist: the program has {N}, numbered from 0"):
+        xm.all_reduce("sum", t, groups=[[0, N]])
+    with pytest.raises(ValueError, match="do not have each of the program's"):
+        xm.all_reduce("sum", t, groups=[[0, 1]])
+
+
 def test_shards_stay_over_a_sync(mesh, x):
     part = xs.enable_manual_sharding(x.to("xla"), ("a", "b"), mesh=mesh) * 3
     torch_xla.sync()

@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ... import _XLAC
+from ...core._device_groups import DeviceGroups
 from .op_sharding import OpSharding, ShardingType
 from .xla_sharded_tensor import find_mark, find_sharding, note_mark, set_sharding
-
-_OPERATIONS = {"sum": "add", "mul": "multiply", "min": "minimum", "max": "maximum", "and": "and", "or": "or"}
 
 
 # ---- Shards and whole tensors ----
@@ -64,12 +63,9 @@ def join_shards(t: torch.Tensor, sharding: OpSharding) -> torch.Tensor:
 
 
 # ---- Collectives between them ----
-def _flat(groups: Sequence[Sequence[int]]) -> tuple[list[int], int]:
+def _groups(groups: Sequence[Sequence[int]]) -> DeviceGroups:
     require_partitions()
-    groups = [[int(device) for device in group] for group in groups]
-    if len({len(group) for group in groups}) != 1:
-        raise ValueError(f"groups {groups} are not of one size")
-    return [device for group in groups for device in group], len(groups)
+    return DeviceGroups(groups)
 
 
 def _scaled(t: torch.Tensor, scale: float) -> torch.Tensor:
@@ -78,7 +74,7 @@ def _scaled(t: torch.Tensor, scale: float) -> torch.Tensor:
 
 def all_reduce(kind: str, t: torch.Tensor, scale: float, groups: Sequence[Sequence[int]]) -> torch.Tensor:
     """The shards of each group's devices, combined and scaled. `kind`: as of xm.all_reduce()."""
-    return _scaled(_XLAC._reduce_shards(t, _OPERATIONS[kind], *_flat(groups), None), scale)
+    return _scaled(_groups(groups).reduce(t, kind), scale)
 
 
 def reduce_scatter(
@@ -87,7 +83,7 @@ def reduce_scatter(
     """As all_reduce(); then each device has its part of dim `dim`. ValueError for groups of other sizes."""
     if any(len(group) != shard_count for group in groups):
         raise ValueError(f"groups {[list(group) for group in groups]} are not all of shard_count {shard_count} devices")
-    return _scaled(_XLAC._reduce_shards(t, _OPERATIONS[kind], *_flat(groups), dim % t.dim()), scale)
+    return _scaled(_groups(groups).scatter(t, kind, dim), scale)
 
 
 # ---- Names for programs that use the original's library ----

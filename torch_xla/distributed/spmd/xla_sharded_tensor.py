@@ -112,12 +112,10 @@ class XLAShard:
 
 
 class XLAShardedTensor(DTensorFace, torch.Tensor):
-    """The marked tensor itself, with methods for its shards. Results computed from it are plain tensors.
+    """The marked tensor itself, with methods for its shards. Results computed from it are XLAShardedTensors as well.
 
     detach(), clone() and copies keep the mark. torch_xla.distributed.spmd.mark_sharding() makes them.
     """
-
-    __torch_function__ = torch._C._disabled_torch_function_impl
 
     def __new__(cls, elem: torch.Tensor, mesh_shape=None, partition_spec=None, *, requires_grad: bool = False):
         """The tensor `elem` as an XLAShardedTensor; with requires_grad a leaf over the same memory."""
