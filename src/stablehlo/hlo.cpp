@@ -91,7 +91,7 @@ Hlo is_nan(Hlo x) {
 }
 
 Hlo clamp(Hlo x, double low, double high) {
-  return min(max(x, constant_like(x, low)), constant_like(x, high));
+  return minimum(maximum(x, constant_like(x, low)), constant_like(x, high));
 }
 
 Hlo erf(Hlo x) {

@@ -59,10 +59,10 @@ inline Hlo operator!(Hlo x) {
 inline Hlo select(Hlo pred, Hlo on_true, double on_false) {
   return select(pred, on_true, constant_like(on_true, on_false));
 }
-inline Hlo max(Hlo a, Hlo b) {
+inline Hlo maximum(Hlo a, Hlo b) {
   return binary("maximum", a, b);
 }
-inline Hlo min(Hlo a, Hlo b) {
+inline Hlo minimum(Hlo a, Hlo b) {
   return binary("minimum", a, b);
 }
 Hlo clamp(Hlo x, double low, double high);

@@ -108,7 +108,7 @@ void write_addr(Call& c) {
 // Attribute 2: gelu, else relu.
 void write_addmm_activation(Call& c) {
   Hlo x = sum<matrix_product>(c);
-  c.set(0, c.get_bool(2) ? gelu(x) : max(x, constant_like(x, 0)));
+  c.set(0, c.get_bool(2) ? gelu(x) : maximum(x, constant_like(x, 0)));
 }
 
 constexpr Writer kWriters[] = {

@@ -103,7 +103,7 @@ Sorted median(const Hlo& x, size_t dim) {
   Dims kept = with(x.dims(), dim, 1);
   Hlo nans = reshape(reduce_sum(convert(nan_mask(x), sorted.indices.dtype()), {static_cast<int64_t>(dim)}), kept);
   Hlo present = constant_like(nans, static_cast<double>(n)) - nans;
-  Hlo middle = max(present - 1, constant_like(present, 0)) / 2;
+  Hlo middle = maximum(present - 1, constant_like(present, 0)) / 2;
   Hlo k = IgnoreNan ? middle : select(nans > 0, present, middle);
   return {take_along(sorted.values, k, dim), take_along(sorted.indices, k, dim)};
 }
@@ -211,7 +211,7 @@ void write_scan(Call& c) {
 }
 
 Hlos log_add(const Hlos& a, const Hlos& b) {
-  Hlo top = max(a[0], b[0]);
+  Hlo top = maximum(a[0], b[0]);
   Hlo difference = unary("abs", a[0] - b[0]);
   Hlo sum = top + unary("log_plus_one", unary("exponential", -difference));
   return {select((a[0] == b[0]) & (unary("abs", a[0]) == std::numeric_limits<double>::infinity()), a[0], sum)};

@@ -234,7 +234,7 @@ void repeat_single_places(Hlos& places, const Hlos& masks, int64_t known) {
   }
   Hlo total = constant_like(counts[0], static_cast<double>(known));
   for (const Hlo& count : counts) {
-    total = known == 1 ? max(total, count) : total;
+    total = known == 1 ? maximum(total, count) : total;
   }
   Hlo in_use = iota(total.text(), places[0].dims(), 0, DType::I64) < total;
   for (size_t i = 0; i < places.size(); ++i) {

@@ -60,7 +60,7 @@ Combine combine_by(const char* name) {
 
 Hlo extremum(bool largest, const Hlo& a, const Hlo& b) {
   if (a.text().target.keeps_nan || !is_float(a.dtype())) {
-    return largest ? max(a, b) : min(a, b);
+    return largest ? maximum(a, b) : minimum(a, b);
   }
   return select((largest ? b > a : b < a) | is_nan(b), b, a);
 }
