@@ -87,7 +87,7 @@ class Fusion : private GraphCopy {
       return -1;
     }
     Chain& c = chains_[chain];
-    if (node.op->epilogue && !c.activation && (c.added == kNoValue || is_relu(node))) {
+    if (node.op->epilogue && !c.activation && (c.added == kNoValue || node.op->epilogue == std::string_view("relu"))) {
       c.activation = &node;
       return chain;
     }
@@ -112,14 +112,7 @@ class Fusion : private GraphCopy {
   }
 
   static bool is_sum(const Node& node) {
-    static const Op& sum = get_op("aten::add.Tensor");
-    return node.op == &sum && node.operands.size() == 2;
-  }
-
-  // It keeps NaN in ATen's form too, in place.
-  static bool is_relu(const Node& node) {
-    static const Op& relu = get_op("aten::relu");
-    return node.op == &relu;
+    return node.op->prim == Prim::kAdd && node.operands.size() == 2;
   }
 
   // The chain whose result is an operand that nothing else reads.

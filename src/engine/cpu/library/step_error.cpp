@@ -14,13 +14,8 @@ static std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// A check's message is all that its user wrote or knows.
-static std::string prefix_of(const std::string& name) {
-  return name == "aten::_functional_assert_async.msg" ? "" : name + ": ";
-}
-
 void rethrow_as_step_error(const std::string& name, int32_t location) {
-  auto fail = [&](ErrorKind kind, const std::string& what) { throw StepError(kind, prefix_of(name) + first_line(what), location); };
+  auto fail = [&](ErrorKind kind, const std::string& what) { throw StepError(kind, str(name, ": ", first_line(what)), location); };
   try {
     throw;
   } catch (const InternalError&) {
