@@ -89,8 +89,8 @@ def members_of(
 ) -> Members | DeviceGroups:
     """The members of the collective of this tensor, or of the tensors in this list.
 
-    In a program over several devices of a plugin these are devices if the tensors are shards, of which each device has
-    its own. A whole tensor is the same for all devices: it has one member, and no others with parts to exchange.
+    In a program over several devices of a plugin the members of shards are devices, each with its own shard. A whole
+    tensor is the same for all devices: it has one member, and no others with parts to exchange.
 
     Args:
         what: the collective's name, if it gives a result of parts of several members.
@@ -98,9 +98,9 @@ def members_of(
     """
     tensors = [value] if isinstance(value, torch.Tensor) else value
     if _is_over_devices(tensors):
-        if any(_XLAC._is_shard(t) for t in tensors):
-            return DeviceGroups(groups)
         of_devices = DeviceGroups(groups)
+        if any(_XLAC._is_shard(t) for t in tensors):
+            return of_devices
         if what and (is_exchanged or (groups and len(of_devices) > 1)):
             raise RuntimeError(
                 f"{what}() got a whole tensor when it should get shards: in a program over {num_partitions()}"
