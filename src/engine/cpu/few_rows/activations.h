@@ -1,6 +1,8 @@
 // Vectors of 16 numbers of images in direct convolutions: of float32 and bfloat16, in part, through an activation.
 #pragma once
 
+#include <algorithm>
+
 #include "engine/cpu/few_rows/direct_convolutions.h"
 #include "engine/cpu/few_rows/vectors.h"
 #if defined(__x86_64__)
