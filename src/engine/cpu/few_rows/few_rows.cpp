@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kRowsAtOnce = 4;
 constexpr int64_t kCachedNumbers = 4096; // of float32: 16 KB, a third to half of a first-level cache
 constexpr int64_t kLine = 64; // bytes of a cache line
+constexpr int64_t kBytesAhead = 8192; // prefetched into the second-level cache,
+constexpr int64_t kBytesAheadPast = 5120; // and past it
 
 // A product's part for one thread.
 template <typename T>
@@ -40,7 +42,7 @@ struct Sums {
 template <int64_t kBytes, bool kPast>
 XLA_INLINE void prefetch(const void* from) {
   for (int64_t line = 0; line < kBytes; line += kLine) {
-    __builtin_prefetch(static_cast<const char*>(from) + line + (kPast ? 5120 : 8192), 0, kPast ? 0 : 2);
+    __builtin_prefetch(static_cast<const char*>(from) + line + (kPast ? kBytesAheadPast : kBytesAhead), 0, kPast ? 0 : 2);
   }
 }
 
